@@ -1,0 +1,77 @@
+"""A Kafka client for Python whose select loop also carries background jobs to broker-backed queues.
+
+The public names are here, and each is imported when it is first used (PEP 562), so that ``import kafka`` costs nothing
+to speak of and a worker loads no more than it runs. A new public name is a line in :data:`_HOME`, one under
+``TYPE_CHECKING`` for type checkers and editors, and one in ``__all__``; ``test/test_public_api.py`` compares the three.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kafka._version import __version__
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+    from kafka.client.cluster import ClusterMetadata
+    from kafka.client.connection import BrokerConnection
+    from kafka.client.kafka_client import KafkaClient
+    from kafka.consumer import ConsumerRecord, KafkaConsumer
+    from kafka.net.delayed import DelayedTaskQueue
+    from kafka.producer import KafkaProducer
+    from kafka.share import AcknowledgeType, KafkaShareConsumer, ShareRecord
+    from kafka.structs import BrokerMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+_HOME = {
+    "AcknowledgeType": "kafka.share",
+    "BrokerConnection": "kafka.client.connection",
+    "BrokerMetadata": "kafka.structs",
+    "ClusterMetadata": "kafka.client.cluster",
+    "ConsumerRecord": "kafka.consumer",
+    "DelayedTaskQueue": "kafka.net.delayed",
+    "KafkaAdminClient": "kafka.admin",
+    "KafkaClient": "kafka.client.kafka_client",
+    "KafkaConsumer": "kafka.consumer",
+    "KafkaProducer": "kafka.producer",
+    "KafkaShareConsumer": "kafka.share",
+    "OffsetAndMetadata": "kafka.structs",
+    "OffsetAndTimestamp": "kafka.structs",
+    "ShareRecord": "kafka.share",
+    "TopicPartition": "kafka.structs",
+}
+"""Public name -> the module that it is imported from on first use."""
+
+__all__ = [
+    "AcknowledgeType",
+    "BrokerConnection",
+    "BrokerMetadata",
+    "ClusterMetadata",
+    "ConsumerRecord",
+    "DelayedTaskQueue",
+    "KafkaAdminClient",
+    "KafkaClient",
+    "KafkaConsumer",
+    "KafkaProducer",
+    "KafkaShareConsumer",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "ShareRecord",
+    "TopicPartition",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is not None:
+        value = getattr(import_module(home), name)
+        globals()[name] = value  # from now on without this function
+        return value
+    if name in ("errors", "structs"):  # `import kafka` and then `kafka.errors.X` is what people write
+        return import_module(f"kafka.{name}")
+    raise AttributeError(f"module 'kafka' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

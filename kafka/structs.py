@@ -1,0 +1,68 @@
+"""Plain values at the public API's edge, as named tuples, with the fields that users of kafka-python know."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """What a group commits: the next offset to read, a text of its own, and the leader epoch (-1: unknown)."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """An answer of a look-up by time: ``timestamp`` in ms since the epoch."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+class BrokerMetadata(NamedTuple):
+    """A broker of the cluster: where to reach it."""
+
+    nodeId: int | str
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionMetadata(NamedTuple):
+    """A partition as the cluster's metadata tells it; ``leader`` is -1 when there is none."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    error: int
+
+
+class TopicPartitionReplica(NamedTuple):
+    """One replica of a partition."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who commits within a transaction (KIP-447)."""
+
+    group_id: str | None = None
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    state: str = "<unjoined>"

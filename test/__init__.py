@@ -1,0 +1,1 @@
+"""The tests of kafka-taskloop; folders and files mirror those of ``kafka/``."""

@@ -1,0 +1,77 @@
+"""Fixtures and settings of all tests: real brokers, schema jars, hypothesis, how long the long ones take.
+
+``KAFKA_TEST_ROUNDS`` (default 1) multiplies the rounds of tests that are marked ``slow``: CI runs them once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import hypothesis
+import pytest
+
+from test.support import apache_kafka as apache
+from test.support import jars
+from test.support.apache_kafka import ApacheKafka
+
+# Examples that are derived from the test itself: a red run of CI can be had again, and no change turns red by chance.
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
+hypothesis.settings.register_profile("here", deadline=None)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture(scope="session")
+def _apache_kafka_of_session() -> Iterator[ApacheKafka]:
+    with ApacheKafka() as broker:
+        yield broker
+
+
+@pytest.fixture
+def apache_kafka(request: pytest.FixtureRequest) -> ApacheKafka:
+    """The session's Apache Kafka 4.3.0, started when the first test asks for it. It is shared: leave it running.
+
+    A test that kills, pauses or configures its broker takes ``start_apache_kafka``.
+    """
+    apache.require_apache_kafka()
+    broker: ApacheKafka = request.getfixturevalue("_apache_kafka_of_session")
+    return broker
+
+
+@pytest.fixture
+def start_apache_kafka() -> Iterator[Callable[..., ApacheKafka]]:
+    """``start_apache_kafka(version, settings)``: a broker of the test's own, which ends with the test."""
+    started: list[ApacheKafka] = []
+
+    def start(version: str = apache.LATEST, *arguments: Any, **options: Any) -> ApacheKafka:
+        apache.require_apache_kafka(version)
+        started.append(ApacheKafka(version, *arguments, **options).start())
+        return started[-1]
+
+    yield start
+    for broker in started:
+        broker.stop(gracefully=False)
+
+
+@pytest.fixture(params=jars.RELEASES)
+def apache_kafka_release(request: pytest.FixtureRequest) -> str:
+    """Each release of Apache Kafka that is known to start, one after the other."""
+    release: str = request.param
+    return release
+
+
+@pytest.fixture(scope="session")
+def rounds() -> int:
+    """How many rounds a ``slow`` test runs."""
+    return max(1, int(os.environ.get("KAFKA_TEST_ROUNDS", "1")))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show what the real brokers logged beside a test that failed with one."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.failed:
+        for broker in apache.running_brokers():
+            report.sections.append((f"Apache Kafka {broker.version} at {broker.bootstrap}", broker.log_tail(15)))

@@ -1,0 +1,386 @@
+"""Real Apache Kafka of any release, on loopback, for tests::
+
+    with ApacheKafka("0.9.0.1", {"num.partitions": 1}) as kafka:
+        kafka.bootstrap        # "127.0.0.1:41234"
+        kafka.kill()           # kill -9
+        kafka.restart()        # the same data directory, the same port
+
+A broker listens on free ports, keeps its files in a directory of its own and ends with the test session, also when
+that is killed (on Linux). Releases before 3 get a ZooKeeper beside them; later ones are their own controller. Jars come
+from ``jars.py``. Whether a test may run here at all is decided by :func:`require_apache_kafka`. A release that wants
+other settings to start is one more line in :meth:`ApacheKafka._settings`.
+
+Facts about old releases that shape this file: a broker that has lost its ZooKeeper waits for it and ignores SIGTERM, so
+the broker ends first; a broker that was killed stays registered in ZooKeeper until its session has run out, and cannot
+start again before; an open port says nothing, so a broker counts as started when it answers a Metadata request.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+import pytest
+
+from test.support import jars
+
+LATEST = "4.3.0"
+
+FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+"""Flags of the broker's JVM for tests; benchmarks give their own, since these cost half of the speed later on."""
+
+_START_TIMEOUT_S = 90.0
+_STOP_TIMEOUT_S = 20.0
+_LOG_TAIL_LINES = 40
+
+_LOG4J1 = """\
+log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+_LOG4J2 = """\
+Configuration:
+  Appenders: {Console: {name: OUT, target: SYSTEM_OUT, PatternLayout: {pattern: '[%d] %p %m (%c)%n'}}}
+  Loggers: {Root: {level: WARN, AppenderRef: [{ref: OUT}]}}
+"""
+
+_running: list[ApacheKafka] = []
+
+
+class ApacheKafkaError(Exception):
+    """The broker did not start, or ended by itself; the text ends with its log."""
+
+
+def require_apache_kafka(*versions: str) -> None:
+    """Skip the calling test, with the reason, where ``versions`` cannot be run; in CI fail it instead.
+
+    Fetches the jars when they are not in the cache.
+    """
+    try:
+        if shutil.which("java") is None:
+            raise jars.Unavailable("Java is not installed (no `java` on PATH)")
+        for version in versions or (LATEST,):
+            jars.broker_classpath(version)
+    except jars.Unavailable as reason:
+        refuse(f"needs Apache Kafka {', '.join(versions or (LATEST,))}: {reason}")
+
+
+def refuse(reason: str) -> NoReturn:
+    """Skip the calling test, but fail it in CI, where everything has to be there."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{reason} (in CI this is a failure)", pytrace=False)
+    pytest.skip(reason)
+
+
+def running_brokers() -> Sequence[ApacheKafka]:
+    """Every broker of this process that was started and not stopped."""
+    return tuple(_running)
+
+
+class ApacheKafka:
+    """One broker of one release, with its ZooKeeper when it needs one.
+
+    ``settings`` go over the ones that a test broker has; ``directory`` (default: a temporary one, removed at the end)
+    keeps data, settings and logs; ``jvm`` are the flags of the broker's JVM.
+    """
+
+    def __init__(
+        self,
+        version: str = LATEST,
+        settings: Mapping[str, object] | None = None,
+        *,
+        directory: pathlib.Path | None = None,
+        jvm: Sequence[str] = FAST_START,
+    ) -> None:
+        self.version = version
+        self.bootstrap = ""
+        self.directory = directory
+        self._settings_given = dict(settings or {})
+        self._temporary = directory is None
+        self._jvm = tuple(jvm)
+        self._release = tuple(int(part) for part in version.split("."))
+        self._classpath = ""
+        self._port = 0
+        self._broker: subprocess.Popen[bytes] | None = None
+        self._zookeeper: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> ApacheKafka:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """The broker's process id."""
+        if self._broker is None:
+            raise ApacheKafkaError(f"Apache Kafka {self.version} is not running")
+        return self._broker.pid
+
+    def start(self) -> ApacheKafka:
+        """Start the broker, and come back when it answers.
+
+        When it does not, an :class:`ApacheKafkaError` says so with its log, and nothing is left running.
+        """
+        if self._broker is not None:
+            raise ApacheKafkaError(f"Apache Kafka {self.version} is running already")
+        self._classpath = jars.broker_classpath(self.version)
+        self.directory = self.directory or pathlib.Path(tempfile.mkdtemp(prefix=f"apache-kafka-{self.version}-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        _running.append(self)
+        try:
+            self._prepare(self.directory)
+            self._start_broker(time.monotonic() + _START_TIMEOUT_S)
+        except BaseException:
+            self.stop(gracefully=False)
+            raise
+        return self
+
+    def stop(self, *, gracefully: bool = True) -> None:
+        """End the broker, then its ZooKeeper, and remove a temporary directory; nothing when not running."""
+        for process in (self._broker, self._zookeeper):
+            if process is not None:
+                _end(process, gracefully)
+        self._broker = self._zookeeper = None
+        if self in _running:
+            _running.remove(self)
+        if self._temporary and self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            self.directory = None
+
+    def kill(self) -> None:
+        """``kill -9`` the broker; its ZooKeeper stays, and so does its data."""
+        if self._broker is not None:
+            _end(self._broker, gracefully=False)
+            self._broker = None
+
+    def pause(self) -> None:
+        """SIGSTOP: the broker holds its connections open and answers nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: the end of :meth:`pause`."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def restart(self, *, gracefully: bool = True) -> None:
+        """End the broker, if it runs, and start it again on the same data and the same port."""
+        if self.directory is None:
+            raise ApacheKafkaError(f"Apache Kafka {self.version} was never started")
+        if self._broker is not None:
+            _end(self._broker, gracefully)
+            self._broker = None
+        self._start_broker(time.monotonic() + _START_TIMEOUT_S)
+
+    def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
+        """The last lines of the broker's log, and of its ZooKeeper's."""
+        parts = []
+        for name in ("zookeeper", "broker"):
+            path = self.directory / f"{name}.log" if self.directory else None
+            if path is not None and path.exists():
+                tail = path.read_text(errors="replace").splitlines()[-lines:]
+                parts += [f"--- {name} of Apache Kafka {self.version} ---", *tail]
+        return "\n".join(parts)
+
+    # -- how it is done ---------------------------------------------------------------------------------------------
+
+    def _prepare(self, directory: pathlib.Path) -> None:
+        """Write the settings, start ZooKeeper or format the data directory."""
+        (directory / "log4j.properties").write_text(_LOG4J1)
+        (directory / "log4j2.yaml").write_text(_LOG4J2)
+        self._port, second_port = _free_ports(2)
+        self.bootstrap = f"127.0.0.1:{self._port}"
+        settings = self._settings(directory, second_port) | self._settings_given
+        properties = directory / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        if self._has_zookeeper:
+            self._start_zookeeper(directory, second_port)
+        elif not (directory / "data").exists():
+            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A", 1)
+            tool = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
+            command = [*self._java(directory), "-XX:TieredStopAtLevel=1", "-cp", self._classpath, *tool]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+            if done.returncode != 0:
+                raise ApacheKafkaError(f"the data directory could not be formatted:\n{done.stdout}{done.stderr}")
+
+    @property
+    def _has_zookeeper(self) -> bool:
+        return self._release < (3,)
+
+    def _settings(self, directory: pathlib.Path, second_port: int) -> dict[str, object]:
+        """What a broker of this release needs to run alone, quickly and small."""
+        settings: dict[str, object] = {
+            "log.dirs": directory / "data",
+            "num.partitions": 4,
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 4,
+            "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+        }
+        listener = f"PLAINTEXT://{self.bootstrap}"
+        if self._has_zookeeper:
+            settings |= {
+                "broker.id": 0,
+                "zookeeper.connect": f"127.0.0.1:{second_port}",
+                "zookeeper.session.timeout.ms": 4000,
+            }
+            if self._release < (0, 9):
+                settings |= {"port": self._port, "host.name": "127.0.0.1", "advertised.host.name": "127.0.0.1"}
+            else:
+                settings |= {"listeners": listener}
+        else:
+            settings |= {
+                "process.roles": "broker,controller",
+                "node.id": 1,
+                "controller.quorum.voters": f"1@127.0.0.1:{second_port}",
+                "listeners": f"{listener},CONTROLLER://127.0.0.1:{second_port}",
+                "advertised.listeners": listener,
+                "controller.listener.names": "CONTROLLER",
+                "inter.broker.listener.name": "PLAINTEXT",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                # A killed broker cannot register again before its session has run out (9 s by default).
+                "broker.session.timeout.ms": 3000,
+                "broker.heartbeat.interval.ms": 500,
+            }
+        if self._release >= (0, 11):
+            settings |= {
+                "transaction.state.log.replication.factor": 1,
+                "transaction.state.log.min.isr": 1,
+                "transaction.state.log.num.partitions": 4,
+                "group.initial.rebalance.delay.ms": 0,
+            }
+        if self._release >= (4,):
+            settings |= {
+                "share.coordinator.state.topic.replication.factor": 1,
+                "share.coordinator.state.topic.min.isr": 1,
+                "share.coordinator.state.topic.num.partitions": 4,
+            }
+        return settings
+
+    def _java(self, directory: pathlib.Path) -> list[str]:
+        return [
+            "java",
+            f"-Dlog4j.configuration=file:{directory / 'log4j.properties'}",
+            f"-Dlog4j2.configurationFile={directory / 'log4j2.yaml'}",
+        ]
+
+    def _launch(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        assert self.directory is not None
+        command = [*self._java(self.directory), "-cp", self._classpath, *arguments]
+        setpriv = shutil.which("setpriv")
+        if setpriv is not None and threading.current_thread() is threading.main_thread():
+            # Linux can end the broker when this process is killed with -9; it looks at the thread that started it, so
+            # from another thread than the main one the broker would end too early.
+            command = [setpriv, "--pdeathsig", "KILL", *command]
+        with (self.directory / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def _start_zookeeper(self, directory: pathlib.Path, port: int) -> None:
+        properties = directory / "zookeeper.properties"
+        properties.write_text(
+            f"dataDir={directory / 'zookeeper'}\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=500\n"
+            "maxClientCnxns=0\nadmin.enableServer=false\n"
+        )
+        self._zookeeper = self._launch(
+            "zookeeper",
+            "-Xmx128m",
+            *FAST_START[:2],
+            "-Dzookeeper.jmx.log4j.disable=true",
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(properties),
+        )
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not _accepts(port):
+            self._check_alive(self._zookeeper, deadline)
+
+    def _start_broker(self, deadline: float) -> None:
+        assert self.directory is not None
+        while True:
+            self._broker = self._launch(
+                "broker", *self._jvm, "kafka.Kafka", str(self.directory / "server.properties")
+            )
+            try:
+                while not self._answers():
+                    self._check_alive(self._broker, deadline)
+                return
+            except ApacheKafkaError:
+                # Still registered in ZooKeeper from before a kill: it can start when that session has run out.
+                registered = any(text in self.log_tail() for text in ("is already registered", "NodeExists"))
+                if not registered or self._broker.poll() is None or time.monotonic() > deadline:
+                    raise
+
+    def _answers(self) -> bool:
+        """Whether Metadata v0 is answered: from 0.9 on with a broker in it, before with anything."""
+        request = struct.pack(">hhih5si", 3, 0, 1, 5, b"start", 0)
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), 1) as connection:
+                connection.settimeout(2)
+                connection.sendall(struct.pack(">i", len(request)) + request)
+                with connection.makefile("rb") as answer:
+                    head = answer.read(12)
+        except OSError:
+            return False
+        return len(head) == 12 and (self._release < (0, 9) or struct.unpack(">iii", head)[2] > 0)
+
+    def _check_alive(self, process: subprocess.Popen[bytes], deadline: float) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+        if process.returncode is not None:
+            raise ApacheKafkaError(
+                f"Apache Kafka {self.version} ended with {process.returncode} while it started\n{self.log_tail()}"
+            )
+        if time.monotonic() > deadline:
+            raise ApacheKafkaError(
+                f"Apache Kafka {self.version} did not answer within {_START_TIMEOUT_S:.0f} s\n{self.log_tail()}"
+            )
+
+
+def _end(process: subprocess.Popen[bytes], gracefully: bool) -> None:
+    """End a process and reap it; SIGKILL when SIGTERM does not help in time."""
+    if process.poll() is not None:
+        return
+    if gracefully:
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_TIMEOUT_S)
+            return
+    process.kill()
+    process.wait()
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+@atexit.register
+def _stop_all() -> None:
+    for broker in running_brokers():
+        broker.stop(gracefully=False)

@@ -1,0 +1,283 @@
+"""Who may import whom, and the rules that hold for every module: read from the syntax trees, so unused code counts too.
+
+``MAY_IMPORT`` is the one place of the table; ``docs/architecture.rst`` shows it from here. A new package is a row, and
+without one its first module fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "kafka"
+
+# Each row may import the standard library, itself and what it lists. "core" means that package and all below it,
+# "core.states" that module, "public share" the names of the package itself and no module inside it, "public" the names
+# that `kafka` itself offers. A module is held to the longest row that its name begins with.
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "_version": (),
+    "errors": (),
+    "structs": (),
+    "future": ("errors",),
+    "config": ("errors", "structs", "future"),
+    "net": ("errors", "future"),
+    "wire": ("errors",),
+    "protocol": ("wire", "errors"),
+    "records": ("wire", "errors"),
+    "core": ("protocol", "records", "wire", "errors", "structs", "future", "config"),
+    "client": (
+        "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
+    ),
+    "producer": (
+        "client", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
+    ),
+    "consumer": (
+        "client", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
+    ),
+    "share": (
+        "client", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
+    ),
+    "admin": (
+        "client", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
+    ),
+    "broker": (
+        "core.connection", "core.serving", "core.states", "protocol", "records", "wire", "net", "errors", "structs", "future",
+    ),
+    "bootstrap": ("broker.embedded", "errors"),
+    "tasks": (
+        "public", "public client", "public producer", "public consumer", "public share", "public admin",
+        "broker.embedded", "errors", "structs", "future",
+    ),
+    "tasks.pools": (
+        "public", "public client", "public producer", "public consumer", "public share", "public admin",
+        "broker.embedded", "errors", "structs", "future", "tasks", "net",
+    ),
+    "testing": (
+        "public", "public client", "public producer", "public consumer", "public share", "public admin",
+        "public broker", "broker.embedded", "public tasks", "public net", "errors", "structs", "future",
+    ),
+    "cli": (
+        "public", "public client", "public producer", "public consumer", "public share", "public admin",
+        "public broker", "broker.embedded", "public tasks", "public net", "public protocol", "protocol.registry",
+        "testing", "_version", "errors", "structs", "future", "config",
+    ),
+    "__main__": ("public cli",),
+}  # fmt: skip
+
+# `kafka/__init__.py` names everybody's classes, lazily; by its own import statement it may load this only.
+ROOT_LOADS = ("kafka._version",)
+
+PURE = ("core", "wire", "protocol", "records")
+IMPURE_MODULES = frozenset(
+    {"socket", "select", "selectors", "ssl", "threading", "asyncio", "time", "random", "os", "subprocess"}
+)
+
+# What is not of the standard library -> the packages and modules that may import it.
+THIRD_PARTY: dict[str, tuple[str, ...]] = {
+    "six": ("config", "core", "client", "producer", "consumer", "share", "admin", "tasks", "cli"),
+    "crcmod": ("wire.crc32c",),
+    "crc32c": ("wire.crc32c",),
+    "google_crc32c": ("wire.crc32c",),
+    "cramjam": ("records.compression",),
+    "rich": ("cli",),
+    "pytest": ("testing",),
+    "typing_extensions": ("wire.message",),  # for type checkers only: it is no dependency
+}
+
+CODE_FROM_TEXT = frozenset({"exec", "eval", "compile"})
+CODE_FROM_TEXT_ALLOWED_IN = "wire.codec"
+
+
+class Import(NamedTuple):
+    """One import: where it stands, and the module that it loads (``"kafka.wire.codec"``)."""
+
+    line: int
+    target: str
+
+
+class Module(NamedTuple):
+    """One file of the package; ``name`` without the ``kafka.`` in front, and empty for the package itself."""
+
+    name: str
+    path: pathlib.Path
+    tree: ast.Module
+
+    @property
+    def import_name(self) -> str:
+        return f"kafka.{self.name}" if self.name else "kafka"
+
+
+def _modules() -> Iterator[Module]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        yield Module(name, path, ast.parse(path.read_text(encoding="utf-8"), str(path)))
+
+
+MODULES = tuple(_modules())
+NAMES = frozenset(module.import_name for module in MODULES)
+
+each_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.import_name)
+
+
+def imports_of(tree: ast.Module, names: frozenset[str] = NAMES) -> Iterator[Import]:
+    """Every import of a module, also those inside functions, for type checkers, and by ``import_module("literal")``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (Import(node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield Import(node.lineno, inner if inner in names else base)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in ("import_module", "__import__"):
+                yield Import(node.lineno, str(node.args[0].value))
+
+
+def row_of(name: str) -> str | None:
+    """The row of the table that a module is held to."""
+    rows = [row for row in MAY_IMPORT if name == row or name.startswith(row + ".")]
+    return max(rows, key=len, default=None)
+
+
+def allowed(name: str, target: str) -> bool:
+    """Whether module ``name`` (without ``kafka.``) may import ``target``, by the table."""
+    row = row_of(name)
+    if row is None or target.startswith("."):  # relative imports hide where they go
+        return False
+    if target.partition(".")[0] != "kafka":
+        return True
+    inner = target.removeprefix("kafka").removeprefix(".")
+    other = row_of(inner) or ""
+    if other == row or other.startswith(row + "."):  # itself, and the parts of it that have rows of their own
+        return True
+    return any(_covers(entry, inner) for entry in MAY_IMPORT[row])
+
+
+def _covers(entry: str, inner: str) -> bool:
+    """Whether an entry of a row stands for the module ``inner`` (without ``kafka.``; empty for ``kafka`` itself)."""
+    if entry.partition(" ")[0] == "public":
+        return inner == entry.removeprefix("public").strip()
+    return inner == entry or inner.startswith(entry + ".")
+
+
+@each_module
+def test_imports_go_downwards(module: Module) -> None:
+    found = list(imports_of(module.tree))
+    if not module.name:
+        block = {
+            inner.lineno
+            for node in module.tree.body
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+            for inner in node.body
+        }
+        ours = [one for one in found if one.target.startswith("kafka") and one.line not in block]
+        assert all(one.target in ROOT_LOADS for one in ours), ours
+        return
+    assert row_of(module.name), f"{module.import_name} has no row in MAY_IMPORT"
+    wrong = [f"{module.path}:{one.line}: {one.target}" for one in found if not allowed(module.name, one.target)]
+    assert not wrong, f"{row_of(module.name)} may not import: {wrong}"
+
+
+@each_module
+def test_pure_packages_touch_no_clock_socket_thread_or_chance(module: Module) -> None:
+    if module.name.partition(".")[0] in PURE:
+        touched = {one.target.partition(".")[0] for one in imports_of(module.tree)} & IMPURE_MODULES
+        assert not touched, f"{module.path} imports {sorted(touched)}"
+
+
+@each_module
+def test_other_peoples_packages_are_imported_where_they_belong(module: Module) -> None:
+    for one in imports_of(module.tree):
+        top = one.target.partition(".")[0]
+        if top == "kafka" or top in sys.stdlib_module_names:
+            continue
+        homes = THIRD_PARTY.get(top, ())
+        fits = any(module.name == home or module.name.startswith(home + ".") for home in homes)
+        assert fits, f"{module.path}:{one.line}: {top} belongs into {homes or 'THIRD_PARTY first'}"
+
+
+@each_module
+def test_code_is_made_from_text_in_one_place(module: Module) -> None:
+    if module.name == CODE_FROM_TEXT_ALLOWED_IN:
+        return
+    calls = [
+        node.lineno
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CODE_FROM_TEXT
+    ]
+    assert not calls, f"{module.path}, lines {calls}"
+
+
+@each_module
+def test_a_module_says_what_it_is_and_postpones_annotations(module: Module) -> None:
+    assert ast.get_docstring(module.tree), f"{module.path} begins with no docstring"
+    futures = [node for node in module.tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    assert any(alias.name == "annotations" for node in futures for alias in node.names), module.path
+
+
+# -- the rules themselves --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "verdict"),
+    [
+        ("wire.codec", "kafka.wire.types", True),
+        ("wire.codec", "kafka.protocol.fetch", False),
+        ("wire.codec", ".types", False),
+        ("net.loop", "kafka.future", True),
+        ("net.loop", "kafka.wire.frame", False),
+        ("client.kafka_client", "kafka.core.routing", True),
+        ("client.kafka_client", "kafka.broker.server", False),
+        ("broker.server", "kafka.core.connection", True),
+        ("broker.server", "kafka.core.routing", False),
+        ("broker.server", "kafka.client", False),
+        ("core.share.session", "kafka", False),
+        ("tasks.app", "kafka", True),
+        ("tasks.app", "kafka.producer", True),
+        ("tasks.app", "kafka.producer.sender", False),
+        ("tasks.app", "kafka.net.loop", False),
+        ("tasks.app", "kafka.broker.embedded", True),
+        ("tasks.app", "kafka.broker.server", False),
+        ("tasks.worker", "kafka.tasks.pools.prefork", True),
+        ("tasks.pools.prefork", "kafka.net.loop", True),
+        ("tasks.pools.prefork", "kafka.tasks.job", True),
+        ("share.session", "kafka.consumer", False),
+        ("unheard_of", "kafka.errors", False),
+    ],
+)
+def test_the_table_means_what_it_says(name: str, target: str, verdict: bool) -> None:
+    assert allowed(name, target) is verdict
+
+
+def test_imports_are_found_wherever_they_stand() -> None:
+    tree = ast.parse(
+        "import a.b\n"
+        "if x:\n    from kafka.wire import codec, Struct\n"
+        "def f():\n    import c\n    import_module('d.e')\n"
+    )
+    names = frozenset({"kafka.wire.codec"})
+    targets = sorted(one.target for one in imports_of(tree, names))
+    assert targets == ["a.b", "c", "d.e", "kafka.wire", "kafka.wire.codec"]
+
+
+def test_the_table_has_no_circles() -> None:
+    """What a row imports never imports the row, except a package and the rows of its own parts."""
+
+    def below(row: str, seen: frozenset[str]) -> None:
+        assert row not in seen, f"{row} imports itself through {sorted(seen)}"
+        for entry in MAY_IMPORT.get(row, ()):
+            other = row_of(entry.removeprefix("public").strip())
+            if other is not None and other.partition(".")[0] != row.partition(".")[0]:
+                below(other, seen | {row})
+
+    for row in MAY_IMPORT:
+        below(row, frozenset())

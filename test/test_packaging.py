@@ -1,0 +1,168 @@
+"""What is shipped, what it brings along, and that the commands of the README are the ones that CI runs."""
+
+from __future__ import annotations
+
+import email.message
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+import zipfile
+from email.parser import Parser
+
+import pytest
+
+import kafka
+from test.support.apache_kafka import refuse
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def literal_blocks(text: str) -> list[str]:
+    """The blocks that follow a ``::``, without their indentation."""
+    blocks = re.findall(r"::\n\n((?:(?: {4}.*)?\n)+)", text)
+    return [textwrap.dedent(block).strip() for block in blocks]
+
+
+@pytest.fixture(scope="module")
+def copy_of_sources(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The repository's files in a folder of their own: builds leave files beside the sources."""
+    target = tmp_path_factory.mktemp("sources") / "kafka-taskloop"
+    unwanted = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "test", "docs")
+    shutil.copytree(ROOT, target, ignore=unwanted)
+    return target
+
+
+def _pip(*arguments: str | pathlib.Path, **environment: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0 and re.search("No module named pip|connection|Could not find a version", done.stderr):
+        refuse("needs pip and a package index: " + done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(copy_of_sources: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The package's wheel."""
+    target = tmp_path_factory.mktemp("wheel")
+    _pip("wheel", "-q", "--no-deps", "-w", target, copy_of_sources)
+    return next(target.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: pathlib.Path) -> email.message.Message:
+    """The wheel's metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return Parser().parsestr(archive.read(name).decode())
+
+
+@pytest.mark.timeout(180)
+def test_the_wheel_holds_every_module_and_the_type_marker_and_nothing_else(wheel: pathlib.Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        shipped = {name for name in archive.namelist() if ".dist-info/" not in name}
+    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "kafka").rglob("*.py")}
+    assert shipped == sources | {"kafka/py.typed"}
+
+
+@pytest.mark.timeout(180)
+def test_the_package_says_who_it_is(metadata: email.message.Message) -> None:
+    assert (metadata["Name"], metadata["Version"]) == ("kafka-taskloop", kafka.__version__)
+    assert metadata["Requires-Python"] == ">=3.10"
+
+
+@pytest.mark.timeout(180)
+def test_an_install_brings_six_and_crcmod_and_nothing_else(metadata: email.message.Message) -> None:
+    requirements = metadata.get_all("Requires-Dist") or []
+    hard = {re.split(r"[^\w-]", line)[0] for line in requirements if "extra ==" not in line}
+    assert hard == {"six", "crcmod"}
+    assert set(metadata.get_all("Provides-Extra") or []) == {"compression", "cli", "fast", "test", "docs"}
+
+
+@pytest.mark.timeout(300)
+def test_it_installs_where_there_is_no_c_compiler(wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """``crcmod`` comes as source only and would like to compile an extension."""
+    target = tmp_path / "site"
+    _pip("install", "-q", "--no-cache-dir", "--target", target, wheel, CC=shutil.which("false") or "/bin/false")
+    assert not list(target.rglob("*.so")), "the compiler that is none was not asked"
+    code = "import kafka, kafka.wire.crc32c as c; print(kafka.__file__); assert c.crc32c(b'123456789') == 0xE3069283"
+    # -I -S: neither this folder nor this environment's packages, but what was installed just now
+    isolated = f"import sys; sys.path.insert(0, {str(target)!r}); {code}"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", isolated], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(target))
+
+
+@pytest.mark.skipif(not (ROOT / "kafka" / "cli" / "demo.py").exists(), reason="the demo is still to come")
+@pytest.mark.timeout(300)
+def test_the_demo_command_of_the_readme_works_in_a_fresh_copy(copy_of_sources: pathlib.Path) -> None:
+    demo = literal_blocks((ROOT / "README.rst").read_text())[0]
+    command = ["bash", "-c", demo]
+    done = subprocess.run(
+        command, cwd=copy_of_sources, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert re.fullmatch(r"demo: \d+ jobs, \d+ done, 0 failed, 0 lost, \d+ words, [\d.]+ s", last)
+
+
+def test_the_first_two_literal_blocks_of_the_readme_are_one_command_each() -> None:
+    demo, tests = literal_blocks((ROOT / "README.rst").read_text())[:2]
+    for command in (demo, tests):
+        assert "\n" not in command
+        assert command.startswith("python3 -m venv .venv && .venv/bin/pip install -q ")
+    assert demo.endswith(" -m kafka demo")
+
+
+def test_ci_runs_the_test_command_of_the_readme_word_for_word() -> None:
+    tests = literal_blocks((ROOT / "README.rst").read_text())[1]
+    lines = [line.strip() for line in (ROOT / ".ci" / "run").read_text().splitlines()]
+    assert tests in lines
+    assert "set -euo pipefail" in lines
+
+
+@pytest.mark.parametrize(
+    ("status", "closing_line"), [(0, "=== 3 passed, 1 skipped in 2.00s ==="), (3, "=== 1 failed in 1.00s ===")]
+)
+def test_ci_ends_with_the_closing_line_of_pytest_and_the_exit_code_of_tox(
+    status: int, closing_line: str, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    scripts = {
+        "python3": "",
+        ".venv/bin/pip": "",
+        ".venv/bin/tox": f"echo '{closing_line}'\necho '  py: done'\nexit {status}",
+    }
+    for name, text in scripts.items():
+        script = tmp_path / name
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(f"#!/bin/sh\n{text}\n")
+        script.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    command = ["bash", ".ci/run"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert done.stdout.splitlines() == [closing_line, "  py: done", closing_line]
+
+
+def test_no_file_names_a_home_directory_or_a_package_host() -> None:
+    """Lines that only work on one machine, or through one mirror, do not belong into the repository."""
+    telling = re.compile(r"/(?:home|Users|root|work|opt|srv)/\w|--index-url|pythonhosted|repo1?\.maven")
+    files = [
+        *(path for path in ROOT.glob("*.*") if path.is_file()),
+        ROOT / ".ci" / "run",
+        *(path for folder in ("kafka", "test", "docs") for path in (ROOT / folder).rglob("*.py")),
+        *(ROOT / "docs").rglob("*.rst"),
+    ]
+    for path in files:
+        found = telling.search(path.read_text(encoding="utf-8"))
+        assert found is None or path == pathlib.Path(__file__), f"{path}: {found.group()}"

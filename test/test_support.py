@@ -1,0 +1,88 @@
+"""What tests rely on: the runner of real brokers, and the reader of Kafka's schemas."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from test.support import apache_kafka as apache
+from test.support import schemas
+from test.support.apache_kafka import ApacheKafka, ApacheKafkaError
+
+
+def _is_open(broker: ApacheKafka) -> bool:
+    host, _, port = broker.bootstrap.partition(":")
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((host, int(port))) == 0
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1", apache.LATEST])
+def test_a_broker_comes_back_on_its_port_after_a_kill_and_leaves_no_process(
+    version: str, start_apache_kafka: Callable[..., ApacheKafka]
+) -> None:
+    broker = start_apache_kafka(version)
+    where, first = broker.bootstrap, broker.pid
+    broker.kill()
+    assert not _is_open(broker)
+    broker.restart()
+    assert broker.bootstrap == where and broker.pid != first and _is_open(broker)
+    second, directory = broker.pid, broker.directory
+    broker.stop()
+    assert broker not in apache.running_brokers()
+    assert directory is not None and not directory.exists()
+    for pid in (first, second):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.timeout(240)
+def test_a_broker_that_cannot_start_shows_its_log_and_leaves_nothing() -> None:
+    apache.require_apache_kafka("0.9.0.1")
+    before = apache.running_brokers()
+    with pytest.raises(ApacheKafkaError, match="(?s)ended with 1 .*none of these for configuration num.partitions"):
+        ApacheKafka("0.9.0.1", {"num.partitions": "none of these"}).start()
+    assert apache.running_brokers() == before
+
+
+def test_the_shared_broker_is_the_same_for_each_test(apache_kafka: ApacheKafka) -> None:
+    assert apache_kafka in apache.running_brokers()
+    assert _is_open(apache_kafka)
+
+
+def test_a_missing_java_skips_with_its_reason_and_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.devnull)
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="Java is not installed"):
+        apache.require_apache_kafka()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="Java is not installed"):
+        apache.require_apache_kafka()
+
+
+def test_a_missing_jar_without_maven_skips_with_its_reason_and_fails_in_ci(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setenv("PATH", os.devnull)
+    monkeypatch.setenv("APACHE_KAFKA_CACHE", str(tmp_path))
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="Maven is not installed"):
+        schemas.schema_jar("4.3.0")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="Maven is not installed"):
+        schemas.schema_jar("4.3.0")
+
+
+def test_a_schema_with_comments_and_brackets_too_many_is_read() -> None:
+    text = '// a licence\n{\n  // why\n  "name": "X"\n}\n'
+    assert schemas.parse_schema(text + "] }") == {"name": "X"}
+
+
+@pytest.mark.parametrize(("version", "metadata"), [("4.3.0", "0-13"), ("2.8.2", "0-11")])
+def test_the_jars_hold_the_schemas_of_their_release(version: str, metadata: str) -> None:
+    assert schemas.load_schemas(version)["MetadataRequest"]["validVersions"] == metadata
