@@ -1,0 +1,142 @@
+"""Messages with their headers, without the length in front (``wire/frame.py`` has that).
+
+Which header goes with which message (protocol guide, "Request Header"): requests in flexible versions carry header 2,
+others header 1; responses in flexible versions header 1, others 0. Two exceptions, which old peers force: the response
+of ApiVersions always has header 0, because the asking client cannot know yet what the broker speaks; and
+ControlledShutdown v0, which only brokers send, had request header 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, TypeVar
+
+from kafka.errors import KafkaProtocolError
+from kafka.protocol.header import RequestHeader, ResponseHeader
+from kafka.protocol.registry import NAMES, REGISTRY
+from kafka.wire.codec import decode_from, encode_chunks
+from kafka.wire.frame import pack_length
+from kafka.wire.message import Request, Response
+from kafka.wire.types import BytesLike
+
+R = TypeVar("R", bound=Response)
+
+API_VERSIONS_KEY: Final = 18
+LARGE_BYTES: Final = 16_384
+"""From this size on a chunk is handed on as it is, not copied."""
+
+
+def request_header_version(cls: type[Request[Any]], version: int) -> int:
+    """The version of the header in front of a request."""
+    return 2 if cls.flexible(version) else 1
+
+
+def response_header_version(cls: type[Response], version: int) -> int:
+    """The version of the header in front of a response."""
+    return 1 if cls.flexible(version) and cls.api_key != API_VERSIONS_KEY else 0
+
+
+def encode_request(request: Request[Any], version: int, correlation_id: int, client_id: str | None) -> list[BytesLike]:
+    """A whole frame, its length included, as chunks to be written one behind another."""
+    header = RequestHeader(
+        request_api_key=request.api_key,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    chunks = encode_chunks(header, request_header_version(type(request), version))
+    chunks += encode_chunks(request, version)
+    return _with_length(chunks)
+
+
+def encode_response(response: Response, version: int, correlation_id: int) -> list[BytesLike]:
+    """A whole frame, its length included, as chunks to be written one behind another."""
+    header = ResponseHeader(correlation_id=correlation_id)
+    chunks = encode_chunks(header, response_header_version(type(response), version))
+    chunks += encode_chunks(response, version)
+    return _with_length(chunks)
+
+
+class UnknownRequest(NamedTuple):
+    """A request of an API or version that has no class here: all that can be told of it."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+class ReceivedRequest(NamedTuple):
+    """A request as a broker gets it."""
+
+    request: Request[Any]
+    version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def decode_request(frame: bytes) -> ReceivedRequest | UnknownRequest:
+    """The request in a frame (without its length); KafkaProtocolError when its bytes are wrong. More bytes than the
+    request has are ignored."""
+    fixed, _ = decode_from(RequestHeader, frame, 0, 1)
+    key, version = fixed.request_api_key, fixed.request_api_version
+    if key not in REGISTRY:
+        return UnknownRequest(key, version, fixed.correlation_id, fixed.client_id)
+    cls = REGISTRY[key].request
+    if not cls.min_version <= version <= cls.max_version:
+        return UnknownRequest(key, version, fixed.correlation_id, fixed.client_id)
+    try:
+        header, position = decode_from(RequestHeader, frame, 0, request_header_version(cls, version))
+        # Bytes behind a request are let pass, as Apache Kafka does: librdkafka 2.16.1 asks for all topics (Metadata
+        # v13) with an array's length of four bytes where one belongs, and its last three are left over.
+        request, _ = decode_from(cls, frame, position, version)
+    except KafkaProtocolError as error:
+        error.api = f"{NAMES[key]} v{version}"
+        raise
+    return ReceivedRequest(request, version, header.correlation_id, header.client_id)
+
+
+def read_correlation_id(frame: bytes) -> int:
+    """The correlation id that a response's frame starts with."""
+    if len(frame) < 4:
+        raise KafkaProtocolError("a response shorter than its correlation id", offset=0)
+    return int.from_bytes(frame[:4], "big", signed=True)
+
+
+def decode_response(cls: type[R], version: int, frame: bytes) -> R:
+    """The response in a frame (without its length); KafkaProtocolError when its bytes are wrong.
+
+    An ApiVersions answer that says that the broker lacks the version (error 35) is in version 0, whatever was asked.
+    """
+    if cls.api_key == API_VERSIONS_KEY and frame[4:6] == b"\x00\x23":
+        version = 0
+    try:
+        _, position = decode_from(ResponseHeader, frame, 0, response_header_version(cls, version))
+        response, position = decode_from(cls, frame, position, version)
+        _all_consumed(frame, position)
+    except KafkaProtocolError as error:
+        error.api = f"{NAMES.get(cls.api_key, cls.__name__)} v{version}"
+        raise
+    return response
+
+
+def _with_length(chunks: list[BytesLike]) -> list[BytesLike]:
+    """The length in front, and runs of small chunks joined: a socket takes few large pieces better than many small."""
+    joined: list[BytesLike] = []
+    run: list[BytesLike] = []
+    total = 0
+    for chunk in chunks:
+        size = chunk.nbytes if isinstance(chunk, memoryview) else len(chunk)
+        total += size
+        if size < LARGE_BYTES:
+            run.append(chunk)
+        else:
+            joined += (b"".join(run), chunk)
+            run = []
+    joined.append(b"".join(run))
+    joined[0] = pack_length(total) + joined[0]
+    return joined
+
+
+def _all_consumed(frame: bytes, position: int) -> None:
+    if position != len(frame):
+        raise KafkaProtocolError(f"{len(frame) - position} bytes behind the end of the message", offset=position)

@@ -1,0 +1,375 @@
+"""Writes the source text of a reader or writer for one (class, version); ``codec.py`` compiles it.
+
+A reader looks like this (``d``: data, ``p``: position, ``n``: end)::
+
+    m = new(c1)
+    m.throttle_time_ms, m.controller_id, = unpack_from_ii(d, p); p += 8
+    ...
+    return m, p
+
+and a writer appends byte strings to the list ``out`` through ``a``. Structures are written out in place, so that a
+message is one function. Neighbouring fields of fixed size share one call of ``struct``. The text is made of field
+names, versions and the types of ``types.py`` alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from kafka.wire.message import Message, Struct
+from kafka.wire.schema import FIXED, Field, fields_of
+
+
+class Source:
+    """Lines of a function in the making, and the objects that they refer to by name."""
+
+    kind = ""
+
+    def __init__(self, cls: type[Struct], version: int) -> None:
+        self.cls = cls
+        self.version = version
+        self.lines: list[str] = []
+        self.indent = 1
+        self.names: dict[str, Any] = {}
+        self._counter = 0
+        self.flexible = issubclass(cls, Message) and cls.flexible(version)
+
+    def add(self, line: str) -> None:
+        self.lines.append("    " * self.indent + line)
+
+    def fresh(self, stem: str) -> str:
+        self._counter += 1
+        return f"{stem}{self._counter}"
+
+    def bind(self, value: Any, stem: str) -> str:
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = self.fresh(stem)
+        self.names[name] = value
+        return name
+
+    def packer(self, formats: str, method: str) -> str:
+        name = f"{method}_{formats.replace('?', 'B_')}"
+        self.names.setdefault(name, getattr(struct.Struct(">" + formats), method))
+        return name
+
+    def split(self, cls: type[Struct]) -> tuple[list[Field], list[Field], list[Field]]:
+        """The fields of a structure in this version: in line, tagged (by tag), absent."""
+        present = [f for f in fields_of(cls) if f.spec.present(self.version)]
+        absent = [f for f in fields_of(cls) if not f.spec.present(self.version)]
+        tagged = [f for f in present if self.flexible and f.spec.tagged(self.version)]
+        plain = [f for f in present if f not in tagged]
+        tagged.sort(key=lambda f: f.spec.tag or 0)
+        return plain, tagged, absent
+
+    def groups(self, plain: list[Field]) -> Iterator[list[Field]]:
+        """Runs of neighbouring fields of fixed size together, every other field alone."""
+        run: list[Field] = []
+        for each in plain:
+            if each.type.kind in FIXED and not each.type.array:
+                run.append(each)
+                continue
+            if run:
+                yield run
+                run = []
+            yield [each]
+        if run:
+            yield run
+
+    def body(self) -> None:
+        raise NotImplementedError
+
+
+class WriterSource(Source):
+    kind = "write"
+
+    def body(self) -> None:
+        self.add("a = out.append")
+        self._struct("m", self.cls)
+
+    def _struct(self, m: str, cls: type[Struct]) -> None:
+        plain, tagged, absent = self.split(cls)
+        for each in absent:
+            if not each.spec.ignorable:
+                self._refuse_if_set(m, each)
+        for run in self.groups(plain):
+            first = run[0]
+            if first.type.kind in FIXED and not first.type.array:
+                formats = "".join(FIXED[f.type.kind][0] for f in run)
+                self.add(f"a({self.packer(formats, 'pack')}({', '.join(f'{m}.{f.name}' for f in run)}))")
+            else:
+                self._value(f"{m}.{first.name}", first, self.flexible and first.spec.flexible)
+        if self.flexible:
+            self._tags(m, tagged)
+
+    def _refuse_if_set(self, m: str, each: Field) -> None:
+        value = f"{m}.{each.name}"
+        if each.type.array and each.spec.default is not None:
+            test = f"{value}"  # an empty list and None both say nothing
+        else:
+            test = f"{value} != {self.bind(each.implicit, 'default')}"
+        self.add(f"if {test}: unsupported({self.cls.__qualname__!r}, {each.name!r}, {self.version})")
+
+    def _value(self, value: str, each: Field, compact: bool) -> None:
+        kind, cls, array = each.type
+        nullable = each.spec.nullable(self.version)
+        v = self.fresh("v")
+        self.add(f"{v} = {value}")
+        if nullable:
+            null = b"\x00" if compact else b"\xff\xff\xff\xff"
+            if not array:
+                if kind == "struct":
+                    null = b"\xff"
+                elif kind == "string" and not compact:
+                    null = b"\xff\xff"
+            self.add(f"if {v} is None: a({null!r})")
+            self.add("else:")
+            self.indent += 1
+            if kind == "struct" and not array:
+                self.add(r"a(b'\x01')")
+        if array:
+            self._array(v, kind, cls, compact)
+        elif cls is not None:
+            self._struct(v, cls)
+        else:
+            self._sized(v, kind, compact)
+        if nullable:
+            self.indent -= 1
+
+    def _length(self, expression: str, compact: bool, formats: str) -> None:
+        self.add(f"a(uvarint({expression} + 1))" if compact else f"a({self.packer(formats, 'pack')}({expression}))")
+
+    def _sized(self, v: str, kind: str, compact: bool) -> None:
+        if kind == "uuid":
+            self.add(f"a({v}.bytes)")
+        elif kind == "string":
+            b = self.fresh("b")
+            self.add(f"{b} = {v}.encode()")
+            if compact:
+                self.add(f"if len({b}) > 32767: too_long(len({b}))")
+            self._length(f"len({b})", compact, "h")
+            self.add(f"a({b})")
+        elif kind == "bytes":
+            self._length(f"len({v})", compact, "i")
+            self.add(f"a({v})")
+        else:
+            self.add(f"if isinstance({v}, (list, tuple)):")
+            self.indent += 1
+            self._length(f"sum(map(nbytes, {v}))", compact, "i")
+            self.add(f"out.extend({v})")
+            self.indent -= 1
+            self.add("else:")
+            self.indent += 1
+            self._length(f"nbytes({v})", compact, "i")
+            self.add(f"a({v})")
+            self.indent -= 1
+
+    def _array(self, v: str, kind: str, cls: type[Struct] | None, compact: bool) -> None:
+        self._length(f"len({v})", compact, "i")
+        if kind in FIXED:
+            self.add(f"a(pack_many('>%d{FIXED[kind][0]}' % len({v}), *{v}))")
+            return
+        item = self.fresh("e")
+        self.add(f"for {item} in {v}:")
+        self.indent += 1
+        if cls is not None:
+            before = len(self.lines)
+            self._struct(item, cls)
+            if len(self.lines) == before:
+                self.add("pass")
+        else:
+            self._sized(item, kind, compact)
+        self.indent -= 1
+
+    def _tags(self, m: str, tagged: list[Field]) -> None:
+        t = self.fresh("t")
+        if not tagged:
+            self.add(f"if {m}.unknown_tags: write_tags(a, {{}}, {m}.unknown_tags)")
+            self.add("else: a(b'\\x00')")
+            return
+        self.add(f"{t} = {{}}")
+        for each in tagged:
+            value = f"{m}.{each.name}"
+            default = each.implicit
+            if each.type.array and not default and default is not None:
+                test = f"{value} is None or len({value})" if each.spec.nullable(self.version) else f"len({value})"
+            elif default is None:
+                test = f"{value} is not None"
+            else:
+                test = f"{value} != {self.bind(default, 'default')}"
+            self.add(f"if {test}:")
+            self.indent += 1
+            outer = self.fresh("o")
+            self.add(f"{outer} = out, a; out = []; a = out.append")
+            if each.type.kind in FIXED and not each.type.array:
+                self.add(f"a({self.packer(FIXED[each.type.kind][0], 'pack')}({value}))")
+            else:
+                self._value(value, each, True)
+            self.add(f"{t}[{each.spec.tag}] = b''.join(out); out, a = {outer}")
+            self.indent -= 1
+        self.add(f"write_tags(a, {t}, {m}.unknown_tags)")
+
+
+class ReaderSource(Source):
+    kind = "read"
+
+    def body(self) -> None:
+        self._struct("m", self.cls)
+        self.add("return m, p")
+
+    def _struct(self, m: str, cls: type[Struct]) -> None:
+        plain, tagged, absent = self.split(cls)
+        self.add(f"{m} = new({self.bind(cls, 'c')})")
+        for each in (*absent, *tagged):
+            self._default(m, each)
+        for run in self.groups(plain):
+            first = run[0]
+            if first.type.kind in FIXED and not first.type.array:
+                formats = "".join(FIXED[f.type.kind][0] for f in run)
+                size = sum(FIXED[f.type.kind][1] for f in run)
+                targets = "".join(f"{m}.{f.name}, " for f in run)
+                self.add(f"{targets}= {self.packer(formats, 'unpack_from')}(d, p); p += {size}")
+            else:
+                self._value(f"{m}.{first.name}", first, self.flexible and first.spec.flexible)
+        if self.flexible:
+            self._tags(m, tagged)
+        else:
+            self.add(f"{m}.unknown_tags = None")
+
+    def _default(self, m: str, each: Field) -> None:
+        spec, kind = each.spec, each.type
+        if each.type.array and (spec.required or spec.default is list):
+            self.add(f"{m}.{each.name} = []")
+        elif not spec.required and callable(spec.default):
+            self.add(f"{m}.{each.name} = {self.bind(spec.default, 'make')}()")
+        elif spec.required and kind.cls is not None:
+            self.add(f"{m}.{each.name} = {self.bind(kind.cls, 'c')}()")
+        else:
+            self.add(f"{m}.{each.name} = {self.bind(each.implicit, 'default')}")
+
+    def _read_length(self, k: str, compact: bool, formats: str) -> None:
+        """Leaves the length in ``k``: -1 for null."""
+        if compact:
+            self.add(f"{k} = d[p]; p += 1")
+            self.add(f"if {k} > 127: {k}, p = read_uvarint(d, p - 1)")
+            self.add(f"{k} -= 1")
+        else:
+            size = 2 if formats == "h" else 4
+            self.add(f"{k}, = {self.packer(formats, 'unpack_from')}(d, p); p += {size}")
+
+    def _value(self, target: str, each: Field, compact: bool) -> None:
+        kind, cls, array = each.type
+        nullable = each.spec.nullable(self.version)
+        if cls is not None and not array:
+            self._nested(target, cls, nullable, each.name)
+            return
+        if kind == "uuid" and not array:
+            self._uuid(target)
+            return
+        k = self.fresh("k")
+        self._read_length(k, compact, "h" if kind == "string" and not array else "i")
+        self.add(f"if {k} < 0:")
+        self.indent += 1
+        if nullable:
+            self.add(f"if {k} < -1: corrupt('a length below -1 in {each.name}', p)")
+            self.add(f"{target} = None")
+        else:
+            self.add(f"corrupt('null where {each.name} may not be null', p)")
+        self.indent -= 1
+        self.add("else:")
+        self.indent += 1
+        if array:
+            self._array(target, k, kind, cls, compact, each.name)
+        else:
+            self._sized(target, k, kind, each.name)
+        self.indent -= 1
+
+    def _nested(self, target: str, cls: type[Struct], nullable: bool, name: str) -> None:
+        if nullable:
+            k = self.fresh("k")
+            self.add(f"{k}, = {self.packer('b', 'unpack_from')}(d, p); p += 1")
+            self.add(f"if {k} < 0: {target} = None")
+            self.add("else:")
+            self.indent += 1
+        x = self.fresh("x")
+        self._struct(x, cls)
+        self.add(f"{target} = {x}")
+        if nullable:
+            self.indent -= 1
+
+    def _uuid(self, target: str) -> None:
+        self.add("if p + 16 > n: corrupt('the end of the data in a uuid', n)")
+        self.add(f"{target} = uuid(bytes=bytes(d[p:p + 16])); p += 16")
+
+    def _sized(self, target: str, k: str, kind: str, name: str) -> None:
+        q = self.fresh("q")
+        self.add(f"{q} = p + {k}")
+        self.add(f"if {q} > n: corrupt('the end of the data in {name}', n)")
+        if kind == "string":
+            self.add(f"{target} = str(d[p:{q}], 'utf-8'); p = {q}")
+        elif kind == "bytes":
+            self.add(f"{target} = bytes(d[p:{q}]); p = {q}")
+        else:
+            self.add(f"{target} = view(d)[p:{q}]; p = {q}")
+
+    def _array(self, target: str, k: str, kind: str, cls: type[Struct] | None, compact: bool, name: str) -> None:
+        if kind in FIXED:
+            character, size = FIXED[kind]
+            self.add(f"if p + {k} * {size} > n: corrupt('more elements in {name} than bytes', p)")
+            self.add(f"{target} = list(unpack_many('>%d{character}' % {k}, d, p)); p += {k} * {size}")
+            return
+        self.add(f"if {k} > n - p: corrupt('more elements in {name} than bytes', p)")
+        items = self.fresh("l")
+        self.add(f"{items} = []")
+        self.add(f"for _ in range({k}):")
+        self.indent += 1
+        x = self.fresh("x")
+        if cls is not None:
+            self._struct(x, cls)
+        elif kind == "uuid":
+            self._uuid(x)
+        else:
+            j = self.fresh("k")
+            self._read_length(j, compact, "h" if kind == "string" else "i")
+            self.add(f"if {j} < 0: corrupt('null in {name}', p)")
+            self._sized(x, j, kind, name)
+        self.add(f"{items}.append({x})")
+        self.indent -= 1
+        self.add(f"{target} = {items}")
+
+    def _tags(self, m: str, tagged: list[Field]) -> None:
+        count, unknown = self.fresh("k"), self.fresh("u")
+        self._read_length(count, True, "")
+        self.add(f"{unknown} = None")
+        self.add(f"for _ in range({count} + 1):")
+        self.indent += 1
+        tag, size, q = self.fresh("t"), self.fresh("k"), self.fresh("q")
+        self.add(f"{tag}, p = read_uvarint(d, p)")
+        self.add(f"{size}, p = read_uvarint(d, p)")
+        self.add(f"{q} = p + {size}")
+        self.add(f"if {q} > n: corrupt('the end of the data in a tagged field', n)")
+        word = "if"
+        for each in tagged:
+            self.add(f"{word} {tag} == {each.spec.tag}:")
+            word = "elif"
+            self.indent += 1
+            target = f"{m}.{each.name}"
+            if each.type.kind in FIXED and not each.type.array:
+                character, fixed_size = FIXED[each.type.kind]
+                self.add(f"{target}, = {self.packer(character, 'unpack_from')}(d, p); p += {fixed_size}")
+            else:
+                self._value(target, each, True)
+            self.add(f"if p != {q}: corrupt('a tagged field of another size than it says: {each.name}', p)")
+            self.indent -= 1
+        if tagged:
+            self.add("else:")
+            self.indent += 1
+        self.add(f"if {unknown} is None: {unknown} = {{}}")
+        self.add(f"{unknown}[{tag}] = bytes(d[p:{q}]); p = {q}")
+        if tagged:
+            self.indent -= 1
+        self.indent -= 1
+        self.add(f"{m}.unknown_tags = {unknown}")

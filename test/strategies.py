@@ -1,0 +1,89 @@
+"""Every hypothesis strategy of the tests, so that what one test learns to make, all can."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from hypothesis import strategies as st
+
+from kafka.protocol.registry import REGISTRY
+from kafka.wire.message import Message, Struct
+from kafka.wire.schema import Field, fields_of
+
+_INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
+
+
+def text(max_size: int = 12) -> st.SearchStrategy[str]:
+    """Text that UTF-8 can carry: no lone surrogates."""
+    return st.text(st.characters(exclude_categories=["Cs"]), max_size=max_size)
+
+
+def primitive(kind: str) -> st.SearchStrategy[Any]:
+    """Values of a primitive type of the protocol."""
+    if kind in _INTEGERS:
+        bits = _INTEGERS[kind]
+        return st.integers(-(2**bits), 2**bits - 1)
+    return {
+        "bool": st.booleans(),
+        "uint16": st.integers(0, 2**16 - 1),
+        "float64": st.floats(allow_nan=False),
+        "uuid": st.binary(min_size=16, max_size=16).map(lambda b: uuid.UUID(bytes=b)),
+        "string": text(),
+        "bytes": st.binary(max_size=24),
+        "records": st.binary(max_size=24),
+    }[kind]
+
+
+def _values(each: Field, version: int, flexible: bool) -> st.SearchStrategy[Any]:
+    if each.type.cls is not None:
+        one: st.SearchStrategy[Any] = structs(each.type.cls, version, flexible)
+    else:
+        one = primitive(each.type.kind)
+    values = st.lists(one, max_size=3) if each.type.array else one
+    return st.none() | values if each.spec.nullable(version) else values
+
+
+def structs(cls: type[Struct], version: int, flexible: bool) -> st.SearchStrategy[Any]:
+    """Structures with all fields that ``version`` has set to anything, and the others at their defaults.
+
+    In flexible versions there may also be tagged fields that the schema does not know.
+    """
+    chosen = {f.name: _values(f, version, flexible) for f in fields_of(cls) if f.spec.present(version)}
+    known = {f.spec.tag for f in fields_of(cls) if f.spec.tag is not None}
+    tags: st.SearchStrategy[dict[int, bytes] | None] = st.none()
+    if flexible:
+        numbers = st.integers(0, 5000).filter(lambda tag: tag not in known)
+        tags = st.dictionaries(numbers, st.binary(max_size=8), max_size=2).map(lambda found: found or None)
+
+    def build(values: dict[str, Any], unknown_tags: dict[int, bytes] | None) -> Struct:
+        made = cls(**values)
+        made.unknown_tags = unknown_tags  # type: ignore[misc]  # a slot that the class declares as no field
+        return made
+
+    return st.builds(build, st.fixed_dictionaries(chosen), tags)
+
+
+def messages(cls: type[Message], version: int) -> st.SearchStrategy[Any]:
+    """Messages of one class and version."""
+    return structs(cls, version, cls.flexible(version))
+
+
+def message_classes() -> list[tuple[type[Message], int]]:
+    """Every (class, version) of the registry."""
+    return [
+        (cls, version)
+        for api in REGISTRY.values()
+        for cls in (api.request, api.response)
+        for version in range(cls.min_version, cls.max_version + 1)
+    ]
+
+
+def splits(data: bytes) -> st.SearchStrategy[list[bytes]]:
+    """Ways to cut ``data`` into pieces, empty ones included."""
+
+    def cut(points: list[int]) -> list[bytes]:
+        edges = [0, *sorted(points), len(data)]
+        return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+
+    return st.lists(st.integers(0, len(data)), max_size=12).map(cut)
