@@ -1,0 +1,82 @@
+"""Records as Kafka stores and sends them: batches v2 in both directions, compression, control markers.
+
+    builder.py      records -> batch
+    header.py       the layout of a batch, the walk from batch to batch, the CRC check
+    reader.py       batch -> records
+    control.py      the markers that end transactions
+    compression.py  one table row per codec (bounded both in what it reads and in what it makes)
+    log.py          what a broker does with batches: validate, place, stamp, recover
+    varint.py       zigzag integers
+
+Knows no topics, requests or sockets. The modules are strictly typed plain Python that mypyc can compile. A later layout
+of batches is one more reader and builder beside these, chosen by ``BatchHeader.magic``.
+"""
+
+from __future__ import annotations
+
+from kafka.records.builder import NO_ROOM, RecordBatchBuilder, control_batch, max_record_bytes
+from kafka.records.compression import (
+    CODEC_NAMES,
+    CODECS,
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    available_codecs,
+    codec_for,
+)
+from kafka.records.control import ABORT, COMMIT, ControlMarker, decode_control, encode_control
+from kafka.records.header import (
+    CREATE_TIME,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    check_crc,
+    iter_batches,
+    parse_header,
+)
+from kafka.records.log import rewrite_base, scan_log, set_log_append_time, validate_batch, validate_records
+from kafka.records.reader import Headers, RawRecord, Record, decode_raw, decode_records
+
+__all__ = [
+    "ABORT",
+    "CODECS",
+    "CODEC_NAMES",
+    "COMMIT",
+    "CREATE_TIME",
+    "DEFAULT_MAX_DECOMPRESSED_BYTES",
+    "GZIP",
+    "HEADER_BYTES",
+    "LOG_APPEND_TIME",
+    "LZ4",
+    "NONE",
+    "NO_PRODUCER_ID",
+    "NO_ROOM",
+    "SNAPPY",
+    "ZSTD",
+    "BatchHeader",
+    "ControlMarker",
+    "Headers",
+    "RawRecord",
+    "Record",
+    "RecordBatchBuilder",
+    "available_codecs",
+    "check_crc",
+    "codec_for",
+    "control_batch",
+    "decode_control",
+    "decode_raw",
+    "decode_records",
+    "encode_control",
+    "iter_batches",
+    "max_record_bytes",
+    "parse_header",
+    "rewrite_base",
+    "scan_log",
+    "set_log_append_time",
+    "validate_batch",
+    "validate_records",
+]

@@ -1,0 +1,258 @@
+"""From records to a batch v2: appended one by one, joined once.
+
+A builder knows at every moment how many bytes its batch has (uncompressed), so that an accumulator can decide before it
+appends; the layouts are drawn in :mod:`kafka.records.header` and :mod:`kafka.records.reader`. Left to others: which
+partition, when to send, locks, and the types of keys and values (``bytes`` or None, checked where users' values come
+in: a ``str`` here would fail only in :meth:`RecordBatchBuilder.build`, together with its neighbours).
+
+A record becomes a few byte strings in a list, with varints from a table. Measured for values of 100 bytes with Python
+3.11: 0.4 us to append, 0.7 us with ``build`` and crcmod's CRC. With an accumulator's lock and future around it, list
+and join took 1.3 us and a ``bytearray`` 1.9 us.
+
+What the producer's state decides (producer id, epoch, sequence) is asked for in ``build`` and not earlier: it is known
+only when the batch is sent, and changes when a lost state makes the epoch go up (KIP-360). ``build`` may be called
+again with other values, and then only the header and the CRC are made anew.
+
+Source: the protocol guide's section "Record Batch".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafka.errors import IllegalStateError
+from kafka.records.compression import NONE, codec_for
+from kafka.records.control import ControlMarker, encode_control
+from kafka.records.header import (
+    CONTROL_BIT,
+    CRC_AT,
+    FRAME_BYTES,
+    HEADER,
+    HEADER_BYTES,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+)
+from kafka.records.varint import TABLE_SIZE, ZIGZAG, encode_varint, size_of_varint
+from kafka.wire.crc32c import crc32c
+
+HeaderItems = list[tuple[str, bytes | None]]
+
+NO_ROOM: Final = -1
+
+_VALUE_ONLY_OVERHEAD: Final = 3
+"""Attributes, a null key's length, the count of no headers."""
+
+_ATTRIBUTES_AND_DELTA: Final[list[bytes]] = [b"\0" + ZIGZAG[value] for value in range(TABLE_SIZE)]
+_NULL_KEY_AND_LENGTH: Final[list[bytes]] = [b"\1" + ZIGZAG[value] for value in range(TABLE_SIZE)]
+
+
+class RecordBatchBuilder:
+    """Collects records for one batch.
+
+    ``limit_bytes`` bounds the batch with its header, before compression (``batch_size``); a first record is taken
+    whatever its size, since nobody could ever send it otherwise. ``compression`` is a codec's number
+    (:mod:`kafka.records.compression`), ``level`` its level or None for the codec's default; a codec that is not
+    available raises :class:`~kafka.errors.UnsupportedCodecError` here.
+
+    Read only: ``size_bytes`` (header included), ``records_count``, ``base_timestamp`` (that of the first record),
+    ``max_timestamp``; -1 for both while the batch is empty.
+    """
+
+    __slots__ = (
+        "_body", "_compression", "_level", "_parts", "base_timestamp", "limit_bytes", "max_timestamp", "records_count",
+        "size_bytes",
+    )  # fmt: skip
+
+    def __init__(self, limit_bytes: int, compression: int = NONE, level: int | None = None) -> None:
+        if compression != NONE:
+            codec_for(compression)
+        self.limit_bytes = limit_bytes
+        self.size_bytes = HEADER_BYTES
+        self.records_count = 0
+        self.base_timestamp = -1
+        self.max_timestamp = -1
+        self._compression = compression
+        self._level = level
+        self._parts: list[bytes] = []
+        self._body: bytes | None = None
+
+    def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: HeaderItems | None = None) -> int:
+        """Add one record; ``timestamp`` in ms since the epoch. Returns its offset within the batch, counted from 0, or
+        :data:`NO_ROOM` (-1) when ``limit_bytes`` leaves no room for it, or the batch was built already: it is left as
+        it was then."""
+        count = self.records_count
+        if count:
+            delta = timestamp - self.base_timestamp
+        else:
+            delta = 0
+            self.base_timestamp = timestamp
+            self.max_timestamp = timestamp
+        if key is None and value is not None and not headers:
+            length = len(value)
+            part_1 = _ATTRIBUTES_AND_DELTA[delta] if 0 <= delta < TABLE_SIZE else b"\0" + encode_varint(delta)
+            part_2 = ZIGZAG[count] if count < TABLE_SIZE else encode_varint(count)
+            part_3 = _NULL_KEY_AND_LENGTH[length] if length < TABLE_SIZE else b"\1" + encode_varint(length)
+            body_bytes = len(part_1) + len(part_2) + len(part_3) + length + 1
+            part_0 = ZIGZAG[body_bytes] if body_bytes < TABLE_SIZE else encode_varint(body_bytes)
+            size = self.size_bytes + len(part_0) + body_bytes
+            if count and size > self.limit_bytes:
+                return NO_ROOM
+            self._parts += (part_0, part_1, part_2, part_3, value, b"\0")
+        else:
+            parts = _general_parts(delta, count, key, value, headers)
+            body_bytes = 0
+            for part in parts:
+                body_bytes += len(part)
+            part_0 = ZIGZAG[body_bytes] if body_bytes < TABLE_SIZE else encode_varint(body_bytes)
+            size = self.size_bytes + len(part_0) + body_bytes
+            if count and size > self.limit_bytes:
+                return NO_ROOM
+            self._parts.append(part_0)
+            self._parts += parts
+        self.size_bytes = size
+        self.records_count = count + 1
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        return count
+
+    def size_of(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: HeaderItems | None = None
+    ) -> int:
+        """How many bytes the record would add to this batch, exactly."""
+        delta = timestamp - self.base_timestamp if self.records_count else 0
+        return _record_bytes(size_of_varint(delta) + size_of_varint(self.records_count), key, value, headers)
+
+    def has_room(self, record_bytes: int) -> bool:
+        """Whether :meth:`append` would take a record of so many bytes (from :meth:`size_of`)."""
+        if self._body is not None:
+            return False
+        return self.records_count == 0 or self.size_bytes + record_bytes <= self.limit_bytes
+
+    @property
+    def is_built(self) -> bool:
+        return self._body is not None
+
+    def build(
+        self,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        *,
+        transactional: bool = False,
+        control: bool = False,
+        base_offset: int = 0,
+        leader_epoch: int = -1,
+    ) -> bytes:
+        """The batch's bytes. From the first call on, nothing more is taken; later calls may give other values.
+
+        Raises :class:`~kafka.errors.IllegalStateError` for a batch without records: there is no such batch to send.
+        """
+        count = self.records_count
+        if not count:
+            raise IllegalStateError("a record batch without records cannot be built")
+        body = self._body
+        if body is None:
+            body = b"".join(self._parts)
+            if self._compression != NONE:
+                body = codec_for(self._compression).compress(body, self._level)
+            self._body = body
+            self._parts = []
+            self.limit_bytes = 0  # no room for anything more
+        attributes = self._compression
+        if transactional:
+            attributes |= TRANSACTIONAL_BIT
+        if control:
+            attributes |= CONTROL_BIT
+        batch = bytearray(HEADER_BYTES)
+        HEADER.pack_into(
+            batch,
+            0,
+            base_offset,
+            HEADER_BYTES - FRAME_BYTES + len(body),
+            leader_epoch,
+            2,
+            0,
+            attributes,
+            count - 1,
+            self.base_timestamp,
+            self.max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        )
+        crc = crc32c(body, crc32c(bytes(batch[CRC_AT + 4 :])))
+        batch[CRC_AT : CRC_AT + 4] = crc.to_bytes(4, "big")
+        return b"".join((batch, body))
+
+
+def control_batch(
+    marker: ControlMarker, timestamp: int, producer_id: int, producer_epoch: int, base_offset: int, leader_epoch: int
+) -> bytes:
+    """The batch with which a broker ends a transaction in its log; ``timestamp`` in ms. Source: KIP-98."""
+    builder = RecordBatchBuilder(0)
+    key, value = encode_control(marker)
+    builder.append(timestamp, key, value)
+    return builder.build(
+        producer_id,
+        producer_epoch,
+        transactional=True,
+        control=True,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+    )
+
+
+def max_record_bytes(key: bytes | None, value: bytes | None, headers: HeaderItems | None = None) -> int:
+    """The most bytes that a batch with this one record can have, header included and whatever its place in the batch,
+    before compression: what ``max_request_size`` is compared with when there is no batch yet."""
+    return HEADER_BYTES + _record_bytes(15, key, value, headers)
+
+
+def _record_bytes(delta_bytes: int, key: bytes | None, value: bytes | None, headers: HeaderItems | None) -> int:
+    size = 1 + delta_bytes + _nullable_bytes(key) + _nullable_bytes(value)
+    if headers:
+        size += size_of_varint(len(headers))
+        for name, item in headers:
+            name_bytes = len(name.encode())
+            size += size_of_varint(name_bytes) + name_bytes + _nullable_bytes(item)
+    else:
+        size += 1
+    return size_of_varint(size) + size
+
+
+def _nullable_bytes(data: bytes | None) -> int:
+    if data is None:
+        return 1
+    length = len(data)
+    return size_of_varint(length) + length
+
+
+def _general_parts(
+    delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: HeaderItems | None
+) -> list[bytes]:
+    """A record of any kind, in pieces, without its leading length."""
+    parts: list[bytes] = [
+        _ATTRIBUTES_AND_DELTA[delta] if 0 <= delta < TABLE_SIZE else b"\0" + encode_varint(delta),
+        ZIGZAG[offset_delta] if offset_delta < TABLE_SIZE else encode_varint(offset_delta),
+    ]
+    _add_nullable(parts, key)
+    _add_nullable(parts, value)
+    if headers:
+        count = len(headers)
+        parts.append(ZIGZAG[count] if count < TABLE_SIZE else encode_varint(count))
+        for name, item in headers:
+            _add_nullable(parts, name.encode())
+            _add_nullable(parts, item)
+    else:
+        parts.append(b"\0")
+    return parts
+
+
+def _add_nullable(parts: list[bytes], data: bytes | None) -> None:
+    if data is None:
+        parts.append(b"\1")
+    else:
+        length = len(data)
+        parts.append(ZIGZAG[length] if length < TABLE_SIZE else encode_varint(length))
+        parts.append(data)

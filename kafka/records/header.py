@@ -1,0 +1,262 @@
+"""The header of a record batch v2, and the walk from batch to batch through a log or a fetched buffer.
+
+     0  base_offset         i64  |  outside the CRC: a broker sets these three without a new CRC
+     8  size                i32  |  bytes that follow this field: whole batch less 12
+    12  leader_epoch        i32  |
+    16  magic               i8      2; 0 and 1 are message sets, which have their size and magic at the same places
+    17  crc                 u32     CRC-32C of everything from byte 21 to the end of the batch
+    21  attributes          i16     bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
+    23  last_offset_delta   i32     counts the gaps that compaction left: not always records_count - 1
+    27  base_timestamp      i64     ms since the epoch; -1: none
+    35  max_timestamp       i64     when bit 3 is set, the time of the append, and so of every record
+    43  producer_id         i64     -1: not idempotent
+    51  producer_epoch      i16
+    53  base_sequence       i32
+    57  records_count       i32
+    61  records             ...     see reader.py and builder.py; compressed as a whole
+
+All integers are big-endian. The records themselves are read in :mod:`kafka.records.reader`; nothing here looks behind
+byte 61 but the CRC. A batch of a later magic gets its own row in :func:`parse_header`.
+
+Source: the protocol guide's section "Record Batch"; KIP-98 (v2), KIP-534 (bit 6).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from kafka.errors import CorruptRecordError
+from kafka.records.compression import CODEC_NAMES
+from kafka.wire.crc32c import crc32c
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = 61
+FRAME_BYTES: Final = 12
+"""Offset and size come before what the size counts."""
+
+MAGIC_AT: Final = 16
+CRC_AT: Final = 17
+ATTRIBUTES_AT: Final = 21
+
+CODEC_MASK: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+
+NO_PRODUCER_ID: Final = -1
+MAX_OFFSET: Final = 2**63 - 1
+
+_LEGACY_HEADER: Final = struct.Struct(">qiIbb")
+_LEGACY_MIN_BYTES: Final = (26, 34)
+"""The least size of a message v0 and v1, with a null key and a null value."""
+
+Buffer = bytes | bytearray | memoryview
+
+
+class BatchHeader:
+    """One batch's header, and where the batch lies in the buffer that it was read from.
+
+    ``start`` and ``end`` are positions in that buffer; ``length`` is the bytes between them. For ``magic`` 0 and 1 only
+    these, ``base_offset`` (of a compressed set: its *last* offset), ``crc`` and ``attributes`` are facts; the other
+    fields hold what a v2 batch of one plain record would.
+    """
+
+    __slots__ = (
+        "attributes", "base_offset", "base_sequence", "base_timestamp", "crc", "end", "last_offset_delta",
+        "leader_epoch", "length", "magic", "max_timestamp", "producer_epoch", "producer_id", "records_count", "start",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        base_offset: int,
+        leader_epoch: int,
+        magic: int,
+        crc: int,
+        attributes: int,
+        last_offset_delta: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        records_count: int,
+    ) -> None:
+        self.start = start
+        self.end = end
+        self.length = end - start
+        self.base_offset = base_offset
+        self.leader_epoch = leader_epoch
+        self.magic = magic
+        self.crc = crc
+        self.attributes = attributes
+        self.last_offset_delta = last_offset_delta
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = max_timestamp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.records_count = records_count
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record, or of the one that compaction removed there."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where the log goes on after this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record, wrapped from 2**31 - 1 to 0; -1 without a sequence."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def codec(self) -> int:
+        """The compression's number, as in :data:`kafka.records.compression.CODEC_NAMES`; 0 is none."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def compression(self) -> str:
+        """The compression's name; its number as text when Kafka has no such codec."""
+        return CODEC_NAMES.get(self.attributes & CODEC_MASK, str(self.attributes & CODEC_MASK))
+
+    @property
+    def timestamp_type(self) -> int:
+        """0: the producer set the records' timestamps; 1: the broker did, at the append."""
+        return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a marker for clients instead of a user's records."""
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    def __repr__(self) -> str:
+        return (
+            f"<BatchHeader offsets {self.base_offset}-{self.last_offset} magic={self.magic} "
+            f"records={self.records_count} codec={self.compression} bytes {self.start}-{self.end}>"
+        )
+
+
+def parse_header(data: Buffer, pos: int = 0) -> BatchHeader | None:
+    """The header of the batch at ``pos``; None when ``data`` ends before the batch does.
+
+    Checks the fields against one another, not the CRC. Raises :class:`~kafka.errors.CorruptRecordError` for an unknown
+    magic, a size below the header's, negative counts or offsets, more records than offsets.
+    """
+    available = len(data) - pos
+    if available <= MAGIC_AT:
+        return None
+    size, magic = _SIZE_AND_MAGIC.unpack_from(data, pos + 8)
+    if magic != 2:
+        return _parse_legacy_header(data, pos, size, magic)
+    length = size + FRAME_BYTES
+    if length < HEADER_BYTES:
+        raise CorruptRecordError(f"a batch at byte {pos} claims {length} bytes; its header alone has {HEADER_BYTES}")
+    if length > available:
+        return None
+    (
+        base_offset,
+        _,
+        leader_epoch,
+        _,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        records_count,
+    ) = HEADER.unpack_from(data, pos)
+    if (
+        base_offset < 0
+        or last_offset_delta < 0
+        or base_offset + last_offset_delta >= MAX_OFFSET
+        or records_count < 0
+        or records_count > last_offset_delta + 1
+    ):
+        raise CorruptRecordError(
+            f"a batch at byte {pos} claims {records_count} records from offset {base_offset}, "
+            f"the last one {last_offset_delta} further"
+        )
+    return BatchHeader(
+        pos,
+        pos + length,
+        base_offset,
+        leader_epoch,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        records_count,
+    )
+
+
+_SIZE_AND_MAGIC: Final = struct.Struct(">i4xb")
+
+
+def _parse_legacy_header(data: Buffer, pos: int, size: int, magic: int) -> BatchHeader | None:
+    if magic not in (0, 1):
+        raise CorruptRecordError(f"a batch at byte {pos} has the unknown magic {magic}")
+    length = size + FRAME_BYTES
+    if length < _LEGACY_MIN_BYTES[magic]:
+        raise CorruptRecordError(f"a message v{magic} at byte {pos} claims only {length} bytes")
+    if length > len(data) - pos:
+        return None
+    offset, _, crc, _, attributes = _LEGACY_HEADER.unpack_from(data, pos)
+    if offset < 0:
+        raise CorruptRecordError(f"a message v{magic} at byte {pos} has the offset {offset}")
+    return BatchHeader(pos, pos + length, offset, -1, magic, crc, attributes, 0, -1, -1, NO_PRODUCER_ID, -1, -1, 1)
+
+
+def check_crc(data: Buffer, header: BatchHeader) -> None:
+    """Raise :class:`~kafka.errors.CorruptRecordError` unless the CRC of the v2 batch fits its bytes in ``data``."""
+    found = crc32c(memoryview(data)[header.start + ATTRIBUTES_AT : header.end])
+    if found != header.crc:
+        raise CorruptRecordError(
+            f"the batch at offset {header.base_offset}, byte {header.start}, has the CRC {found:#010x} "
+            f"and claims {header.crc:#010x}"
+        )
+
+
+def iter_batches(data: Buffer, pos: int = 0, *, check_crcs: bool = True) -> Iterator[BatchHeader]:
+    """The headers of all whole batches of ``data`` from ``pos`` on, in their order.
+
+    Ends at a partial last batch, as fetched buffers have them; the last header's ``end`` then is below ``len(data)``.
+    Message sets are reported (``magic`` 0 and 1), one header for each message of the outer level, and their CRC, which
+    is of another kind, is left to their reader. Raises :class:`~kafka.errors.CorruptRecordError` at the first batch
+    that is malformed or, with ``check_crcs``, has a wrong CRC; the ones before it have been handed out by then.
+    """
+    while True:
+        header = parse_header(data, pos)
+        if header is None:
+            return
+        if check_crcs and header.magic == 2:
+            check_crc(data, header)
+        yield header
+        pos = header.end

@@ -1,0 +1,168 @@
+"""Headers of batches and the walk through a buffer: whole, cut at every byte, changed at every byte."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka.errors import CorruptRecordError
+from kafka.records import LOG_APPEND_TIME, BatchHeader, check_crc, iter_batches, parse_header
+from test.records.samples import GOLDEN_RECORDS, T0, batch_of, golden
+
+BATCH = batch_of(GOLDEN_RECORDS, base_offset=10)
+NEXT = batch_of(GOLDEN_RECORDS[:2], base_offset=15)
+
+
+def offsets(data: bytes | bytearray | memoryview, *, check_crcs: bool = True) -> list[tuple[int, int]]:
+    return [(header.base_offset, header.last_offset) for header in iter_batches(data, check_crcs=check_crcs)]
+
+
+def patched(layout: str, at: int, value: int, batch: bytes = BATCH) -> bytes:
+    data = bytearray(batch)
+    struct.pack_into(layout, data, at, value)
+    return bytes(data)
+
+
+def test_every_field_of_a_real_header_is_read() -> None:
+    _, _, header, _ = iter_batches(golden("librdkafka-transactions"))
+    assert (header.start, header.end, header.length) == (514, 950, 436)
+    assert (header.base_offset, header.last_offset_delta, header.last_offset, header.next_offset) == (6, 4, 10, 11)
+    assert (header.leader_epoch, header.magic, header.records_count) == (0, 2, 5)
+    assert (header.base_timestamp, header.max_timestamp, header.timestamp_type) == (T0, T0 + 10_000, 0)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (0, 0, 5, 9)
+    assert (header.codec, header.compression) == (0, "none")
+    assert header.is_transactional and header.has_producer_id and not header.is_control
+    assert repr(header) == "<BatchHeader offsets 6-10 magic=2 records=5 codec=none bytes 514-950>"
+
+
+def test_a_header_that_a_real_broker_stamped_says_so() -> None:
+    (header,) = iter_batches(golden("broker-log-append-time"))
+    assert header.timestamp_type == LOG_APPEND_TIME
+    assert header.base_timestamp == T0
+    assert header.max_timestamp > T0 + 10_000
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_batches_are_found_one_after_another_in_any_buffer(kind: type) -> None:
+    assert offsets(kind(BATCH + NEXT)) == [(10, 14), (15, 16)]
+
+
+def test_a_partial_last_batch_ends_the_walk_at_every_length() -> None:
+    data = BATCH + NEXT
+    for end in range(len(data)):
+        found = list(iter_batches(data[:end]))
+        assert [header.end for header in found] == ([len(BATCH)] if end >= len(BATCH) else [])
+
+
+def test_the_walk_can_begin_anywhere_and_stops_after_the_last_byte() -> None:
+    data = b"before" + BATCH + NEXT
+    assert [(h.start, h.end) for h in iter_batches(data, 6)] == [(6, 6 + len(BATCH)), (6 + len(BATCH), len(data))]
+    assert list(iter_batches(data, len(data))) == []
+    assert parse_header(b"") is None
+
+
+def test_a_wrong_crc_is_corrupt_unless_nobody_asks() -> None:
+    damaged = BATCH[:-1] + b"\x7f"
+    assert offsets(damaged, check_crcs=False) == [(10, 14)]
+    with pytest.raises(CorruptRecordError, match="offset 10"):
+        offsets(damaged)
+
+
+def test_good_batches_before_a_corrupt_one_are_handed_out_first() -> None:
+    walk = iter_batches(BATCH + NEXT[:-1] + b"\x7f")
+    assert next(walk).base_offset == 10
+    with pytest.raises(CorruptRecordError, match="offset 15"):
+        next(walk)
+
+
+def test_any_changed_byte_is_corrupt_but_for_the_fields_that_the_crc_leaves_out() -> None:
+    for at in range(len(BATCH)):
+        for flip in (0x01, 0x80, 0xFF):
+            damaged = bytearray(BATCH)
+            damaged[at] ^= flip
+            if at < 8 and damaged[0] < 0x80 or 12 <= at < 16:  # base_offset, leader_epoch
+                assert len(offsets(damaged)) == 1
+            else:
+                try:
+                    assert offsets(damaged) == [], f"byte {at}"  # a larger size: like a partial batch
+                    assert 8 <= at < 12
+                except CorruptRecordError:
+                    pass
+
+
+@pytest.mark.parametrize(
+    ("layout", "at", "value"),
+    [
+        (">q", 0, -1), (">q", 0, 2**63 - 1), (">i", 8, -1), (">i", 8, 0), (">i", 8, 48), (">i", 8, -(2**31)),
+        (">b", 16, 3), (">b", 16, -1), (">i", 23, -1), (">i", 23, 3), (">i", 57, -1), (">i", 57, 6),
+    ],
+)  # fmt: skip
+def test_impossible_fields_are_corrupt_before_any_crc(layout: str, at: int, value: int) -> None:
+    with pytest.raises(CorruptRecordError):
+        parse_header(patched(layout, at, value))
+
+
+def test_zeros_are_corrupt_and_no_endless_walk() -> None:
+    with pytest.raises(CorruptRecordError):
+        list(iter_batches(bytes(1000)))
+
+
+def test_a_batch_may_have_gaps_and_even_no_records_after_compaction() -> None:
+    header = parse_header(patched(">i", 57, 0))
+    assert header is not None
+    assert (header.records_count, header.next_offset) == (0, 15)
+
+
+@pytest.mark.parametrize(("magic", "size"), [(0, 26), (1, 34)])
+def test_message_sets_are_reported_with_their_magic_and_place(magic: int, size: int) -> None:
+    message = struct.pack(">qiIbb", 7, size - 12, 0xABCD, magic, 1).ljust(size, b"\xff")
+    found = list(iter_batches(message + BATCH + message[:20]))
+    assert [(h.magic, h.base_offset, h.start, h.end) for h in found] == [
+        (magic, 7, 0, size),
+        (2, 10, size, size + len(BATCH)),
+    ]
+    assert (found[0].crc, found[0].compression) == (0xABCD, "gzip")
+    with pytest.raises(CorruptRecordError):
+        list(iter_batches(patched(">i", 8, size - 13, message)))
+    with pytest.raises(CorruptRecordError):
+        list(iter_batches(patched(">q", 0, -1, message)))
+
+
+def test_sequence_numbers_wrap_to_zero() -> None:
+    header = parse_header(patched(">i", 53, 2**31 - 2))
+    assert header is not None
+    assert header.last_sequence == 2
+    without = parse_header(BATCH)
+    assert without is not None
+    assert (without.last_sequence, without.has_producer_id) == (-1, False)
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes_give_headers_or_are_corrupt(data: bytes, check_crcs: bool) -> None:
+    try:
+        end = 0
+        for header in iter_batches(data, check_crcs=check_crcs):
+            assert header.start == end < header.end <= len(data)
+            end = header.end
+    except CorruptRecordError:
+        pass
+
+
+@given(st.integers(0, len(BATCH) - 1), st.integers(0, 255), st.integers(0, len(BATCH)))
+def test_damaged_and_cut_batches_give_headers_or_are_corrupt(at: int, byte: int, end: int) -> None:
+    damaged = bytearray(BATCH)
+    damaged[at] = byte
+    with contextlib.suppress(CorruptRecordError):
+        assert len(list(iter_batches(damaged[:end]))) <= 1
+
+
+def test_check_crc_takes_a_header_from_anywhere_in_the_buffer() -> None:
+    header: BatchHeader
+    _, header = iter_batches(BATCH + NEXT, check_crcs=False)
+    check_crc(BATCH + NEXT, header)
+    with pytest.raises(CorruptRecordError, match=f"byte {len(BATCH)}"):
+        check_crc(BATCH + NEXT[:-1] + b"\x7f", header)
