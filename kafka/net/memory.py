@@ -1,0 +1,325 @@
+"""Connections without sockets: the surface of ``tcp.py`` in one process, and the network's ill luck at your command.
+
+Everything happens on the loop, in a fixed order, so that a run over ``Loop.simulated`` is the same each time. A network
+is seen from a host (:meth:`MemoryNetwork.host` gives the same network seen from another one); between each two hosts
+there are two directed :class:`Link` objects, and what goes over them is delayed, cut into pieces, held or lost.
+
+    write() -> link.Pipe (bytes with their instants, in order) -> data_received() of the other end
+
+Behaves as TCP does: bytes arrive in order or the connection ends, what is due at one time arrives in one piece, a peer
+that does not read lets ``pending_bytes`` grow, a partition holds bytes back and delivers them when it heals.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kafka.future import Future
+from kafka.net.link import Link, Pipe
+from kafka.net.loop import Loop
+from kafka.net.transport import (
+    DEFAULT_OPTIONS,
+    Accept,
+    Address,
+    BytesLike,
+    ConnectFailed,
+    ConnectionOptions,
+    Listener,
+    PeerClosed,
+    Transport,
+    TransportHandler,
+)
+
+log = logging.getLogger(__name__)
+
+FAMILY = 0
+"""The family of memory addresses; their host is any text."""
+
+_FIRST_FREE_PORT = 49152
+
+
+@dataclass
+class _Fabric:
+    """What all views of one network share."""
+
+    links: dict[tuple[str, str], Link] = field(default_factory=dict)
+    listeners: dict[tuple[str, int], MemoryListener] = field(default_factory=dict)
+    transports: list[MemoryTransport] = field(default_factory=list)
+    """Those not ended, in the order of their making."""
+    ports: Iterator[int] = field(default_factory=lambda: itertools.count(_FIRST_FREE_PORT))
+
+    def link(self, source: str, target: str) -> Link:
+        return self.links.setdefault((source, target), Link())
+
+
+class MemoryNetwork:
+    """A network in memory on ``loop``, seen from ``name``: a :class:`~kafka.net.transport.Network`, and its hooks."""
+
+    def __init__(self, loop: Loop, name: str = "localhost", *, _fabric: _Fabric | None = None) -> None:
+        self.loop = loop
+        self.name = name
+        self._fabric = _fabric or _Fabric()
+
+    def host(self, name: str) -> MemoryNetwork:
+        """The same network seen from the host ``name``."""
+        return MemoryNetwork(self.loop, name, _fabric=self._fabric)
+
+    def resolve(self, host: str, port: int) -> Future[list[Address]]:
+        """Every name is its own address."""
+        return Future[list[Address]]().success([Address(FAMILY, (host, port))])
+
+    def connect(
+        self, addresses: Sequence[Address], handler: TransportHandler, options: ConnectionOptions = DEFAULT_OPTIONS
+    ) -> MemoryTransport:
+        transport = MemoryTransport(self, handler)
+        self.loop.call_soon(_Dial(self._fabric, self.name, transport, addresses, options).try_next)
+        return transport
+
+    def listen(
+        self, host: str, port: int, accept: Accept, options: ConnectionOptions = DEFAULT_OPTIONS
+    ) -> MemoryListener:
+        host = host or self.name
+        port = port or next(self._fabric.ports)
+        if (host, port) in self._fabric.listeners:
+            raise OSError(errno.EADDRINUSE, f"{host}:{port} is in use")
+        return MemoryListener(self, Address(FAMILY, (host, port)), accept)
+
+    def close(self) -> None:
+        """End what was made through this view."""
+        for listener in list(self._fabric.listeners.values()):
+            if listener._network is self:
+                listener.close()
+        for transport in list(self._fabric.transports):
+            if transport._network is self:
+                transport.abort()
+
+    # -- the hooks -----------------------------------------------------------------------------------------------------
+
+    def link(self, source: str, target: str) -> Link:
+        """The direction from one host to another, to be changed."""
+        return self._fabric.link(source, target)
+
+    def partition(self, one: str, other: str) -> None:
+        """Hold everything between two hosts until :meth:`heal`; new connections run into their time limit."""
+        self.link(one, other).is_held = self.link(other, one).is_held = True
+
+    def heal(self, one: str, other: str) -> None:
+        """End a partition: what was written meanwhile arrives."""
+        self.link(one, other).is_held = self.link(other, one).is_held = False
+        for transport in list(self._fabric.transports):
+            if transport._is_between(one, other):
+                transport._incoming.arm()
+
+    def cut(self, one: str, other: str) -> int:
+        """Reset every connection between two hosts at both ends; bytes under way are lost. How many there were."""
+        ends = [transport for transport in self._fabric.transports if transport._is_between(one, other)]
+        for transport in ends:
+            text = f"connection between {transport.local} and {transport.peer} reset"
+            transport.end(ConnectionResetError(errno.ECONNRESET, text))
+        return len(ends) // 2
+
+
+class MemoryTransport(Transport):
+    """One end of a connection in memory."""
+
+    def __init__(self, network: MemoryNetwork, handler: TransportHandler | None) -> None:
+        self._network = network
+        self._loop = network.loop
+        self._handler = handler
+        self._early: list[bytes] = []
+        """Written before there was a connection."""
+        self._incoming = Pipe(self._loop, self)
+        self._other: MemoryTransport | None = None
+        self._is_paused = False
+        self._is_open = False
+        """The handler has been told: before, nothing is delivered and what is written is kept."""
+        self._is_ended = False
+        network._fabric.transports.append(self)
+
+    def __repr__(self) -> str:
+        state = "ended" if self._is_ended else "open" if self._is_open else "connecting"
+        return f"<MemoryTransport {self.local} -> {self.peer} {state}>"
+
+    def write(self, data: BytesLike | Sequence[BytesLike]) -> None:
+        if self.is_closing:
+            return
+        other = self._other if self._is_open else None
+        stretch = bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else b"".join(data)
+        if other is None:
+            self._early.append(stretch)
+            self.pending_bytes += len(stretch)
+        elif stretch:
+            other._incoming.send(stretch)
+
+    def close(self) -> None:
+        if not self.is_closing:
+            if self._other is not None:
+                self._other._incoming.end(PeerClosed(f"{self.local} closed the connection"))
+            self.end(None)
+
+    def abort(self, error: BaseException | None = None) -> None:
+        if not self._is_ended:
+            if self._other is not None:
+                self._other._incoming.clear()
+                text = f"connection reset by {self.local}"
+                self._other._incoming.end(ConnectionResetError(errno.ECONNRESET, text))
+            self.end(error)
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        self._incoming.arm()
+
+    def _is_between(self, one: str, other: str) -> bool:
+        if self._other is None or self.local is None or self.peer is None:
+            return False
+        return (self.local.host, self.peer.host) in ((one, other), (other, one))
+
+    def _joined(self, other: MemoryTransport, local: Address, peer: Address) -> None:
+        """There is a connection, though the handler need not know yet."""
+        self._other = other
+        self.local, self.peer = local, peer
+        self._incoming.link = self._network._fabric.link(peer.host, local.host)
+
+    def _opened(self) -> None:
+        """Tell the handler, and send what was written before."""
+        if self._is_ended:
+            return
+        self._is_open = True
+        early, self._early = self._early, []
+        self.pending_bytes = 0
+        if self._other is not None and early:
+            self._other._incoming.send(b"".join(early))
+        self.call_handler("connected")
+        self._incoming.arm()
+
+    def call_handler(self, method: str, *args: bytes) -> None:
+        """An error of the handler's ends the connection."""
+        if self._handler is None:
+            return
+        try:
+            getattr(self._handler, method)(*args)
+        except Exception as error:
+            log.error("%r: the handler failed, so the connection ends", self, exc_info=error)
+            self.abort(error)
+
+    def may_receive(self) -> bool:
+        """Whether the handler wants bytes now."""
+        return self._is_open and not self._is_paused
+
+    def set_writers_pending(self, count: int) -> None:
+        """The pipe towards us has so much above its window: the other end's to know."""
+        writer = self._other
+        if writer is None or writer._is_ended:
+            return
+        was, writer.pending_bytes = writer.pending_bytes, count
+        if was and not count:
+            writer._loop.call_soon(writer.call_handler, "writable")
+
+    def end(self, error: BaseException | None) -> None:
+        """This end is over; the handler hears it on the loop."""
+        if self._is_ended:
+            return
+        self._is_ended = self.is_closing = True
+        self.pending_bytes = 0
+        self._network._fabric.transports.remove(self)
+        self._incoming.shut()
+        handler, self._handler = self._handler, None
+        if handler is not None and self._loop.is_usable:
+            self._loop.call_soon(handler.closed, error)
+
+
+class MemoryListener(Listener):
+    """A place in memory where connections are accepted."""
+
+    def __init__(self, network: MemoryNetwork, address: Address, accept: Accept) -> None:
+        self.address = address
+        self._network = network
+        self._accept = accept
+        network._fabric.listeners[address.host, address.port] = self
+
+    def close(self) -> None:
+        listeners = self._network._fabric.listeners
+        if listeners.get((self.address.host, self.address.port)) is self:
+            del listeners[self.address.host, self.address.port]
+
+
+class _Dial:
+    """The attempts to reach one of several addresses, in order."""
+
+    def __init__(
+        self,
+        fabric: _Fabric,
+        source: str,
+        transport: MemoryTransport,
+        addresses: Sequence[Address],
+        options: ConnectionOptions,
+    ) -> None:
+        self._fabric = fabric
+        self._source = source
+        self._transport = transport
+        self._left = deque(addresses)
+        self._timeout_s = options.connect_timeout_s
+        self._errors: list[tuple[Address, OSError]] = []
+        self._loop = transport._loop
+
+    def try_next(self) -> None:
+        if self._transport._is_ended:
+            return
+        if not self._left:
+            self._transport.end(ConnectFailed(self._errors))
+            return
+        address = self._left.popleft()
+        there = self._fabric.link(self._source, address.host)
+        back = self._fabric.link(address.host, self._source)
+        way_s, way_back_s = there.delay_of(0), back.delay_of(0)
+        is_lost = there.is_held or there.is_lossy or back.is_held or back.is_lossy
+        if is_lost or way_s + way_back_s > self._timeout_s:
+            text = f"no connection within {self._timeout_s:g} s"
+            error = TimeoutError(errno.ETIMEDOUT, text)
+            self._loop.call_later(self._timeout_s, self._failed, address, error)
+        else:
+            self._loop.call_later(way_s, self._arrive, address, way_back_s)
+
+    def _failed(self, address: Address, error: OSError) -> None:
+        self._errors.append((address, error))
+        self.try_next()
+
+    def _arrive(self, address: Address, way_back_s: float) -> None:
+        """At the server."""
+        client = self._transport
+        if client._is_ended:
+            return
+        listener = self._fabric.listeners.get((address.host, address.port))
+        if listener is None:
+            refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+            self._loop.call_later(way_back_s, self._failed, address, refused)
+            return
+        server = MemoryTransport(listener._network, None)
+        local = Address(FAMILY, (self._source, next(self._fabric.ports)))
+        server.peer, server.local = local, address
+        try:
+            handler = listener._accept(server)
+        except Exception:
+            log.exception("%s: the connection of %s is refused", address, local)
+            server.end(None)
+            reset = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+            self._loop.call_later(way_back_s, self._failed, address, reset)
+            return
+        # The client hears of the connection before any byte of it: equal instants run in the order of asking.
+        self._loop.call_later(way_back_s, client._opened)
+        client._joined(server, local, address)
+        server._joined(client, address, local)
+        if server.is_closing:
+            client._incoming.end(PeerClosed(f"{address} closed the connection"))
+            self._loop.call_soon(handler.closed, None)
+            return
+        server._handler = handler
+        server._opened()

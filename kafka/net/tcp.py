@@ -1,0 +1,384 @@
+"""Connections over TCP sockets: connecting, accepting, writing at once and reading in fair turns.
+
+It leaves bytes to the handlers, names to ``resolve.py``, the attempts to connect to ``dial.py`` and encryption to
+``tls.py``, which will wrap a transport of this module from the outside. Every descriptor made here is non-blocking and
+not inherited by children.
+
+    connecting --Dial reaches an address--> open --close(): pending goes out--> ended
+        |                                     |
+        +----- no address, close(), abort() --+-- abort(), end of stream, error --> ended: handler.closed(...), once
+
+Writing tries the socket at once, with one system call for a whole list of chunks: most requests fit the socket's
+buffer and the selector never hears of them. Reading takes one stretch for each connection and turn of the loop, into
+one buffer shared by the network's connections: a fresh 256 KiB object for each read would be mapped and unmapped.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+
+from kafka.future import Future
+from kafka.net.dial import Dial, configure, set_buffers
+from kafka.net.loop import Loop, Watch
+from kafka.net.resolve import Resolver
+from kafka.net.transport import (
+    DEFAULT_OPTIONS,
+    Accept,
+    Address,
+    BytesLike,
+    ConnectionOptions,
+    Listener,
+    PeerClosed,
+    Transport,
+    TransportHandler,
+)
+
+log = logging.getLogger(__name__)
+
+READ_BYTES = 256 * 1024
+"""Most that one connection receives in one turn of the loop."""
+
+WRITE_TURN_BYTES = 1024 * 1024
+"""About the most of a backlog that one connection sends in one turn: a peer may take it as fast as it is sent."""
+
+MAX_CHUNKS = 1024
+"""Chunks for one system call (IOV_MAX on Linux and the BSDs)."""
+
+ACCEPT_COUNT = 64
+"""Most connections that a listener accepts in one turn."""
+
+_OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_ACCEPT_PAUSE_S = 0.2
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class TcpNetwork:
+    """TCP on ``loop``: a :class:`~kafka.net.transport.Network`."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self._resolver = Resolver(loop)
+        self._read_buffer = memoryview(bytearray(READ_BYTES))
+        self._transports: set[TcpTransport] = set()
+        self._listeners: set[TcpListener] = set()
+
+    def resolve(self, host: str, port: int) -> Future[list[Address]]:
+        return self._resolver.resolve(host, port)
+
+    def connect(
+        self, addresses: Sequence[Address], handler: TransportHandler, options: ConnectionOptions = DEFAULT_OPTIONS
+    ) -> TcpTransport:
+        transport = TcpTransport(self, handler)
+        transport._dial = Dial(self.loop, addresses, options, transport._opened, transport._end)
+        return transport
+
+    def listen(
+        self, host: str, port: int, accept: Accept, options: ConnectionOptions = DEFAULT_OPTIONS
+    ) -> TcpListener:
+        return TcpListener(self, host, port, accept, options)
+
+    def close(self) -> None:
+        for listener in list(self._listeners):
+            listener.close()
+        for transport in list(self._transports):
+            transport.abort()
+        self._resolver.close()
+
+
+class TcpTransport(Transport):
+    """One TCP connection."""
+
+    def __init__(self, network: TcpNetwork, handler: TransportHandler | None) -> None:
+        self._network = network
+        self._loop = network.loop
+        self._handler = handler
+        self._dial: Dial | None = None
+        self._sock: socket.socket | None = None
+        self._watch: Watch | None = None
+        self._backlog: deque[BytesLike] = deque()
+        self._is_paused = False
+        self._is_ended = False
+        network._transports.add(self)
+
+    def __repr__(self) -> str:
+        state = "ended" if self._is_ended else "closing" if self.is_closing else "open" if self._sock else "connecting"
+        return f"<TcpTransport {self.local} -> {self.peer} {state}>"
+
+    # -- out -----------------------------------------------------------------------------------------------------------
+
+    def write(self, data: BytesLike | Sequence[BytesLike]) -> None:
+        sock = self._sock
+        if sock is None or self.pending_bytes or self.is_closing:
+            if not self.is_closing:
+                self._keep(data, 0)
+            return
+        if not self._loop.is_usable:
+            raise RuntimeError("the connection's loop is closed or belongs to the parent process")
+        try:
+            if isinstance(data, (bytes, bytearray, memoryview)):
+                size = len(data)
+                sent = sock.send(data)
+            else:
+                size = sum(map(len, data))
+                sent = _send_chunks(sock, data if len(data) <= MAX_CHUNKS else data[:MAX_CHUNKS])
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._end_after_reading(error)
+            return
+        if sent != size:
+            self._keep(data, sent)
+            assert self._watch is not None
+            self._watch.set(write=True)
+
+    def _keep(self, data: BytesLike | Sequence[BytesLike], sent: int) -> None:
+        """Put what is left of ``data`` after ``sent`` bytes behind the backlog."""
+        for chunk in (data,) if isinstance(data, (bytes, bytearray, memoryview)) else data:
+            size = len(chunk)
+            if sent >= size:
+                sent -= size
+            else:
+                self._backlog.append(memoryview(chunk)[sent:] if sent else chunk)
+                self.pending_bytes += size - sent
+                sent = 0
+
+    def _flush(self) -> None:
+        """The socket is writable: send the backlog, for one turn."""
+        sock, backlog = self._sock, self._backlog
+        if sock is None:
+            return
+        turn_bytes = 0
+        while backlog and turn_bytes < WRITE_TURN_BYTES:
+            try:
+                sent = _send_chunks(sock, list(itertools.islice(backlog, MAX_CHUNKS)))
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._end_after_reading(error)
+                return
+            turn_bytes += sent
+            self.pending_bytes -= sent
+            while sent:
+                head = backlog[0]
+                if sent < len(head):
+                    backlog[0] = memoryview(head)[sent:]
+                    break
+                sent -= len(head)
+                backlog.popleft()
+        if self.pending_bytes:
+            return
+        backlog.clear()
+        if self.is_closing:
+            self._end(None)
+        else:
+            assert self._watch is not None
+            self._watch.set(write=False)
+            self._call_handler("writable")
+
+    # -- in ------------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """The socket is readable: hand over one stretch."""
+        sock, buffer = self._sock, self._network._read_buffer
+        if sock is None:
+            return
+        try:
+            count = sock.recv_into(buffer)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        if not count:
+            self._end(PeerClosed(f"{self.peer} closed the connection"))
+            return
+        try:
+            self._handler.data_received(bytes(buffer[:count]))  # type: ignore[union-attr]
+        except Exception as error:
+            self._handler_failed(error)
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        if self._watch is not None and not self.is_closing:
+            self._watch.set(read=False)
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if self._watch is not None and not self.is_closing:
+            self._watch.set(read=True)
+
+    # -- beginning and end ---------------------------------------------------------------------------------------------
+
+    def _opened(self, sock: socket.socket, peer: Address) -> None:
+        """The dial or the listener has a connected socket for us."""
+        self._dial = None
+        self._sock = sock
+        self.peer = peer
+        self.local = Address(sock.family, sock.getsockname())
+        self._watch = self._loop.watch(sock, on_readable=self._read, on_writable=self._flush)
+        self._watch.set(read=not self._is_paused, write=bool(self.pending_bytes))
+        self._call_handler("connected")
+
+    def close(self) -> None:
+        if self.is_closing:
+            return
+        self.is_closing = True
+        if self._sock is None or not self.pending_bytes or not self._loop.is_usable:
+            self._end(None)
+        elif self._watch is not None:
+            self._watch.set(read=False)
+
+    def abort(self, error: BaseException | None = None) -> None:
+        if self._sock is not None and self._loop.is_usable:
+            try:
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            except OSError as failure:  # the peer was quicker
+                log.debug("%r: %s", self, failure)
+        self._end(error)
+
+    def _end_after_reading(self, error: OSError) -> None:
+        """Writing failed. A peer that gave up has often said why before, so one stretch is read first, on the loop."""
+        if not self._is_ended and not self.is_closing:
+            self._loop.call_soon(self._read_last, error)
+            self._backlog.clear()
+            self.pending_bytes = 0
+            if self._watch is not None:
+                self._watch.set(read=False, write=False)
+        elif self.is_closing:
+            self._end(error)
+
+    def _read_last(self, error: OSError) -> None:
+        if not self._is_ended:
+            if not self._is_paused:
+                self._read()
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._is_ended:
+            return
+        self._is_ended = self.is_closing = True
+        self._network._transports.discard(self)
+        self._backlog.clear()
+        self.pending_bytes = 0
+        if self._dial is not None:
+            self._dial.cancel()
+            self._dial = None
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+        handler, self._handler = self._handler, None
+        if handler is not None and self._loop.is_usable:
+            self._loop.call_soon(handler.closed, error)
+
+    def _call_handler(self, method: str) -> None:
+        try:
+            getattr(self._handler, method)()
+        except Exception as error:
+            self._handler_failed(error)
+
+    def _handler_failed(self, error: Exception) -> None:
+        log.error("%r: the handler failed, so the connection ends", self, exc_info=error)
+        self._end(error)
+
+
+class TcpListener(Listener):
+    """A listening socket."""
+
+    def __init__(
+        self, network: TcpNetwork, host: str, port: int, accept: Accept, options: ConnectionOptions
+    ) -> None:
+        self._network = network
+        self._accept = accept
+        self._options = options
+        try:
+            self._sock = self._bind(host or "0.0.0.0", port)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        self.address = Address(self._sock.family, self._sock.getsockname())
+        try:
+            self._watch = network.loop.watch(self._sock, on_readable=self._accept_some)
+        except BaseException:
+            self._sock.close()
+            raise
+        network._listeners.add(self)
+
+    def _bind(self, host: str, port: int) -> socket.socket:
+        info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        sock = socket.socket(info[0], socket.SOCK_STREAM)
+        try:
+            if os.name == "posix":  # elsewhere the option lets two listeners have one port
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            set_buffers(sock, self._options)  # accepted sockets inherit them, and only so in time for the window
+            sock.setblocking(False)
+            sock.bind(info[4])
+            sock.listen(1024)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def close(self) -> None:
+        self._watch.close()
+        self._sock.close()
+        self._network._listeners.discard(self)
+
+    def _accept_some(self) -> None:
+        for _ in range(ACCEPT_COUNT):
+            if self._sock.fileno() < 0:
+                return  # closed by the handler of one just accepted
+            try:
+                sock, sockaddr = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS:
+                    raise
+                # The waiting connection keeps the listener readable: without a pause the loop would spin.
+                log.error("%s: cannot accept: %s; trying again in %g s", self.address, error, _ACCEPT_PAUSE_S)
+                self._watch.set(read=False)
+                self._network.loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
+                return
+            self._welcome(sock, Address(sock.family, sockaddr))
+
+    def _accept_again(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._watch.set(read=True)
+
+    def _welcome(self, sock: socket.socket, peer: Address) -> None:
+        transport = TcpTransport(self._network, None)
+        try:
+            configure(sock, self._options)
+            transport.peer = peer
+            handler = self._accept(transport)
+        except Exception:
+            log.exception("%s: the connection of %s is refused", self.address, peer)
+            sock.close()
+            transport._end(None)
+            return
+        if transport.is_closing:  # accept() gave it a handler and closed it at once
+            sock.close()
+            self._network.loop.call_soon(handler.closed, None)
+            return
+        transport._handler = handler
+        transport._opened(sock, peer)
+
+
+if hasattr(socket.socket, "sendmsg"):
+
+    def _send_chunks(sock: socket.socket, chunks: Sequence[BytesLike]) -> int:
+        return sock.sendmsg(chunks)
+
+else:  # Windows
+
+    def _send_chunks(sock: socket.socket, chunks: Sequence[BytesLike]) -> int:
+        return sock.send(b"".join(chunks))

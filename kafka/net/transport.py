@@ -1,0 +1,171 @@
+"""Connections as everybody above sees them: a transport for what goes out, a handler for what comes in, a network.
+
+Two networks have this surface: ``tcp.py`` (sockets) and ``memory.py`` (tests, the in-memory broker). A third kind needs
+a :class:`Network` and a :class:`Transport`, nothing above changes. TLS is to be neither: ``tls.py`` will stand between
+the two as a handler towards the socket's transport and a transport towards the real handler.
+
+The promises of every transport, all on the loop's thread:
+
+* No method of the handler is called inside a call to the network or the transport: all come from the loop.
+* ``connected()`` once, unless the connection never came about; then ``data_received()`` in order; ``closed()`` exactly
+  once and last. ``closed(None)`` means that our side ended it; otherwise the error says who and why.
+* What is written before ``connected()`` goes out after it; what is written after the end is dropped without a word,
+  since the end may be known to the transport before the handler has heard of it.
+"""
+
+from __future__ import annotations
+
+import abc
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from kafka.future import Future
+    from kafka.net.loop import Loop
+
+BytesLike = bytes | bytearray | memoryview
+
+
+class Address(NamedTuple):
+    """Where to connect: a family of ``socket`` and the address as that family has it. ``str()`` gives "host:port"."""
+
+    family: int
+    sockaddr: tuple[Any, ...]
+
+    @property
+    def host(self) -> str:
+        return str(self.sockaddr[0])
+
+    @property
+    def port(self) -> int:
+        return int(self.sockaddr[1])
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if self.family == socket.AF_INET6 else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class ConnectionOptions:
+    """How a connection is made. Buffer sizes in bytes; None leaves the operating system's own."""
+
+    connect_timeout_s: float = 10.0
+    """For each address."""
+    receive_buffer_bytes: int | None = None
+    send_buffer_bytes: int | None = None
+    no_delay: bool = True
+    keep_alive: bool = True
+
+
+DEFAULT_OPTIONS = ConnectionOptions()
+
+
+class PeerClosed(ConnectionError):
+    """The peer ended the connection in good order (what ``recv`` shows as no bytes)."""
+
+
+class ConnectFailed(ConnectionError):
+    """No address could be reached; ``errors`` has what happened at each, in the order tried."""
+
+    def __init__(self, errors: Sequence[tuple[Address, OSError]]) -> None:
+        self.errors = tuple(errors)
+        text = "; ".join(f"{address}: {error.strerror or error}" for address, error in self.errors)
+        super().__init__(text or "there is no address to connect to")
+
+
+class TransportHandler(Protocol):
+    """What comes in. Subclass it to inherit the methods that do nothing.
+
+    An error raised by ``connected``, ``data_received`` or ``writable`` ends the connection and is what ``closed`` gets.
+    """
+
+    def connected(self) -> None:
+        """The connection stands."""
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes, at least one, cut anywhere."""
+
+    def writable(self) -> None:
+        """All that was pending has been taken by the operating system; only after ``pending_bytes`` was above 0."""
+
+    def closed(self, error: BaseException | None) -> None:
+        """The end: None when our side closed it."""
+
+
+class Transport(abc.ABC):
+    """One connection's way out. ``pending_bytes`` is what was written and not yet taken by the operating system: a
+    writer that must not pile up looks at it after :meth:`write` and goes on at the handler's ``writable()``.
+    """
+
+    peer: Address | None = None
+    """Known from ``connected()`` on."""
+    local: Address | None = None
+    pending_bytes: int = 0
+    is_closing: bool = False
+    """The end has begun: nothing more is read, and what is written is dropped."""
+
+    @abc.abstractmethod
+    def write(self, data: BytesLike | Sequence[BytesLike]) -> None:
+        """Send bytes, or a list of chunks as one stretch. Chunks are kept, not copied: they must not change afterwards
+        (memoryviews are of single bytes).
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """End it in good order: what is pending goes out first, for as long as the peer takes it. Nothing is read."""
+
+    @abc.abstractmethod
+    def abort(self, error: BaseException | None = None) -> None:
+        """End it now: what is pending is dropped, the peer sees a reset. ``closed()`` gets ``error``."""
+
+    @abc.abstractmethod
+    def pause_reading(self) -> None:
+        """Receive nothing until :meth:`resume_reading`; the end of the connection goes unnoticed meanwhile, too."""
+
+    @abc.abstractmethod
+    def resume_reading(self) -> None:
+        """Receive again."""
+
+
+class Listener(abc.ABC):
+    """A place where connections are accepted."""
+
+    address: Address
+    """As bound: the port is the real one when 0 was asked for."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Accept no more; connections that stand go on. Any number of times."""
+
+
+Accept = Callable[[Transport], TransportHandler]
+"""Called for each connection that arrives, gives its handler. An error raised refuses the connection."""
+
+
+class Network(Protocol):
+    """Where connections come from."""
+
+    loop: Loop
+
+    def resolve(self, host: str, port: int) -> Future[list[Address]]:
+        """The addresses of a name, completed on the loop; fails with OSError. Literal addresses are there at once."""
+        ...
+
+    def connect(
+        self, addresses: Sequence[Address], handler: TransportHandler, options: ConnectionOptions = DEFAULT_OPTIONS
+    ) -> Transport:
+        """Begin to connect to the first of ``addresses`` that can be reached, in their order. Never blocks, never
+        raises for the network's sake: ``closed()`` then gets :class:`ConnectFailed`.
+        """
+        ...
+
+    def listen(
+        self, host: str, port: int, accept: Accept, options: ConnectionOptions = DEFAULT_OPTIONS
+    ) -> Listener:
+        """Accept connections at ``host``:``port`` (0: a free one). OSError when the address cannot be had."""
+        ...
+
+    def close(self) -> None:
+        """End all listeners and connections of this network at once."""
+        ...

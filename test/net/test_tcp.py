@@ -1,0 +1,346 @@
+"""TCP connections on the loop."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import struct
+
+import pytest
+
+from kafka.net.loop import Loop
+from kafka.net.tcp import MAX_CHUNKS, READ_BYTES, TcpNetwork
+from kafka.net.transport import ConnectionOptions, PeerClosed
+from test.net.recorder import Acceptor, Recorder
+
+
+@pytest.fixture
+def network():
+    loop = Loop()
+    network = TcpNetwork(loop)
+    yield network
+    network.close()
+    loop.run_once(0)
+    loop.close()
+
+
+def _connected(network, acceptor=None, options=None):
+    """A connection: (listener, client's recorder, server's recorder), both with their transport."""
+    acceptor = acceptor or Acceptor()
+    listener = network.listen("127.0.0.1", 0, acceptor)
+    client = Recorder()
+    client.transport = network.connect([listener.address], client, options or ConnectionOptions())
+    assert network.loop.run_until(lambda: client.is_connected and acceptor.recorders, 10)
+    return listener, client, acceptor.recorders[-1]
+
+
+@pytest.fixture
+def raw(network):
+    """A connection whose far end is a plain socket: (recorder, socket)."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        from kafka.net.resolve import literal_address
+
+        client = Recorder()
+        client.transport = network.connect([literal_address(*server.getsockname())], client)
+        far, _ = server.accept()
+        assert network.loop.run_until(lambda: client.is_connected, 10)
+        with far:
+            yield client, far
+
+
+def _is_reset(sock: socket.socket) -> bool:
+    """Whether the kernel has seen the peer's reset: the connection has no far end any more."""
+    try:
+        sock.getpeername()
+    except OSError:
+        return True
+    return False
+
+
+def test_bytes_go_both_ways_and_addresses_are_known(network):
+    listener, client, server = _connected(network, Acceptor(echo=True))
+    client.transport.write(b"hello")
+    client.transport.write([b" ", bytearray(b"wor"), memoryview(b"ld")])
+    assert network.loop.run_until(lambda: client.data == b"hello world", 10)
+    assert client.transport.peer == server.transport.local == listener.address
+    assert client.transport.local == server.transport.peer
+    assert listener.address.port > 0
+
+
+def test_what_is_written_before_the_connection_stands_goes_out_after_it(network):
+    acceptor = Acceptor()
+    listener = network.listen("127.0.0.1", 0, acceptor)
+    client = Recorder()
+    transport = network.connect([listener.address], client)
+    transport.write(b"early ")
+    transport.write([b"and ", b"in order"])
+    assert transport.pending_bytes == 18
+    assert network.loop.run_until(lambda: [server.data for server in acceptor.recorders] == [b"early and in order"], 10)
+    assert transport.pending_bytes == 0
+    assert client.log == ["connected", "writable"]
+
+
+def test_close_ends_both_sides_once_and_says_who_did(network):
+    _, client, server = _connected(network)
+    client.transport.close()
+    client.transport.close()
+    client.transport.abort()
+    assert network.loop.run_until(lambda: client.is_closed and server.is_closed, 10)
+    client.transport.write(b"too late")
+    network.loop.run_once(0)
+    assert client.log == server.log == ["connected", "closed"]
+    assert client.error is None
+    assert isinstance(server.error, PeerClosed)
+
+
+def test_huge_write_reaches_a_slow_reader_whole_and_writable_tells_when_it_has_gone(network):
+    _, client, server = _connected(network, options=ConnectionOptions(send_buffer_bytes=131072))
+    server.transport.pause_reading()
+    payload = os.urandom(4096) * 2048
+    client.transport.write([payload[:100], memoryview(payload)[100:-1], payload[-1:]])
+    while network.loop.run_once(0):
+        pass
+    assert client.transport.pending_bytes > 0
+    assert "writable" not in client.log
+    server.transport.resume_reading()
+    assert network.loop.run_until(lambda: len(server.data) == len(payload), 20)
+    assert server.data == payload
+    assert max(map(len, server.pieces)) <= READ_BYTES
+    assert network.loop.run_until(lambda: "writable" in client.log, 10)
+    assert client.transport.pending_bytes == 0
+    assert client.log == ["connected", "writable"]
+    client.transport.write(b"!")
+    assert network.loop.run_until(lambda: server.data == payload + b"!", 10)
+
+
+def test_more_chunks_than_one_system_call_takes_arrive_in_order(network):
+    _, client, server = _connected(network)
+    chunks = [b"%d," % number for number in range(MAX_CHUNKS * 3 + 7)]
+    client.transport.write(chunks)
+    client.transport.write([b"", b"end"])
+    client.transport.write([])
+    client.transport.write(b"")
+    expected = b"".join(chunks) + b"end"
+    assert network.loop.run_until(lambda: len(server.data) == len(expected), 10)
+    assert server.data == expected
+    assert client.transport.pending_bytes == 0
+
+
+def test_close_sends_what_is_pending_first(network):
+    _, client, server = _connected(network, options=ConnectionOptions(send_buffer_bytes=131072))
+    payload = bytes(8_000_000)
+    client.transport.write(payload)
+    assert client.transport.pending_bytes > 0
+    client.transport.close()
+    assert network.loop.run_until(lambda: server.is_closed, 20)
+    assert len(server.data) == len(payload)
+    assert client.log == ["connected", "closed"]
+    assert client.error is None
+
+
+def test_abort_drops_what_is_pending_and_resets_the_peer(network):
+    _, client, server = _connected(network, options=ConnectionOptions(send_buffer_bytes=131072))
+    client.transport.write(bytes(8_000_000))
+    cause = ValueError("enough")
+    client.transport.abort(cause)
+    assert client.transport.pending_bytes == 0
+    assert client.log == ["connected"]
+    assert network.loop.run_until(lambda: client.is_closed and server.is_closed, 10)
+    assert client.error is cause
+    assert isinstance(server.error, ConnectionResetError)
+
+
+def test_reset_by_the_peer_closes_with_the_error(network, raw):
+    client, far = raw
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    far.close()
+    assert network.loop.run_until(lambda: client.is_closed, 10)
+    assert isinstance(client.error, ConnectionResetError)
+    assert client.log == ["connected", "closed"]
+
+
+def test_half_closed_connection_ends_after_its_last_bytes(network, raw):
+    client, far = raw
+    far.sendall(b"last words")
+    far.shutdown(socket.SHUT_WR)
+    assert network.loop.run_until(lambda: client.is_closed, 10)
+    assert client.data == b"last words"
+    assert isinstance(client.error, PeerClosed)
+
+
+def test_write_to_a_gone_peer_ends_the_connection_but_first_delivers_what_the_peer_said(network, raw):
+    client, far = raw
+    client.transport.pause_reading()
+    far.sendall(b"you are not welcome")
+    far.close()
+    client.transport.write(b"the far end answers this with a reset")
+    assert network.loop.run_until(lambda: _is_reset(client.transport._sock), 10)
+    client.transport.write(b"and so this fails")
+    client.transport.write(b"as does this")
+    assert client.log == ["connected"]
+    client.transport.resume_reading()
+    assert network.loop.run_until(lambda: client.is_closed, 10)
+    assert client.data == b"you are not welcome"
+    assert isinstance(client.error, ConnectionError)
+    assert client.log == ["connected", "closed"]
+
+
+def test_paused_transport_delivers_nothing_until_resumed(network, raw):
+    client, far = raw
+    client.transport.pause_reading()
+    far.sendall(b"later")
+    assert network.loop.run_once(0) == 0
+    client.transport.resume_reading()
+    assert network.loop.run_until(lambda: client.data == b"later", 10)
+
+
+def test_busy_connection_leaves_the_others_their_turn(network):
+    acceptor = Acceptor()
+    listener, _busy, busy_server = _connected(network, acceptor)
+    quiet = Recorder()
+    quiet.transport = network.connect([listener.address], quiet)
+    assert network.loop.run_until(lambda: len(acceptor.recorders) == 2 and quiet.is_connected, 10)
+    quiet_server = acceptor.recorders[1]
+    busy_server.on_data = lambda data: _busy.transport.write(data)
+    _busy.transport.write(b"x" * READ_BYTES)
+    quiet.transport.write(b"me too")
+    assert network.loop.run_until(lambda: quiet_server.data, 10)
+    assert network.loop.run_until(lambda: len(busy_server.pieces) > 5, 10)
+
+
+@pytest.mark.parametrize("method", ["connected", "data_received", "writable"])
+def test_error_in_the_handler_ends_its_connection_with_that_error(network, method, caplog):
+    class Failing(Recorder):
+        pass
+
+    cause = ValueError("bad bytes")
+
+    def fail(*args):
+        raise cause
+
+    client = Failing()
+    setattr(client, method, fail)
+    listener = network.listen("127.0.0.1", 0, Acceptor(echo=True))
+    transport = network.connect([listener.address], client)
+    transport.write(b"x")
+    with caplog.at_level(logging.ERROR):
+        assert network.loop.run_until(lambda: client.is_closed, 10)
+    assert client.error is cause
+    assert "the handler failed" in caplog.text
+
+
+def test_refusal_by_accept_ends_that_connection_and_the_listener_goes_on(network, caplog):
+    def refuse(transport):
+        raise PermissionError("not you")
+
+    listener = network.listen("127.0.0.1", 0, refuse)
+    for _ in range(2):
+        client = Recorder()
+        network.connect([listener.address], client)
+        with caplog.at_level(logging.ERROR):
+            assert network.loop.run_until(lambda client=client: client.is_closed, 10)
+    assert caplog.text.count("PermissionError: not you") == 2
+    assert not network._transports
+
+
+def test_connection_closed_inside_accept_is_told_so(network):
+    handlers: list[Recorder] = []
+
+    def accept(transport):
+        transport.close()
+        handlers.append(Recorder(transport))
+        return handlers[-1]
+
+    listener = network.listen("127.0.0.1", 0, accept)
+    client = Recorder()
+    network.connect([listener.address], client)
+    assert network.loop.run_until(lambda: client.is_closed and handlers and handlers[0].is_closed, 10)
+    assert handlers[0].log == ["closed"]
+
+
+def test_port_in_use_is_an_os_error_and_a_closed_listeners_port_is_free_at_once(network):
+    listener, client, server = _connected(network)
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{listener.address.port}: ") as caught:
+        network.listen("127.0.0.1", listener.address.port, Acceptor())
+    assert caught.value.errno == errno.EADDRINUSE
+    listener.close()
+    listener.close()
+    client.transport.write(b"still here")
+    assert network.loop.run_until(lambda: server.data == b"still here", 10)
+    server.transport.close()
+    assert network.loop.run_until(lambda: client.is_closed, 10)
+    network.listen("127.0.0.1", listener.address.port, Acceptor())
+
+
+def test_listener_out_of_descriptors_pauses_instead_of_spinning(network, caplog, monkeypatch):
+    acceptor = Acceptor()
+    listener = network.listen("127.0.0.1", 0, acceptor)
+
+    class Exhausted:
+        def __init__(self, sock):
+            self.sock = sock
+            self.failed = 0
+
+        def accept(self):
+            if self.failed:
+                return self.sock.accept()
+            self.failed += 1
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        def fileno(self):
+            return self.sock.fileno()
+
+        def close(self):
+            self.sock.close()
+
+    monkeypatch.setattr("kafka.net.tcp._ACCEPT_PAUSE_S", 0.01)
+    listener._sock = Exhausted(listener._sock)
+    client = Recorder()
+    network.connect([listener.address], client)
+    with caplog.at_level(logging.ERROR):
+        assert network.loop.run_until(lambda: acceptor.recorders, 10)
+    assert caplog.text.count("Too many open files") == 1
+
+
+def test_descriptors_are_not_inherited_and_have_their_options(network):
+    options = ConnectionOptions(receive_buffer_bytes=32768, send_buffer_bytes=131072)
+    listener, client, server = _connected(network, options=options)
+    for sock in (listener._sock, client.transport._sock, server.transport._sock):
+        assert not sock.get_inheritable()
+        assert not sock.getblocking()
+    sock = client.transport._sock
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= 32768
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= 131072
+
+
+def test_closing_the_network_ends_everything(network):
+    listener, client, server = _connected(network)
+    network.close()
+    network.loop.run_once(0)
+    assert client.is_closed
+    assert server.is_closed
+    assert listener._sock.fileno() == -1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_child_cannot_write_and_its_close_leaves_the_parents_connection_alone(network):
+    _, client, server = _connected(network)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            client.transport.write(b"from the child")
+        except RuntimeError:
+            code = 0
+        client.transport.abort()
+        network.close()
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    client.transport.write(b"from the parent")
+    assert network.loop.run_until(lambda: server.data, 10)
+    assert server.data == b"from the parent"
+    assert not client.is_closed
