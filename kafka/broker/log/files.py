@@ -1,0 +1,164 @@
+"""Files under the logs: open ones kept in a bounded pool, writes that are whole or not at all, atomic replacement.
+
+Nothing here knows batches. Every ``OSError`` of a write (a full disk, a read-only directory) becomes KafkaStorageError
+(56), which names the file; a partial write is cut off again first, so that the file ends where it ended before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections import OrderedDict
+
+from kafka.errors import KafkaStorageError
+
+log = logging.getLogger(__name__)
+
+Buffer = bytes | bytearray | memoryview
+
+
+class FilePool:
+    """At most ``max_open`` file descriptors, the least recently used closed first; files are opened on demand.
+
+    A descriptor from :meth:`fd` is good until the next call of the pool. With 10,000 topics, one open file each would
+    exceed the usual limit of a process.
+    """
+
+    def __init__(self, max_open: int = 512) -> None:
+        self.max_open = max_open
+        self._open: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def fd(self, path: str) -> int:
+        """A descriptor of an existing or new file, for reading and, where that is allowed, writing."""
+        found = self._open.get(path)
+        if found is not None:
+            self._open.move_to_end(path)
+            return found
+        while len(self._open) >= self.max_open:
+            _, oldest = self._open.popitem(last=False)
+            os.close(oldest)
+        flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        try:
+            found = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o644)
+        except OSError as error:
+            try:
+                found = os.open(path, os.O_RDONLY | flags)
+            except OSError:
+                raise storage_error("open", path, error) from error
+        self._open[path] = found
+        return found
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``position``; less only at the end of the file."""
+        try:
+            data = os.pread(self.fd(path), size, position)
+            while len(data) < size:
+                more = os.pread(self.fd(path), size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise storage_error("read", path, error) from error
+        return data
+
+    def write(self, path: str, position: int, data: Buffer) -> None:
+        """Write all of ``data`` at ``position``, which is the end of the file; or nothing, and KafkaStorageError."""
+        fd = self.fd(path)
+        view = memoryview(data)
+        done = 0
+        try:
+            while done < len(view):
+                written = os.pwrite(fd, view[done:], position + done)
+                if written == 0:
+                    raise OSError("the file takes no more bytes")
+                done += written
+        except OSError as error:
+            try:
+                os.ftruncate(fd, position)
+            except OSError as second:
+                log.error("%s: %d bytes of a failed write are left behind byte %d: %s", path, done, position, second)
+            raise storage_error("write to", path, error) from error
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cut the file to ``size`` bytes."""
+        try:
+            os.ftruncate(self.fd(path), size)
+        except OSError as error:
+            raise storage_error("truncate", path, error) from error
+
+    def sync(self, path: str) -> None:
+        """Wait until the file's bytes are on the disk."""
+        try:
+            os.fsync(self.fd(path))
+        except OSError as error:
+            raise storage_error("sync", path, error) from error
+
+    def forget(self, path: str) -> None:
+        """Close the file if it is open (it is about to be deleted or renamed)."""
+        found = self._open.pop(path, None)
+        if found is not None:
+            os.close(found)
+
+    def close(self) -> None:
+        """Close all."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+
+def storage_error(action: str, path: str, error: OSError) -> KafkaStorageError:
+    """The error for a failed action on a file: what, where, why."""
+    return KafkaStorageError(f"cannot {action} {path}: {error.strerror or error}")
+
+
+def replace_file(path: str, data: bytes, *, sync: bool = True) -> None:
+    """Put a file with this content in the place of another, or of none: a reader finds the old one or the new one."""
+    temporary = path + ".tmp"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if sync:
+            sync_directory(os.path.dirname(path))
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise storage_error("replace", path, error) from error
+
+
+def remove_file(path: str) -> bool:
+    """Delete a file; whether it was there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise storage_error("delete", path, error) from error
+    return True
+
+
+def make_directory(path: str) -> None:
+    """Make a directory and those above it, where they are missing."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise storage_error("make the directory", path, error) from error
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory durable, on systems that can."""
+    flags = getattr(os, "O_DIRECTORY", None)
+    if flags is None:
+        return
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | flags)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

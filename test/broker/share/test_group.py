@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from kafka.broker.share import BrokerLimits, HeartbeatAnswer, ShareGroup, ShareGroupConfig, TopicInfo
+from kafka.errors import FencedMemberEpochError, GroupMaxSizeReachedError, InvalidRequestError, UnknownMemberIdError
+
+TOPIC = TopicInfo(UUID(int=1), 4)
+METADATA = {"t": TOPIC}
+
+
+class Group:
+    """A group whose clock the test moves."""
+
+    def __init__(self, **limits: int) -> None:
+        self.now = 0.0
+        self.metadata = dict(METADATA)
+        self.group = ShareGroup("g", ShareGroupConfig(BrokerLimits(**limits)))
+
+    def beat(
+        self, member: str, epoch: int, topics: list[str] | None = None, rack: str | None = None
+    ) -> HeartbeatAnswer:
+        return self.group.heartbeat(member, epoch, topics=topics, rack_id=rack, metadata=self.metadata, now=self.now)
+
+    def join(self, member: str) -> HeartbeatAnswer:
+        return self.beat(member, 0, ["t"])
+
+
+def test_the_first_member_is_assigned_everything_at_once() -> None:
+    answer = Group().join("a")
+    assert answer == HeartbeatAnswer(1, 5000, frozenset((TOPIC.topic_id, at) for at in range(4)))
+
+
+def test_an_unchanged_assignment_is_not_sent_again_unless_topics_are_named() -> None:
+    group = Group()
+    group.join("a")
+    assert group.beat("a", 1).assignment is None
+    assert group.beat("a", 1, ["t"]).assignment is not None
+
+
+def test_a_second_member_is_assigned_when_the_interval_has_passed() -> None:
+    group = Group()
+    group.join("a")
+    group.now = 0.4
+    assert group.join("b").assignment == frozenset()
+    assert group.group.next_deadline == 1.0
+    group.now = 1.0
+    group.group.tick(1.0)
+    mine = group.beat("a", 1)
+    yours = group.beat("b", 1)
+    assert mine.member_epoch == yours.member_epoch == 2
+    assert mine.assignment is not None
+    assert yours.assignment is not None
+    assert (len(mine.assignment), len(yours.assignment)) == (2, 2)
+    assert not mine.assignment & yours.assignment
+
+
+def test_an_interval_of_zero_assigns_at_every_change() -> None:
+    group = Group(assignment_interval_ms=0)
+    group.join("a")
+    answer = group.join("b").assignment
+    assert answer is not None
+    assert len(answer) == 2
+
+
+def test_the_previous_epoch_is_accepted_and_others_are_fenced() -> None:
+    group = Group(assignment_interval_ms=0)
+    group.join("a")
+    group.join("b")
+    assert group.beat("a", 1).member_epoch == 2
+    assert group.beat("a", 1).member_epoch == 2
+    for epoch in (3, 99):
+        with pytest.raises(FencedMemberEpochError):
+            group.beat("a", epoch)
+
+
+def test_a_member_that_nobody_knows_joins_first() -> None:
+    group = Group()
+    for epoch in (1, -1):
+        with pytest.raises(UnknownMemberIdError):
+            group.beat("a", epoch)
+
+
+def test_a_member_joins_again_under_its_id() -> None:
+    group = Group()
+    group.join("a")
+    assert group.join("a").assignment == frozenset((TOPIC.topic_id, at) for at in range(4))
+    assert len(group.group.members) == 1
+
+
+def test_leaving_gives_the_partitions_to_the_others() -> None:
+    group = Group(assignment_interval_ms=0)
+    group.join("a")
+    group.join("b")
+    group.beat("a", 1)
+    assert group.beat("b", -1).member_epoch == -1
+    answer = group.beat("a", 2).assignment
+    assert answer is not None
+    assert len(answer) == 4
+
+
+def test_a_silent_member_is_taken_out_at_its_session_timeout() -> None:
+    group = Group()
+    group.join("a")
+    group.now = 44.9
+    assert group.group.tick(44.9) == []
+    group.beat("a", 1)
+    assert group.group.next_deadline == 89.9
+    assert group.group.tick(89.9) == ["a"]
+    assert group.group.state == "Empty"
+
+
+def test_a_group_has_a_greatest_size() -> None:
+    group = Group(max_size=1)
+    group.join("a")
+    with pytest.raises(GroupMaxSizeReachedError):
+        group.join("b")
+    group.join("a")
+
+
+@pytest.mark.parametrize(
+    ("member", "epoch", "topics", "rack"),
+    [
+        ("", 0, ["t"], None),
+        ("x" * 37, 0, ["t"], None),
+        ("m", 0, None, None),
+        ("m", 0, [], None),
+        ("m", -2, ["t"], None),
+        ("m", 0, ["t"], ""),
+    ],
+)
+def test_malformed_heartbeats_are_invalid_requests(
+    member: str, epoch: int, topics: list[str] | None, rack: str | None
+) -> None:
+    with pytest.raises(InvalidRequestError):
+        Group().beat(member, epoch, topics, rack)
+
+
+def test_topics_that_appear_and_grow_are_assigned() -> None:
+    group = Group(assignment_interval_ms=0)
+    group.metadata = {}
+    assert group.join("a").assignment == frozenset()
+    group.metadata = {"t": TOPIC}
+    group.group.topics_changed(group.metadata, 0.0)
+    answer = group.beat("a", 1)
+    assert answer.assignment is not None
+    assert len(answer.assignment) == 4
+    group.metadata = {"t": TopicInfo(TOPIC.topic_id, 6)}
+    grown = group.beat("a", answer.member_epoch).assignment
+    assert grown is not None
+    assert len(grown) == 6
