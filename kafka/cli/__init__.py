@@ -1,0 +1,98 @@
+"""``python -m kafka COMMAND``: the table of commands, and what all of them have in common.
+
+A command is a module with ``add_arguments(parser)`` and ``run(args) -> int`` (the exit code), imported only when it is
+asked for. A new command is a module and a line in :data:`COMMANDS`.
+
+Errors are one line on stderr, never a traceback. Exit codes: 0 done; 1 it failed, or no broker could be reached; 2
+wrong use (arguments, settings, a module or file that is not there); 130 interrupted; 141 the reader of our output went
+away. A command that knows better raises :class:`CommandError`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, NoReturn
+
+from kafka._version import __version__
+from kafka.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+EXIT_BROKEN_PIPE: Final = 141
+
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "broker": ("kafka.cli.broker", "run an embedded broker on a data directory"),
+    "worker": ("kafka.cli.worker", "run the jobs of an application's queues"),
+    "demo": ("kafka.cli.demo", "count the words of text files with jobs, from end to end"),
+    "check-version": ("kafka.cli.check_version", "say which release of Kafka answers at an address"),
+}
+"""Name -> its module, and what it does."""
+
+
+class CommandError(Exception):
+    """A command cannot go on: one line for people, and the exit code."""
+
+    def __init__(self, text: str, code: int = EXIT_USAGE) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. ``argv``: the arguments behind the program's name (default: the process's)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = next((argument for argument in arguments if not argument.startswith("-")), None)
+    parser, commands = _parser()
+    try:
+        if name in COMMANDS:
+            module = import_module(COMMANDS[name][0])
+            module.add_arguments(commands[name])
+        args = parser.parse_args(arguments)
+        code: int = module.run(args)
+        sys.stdout.flush()
+        return code
+    except SystemExit as end:  # argparse has said why
+        return end.code if isinstance(end.code, int) else EXIT_USAGE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # What is left in the buffer has nowhere to go: without this the interpreter complains at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except CommandError as error:
+        return _fail(name, str(error), error.code)
+    except (KafkaConfigurationError, IllegalArgumentError) as error:
+        return _fail(name, _text(error), EXIT_USAGE)
+    except (KafkaError, OSError) as error:
+        return _fail(name, _text(error), EXIT_FAILED)
+
+
+def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    parser = _Parser(prog="kafka", description="A Kafka client, an embedded broker and a task queue.")
+    parser.add_argument("--version", action="version", version=f"kafka-taskloop {__version__}")
+    chosen = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    return parser, {name: chosen.add_parser(name, help=text, description=text) for name, (_, text) in COMMANDS.items()}
+
+
+def _fail(name: str | None, text: str, code: int) -> int:
+    print(f"kafka {name}: {' '.join(text.split())}", file=sys.stderr)
+    return code
+
+
+def _text(error: Exception) -> str:
+    """The error's own words, without the name of its class when there are any."""
+    if isinstance(error, KafkaError) and error.args:
+        return str(error.args[0])
+    return str(error) or type(error).__name__

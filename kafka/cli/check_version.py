@@ -1,0 +1,91 @@
+"""``python -m kafka check-version HOST:PORT``: the broker's release, the APIs that it speaks beside ours, its features.
+
+The answer is put together in :func:`report` (what ``--json`` prints) and shown to people by :func:`lines`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kafka import KafkaClient
+from kafka.protocol.registry import NAMES, REGISTRY
+
+if TYPE_CHECKING:
+    from kafka.client import ApiRanges
+
+API_VERSIONS_KEY = 18
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("address", metavar="HOST:PORT", help="a broker; without a port, 9092")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--timeout", type=_seconds, default=10.0, metavar="S", help="most seconds for each step (default 10)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    with KafkaClient(bootstrap_servers=args.address) as client:
+        found = report(args.address, client.api_ranges(timeout=args.timeout))
+    if args.json:
+        print(json.dumps(found, indent=2))
+    else:
+        print("\n".join(lines(found)))
+    return 0
+
+
+def report(address: str, found: ApiRanges) -> dict[str, Any]:
+    """What was found, as plain values.
+
+    ``inferred``: the release was read off the API versions that the broker told; false below 0.10, where probes showed
+    the release, and the versions listed are those of that release. ``our_min`` and ``our_max`` are null for an API that
+    this client does not speak.
+    """
+    apis = []
+    for key, (least, most) in sorted(found.ranges.items()):
+        ours = REGISTRY.get(key)
+        apis.append(
+            {
+                "key": key,
+                "name": NAMES.get(key, f"Unknown{key}"),
+                "min": least,
+                "max": most,
+                "our_min": None if ours is None else ours.min_version,
+                "our_max": None if ours is None else ours.max_version,
+            }
+        )
+    return {
+        "address": address,
+        "release": found.release,
+        "inferred": API_VERSIONS_KEY in found.ranges,
+        "apis": apis,
+        "features": {name: list(levels) for name, levels in sorted(found.features.items())},
+    }
+
+
+def lines(found: dict[str, Any]) -> Iterator[str]:
+    """The report for people: the release first."""
+    yield found["release"]
+    width = max((len(api["name"]) for api in found["apis"]), default=0)
+    for api in found["apis"]:
+        ours = "not spoken here" if api["our_min"] is None else f"ours {_range(api['our_min'], api['our_max'])}"
+        yield f"{api['key']:>3} {api['name']:<{width}}  {_range(api['min'], api['max']):<8} {ours}"
+    for name, (least, most) in found["features"].items():
+        yield f"feature {name}  {_range(least, most)}"
+
+
+def _range(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least}-{most}"
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0 and at most 3600")
+    return value

@@ -1,0 +1,56 @@
+"""The select-loop client: the core's machines and dialogues, driven over ``net``.
+
+::
+
+    kafka_client.py   KafkaClient: the public face; request(), run(), poll()
+    connection.py     BrokerConnection: one connection to one node; link.py its settings, requests and owner
+    outbox.py         the requests of a connection that are not in flight
+    greeting.py       finding out what a broker speaks, on a fresh connection
+    nodes.py          all connections; which node has least to do
+    bootstrap.py      reaching the first broker
+    refresh.py        keeping the cluster's metadata fresh
+    cluster.py        ClusterMetadata: what is known of brokers, topics and leaders
+    driver.py         runs dialogues
+    io_thread.py      Host: a client on a loop of its own in a thread, or on a loop that the user runs
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafka.client.cluster import ClusterMetadata
+    from kafka.client.connection import BrokerConnection
+    from kafka.client.io_thread import Host, IoThread, LoopHost, make_host
+    from kafka.client.kafka_client import KafkaClient
+    from kafka.core.versions import ApiRanges
+
+_HOME = {
+    "ApiRanges": "kafka.core.versions",
+    "BrokerConnection": "kafka.client.connection",
+    "ClusterMetadata": "kafka.client.cluster",
+    "Host": "kafka.client.io_thread",
+    "IoThread": "kafka.client.io_thread",
+    "KafkaClient": "kafka.client.kafka_client",
+    "LoopHost": "kafka.client.io_thread",
+    "make_host": "kafka.client.io_thread",
+}
+
+__all__ = [
+    "ApiRanges",
+    "BrokerConnection",
+    "ClusterMetadata",
+    "Host",
+    "IoThread",
+    "KafkaClient",
+    "LoopHost",
+    "make_host",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'kafka.client' has no attribute {name!r}")
+    return getattr(import_module(home), name)

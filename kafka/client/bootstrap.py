@@ -1,0 +1,146 @@
+"""Reaching the first broker: rounds over all addresses of all ``bootstrap_servers``.
+
+    idle --start()--> round: one server after the other --one is ready--> done: bootstrapped(connection)
+                        |  none is: failures + 1, wait back-off * 2**failures (at most 2**12) --> idle
+
+One server at a time, each with all its addresses. The order begins anywhere, so that the first in everybody's list does
+not meet everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from kafka.client.connection import BrokerConnection
+from kafka.client.link import Exchange, LinkSettings
+from kafka.client.nodes import BOOTSTRAP
+from kafka.core.retry import Rng
+from kafka.core.routing import NodeId
+from kafka.core.versions import Discovery, Greeting
+from kafka.errors import KafkaError
+from kafka.net.transport import Network
+from kafka.wire.message import Response
+
+MAX_DOUBLINGS = 12
+
+
+class BootstrapOwner(Protocol):
+    """Who wants a first connection (``router.py``)."""
+
+    def greeting(self) -> Greeting | Discovery: ...
+
+    def bootstrapped(self, connection: BrokerConnection, discovery: Discovery) -> None: ...
+
+    def bootstrap_failed(self) -> None: ...
+
+    def on_lost(self, connection: BrokerConnection, error: BaseException) -> None: ...
+
+    def on_answer(self, exchange: Exchange, response: Response) -> None: ...
+
+
+class Bootstrap:
+    """The rounds, one at a time. It is the owner of its connections until one is ready."""
+
+    def __init__(
+        self,
+        servers: Sequence[tuple[str, int]],
+        network: Network,
+        settings: LinkSettings,
+        rng: Rng,
+        owner: BootstrapOwner,
+    ) -> None:
+        self._servers = list(servers)
+        self._network = network
+        self._settings = settings
+        self._rng = rng
+        self.owner = owner
+        self._left: list[tuple[str, int]] = []
+        self._trying: BrokerConnection | None = None
+        self.errors: list[BaseException] = []
+        """What happened at each server in the round under way, or in the last one."""
+        self._former_errors: list[BaseException] = []
+        self.failures = 0
+        """Failed rounds in a row."""
+        self.next_at = 0.0
+        """The monotonic instant from which on the next round may begin."""
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._trying is not None
+
+    def start(self) -> None:
+        """Begin a round, unless one is under way or the back-off is not over."""
+        if self._trying is not None or self._network.loop.time() < self.next_at:
+            return
+        first = int(self._rng.random() * len(self._servers)) % len(self._servers)
+        self._left = self._servers[first:] + self._servers[:first]
+        self._former_errors, self.errors = self.errors, []
+        self._try_next()
+
+    def why(self) -> str:
+        """What stands in the way, for messages to people."""
+        errors = self._former_errors if self.is_under_way else self.errors
+        if not errors:
+            return "still connecting to the bootstrap servers"
+        return "no bootstrap server can be reached: " + "; ".join(_text(error) for error in errors)
+
+    def close(self) -> None:
+        """No more."""
+        trying, self._trying = self._trying, None
+        if trying is not None:
+            trying.close()
+
+    def _try_next(self) -> None:
+        host, port = self._left.pop(0)
+        owner = _Server(self, host, port)
+        self._trying = BrokerConnection(BOOTSTRAP, self._network, self._settings, owner, self._rng)
+        self._trying.connect()
+
+    def ready(self, connection: BrokerConnection, discovery: Discovery) -> None:
+        if connection is self._trying:
+            self._trying = None
+            self.failures = 0
+            self.owner.bootstrapped(connection, discovery)
+
+    def lost(self, connection: BrokerConnection, error: BaseException) -> None:
+        if connection is not self._trying:
+            self.owner.on_lost(connection, error)
+            return
+        connection.close()
+        self._trying = None
+        self.errors.append(error)
+        if self._left:
+            self._try_next()
+            return
+        self.failures += 1
+        wait_s = self._settings.reconnect_backoff_s * 2 ** min(self.failures - 1, MAX_DOUBLINGS)
+        self.next_at = self._network.loop.time() + wait_s
+        self.owner.bootstrap_failed()
+
+
+class _Server:
+    """The owner of the connection to one server of the list."""
+
+    def __init__(self, bootstrap: Bootstrap, host: str, port: int) -> None:
+        self._bootstrap = bootstrap
+        self._address = (host, port)
+
+    def address_of(self, node_id: NodeId) -> tuple[str, int]:
+        return self._address
+
+    def greeting(self) -> Greeting | Discovery:
+        return self._bootstrap.owner.greeting()
+
+    def on_ready(self, connection: BrokerConnection, discovery: Discovery) -> None:
+        self._bootstrap.ready(connection, discovery)
+
+    def on_lost(self, connection: BrokerConnection, error: BaseException) -> None:
+        self._bootstrap.lost(connection, error)
+
+    def on_answer(self, exchange: Exchange, response: Response) -> None:
+        self._bootstrap.owner.on_answer(exchange, response)
+
+
+def _text(error: BaseException) -> str:
+    return str(error.args[0]) if isinstance(error, KafkaError) and error.args else str(error)

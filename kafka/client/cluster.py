@@ -1,0 +1,377 @@
+"""What the client knows of the cluster: brokers, topics, partitions and their leaders, and how old that knowledge is.
+
+It asks nobody: ``refresh.py`` sends :meth:`ClusterMetadata.metadata_request` when :meth:`ClusterMetadata.ttl` is 0 and
+hands the answer to :meth:`ClusterMetadata.update_metadata`.
+
+One thread writes (the loop's), any may read: each answer is put together on the side (:class:`_Snapshot`) and takes its
+place in one assignment, so a reader in another thread sees the old or the new cluster, never half of each.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+from kafka.config import resolve
+from kafka.core.dialogue import ByVersion
+from kafka.errors import MetadataEmptyBrokerList, for_code
+from kafka.future import Future
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
+from kafka.wire.types import ZERO_UUID
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[["ClusterMetadata"], object]
+
+_AUTO_CREATION_SINCE = 4
+_ALL_AS_NULL_SINCE = 1
+
+
+class _Snapshot:
+    """One answer's worth of knowledge. ``partitions``: topic -> number -> partition."""
+
+    __slots__ = ("brokers", "cluster_id", "controller_id", "ids", "internal", "names", "partitions", "topic_errors")
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, BrokerMetadata] = {}
+        self.cluster_id: str | None = None
+        self.controller_id: int | None = None
+        self.partitions: dict[str, dict[int, PartitionMetadata]] = {}
+        self.topic_errors: dict[str, int] = {}
+        self.internal: set[str] = set()
+        self.ids: dict[str, UUID] = {}
+        self.names: dict[UUID, str] = {}
+
+
+class ClusterMetadata:
+    """Brokers, topics and leaders. Settings: ``metadata_max_age_ms``, ``retry_backoff_ms``, ``retry_backoff_max_ms``,
+    ``allow_auto_create_topics``; ``now`` gives monotonic seconds.
+    """
+
+    def __init__(self, *, now: Callable[[], float] = time.monotonic, **configs: Any) -> None:
+        settings = resolve("client", configs)
+        self._now = now
+        self._max_age_s = settings["metadata_max_age_ms"] / 1000
+        self._retry_backoff_s = settings["retry_backoff_ms"] / 1000
+        self._retry_backoff_max_s = max(settings["retry_backoff_max_ms"] / 1000, self._retry_backoff_s)
+        self._may_create = settings["allow_auto_create_topics"]
+        self._snapshot = _Snapshot()
+        self._hints: dict[int, BrokerMetadata] = {}  # brokers told of by others than Metadata
+        self._listeners: list[Listener] = []
+        self._wanted: set[str] = set()
+        self.need_all_topics = True
+        """Whether a refresh asks for every topic; :meth:`set_topics` and :meth:`add_topic` decide it."""
+        self._need_update = True
+        self._pending: Future[ClusterMetadata] | None = None  # completed by the next refresh to begin
+        self._under_way: Future[ClusterMetadata] | None = None
+        self._refreshed_at: float | None = None
+        self._attempt_at: float | None = None
+        self._failures = 0
+        self.on_request_update: Callable[[], object] = lambda: None
+        """Called when a refresh has become due before its time."""
+
+    # -- brokers -------------------------------------------------------------------------------------------------------
+
+    def brokers(self) -> set[BrokerMetadata]:
+        """All known brokers."""
+        return set(self._snapshot.brokers.values())
+
+    def broker_metadata(self, broker_id: int | str) -> BrokerMetadata | None:
+        """One broker, or None. Also one that is known from FindCoordinator or a leader hint only."""
+        if not isinstance(broker_id, int):
+            return None
+        return self._snapshot.brokers.get(broker_id) or self._hints.get(broker_id)
+
+    def note_broker(self, broker_id: int, host: str, port: int, rack: str | None = None) -> None:
+        """An answer other than Metadata told where a broker is. Metadata knows better once it has it."""
+        self._hints[broker_id] = BrokerMetadata(broker_id, host, port, rack)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id, when the brokers tell it (0.10.1)."""
+        return self._snapshot.cluster_id
+
+    @property
+    def controller_id(self) -> int | None:
+        """The controller's node id; None when there is none or the brokers do not tell it (before 0.10)."""
+        return self._snapshot.controller_id
+
+    @property
+    def controller(self) -> BrokerMetadata | None:
+        """The controller, or None."""
+        found = self._snapshot.controller_id
+        return None if found is None else self.broker_metadata(found)
+
+    # -- topics and partitions -----------------------------------------------------------------------------------------
+
+    def topics(self, exclude_internal_topics: bool = True) -> set[str]:
+        """Names of the known topics."""
+        snapshot = self._snapshot
+        names = set(snapshot.partitions)
+        return names - snapshot.internal if exclude_internal_topics else names
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Numbers of all partitions; None for an unknown topic."""
+        found = self._snapshot.partitions.get(topic)
+        return None if found is None else set(found)
+
+    def available_partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Numbers of the partitions that have a leader; None for an unknown topic."""
+        found = self._snapshot.partitions.get(topic)
+        return None if found is None else {number for number, partition in found.items() if partition.leader >= 0}
+
+    def partition_metadata(self, partition: TopicPartition) -> PartitionMetadata | None:
+        """All that is known of a partition; None when nothing is."""
+        found = self._snapshot.partitions.get(partition[0])
+        return None if found is None else found.get(partition[1])
+
+    def leader_for_partition(self, partition: TopicPartition) -> int | None:
+        """The leader's node id, -1 when there is none now, None when the partition is unknown."""
+        found = self.partition_metadata(partition)
+        return None if found is None else found.leader
+
+    def leader_epoch_for_partition(self, partition: TopicPartition) -> int | None:
+        """The leader's epoch; -1 when the brokers do not tell it, None when the partition is unknown."""
+        found = self.partition_metadata(partition)
+        return None if found is None else found.leader_epoch
+
+    def partitions_for_broker(self, broker_id: int) -> set[TopicPartition]:
+        """The partitions that a broker leads."""
+        return {
+            TopicPartition(topic, number)
+            for topic, partitions in self._snapshot.partitions.items()
+            for number, partition in partitions.items()
+            if partition.leader == broker_id
+        }
+
+    def is_replica_node(self, partition: TopicPartition, node_id: int) -> bool:
+        """Whether the node has a replica of the partition that is not offline."""
+        found = self.partition_metadata(partition)
+        return found is not None and node_id in found.replicas and node_id not in found.offline_replicas
+
+    def topic_id(self, topic_name: str) -> UUID | None:
+        """The topic's id; None when the topic is unknown or the brokers have no ids (before 2.8)."""
+        return self._snapshot.ids.get(topic_name)
+
+    def topic_name_for_id(self, topic_id: UUID) -> str | None:
+        """The name of the topic with that id; None when it is unknown."""
+        return self._snapshot.names.get(topic_id)
+
+    def topic_error(self, topic: str) -> int:
+        """The error code that the last answer had for the topic; 0 for none."""
+        return self._snapshot.topic_errors.get(topic, 0)
+
+    def update_partition_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
+        """A broker told of another leader in its answer (KIP-951). Whether that was news: an older epoch is not."""
+        found = self.partition_metadata(partition)
+        if found is None or leader_epoch <= found.leader_epoch:
+            return False
+        changed = found._replace(leader=leader_id, leader_epoch=leader_epoch)
+        self._snapshot.partitions[partition[0]][partition[1]] = changed
+        return True
+
+    # -- what is wanted ------------------------------------------------------------------------------------------------
+
+    def set_topics(self, topics: Iterable[str]) -> Future[ClusterMetadata]:
+        """Ask for these topics from now on; the empty set means all. The future is that of the refresh."""
+        wanted = set(topics)
+        news = bool(wanted - self._wanted) if wanted else not self.need_all_topics
+        self._wanted = wanted
+        self.need_all_topics = not wanted
+        return self._update_for_news() if news else Future[ClusterMetadata]().success(self)
+
+    def add_topic(self, topic: str) -> Future[ClusterMetadata]:
+        """Ask for this topic, too. The future is that of the refresh; done already when the topic is no news."""
+        return self.add_topics((topic,))
+
+    def add_topics(self, topics: Iterable[str]) -> Future[ClusterMetadata]:
+        """:meth:`add_topic` for several."""
+        news = set(topics) - self._wanted
+        if not news:
+            return Future[ClusterMetadata]().success(self)
+        self._wanted |= news
+        self.need_all_topics = False
+        return self._update_for_news()
+
+    @property
+    def wanted_topics(self) -> frozenset[str]:
+        """What :meth:`set_topics` and :meth:`add_topic` asked for."""
+        return frozenset(self._wanted)
+
+    # -- refreshing ----------------------------------------------------------------------------------------------------
+
+    @property
+    def need_update(self) -> bool:
+        """Whether somebody asked for a refresh that has not succeeded yet."""
+        return self._need_update
+
+    @property
+    def metadata_refresh_in_progress(self) -> bool:
+        """Whether a request is on its way."""
+        return self._under_way is not None
+
+    def request_update(self) -> Future[ClusterMetadata]:
+        """Let a refresh be due, ``retry_backoff_ms`` after the last attempt at the earliest; one under way is joined.
+
+        The future gets this object, or the error of the attempt (the client goes on trying).
+        """
+        if self._under_way is not None:
+            return self._under_way
+        return self._request_update()
+
+    def _request_update(self) -> Future[ClusterMetadata]:
+        self._need_update = True
+        if self._pending is None:
+            self._pending = Future()
+        self.on_request_update()
+        return self._pending
+
+    def _update_for_news(self) -> Future[ClusterMetadata]:
+        """The request under way does not ask for the new topics, so another one is needed, and without waiting."""
+        self._attempt_at = None
+        return self._request_update()
+
+    def ttl(self) -> float:
+        """Milliseconds until a refresh is due; 0 when it is."""
+        now = self._now()
+        left_s = 0.0
+        if not self._need_update and self._refreshed_at is not None:
+            left_s = self._refreshed_at + self._max_age_s - now
+        return max(left_s * 1000, self.refresh_backoff(), 0.0)
+
+    def refresh_backoff(self) -> float:
+        """Milliseconds that the next refresh has to wait after the last attempt; doubled by each failure in a row."""
+        if self._attempt_at is None:
+            return 0.0
+        doublings = min(max(self._failures - 1, 0), 30)
+        backoff_s: float = min(self._retry_backoff_s * 2.0**doublings, self._retry_backoff_max_s)
+        return max((self._attempt_at + backoff_s - self._now()) * 1000, 0.0)
+
+    def metadata_request(self) -> ByVersion[MetadataResponse]:
+        """The request for what is wanted now; from here on a refresh counts as under way."""
+        self._under_way = self._pending or Future()
+        self._pending = None
+        self._need_update = False
+        self._attempt_at = self._now()
+        wanted = None if self.need_all_topics else sorted(self._wanted)
+
+        def build(version: int) -> MetadataRequest:
+            topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in wanted or ()]
+            # None asks for all topics; version 0 says that with an empty list, and cannot ask for none.
+            all_topics = wanted is None and version >= _ALL_AS_NULL_SINCE
+            request = MetadataRequest(topics=None if all_topics else topics)
+            if version >= _AUTO_CREATION_SINCE:
+                request.allow_auto_topic_creation = self._may_create
+            return request
+
+        return ByVersion(MetadataRequest, build)
+
+    def update_metadata(self, metadata: MetadataResponse) -> None:
+        """An answer has come. One without any broker counts as a failure."""
+        if metadata.error_code:
+            self.failed_update(for_code(metadata.error_code)("Metadata"))
+            return
+        if not metadata.brokers:
+            self.failed_update(MetadataEmptyBrokerList("the broker knows of no brokers, not even itself"))
+            return
+        self._snapshot = self._read(metadata)
+        self._failures = 0
+        self._refreshed_at = self._attempt_at = self._now()
+        future, self._under_way = self._under_way, None
+        if future is not None:
+            future.success(self)
+        for listener in list(self._listeners):
+            try:
+                listener(self)
+            except Exception:
+                log.exception("an error in %r, called for new metadata", listener)
+
+    def seed(self, metadata: MetadataResponse) -> None:
+        """What came along with the first greeting (version 0): better than nothing, and no refresh."""
+        if metadata.brokers and not self._snapshot.brokers:
+            self._snapshot = self._read(metadata)
+
+    def failed_update(self, exception: BaseException) -> None:
+        """An attempt failed: its future fails, and another attempt is due after the back-off."""
+        self._failures += 1
+        self._attempt_at = self._now()
+        self._need_update = True
+        future, self._under_way = self._under_way, None
+        if future is not None:
+            future.failure(exception)
+
+    def close(self, error: BaseException) -> None:
+        """Nobody will refresh any more: fail whoever waits."""
+        for future in (self._under_way, self._pending):
+            if future is not None:
+                future.failure(error)
+        self._under_way = self._pending = None
+
+    def add_listener(self, listener: Listener) -> None:
+        """Call ``listener(cluster)`` after each update, on the loop."""
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Listener) -> None:
+        """No more; KeyError when it is not there."""
+        try:
+            self._listeners.remove(listener)
+        except ValueError:
+            raise KeyError(listener) from None
+
+    def _read(self, metadata: MetadataResponse) -> _Snapshot:
+        former = self._snapshot
+        new = _Snapshot()
+        new.cluster_id = metadata.cluster_id
+        new.controller_id = metadata.controller_id if metadata.controller_id >= 0 else None
+        for broker in metadata.brokers:
+            new.brokers[broker.node_id] = BrokerMetadata(broker.node_id, broker.host, broker.port, broker.rack)
+        for topic in metadata.topics:
+            name = topic.name
+            if name is None:
+                continue
+            if topic.error_code:
+                new.topic_errors[name] = topic.error_code
+                log.debug("metadata of topic %s: error %d", name, topic.error_code)
+                if not topic.partitions:
+                    continue
+            if topic.is_internal:
+                new.internal.add(name)
+            same_topic = True
+            if topic.topic_id != ZERO_UUID:
+                new.ids[name] = topic.topic_id
+                new.names[topic.topic_id] = name
+                same_topic = former.ids.get(name, topic.topic_id) == topic.topic_id
+            known = former.partitions.get(name, {}) if same_topic else {}
+            new.partitions[name] = {
+                entry.partition_index: _newer(known.get(entry.partition_index), _partition(name, entry))
+                for entry in topic.partitions
+            }
+        return new
+
+    def __str__(self) -> str:
+        snapshot = self._snapshot
+        return f"ClusterMetadata(brokers: {len(snapshot.brokers)}, topics: {len(snapshot.partitions)})"
+
+
+def _partition(topic: str, entry: MetadataResponse.MetadataResponsePartition) -> PartitionMetadata:
+    return PartitionMetadata(
+        topic,
+        entry.partition_index,
+        entry.leader_id,
+        entry.leader_epoch,
+        tuple(entry.replica_nodes),
+        tuple(entry.isr_nodes),
+        tuple(entry.offline_replicas),
+        entry.error_code,
+    )
+
+
+def _newer(known: PartitionMetadata | None, told: PartitionMetadata) -> PartitionMetadata:
+    """A broker that lags behind may tell of a former leader: its epoch is lower, and what we know stays (KIP-320)."""
+    if known is not None and 0 <= told.leader_epoch < known.leader_epoch:
+        return known
+    return told

@@ -1,0 +1,167 @@
+"""The client's side of one connection: requests to bytes, bytes to answers, in order.
+
+It knows correlation ids, what is in flight and until when. It leaves sockets, connecting, queueing and retrying to
+``client/connection.py``, and which version to speak to ``versions.py``; the broker's side is ``serving.py``.
+
+    send(request, version)  ->  chunks to write          receive(data)  ->  (call, answer) in the order of sending
+                                                         a fault: `failed` is set, nothing more is taken
+
+Kafka answers in the order of the requests (protocol guide, "Network"), so the in-flight calls are a queue and each
+answer belongs to its head. One exception: a 0.9 broker drops a request that it does not know and answers the next one.
+A call sent as ``skippable`` may be passed over like this; for all others another correlation id is a fault.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+from typing import Any, Final
+
+from kafka.errors import CorrelationIdError, KafkaProtocolError
+from kafka.protocol.framing import decode_response, encode_request, read_correlation_id
+from kafka.protocol.registry import NAMES
+from kafka.wire.frame import DEFAULT_MAX_BYTES, FrameReader
+from kafka.wire.message import Request, Response
+from kafka.wire.types import BytesLike
+
+PRODUCE_KEY: Final = 0
+_MAX_CORRELATION_ID: Final = 2**31 - 1
+
+_response_types: dict[type[Request[Any]], type[Response]] = {}
+
+
+def expects_answer(request: Request[Any]) -> bool:
+    """Whether the broker answers: always, but for Produce with acks=0."""
+    return request.api_key != PRODUCE_KEY or request.acks != 0  # type: ignore[attr-defined]
+
+
+class Call:
+    """One request on its way. ``owner`` is the sender's and not looked at here."""
+
+    __slots__ = ("api_key", "correlation_id", "deadline", "owner", "response_type", "skippable", "version")
+
+    def __init__(
+        self,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        response_type: type[Response],
+        deadline: float,
+        owner: Any,
+        skippable: bool,
+    ) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.response_type = response_type
+        self.deadline = deadline
+        self.owner = owner
+        self.skippable = skippable
+
+    @property
+    def api(self) -> str:
+        """Name and version, for messages to people."""
+        return f"{NAMES.get(self.api_key, self.api_key)} v{self.version}"
+
+
+Answer = tuple[Call, Response | KafkaProtocolError | None]
+"""What came of a call: the response; the fault in its bytes; or None when the broker passed it over."""
+
+
+class ClientConnection:
+    """The machine. ``node`` names the peer in errors; ``in_flight`` are the calls not answered yet, oldest first."""
+
+    __slots__ = ("_client_id", "_correlation_id", "_frames", "failed", "in_flight", "node")
+
+    def __init__(
+        self, client_id: str | None, node: str = "", max_bytes: int = DEFAULT_MAX_BYTES, correlation_id: int = 0
+    ) -> None:
+        self._client_id = client_id
+        self._correlation_id = correlation_id
+        self._frames = FrameReader(max_bytes)
+        self.node = node
+        self.in_flight: deque[Call] = deque()
+        self.failed: KafkaProtocolError | None = None
+        """The fault that ended the connection: close it."""
+
+    def send(
+        self,
+        request: Request[Any],
+        version: int,
+        deadline: float = inf,
+        owner: Any = None,
+        *,
+        skippable: bool = False,
+    ) -> list[BytesLike]:
+        """The bytes of ``request``; its call is in flight from now on, unless no answer is to come (acks=0).
+
+        ``deadline``: monotonic instant, see :meth:`next_deadline`. Errors of the message's fields pass through and
+        change nothing.
+        """
+        correlation_id = self._correlation_id
+        chunks = encode_request(request, version, correlation_id, self._client_id)
+        self._correlation_id = correlation_id + 1 if correlation_id < _MAX_CORRELATION_ID else 0
+        cls = type(request)
+        if cls.api_key == PRODUCE_KEY and not expects_answer(request):
+            return chunks
+        response_type = _response_types.get(cls)
+        if response_type is None:
+            response_type = _response_types[cls] = cls.response_type()
+        self.in_flight.append(Call(cls.api_key, version, correlation_id, response_type, deadline, owner, skippable))
+        return chunks
+
+    def receive(self, data: bytes) -> list[Answer]:
+        """What the bytes complete, in order. After a fault ``failed`` is set, and what came before it is returned."""
+        answers: list[Answer] = []
+        if self.failed is not None:
+            return answers
+        try:
+            frames = self._frames.feed(data)
+        except KafkaProtocolError as fault:
+            self._fail(fault)
+            return answers
+        for frame in frames:
+            try:
+                call = self._call_of(read_correlation_id(frame), answers)
+            except KafkaProtocolError as fault:
+                self._fail(fault)
+                return answers
+            try:
+                answers.append((call, decode_response(call.response_type, call.version, frame)))
+            except KafkaProtocolError as fault:
+                self._fail(fault)
+                answers.append((call, fault))
+                return answers
+        if self._frames.failed is not None:
+            self._fail(self._frames.failed)
+        return answers
+
+    def next_deadline(self) -> float:
+        """The earliest deadline of what is in flight; infinity when nothing is."""
+        return min((call.deadline for call in self.in_flight), default=inf)
+
+    def overdue(self, now: float) -> list[Call]:
+        """The calls in flight whose deadline has come."""
+        return [call for call in self.in_flight if call.deadline <= now]
+
+    def abandon(self) -> list[Call]:
+        """The connection is gone: take out what was in flight."""
+        calls = list(self.in_flight)
+        self.in_flight.clear()
+        return calls
+
+    def _call_of(self, correlation_id: int, answers: list[Answer]) -> Call:
+        in_flight = self.in_flight
+        if not in_flight:
+            raise KafkaProtocolError(f"an answer (correlation id {correlation_id}) that nobody asked for")
+        while in_flight[0].correlation_id != correlation_id:
+            if not (in_flight[0].skippable and len(in_flight) > 1):
+                head = in_flight[0]
+                text = f"an answer with correlation id {correlation_id}, where {head.correlation_id} is due"
+                raise CorrelationIdError(text, api=head.api)
+            answers.append((in_flight.popleft(), None))
+        return in_flight.popleft()
+
+    def _fail(self, fault: KafkaProtocolError) -> None:
+        fault.node = fault.node or self.node or None
+        self.failed = fault

@@ -1,0 +1,138 @@
+"""Dialogues: generators for sequences of requests, which own no connection, clock or thread.
+
+A dialogue yields a *step*, gets its result back (or its error thrown in), and returns its own result::
+
+    def create(topic: str) -> Dialogue[CreateTopicsResponse]:
+        response = yield from send(Controller(), CreateTopicsRequest(...))
+        yield from refresh_metadata([topic])
+        return response
+
+    client.run(create("jobs"))          # -> Future
+
+The functions in small letters are the typed way to yield the steps of the same name. ``client/driver.py`` runs
+dialogues over the select loop; tests run them by hand, and another driver (asyncio) needs nothing but the steps below.
+A new step is a class here and an entry in each driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from kafka.core.routing import Coordinator, Target
+from kafka.future import Future
+from kafka.wire.message import Request, Response
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Response)
+
+
+class ByVersion(Generic[R]):
+    """A request whose fields depend on the version spoken: ``build(version)`` is called once that is chosen.
+
+    FindCoordinator asks for ``key`` up to version 3 and for ``coordinator_keys`` from 4 on, for example.
+    """
+
+    __slots__ = ("build", "request_type")
+
+    def __init__(self, request_type: type[Request[R]], build: Callable[[int], Request[R]]) -> None:
+        self.request_type = request_type
+        self.build = build
+
+
+class Send(NamedTuple):
+    """Send ``request`` to ``target``; the result is the response.
+
+    ``lane``: requests with the same (node, lane) share a connection; a lane of its own is for what must not wait behind
+    others, such as a share session. ``timeout_s``: from now to the answer (None: ``request_timeout_ms``).
+    ``min_version``, ``max_version``: narrow the versions that may be spoken.
+
+    Errors: KafkaConnectionError, RequestTimedOutError, KafkaTimeoutError (not sent in time), IncompatibleBrokerVersion,
+    KafkaProtocolError. Error codes inside the response are the dialogue's to look at.
+    """
+
+    target: Target
+    request: Request[Any] | ByVersion[Any]
+    lane: str | None = None
+    timeout_s: float | None = None
+    min_version: int | None = None
+    max_version: int | None = None
+
+
+class Sleep(NamedTuple):
+    """Wait; the result is None."""
+
+    seconds: float
+
+
+class RefreshMetadata(NamedTuple):
+    """Read the cluster's metadata, with ``topics`` beside those that the client wants anyway; the result is None."""
+
+    topics: Sequence[str] = ()
+
+
+class Forget(NamedTuple):
+    """The coordinator has moved: look it up anew when it is next asked for. The result is None."""
+
+    coordinator: Coordinator
+
+
+class Wait(NamedTuple):
+    """Wait for a future; the result is its value, or its error thrown in."""
+
+    future: Future[Any]
+
+
+class Now(NamedTuple):
+    """The result is the present monotonic instant, in seconds."""
+
+
+class All(NamedTuple):
+    """Take several steps at once; the result is the list of their results, in order.
+
+    Comes back when all are done. Then the first error is thrown in, or with ``return_errors`` stands in the list.
+    """
+
+    steps: Sequence[Step]
+    return_errors: bool = False
+
+
+Step = Send | Sleep | RefreshMetadata | Forget | Wait | Now | All
+Dialogue = Generator[Step, Any, T]
+"""What a dialogue is to type checkers: yields steps, is sent their results, returns a ``T``."""
+
+
+def send(
+    target: Target,
+    request: Request[R] | ByVersion[R],
+    *,
+    lane: str | None = None,
+    timeout_s: float | None = None,
+    min_version: int | None = None,
+    max_version: int | None = None,
+) -> Dialogue[R]:
+    """:class:`Send`, typed: ``response = yield from send(...)``."""
+    response: R = yield Send(target, request, lane, timeout_s, min_version, max_version)
+    return response
+
+
+def sleep(seconds: float) -> Dialogue[None]:
+    """:class:`Sleep`, typed."""
+    yield Sleep(seconds)
+
+
+def refresh_metadata(topics: Sequence[str] = ()) -> Dialogue[None]:
+    """:class:`RefreshMetadata`, typed."""
+    yield RefreshMetadata(topics)
+
+
+def wait(future: Future[T]) -> Dialogue[T]:
+    """:class:`Wait`, typed."""
+    value: T = yield Wait(future)
+    return value
+
+
+def now() -> Dialogue[float]:
+    """:class:`Now`, typed."""
+    instant: float = yield Now()
+    return instant

@@ -1,0 +1,228 @@
+"""Which versions to speak with a broker, and how that is found out.
+
+:class:`ApiRanges` holds what a broker speaks and chooses versions. Two dialogues find it out on a fresh connection;
+they yield :class:`Probe` steps and get one :data:`Outcome` for each request. ``client/greeting.py`` runs them.
+
+    discover()  nobody knows the cluster yet: ApiVersions and Metadata v0 together, below 0.10 a probe for each release
+    greet()     the cluster is 0.10 or later: ApiVersions alone
+
+What brokers do with a request that they do not know (seen on the real ones): 0.8.x closes the connection; 0.9 stays
+open, says nothing and answers the next request; 0.10 and later answer an ApiVersions version that they lack with error
+35, in version 0, with an empty list or with their own range. So each probe is followed at once by a Metadata v0
+request, which all of them answer: the answer to that alone means "does not know the first".
+
+Releases newer than 0.9 are told by :data:`RELEASES` (``releases.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from kafka.core.releases import OLD_RANGES, infer_release
+from kafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaProtocolError,
+    UnrecognizedBrokerVersion,
+    UnsupportedVersionError,
+    for_code,
+)
+from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka.protocol.coordinator import FindCoordinatorRequest
+from kafka.protocol.groups import ListGroupsRequest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.offsets import OffsetFetchRequest
+from kafka.protocol.registry import NAMES
+from kafka.wire.message import Request, Response
+
+API_VERSIONS_KEY: Final = 18
+
+
+class ApiRanges:
+    """What one broker speaks: API key -> (lowest, highest version), and the cluster's finalized features.
+
+    ``release`` is what the ranges look like ("0.9", "4.3"); None for the ranges of a broker that was not asked.
+    """
+
+    __slots__ = ("_chosen", "features", "ranges", "release")
+
+    def __init__(
+        self,
+        ranges: Mapping[int, tuple[int, int]],
+        features: Mapping[str, tuple[int, int]] | None = None,
+        release: str | None = None,
+    ) -> None:
+        self.ranges = dict(ranges)
+        self.features = dict(features or {})
+        self.release = release
+        self._chosen: dict[type[Request[Any]], int] = {}
+
+    @classmethod
+    def from_response(cls, response: ApiVersionsResponse) -> ApiRanges:
+        """The ranges as the broker told them."""
+        ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+        features = {
+            feature.name: (feature.min_version_level, feature.max_version_level)
+            for feature in response.finalized_features
+        }
+        supported = {entry.name: (entry.min_version, entry.max_version) for entry in response.supported_features}
+        return cls(ranges, features, infer_release(ranges, supported))
+
+    def __contains__(self, api_key: int) -> bool:
+        return api_key in self.ranges
+
+    def choose(
+        self,
+        request: type[Request[Any]],
+        min_version: int | None = None,
+        max_version: int | None = None,
+        node: str = "the broker",
+    ) -> int:
+        """The highest version that both sides speak, within ``min_version`` and ``max_version``.
+
+        IncompatibleBrokerVersion, which names the API and both ranges, when there is none.
+        """
+        if min_version is None and max_version is None:
+            version = self._chosen.get(request)
+            if version is None:
+                version = self._chosen[request] = self._choose(request, 0, request.max_version, node)
+            return version
+        return self._choose(
+            request, min_version or 0, request.max_version if max_version is None else max_version, node
+        )
+
+    def _choose(self, request: type[Request[Any]], least: int, most: int, node: str) -> int:
+        name = NAMES.get(request.api_key, request.__name__)
+        theirs = self.ranges.get(request.api_key)
+        lowest, highest = max(least, request.min_version), min(most, request.max_version)
+        looks = f" (it looks like release {self.release})" if self.release else ""
+        if theirs is None:
+            raise IncompatibleBrokerVersion(f"{node} does not have the API {name}{looks}")
+        if max(lowest, theirs[0]) > min(highest, theirs[1]):
+            raise IncompatibleBrokerVersion(
+                f"{name}: {node} speaks versions {theirs[0]} to {theirs[1]}{looks}, "
+                f"this call needs {lowest} to {highest}"
+            )
+        return min(highest, theirs[1])
+
+
+# -- probing ----------------------------------------------------------------------------------------------------------
+
+
+class Probe(NamedTuple):
+    """Requests with their versions, to be sent at once on one connection (a new one when the last was closed)."""
+
+    requests: tuple[tuple[Request[Any], int], ...]
+
+
+class NoAnswer(Enum):
+    """What else than a response can come of a request in a probe."""
+
+    SILENT = "no answer"
+    CLOSED = "the connection was closed"
+    GARBLED = "an answer that is none"
+
+
+Outcome = Response | NoAnswer
+"""What came of one request of a probe."""
+
+
+class Discovery(NamedTuple):
+    """What a greeting found: the ranges, and the brokers and topics when Metadata was asked along with it."""
+
+    ranges: ApiRanges
+    metadata: MetadataResponse | None = None
+
+    @property
+    def release(self) -> str:
+        """The release that the ranges look like."""
+        return self.ranges.release or ""
+
+
+Greeting = Generator[Probe, tuple[Outcome, ...], Discovery]
+
+
+def discover(software: tuple[str, str], *, strict: bool = True) -> Greeting:
+    """Find out what a broker of any release speaks, 0.8.0 to the newest.
+
+    ``software``: our name and version (KIP-511). With ``strict`` an answer that is no Kafka message is an error at
+    once; without, it counts as one more way of not knowing the request.
+
+    Errors: KafkaConnectionError when the peer answers nothing at all, UnrecognizedBrokerVersion when what it does fits
+    no release, UnsupportedVersionError when no version of ApiVersions is common.
+    """
+    newest = _api_versions(software), ApiVersionsRequest.max_version
+    for _ in range(2):
+        answer, metadata = yield Probe((newest, _METADATA))
+        _check_garbled(strict, answer, metadata)
+        if isinstance(answer, ApiVersionsResponse):
+            return (yield from _modern(software, answer, _as_metadata(metadata)))
+        if answer is NoAnswer.SILENT and not isinstance(metadata, MetadataResponse):
+            raise KafkaConnectionError("accepts connections but answers nothing: probably not a Kafka broker")
+        for older, (request, version) in _OLD_PROBES.items():
+            old_answer, old_metadata = yield Probe(((request, version), _METADATA))
+            _check_garbled(strict, old_answer, old_metadata)
+            if isinstance(old_answer, Response):
+                release = older
+                break
+        else:
+            release = "0.8.0"
+            (old_metadata,) = yield Probe((_METADATA,))
+            _check_garbled(strict, old_metadata)
+            if not isinstance(old_metadata, MetadataResponse):
+                raise UnrecognizedBrokerVersion(
+                    "closes the connection on every request: not a Kafka broker, or one that expects TLS"
+                )
+        # A 0.9 broker does not close the connection on ApiVersions. One that did, and still knows ListGroups, closed it
+        # for another reason (it was starting, or had too many connections): the first probe is made once more.
+        if release != "0.9" or answer is not NoAnswer.CLOSED:
+            return Discovery(ApiRanges(OLD_RANGES[release], release=release), _as_metadata(old_metadata))
+    raise UnrecognizedBrokerVersion("knows ListGroups and closes the connection on ApiVersions: no release does that")
+
+
+def greet(software: tuple[str, str], version: int = ApiVersionsRequest.max_version) -> Greeting:
+    """Ask a broker of a cluster that is known to be 0.10 or later, with the ``version`` that the last one took."""
+    (answer,) = yield Probe(((_api_versions(software), version),))
+    if not isinstance(answer, ApiVersionsResponse):
+        assert isinstance(answer, NoAnswer)
+        raise KafkaConnectionError(f"ApiVersions v{version}: {answer.value}")
+    return (yield from _modern(software, answer, None))
+
+
+def _modern(software: tuple[str, str], answer: ApiVersionsResponse, metadata: MetadataResponse | None) -> Greeting:
+    if answer.error_code == UnsupportedVersionError.errno:
+        told = [entry.max_version for entry in answer.api_keys if entry.api_key == API_VERSIONS_KEY]
+        version = min(told[0], ApiVersionsRequest.max_version - 1) if told else 0
+        (second,) = yield Probe(((_api_versions(software), version),))
+        if not isinstance(second, ApiVersionsResponse):
+            assert isinstance(second, NoAnswer)
+            raise KafkaConnectionError(f"ApiVersions v{version}: {second.value}")
+        answer = second
+    if answer.error_code:
+        raise for_code(answer.error_code)("ApiVersions")
+    return Discovery(ApiRanges.from_response(answer), metadata)
+
+
+def _api_versions(software: tuple[str, str]) -> ApiVersionsRequest:
+    name, version = software
+    return ApiVersionsRequest(client_software_name=name, client_software_version=version)
+
+
+_METADATA: Final[tuple[Request[Any], int]] = (MetadataRequest(topics=[]), 0)
+_OLD_PROBES: Final[dict[str, tuple[Request[Any], int]]] = {
+    "0.9": (ListGroupsRequest(), 0),
+    "0.8.2": (FindCoordinatorRequest(key="kafka-taskloop-version-probe"), 0),  # makes the offsets topic
+    "0.8.1": (OffsetFetchRequest(group_id="kafka-taskloop-version-probe", topics=[]), 0),
+}
+"""Release -> a request that it was the first to know; newest first."""
+
+
+def _as_metadata(outcome: Outcome) -> MetadataResponse | None:
+    return outcome if isinstance(outcome, MetadataResponse) else None
+
+
+def _check_garbled(strict: bool, *outcomes: Outcome) -> None:
+    if strict and NoAnswer.GARBLED in outcomes:
+        raise KafkaProtocolError("answers something that is no Kafka message: probably not a Kafka broker")

@@ -1,0 +1,107 @@
+"""Reaching the first broker: rounds over all servers, back-off, the node named bootstrap."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka.client.nodes import BOOTSTRAP
+from kafka.core.routing import AnyNode
+from kafka.errors import KafkaTimeoutError, NoBrokersAvailable
+from kafka.protocol.groups import ListGroupsRequest
+from test.client.support import NONE, World
+from test.support.scripted import SILENT, ScriptedBroker
+
+
+def test_the_servers_are_tried_in_turn_until_one_answers(world: World) -> None:
+    broker = ScriptedBroker(world.network, "third", 9)
+    client = world.client("first:7,second:8,third:9")
+    assert world.wait(client.request(AnyNode(), NONE)).brokers
+    assert broker.accepted == 2  # the bootstrap connection, and that of node 1
+    assert client.least_loaded_node() == 1
+
+
+def test_rounds_back_off_and_double(world: World) -> None:
+    client = world.client("nowhere:1")
+    bootstrap = client._router.bootstrap
+    begun: list[float] = []
+    start = bootstrap._try_next
+
+    def counted() -> None:
+        begun.append(world.now)
+        start()
+
+    bootstrap._try_next = counted  # type: ignore[method-assign]
+    assert isinstance(world.failure(client.request(AnyNode(), NONE, 4)), KafkaTimeoutError)
+    waits = [later - earlier for earlier, later in zip(begun, begun[1:], strict=False)]
+    assert waits == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.6])
+
+
+def test_the_wait_between_rounds_has_an_end(world: World) -> None:
+    client = world.client("nowhere:1")
+    client._router.bootstrap.failures = 40
+    world.run(0.01)
+    assert client._router.bootstrap.next_at - world.now == pytest.approx(0.05 * 2**12, abs=0.1)
+
+
+def test_a_request_that_finds_no_broker_says_what_happened_at_each_server(world: World) -> None:
+    client = world.client("one:1,two:2")
+    error = world.failure(client.request(AnyNode(), NONE, 3))
+    assert isinstance(error, KafkaTimeoutError)
+    for part in ("Metadata to any node: not sent within 3 s", "bootstrap server (one:1)", "two:2: Connection refused"):
+        assert part in str(error)
+
+
+def test_a_broker_that_comes_later_is_found(world: World) -> None:
+    client = world.client()
+    future = client.request(AnyNode(), NONE, 30)
+    world.run(1)
+    ScriptedBroker(world.network)
+    assert world.wait(future).brokers
+
+
+def test_the_bootstrap_connection_ends_when_brokers_are_known(world: World, broker: ScriptedBroker) -> None:
+    client = world.settled(world.client())
+    assert client._router.nodes.find(BOOTSTRAP) is None
+    assert len(broker.open) == 1 and client.connected(1)
+
+
+def test_a_broker_that_knows_of_none_is_kept_as_the_node_bootstrap(world: World) -> None:
+    broker = ScriptedBroker.of_release(world.network, "0.8.2", brokers={})
+    client = world.client()
+    world.run(1)
+    assert client.connected(BOOTSTRAP) and client.least_loaded_node() == BOOTSTRAP
+    assert world.wait(client.request(AnyNode(), NONE)).brokers == []
+    broker.brokers = {1: ("kafka", 9092)}  # a topic was made
+    world.settled(client)
+    assert client.least_loaded_node() == 1
+    assert not client.connected(BOOTSTRAP)
+
+
+def test_when_every_known_broker_is_gone_the_servers_are_asked_again(world: World) -> None:
+    first = ScriptedBroker(world.network, "first", 1, node_id=1)
+    client = world.settled(world.client("first:1,second:2"))
+    first.stop()
+    world.run(0.01)
+    ScriptedBroker(world.network, "second", 2, node_id=2)
+    assert world.wait(client.request(AnyNode(), NONE, 30)).brokers
+    world.settled(client)
+    assert client.least_loaded_node() == 2
+
+
+def test_a_request_under_way_on_the_bootstrap_connection_keeps_it(world: World) -> None:
+    broker = ScriptedBroker.of_release(world.network, "0.9", brokers={})
+    client = world.client()
+    world.run(1)
+    broker.answers[ListGroupsRequest] = lambda request, version: SILENT
+    broker.brokers = {1: ("kafka", 9092)}
+    world.network.link("kafka", "me").delay_s = 0.2
+    assert world.loop.run_until(lambda: client.cluster.metadata_refresh_in_progress, 10)
+    future = client.request(BOOTSTRAP, ListGroupsRequest(), 3)
+    world.run(2)
+    assert client.connected(BOOTSTRAP) and client.cluster.brokers() and not future.is_done
+
+
+def test_check_version_says_at_once_that_nobody_is_there(world: World) -> None:
+    client = world.client("one:1,two:2")
+    with pytest.raises(NoBrokersAvailable, match=r"one:1.*Connection refused.*two:2.*Connection refused"):
+        client.check_version()

@@ -1,0 +1,154 @@
+"""Dialogues over the loop: each step, errors thrown in, many at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka.client.kafka_client import KafkaClient
+from kafka.core.dialogue import (
+    All,
+    Dialogue,
+    Forget,
+    RefreshMetadata,
+    Send,
+    Sleep,
+    Wait,
+    now,
+    refresh_metadata,
+    send,
+    sleep,
+    wait,
+)
+from kafka.core.retry import retrying
+from kafka.core.routing import AnyNode, Coordinator
+from kafka.errors import Cancelled, KafkaConnectionError, UnknownBrokerIdError
+from kafka.future import Future
+from kafka.protocol.groups import ListGroupsRequest
+from kafka.protocol.metadata import MetadataRequest
+from test.client.support import NONE, World
+from test.support.scripted import CLOSE, SILENT, ScriptedBroker
+
+
+@pytest.fixture
+def client(world: World, broker: ScriptedBroker) -> KafkaClient:
+    return world.settled(world.client())
+
+
+def test_each_step_gives_its_result(world: World, client: KafkaClient) -> None:
+    future: Future[str] = Future()
+
+    def dialogue() -> Dialogue[list[Any]]:
+        began = yield from now()
+        response = yield from send(AnyNode(), NONE)
+        yield from sleep(5)
+        yield from refresh_metadata(["jobs"])
+        yield Forget(Coordinator("g"))
+        world.loop.call_later(1, future.success, "waited")
+        waited = yield from wait(future)
+        ended = yield from now()
+        return [len(response.brokers), waited, ended - began]
+
+    assert world.wait(client.run(dialogue())) == [1, "waited", pytest.approx(6)]
+
+
+def test_errors_are_thrown_in_and_let_out(world: World, client: KafkaClient) -> None:
+    def caught() -> Dialogue[str]:
+        try:
+            yield Send(99, NONE)
+        except UnknownBrokerIdError:
+            return "caught"
+        return "not thrown"
+
+    def let_out() -> Dialogue[None]:
+        yield Send(99, NONE)
+
+    assert world.wait(client.run(caught())) == "caught"
+    assert isinstance(world.failure(client.run(let_out())), UnknownBrokerIdError)
+
+
+def test_many_steps_at_once_take_the_longest(world: World, client: KafkaClient) -> None:
+    def dialogue() -> Dialogue[list[Any]]:
+        results: list[Any] = yield All([Sleep(3), Send(AnyNode(), NONE), Sleep(5), All([])])
+        return results
+
+    began = world.now
+    first, response, second, nothing = world.wait(client.run(dialogue()))
+    assert (first, second, nothing) == (None, None, []) and response.brokers
+    assert world.now - began == pytest.approx(5)
+
+
+def test_many_steps_throw_the_first_error_or_list_it(world: World, client: KafkaClient) -> None:
+    steps = [Send(AnyNode(), NONE), Send(99, NONE)]
+
+    def thrown() -> Dialogue[Any]:
+        return (yield All(steps))
+
+    def listed() -> Dialogue[Any]:
+        return (yield All(steps, return_errors=True))
+
+    assert isinstance(world.failure(client.run(thrown())), UnknownBrokerIdError)
+    response, error = world.wait(client.run(listed()))
+    assert response.brokers and isinstance(error, UnknownBrokerIdError)
+
+
+def test_what_is_no_step_is_the_dialogues_error(world: World, client: KafkaClient) -> None:
+    def dialogue() -> Any:
+        yield "not a step"
+
+    assert isinstance(world.failure(client.run(dialogue())), TypeError)
+
+
+def test_a_thousand_steps_that_are_done_at_once_do_not_recurse(world: World, client: KafkaClient) -> None:
+    def dialogue() -> Dialogue[int]:
+        for _ in range(5_000):
+            yield Wait(Future[int]().success(1))
+        return 1
+
+    assert world.wait(client.run(dialogue())) == 1
+
+
+def test_a_retried_dialogue_outlives_a_lost_connection(
+    world: World, client: KafkaClient, broker: ScriptedBroker
+) -> None:
+    answer = broker.answers[ListGroupsRequest]
+    assert callable(answer)
+    broker.answers[ListGroupsRequest] = [lambda request, version: CLOSE, answer]
+
+    def attempt() -> Dialogue[int]:
+        return (yield from send(1, ListGroupsRequest())).error_code
+
+    dialogue = retrying(attempt, what="listing", backoff=client.retry_backoff, timeout_s=30)
+    assert world.wait(client.run(dialogue)) == 0
+
+
+def test_closing_the_client_throws_cancelled_into_what_runs(
+    world: World, client: KafkaClient, broker: ScriptedBroker
+) -> None:
+    broker.answers[ListGroupsRequest] = lambda request, version: SILENT
+    seen: list[str] = []
+
+    def sleeper() -> Dialogue[None]:
+        try:
+            yield Sleep(1000)
+        except Cancelled:
+            seen.append("woken")
+            raise
+
+    def sender() -> Dialogue[None]:
+        yield Send(1, ListGroupsRequest())
+
+    futures = [client.run(sleeper()), client.run(sender())]
+    client.close()
+    assert seen == ["woken"]
+    assert all(isinstance(future.exception, Cancelled) for future in futures)
+
+
+def test_a_refresh_that_fails_is_thrown_in(world: World, client: KafkaClient, broker: ScriptedBroker) -> None:
+    broker.answers[MetadataRequest] = [lambda request, version: CLOSE, broker.metadata]
+
+    def dialogue() -> Dialogue[None]:
+        yield RefreshMetadata()
+
+    assert isinstance(world.failure(client.run(dialogue())), KafkaConnectionError)
