@@ -1,0 +1,11 @@
+"""Share groups on the client's side, without sockets or clocks (KIP-932, KIP-1206, KIP-1222).
+
+    membership.py   the heartbeats that make a member: when, with what, and what to do with the answer
+    session.py      one member's session with one broker: which request comes next, what an answer means
+    acks.py         acknowledgements on their way: sorted, merged into ranges, taken back when a lock is lost
+    records.py      what was acquired: records, and the offsets among them that hold none
+
+Who sends the requests and hands out the records is ``kafka/share``.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,406 @@
+"""One member's share session with one broker: which request comes next, and what its answer means.
+
+    epoch 0 --ShareFetch--> 1 --ShareFetch or ShareAcknowledge--> 2 ... 2**31-1 -> 1
+       ^                                                          |
+       +---- connection lost, or an error of the whole answer ----+        -1: close, with the last acknowledgements
+
+The rules that shape it (KIP-932; "measured" is on Apache Kafka 4.3.0):
+
+* One request in flight. A second one, on whatever connection, moves the epoch under the first (measured: the first then
+  fails with INVALID_SHARE_SESSION_EPOCH, and what it acquired reaches nobody).
+* The request that opens a session carries no acknowledgements.
+* The session lives as long as its connection. When that ends, every lock of ours on this broker is gone, and so are the
+  records held: they are reported as lost and no acknowledgement is sent for them. After INVALID_SHARE_SESSION_EPOCH
+  the locks stay, since they belong to the member id: only the session is opened anew.
+* Partitions are listed when they are new to the session; all of the subscription's, not only the assigned ones (see
+  ``kafka/share/consumer.py``).
+* A long poll that finds nothing answers acknowledgements sent with it only at its end, and does not see records that it
+  released itself. So renewals, releases and whatever somebody waits for go by ShareAcknowledge.
+
+A partition that answers with an error rests for a moment, or the broker would answer the next fetch at once with the
+same error. What the error says about the cluster's metadata is for the caller, who finds it in :class:`Outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, cast
+from uuid import UUID
+
+from kafka.core.share.acks import PendingAcks, TakenAcks
+from kafka.core.share.records import AcknowledgeType, AcquiredRange, SharePartition, ShareRecord, read_acquired
+from kafka.core.share.requests import Demand, Polling, acknowledge_request, fetch_request
+from kafka.errors import (
+    BrokerResponseError,
+    CorruptRecordError,
+    IllegalStateError,
+    InvalidRecordStateError,
+    InvalidShareSessionEpochError,
+    KafkaError,
+    for_code,
+)
+from kafka.protocol.share import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+OPENING: Final = 0
+CLOSING: Final = -1
+MAX_EPOCH: Final = 2**31 - 1
+WAIT_IDLE_MS: Final = 500
+"""Longest long poll: a record released elsewhere wakes no waiting fetch, it is found by the next one."""
+WAIT_HOLDING_MS: Final = 100
+"""Longest long poll while something is held: an acknowledgement has to wait for it."""
+REST_S: Final = 0.1
+"""How long a partition that answered with an error is left out."""
+_INVALID_RECORD_STATE: Final = InvalidRecordStateError.errno
+
+
+class Acknowledged(NamedTuple):
+    """What became of one acknowledgement; ``error`` None: it holds."""
+
+    record: ShareRecord
+    type: AcknowledgeType
+    error: KafkaError | None
+
+
+class Outcome(NamedTuple):
+    """What an answer, or its absence, brought. ``lost``: held records whose locks are gone. ``error``: of the whole."""
+
+    records: list[ShareRecord]
+    acknowledged: list[Acknowledged]
+    lost: list[ShareRecord]
+    partition_errors: dict[SharePartition, BrokerResponseError]
+    error: KafkaError | None
+
+
+class Holding:
+    """What the member has of one partition: records held by offset, and acknowledgements to be sent."""
+
+    __slots__ = ("acks", "held", "partition", "session")
+
+    def __init__(self, session: ShareSession, partition: SharePartition) -> None:
+        self.session = session
+        self.partition = partition
+        self.held: dict[int, ShareRecord] = {}
+        self.acks = PendingAcks()
+
+    def drop(self) -> list[ShareRecord]:
+        """Forget everything; the records that were held or waited to be acknowledged."""
+        dropped = {id(record): record for record in (*self.held.values(), *self.acks.clear())}
+        self.held.clear()
+        return list(dropped.values())
+
+
+class Exchange(NamedTuple):
+    """A request as :meth:`ShareSession.next_request` made it, to be handed back with its answer."""
+
+    request: ShareFetchRequest | ShareAcknowledgeRequest
+    acks: dict[SharePartition, TakenAcks]
+    listed: frozenset[SharePartition]
+    forgotten: frozenset[SharePartition]
+
+
+class ShareSession:
+    """See the module. All instants are ``now`` of one monotonic clock, in seconds."""
+
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        *,
+        fetch_max_bytes: int = 52_428_800,
+        check_crcs: bool = True,
+        max_wait_ms: int = WAIT_IDLE_MS,
+    ) -> None:
+        self._group_id = group_id
+        self._member_id = member_id
+        self._fetch_max_bytes = fetch_max_bytes
+        self._check_crcs = check_crcs
+        self._max_wait_ms = max_wait_ms
+        self._epoch = OPENING
+        self._in_flight = False
+        self._topics: dict[UUID, str] = {}
+        self._wanted: dict[SharePartition, None] = {}  # in the order in which they are listed
+        self._listed: set[SharePartition] = set()
+        self._resting: dict[SharePartition, float] = {}
+        self._holdings: dict[SharePartition, Holding] = {}
+        self._next_expiry: float | None = None
+        self._flush = False
+        self.lock_s = 30.0
+        """Length of a lock in seconds, as the broker's last answer told it."""
+
+    # -- what the owner says ------------------------------------------------------------------------------------------
+
+    def set_partitions(self, wanted: Sequence[SharePartition], topics: dict[UUID, str]) -> list[ShareRecord]:
+        """The partitions to fetch from this broker from now on; returns what is held of others and thereby lost.
+
+        A partition leaves because its leader has moved or its topic is gone: the locks were the old leader's alone.
+        """
+        self._topics = topics
+        self._wanted = dict.fromkeys(wanted)
+        gone = [partition for partition in self._holdings if partition not in self._wanted]
+        return _mark_lost([record for partition in gone for record in self._holdings.pop(partition).drop()])
+
+    def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
+        """Say ``kind`` of a record that is held. Raises IllegalStateError when it is not, or not any more."""
+        holding = record.owner
+        if not isinstance(holding, Holding) or record.lost or holding.held.get(record.offset) is not record:
+            where = f"{record.topic}:{record.partition}:{record.offset}"
+            why = "its lock is gone" if record.lost else "it was acknowledged before"
+            raise IllegalStateError(f"{where} cannot be acknowledged: {why}")
+        holding.acks.add(record, kind)
+        if kind is not AcknowledgeType.RENEW:
+            del holding.held[record.offset]
+            self._flush = self._flush or kind is AcknowledgeType.RELEASE
+
+    def flush(self) -> None:
+        """Somebody waits for the acknowledgements: send them by themselves, before the next fetch."""
+        self._flush = True
+
+    @property
+    def held_count(self) -> int:
+        """Records that are locked for us and not acknowledged."""
+        return sum(len(holding.held) for holding in self._holdings.values())
+
+    @property
+    def has_pending(self) -> bool:
+        """There are acknowledgements to be sent."""
+        return any(holding.acks for holding in self._holdings.values())
+
+    @property
+    def has_suspects(self) -> bool:
+        """There are acknowledgements that were refused as a list and are said one by one now."""
+        return any(holding.acks.suspects for holding in self._holdings.values())
+
+    @property
+    def is_open(self) -> bool:
+        """The broker has a session of ours, as far as we know."""
+        return self._epoch != OPENING
+
+    @property
+    def in_flight(self) -> bool:
+        """A request is out; the next one has to wait."""
+        return self._in_flight
+
+    def next_deadline(self) -> float | None:
+        """When :meth:`expire` or :meth:`next_request` should be looked at again though nothing came."""
+        instants = list(self._resting.values())
+        if self._next_expiry is not None:
+            instants.append(self._next_expiry)
+        return min(instants) if instants else None
+
+    def expire(self, now: float) -> list[ShareRecord]:
+        """Held records whose lock time has passed: lost, whatever the broker thinks by now."""
+        if self._next_expiry is None or now < self._next_expiry:
+            return []
+        lost: list[ShareRecord] = []
+        deadlines: list[float] = []
+        for holding in self._holdings.values():
+            over = [record for record in holding.held.values() if record.lock_deadline <= now]
+            for record in over:
+                del holding.held[record.offset]
+            lost += over
+            deadlines += [record.lock_deadline for record in holding.held.values()]
+        self._next_expiry = min(deadlines) if deadlines else None
+        return _mark_lost(lost)
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def next_request(self, now: float, demand: Demand) -> Exchange | None:
+        """The request to send now, or None: one is out already, or there is nothing to say."""
+        if self._in_flight:
+            return None
+        self._resting = {partition: until for partition, until in self._resting.items() if until > now}
+        opening = self._epoch == OPENING
+        if self.has_pending and not opening and (self._flush or self._renewing or not demand.records):
+            return self._out(self._acknowledge_request(self._epoch))
+        wanted = [partition for partition in self._wanted if partition not in self._resting]
+        if opening and self.has_pending and not demand.records:
+            return self._out(self._fetch_request(wanted, Demand(0)))
+        if not demand.records or not (wanted or self.has_pending):
+            return None
+        return self._out(self._fetch_request(wanted, demand))
+
+    def close_request(self) -> Exchange | None:
+        """The last request: ends the session with the last acknowledgements, and frees whatever is still held."""
+        if self._in_flight or self._epoch == OPENING:
+            return None
+        return self._out(self._acknowledge_request(CLOSING))
+
+    def _out(self, exchange: Exchange) -> Exchange:
+        self._in_flight = True
+        return exchange
+
+    @property
+    def _renewing(self) -> bool:
+        return any(holding.acks.renewals for holding in self._holdings.values())
+
+    def _take(self) -> dict[SharePartition, TakenAcks]:
+        taken = {partition: holding.acks.take() for partition, holding in self._holdings.items() if holding.acks}
+        if not self.has_pending:
+            self._flush = False
+        return taken
+
+    def _fetch_request(self, wanted: list[SharePartition], demand: Demand) -> Exchange:
+        opening = self._epoch == OPENING
+        acks = {} if opening else self._take()
+        listed = [partition for partition in wanted if opening or partition not in self._listed]
+        listed += [partition for partition in acks if partition not in listed]
+        keep = {*wanted, *acks}
+        forgotten = [] if opening else [partition for partition in self._listed if partition not in keep]
+        wait_ms = min(self._max_wait_ms, WAIT_HOLDING_MS) if self.held_count else self._max_wait_ms
+        request = fetch_request(
+            self._group_id,
+            self._member_id,
+            self._epoch,
+            listed,
+            forgotten,
+            acks,
+            demand if wanted else Demand(0),
+            Polling(wait_ms, self._fetch_max_bytes),
+        )
+        return Exchange(request, acks, frozenset(listed), frozenset(forgotten))
+
+    def _acknowledge_request(self, epoch: int) -> Exchange:
+        renewing = self._renewing
+        acks = self._take()
+        request = acknowledge_request(self._group_id, self._member_id, epoch, acks, renewing)
+        return Exchange(request, acks, frozenset(acks), frozenset())
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def on_response(
+        self, exchange: Exchange, response: ShareFetchResponse | ShareAcknowledgeResponse, sent_at: float, now: float
+    ) -> Outcome:
+        """What the answer to ``exchange``, sent at ``sent_at``, brought."""
+        self._in_flight = False
+        if response.error_code:
+            return self._refused(exchange, for_code(response.error_code)(response.error_message or ""))
+        closing = exchange.request.share_session_epoch == CLOSING
+        self._epoch = OPENING if closing else 1 if self._epoch == MAX_EPOCH else self._epoch + 1
+        self._listed = set() if closing else (self._listed | exchange.listed) - exchange.forgotten
+        if response.acquisition_lock_timeout_ms > 0:
+            self.lock_s = response.acquisition_lock_timeout_ms / 1000
+        deadline = sent_at + self.lock_s
+        acknowledged: list[Acknowledged] = []
+        errors: dict[SharePartition, BrokerResponseError] = {}
+        records: list[ShareRecord] = []
+        lost: list[ShareRecord] = []
+        answered: set[SharePartition] = set()
+        for topic in response.responses:
+            for part in topic.partitions:
+                partition = SharePartition(topic.topic_id, part.partition_index)
+                answered.add(partition)
+                if isinstance(part, ShareFetchResponse.PartitionData):
+                    code, text = part.acknowledge_error_code, part.acknowledge_error_message
+                    if part.error_code:
+                        errors[partition] = for_code(part.error_code)(part.error_message or "")
+                        self._resting[partition] = now + REST_S
+                    elif part.acquired_records:
+                        self._acquire(partition, part, deadline, records, lost, errors, now)
+                else:
+                    code, text = part.error_code, part.error_message
+                if partition in exchange.acks:
+                    acknowledged += self._said(partition, exchange.acks[partition], code, text, deadline)
+        for partition in exchange.acks.keys() - answered:
+            acknowledged += self._said(partition, exchange.acks[partition], 0, None, deadline)
+        if closing:
+            lost += self._drop_held()
+        return Outcome(records, acknowledged, _mark_lost(lost), errors, None)
+
+    def on_failure(self, exchange: Exchange, error: KafkaError) -> Outcome:
+        """No answer came, or none that can be read: the connection is gone, and with it session and locks."""
+        self._in_flight = False
+        return self._session_lost(exchange, error)
+
+    def _refused(self, exchange: Exchange, error: BrokerResponseError) -> Outcome:
+        if not isinstance(error, InvalidShareSessionEpochError):
+            return self._session_lost(exchange, error)
+        self._epoch = OPENING  # the locks are the member's, not the session's: say it again in a new one
+        self._listed = set()
+        for partition, taken in exchange.acks.items():
+            self._holding(partition).acks.add_suspects(taken)
+        return Outcome([], [], [], {}, error)
+
+    def _session_lost(self, exchange: Exchange, error: KafkaError) -> Outcome:
+        self._epoch = OPENING
+        self._listed = set()
+        self._flush = False
+        taken = [each for taken in exchange.acks.values() for each in taken.records]
+        said = [(kind, record) for kind, record in taken if kind is not AcknowledgeType.RENEW]
+        acknowledged = [Acknowledged(record, kind, error) for kind, record in said]
+        return Outcome([], acknowledged, _mark_lost(self._drop_held()), {}, error)
+
+    def _drop_held(self) -> list[ShareRecord]:
+        self._next_expiry = None
+        return [record for holding in self._holdings.values() for record in holding.drop()]
+
+    def _holding(self, partition: SharePartition) -> Holding:
+        found = self._holdings.get(partition)
+        if found is None:
+            found = self._holdings[partition] = Holding(self, partition)
+        return found
+
+    def _acquire(
+        self,
+        partition: SharePartition,
+        part: ShareFetchResponse.PartitionData,
+        deadline: float,
+        records: list[ShareRecord],
+        lost: list[ShareRecord],
+        errors: dict[SharePartition, BrokerResponseError],
+        now: float,
+    ) -> None:
+        topic = self._topics.get(partition.topic_id, str(partition.topic_id))
+        ranges = [AcquiredRange(*_span(each), each.delivery_count) for each in part.acquired_records]
+        holding = self._holding(partition)
+        data = cast(memoryview, part.records)
+        try:
+            found, gaps = read_acquired(topic, partition.partition, data, ranges, deadline, holding, self._check_crcs)
+        except CorruptRecordError as error:
+            # Given back, not dropped: another member, or a later try, may read what the network or a disk damaged here.
+            errors[partition] = error
+            self._resting[partition] = now + REST_S
+            holding.acks.add_ranges(map(_span, part.acquired_records), AcknowledgeType.RELEASE)
+            self._flush = True
+            return
+        lost += [holding.held[record.offset] for record in found if record.offset in holding.held]
+        holding.held.update({record.offset: record for record in found})
+        holding.acks.add_ranges(gaps, AcknowledgeType.GAP)
+        if self._next_expiry is None or deadline < self._next_expiry:
+            self._next_expiry = deadline
+        records += found
+
+    def _said(
+        self, partition: SharePartition, taken: TakenAcks, code: int, text: str | None, deadline: float
+    ) -> Iterable[Acknowledged]:
+        if not code:
+            for kind, record in taken.records:
+                if kind is AcknowledgeType.RENEW:
+                    record.lock_deadline = deadline
+                yield Acknowledged(record, kind, None)
+            return
+        if code == _INVALID_RECORD_STATE and len(taken.records) > 1:
+            self._holding(partition).acks.add_suspects(taken._replace(bare=[]))
+            self._flush = True
+            return
+        error = for_code(code)(text or "")
+        for kind, record in taken.records:
+            held = self._holding(partition).held
+            if held.get(record.offset) is record:
+                del held[record.offset]
+            record.lost = True
+            yield Acknowledged(record, kind, error)
+
+
+def _span(acquired: ShareFetchResponse.AcquiredRecords) -> tuple[int, int]:
+    return acquired.first_offset, acquired.last_offset
+
+
+def _mark_lost(records: list[ShareRecord]) -> list[ShareRecord]:
+    for record in records:
+        record.lost = True
+    return records

@@ -1,0 +1,257 @@
+"""Share groups through KafkaShareConsumer: what is handed out, to whom, how often, and when again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
+from kafka.errors import IllegalStateError
+from kafka.producer import KafkaProducer
+from kafka.share import AcknowledgeType, KafkaShareConsumer, ShareRecord
+
+ACCEPT, RELEASE, REJECT, RENEW = (
+    AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.RENEW,
+)  # fmt: skip
+Setting = dict[str, str]
+
+
+class Queue:
+    """A topic, a share group of the same name, and its members."""
+
+    def __init__(self, bootstrap: str, name: str, partitions: int, settings: Setting) -> None:
+        self.bootstrap = bootstrap
+        self.name = name
+        self._closables: list[Any] = []
+        admin = self._keep(KafkaAdminClient(bootstrap_servers=bootstrap))
+        admin.create_topics([NewTopic(name=name, num_partitions=partitions, replication_factor=1)])
+        settings = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0", **settings}
+        group = ConfigResource(ConfigResourceType.GROUP, name, configs=settings)
+        admin.alter_configs([group])
+        wait_until(lambda: self._settings_show(admin, settings))
+        self.producer = self._keep(KafkaProducer(bootstrap_servers=bootstrap))
+
+    def _settings_show(self, admin: KafkaAdminClient, settings: Setting) -> bool:
+        shown = admin.describe_configs([ConfigResource(ConfigResourceType.GROUP, self.name)], config_filter="all")
+        found = next(iter(shown[ConfigResourceType.GROUP.name.lower()].values()))
+        return all(found[name]["value"] == value for name, value in settings.items())
+
+    def _keep(self, closable: Any) -> Any:
+        self._closables.append(closable)
+        return closable
+
+    def put(self, *values: bytes, partition: int | None = None) -> None:
+        for value in values:
+            self.producer.send(self.name, value, partition=partition)
+        self.producer.flush()
+
+    def member(self, **configs: Any) -> KafkaShareConsumer:
+        configs.setdefault("share_acknowledgement_mode", "explicit")
+        configs.setdefault("bootstrap_servers", self.bootstrap)
+        consumer: KafkaShareConsumer = self._keep(KafkaShareConsumer(self.name, group_id=self.name, **configs))
+        return consumer
+
+    def close(self) -> None:
+        for each in reversed(self._closables):
+            each.close()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "not in time"
+        time.sleep(0.02)
+
+
+def take(consumer: KafkaShareConsumer, count: int, seconds: float = 20.0, **options: Any) -> list[ShareRecord]:
+    """Poll until ``count`` records have come."""
+    found: list[ShareRecord] = []
+    end = time.monotonic() + seconds
+    while len(found) < count:
+        left_s = end - time.monotonic()
+        assert left_s > 0, f"{len(found)} records of {count} in {seconds} s"
+        found += [record for records in consumer.poll(left_s * 1000, **options).values() for record in records]
+    return found
+
+
+@pytest.fixture
+def queue(bootstrap: str, unique: Callable[[str], str]) -> Iterator[Callable[..., Queue]]:
+    made: list[Queue] = []
+
+    def make(partitions: int = 1, **settings: str) -> Queue:
+        dotted = {name.replace("_", "."): value for name, value in settings.items()}
+        made.append(Queue(bootstrap, unique("share"), partitions, dotted))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+MakeQueue = Callable[..., Queue]
+
+
+def test_records_from_before_the_first_member_are_handed_out(queue: MakeQueue) -> None:
+    jobs = queue(partitions=2)
+    jobs.put(*(b"%d" % i for i in range(50)))
+    consumer = jobs.member()
+    records = take(consumer, 50)
+    assert sorted(int(record.value or b"") for record in records) == list(range(50))
+    assert {record.delivery_count for record in records} == {1}
+    for record in records:
+        consumer.acknowledge(record)
+    assert all(error is None for error in consumer.commit(10_000).values())
+    assert consumer.poll(300) == {}
+
+
+def test_implicit_acknowledgement_accepts_what_the_last_poll_returned(queue: MakeQueue) -> None:
+    jobs = queue()
+    jobs.put(b"a", b"b")
+    consumer = jobs.member(share_acknowledgement_mode="implicit")
+    take(consumer, 2)
+    assert consumer.poll(300) == {}
+    consumer.close()
+    assert jobs.member().poll(1500) == {}
+
+
+def test_a_released_record_comes_again_with_a_higher_count_and_a_rejected_one_never(queue: MakeQueue) -> None:
+    jobs = queue()
+    jobs.put(b"again", b"never")
+    consumer = jobs.member()
+    again, never = take(consumer, 2)
+    consumer.acknowledge(again, RELEASE)
+    consumer.acknowledge(never, REJECT)
+    (record,) = take(consumer, 1)
+    assert (record.value, record.delivery_count) == (b"again", 2)
+    consumer.acknowledge(record)
+    consumer.commit(10_000)
+    assert consumer.poll(300) == {}
+
+
+def test_records_may_be_acknowledged_in_any_order_while_others_are_held(queue: MakeQueue) -> None:
+    jobs = queue()
+    jobs.put(*(b"%d" % i for i in range(10)))
+    consumer = jobs.member()
+    records = take(consumer, 10)
+    for record in records[::-2]:
+        consumer.acknowledge(record)
+    consumer.commit(10_000)
+    for record in records[::2]:
+        consumer.acknowledge(record)
+    assert all(error is None for error in consumer.commit(10_000).values())
+
+
+def test_two_members_get_different_records(queue: MakeQueue) -> None:
+    jobs = queue(partitions=2)
+    first, second = jobs.member(share_acquire_mode="record_limit"), jobs.member(share_acquire_mode="record_limit")
+    jobs.put(*(b"%d" % i for i in range(40)))
+    found: list[bytes | None] = []
+    end = time.monotonic() + 20
+    while len(found) < 40 and time.monotonic() < end:
+        for consumer in (first, second):
+            for records in consumer.poll(200, max_records=3).values():
+                found += [record.value for record in records]
+                for record in records:
+                    consumer.acknowledge(record)
+    assert sorted(int(value or b"") for value in found) == list(range(40))
+
+
+def test_record_limit_hands_out_no_more_than_asked_for_from_a_large_batch(queue: MakeQueue) -> None:
+    jobs = queue()
+    jobs.put(*(b"%d" % i for i in range(100)))
+    consumer = jobs.member(share_acquire_mode="record_limit")
+    assert len(take(consumer, 1, max_records=3)) <= 3
+
+
+def test_closing_gives_back_what_is_held_at_once(queue: MakeQueue) -> None:
+    jobs = queue()
+    jobs.put(b"x")
+    first, second = jobs.member(), jobs.member()
+    take(first, 1)
+    began = time.monotonic()
+    first.close()
+    (record,) = take(second, 1)
+    assert record.delivery_count == 2
+    assert time.monotonic() - began < 2, "far less than the lock's 30 s"
+
+
+def test_a_lost_connection_frees_what_was_held_at_once(queue: MakeQueue) -> None:
+    jobs = queue()
+    jobs.put(b"x")
+    first, second = jobs.member(), jobs.member()
+    take(first, 1)
+    began = time.monotonic()
+    # Nothing is said to the broker: the socket just goes, as it does when a process is killed.
+    first._host.call(lambda: first._host.client.close())
+    (record,) = take(second, 1)
+    assert record.delivery_count == 2
+    assert time.monotonic() - began < 2
+
+
+def test_a_record_whose_lock_ends_is_handed_out_again_and_cannot_be_acknowledged_by_the_former_holder(
+    queue: MakeQueue,
+) -> None:
+    jobs = queue(share_record_lock_duration_ms="1000")
+    jobs.put(b"x")
+    first, second = jobs.member(), jobs.member()
+    (held,) = take(first, 1)
+    (again,) = take(second, 1)
+    assert again.delivery_count == 2
+    wait_until(lambda: held.lost)
+    with pytest.raises(IllegalStateError, match="its lock is gone"):
+        first.acknowledge(held)
+    second.acknowledge(again)
+    assert all(error is None for error in second.commit(10_000).values())
+
+
+def test_renewed_locks_outlive_several_lock_times(queue: MakeQueue) -> None:
+    jobs = queue(share_record_lock_duration_ms="1000")
+    jobs.put(b"x")
+    first, second = jobs.member(), jobs.member()
+    (held,) = take(first, 1)
+    end = time.monotonic() + 3.5
+    while time.monotonic() < end:
+        first._host.wait(first.renew([held]), 5)
+        assert second.poll(250) == {}
+    first.acknowledge(held)
+    assert all(error is None for error in first.commit(10_000).values())
+
+
+def test_a_record_is_dropped_after_as_many_deliveries_as_the_group_allows(queue: MakeQueue) -> None:
+    jobs = queue(share_delivery_count_limit="2")
+    jobs.put(b"poison")
+    consumer = jobs.member()
+    for count in (1, 2):
+        (record,) = take(consumer, 1)
+        assert record.delivery_count == count
+        consumer.acknowledge(record, RELEASE)
+    consumer.commit(10_000)
+    assert consumer.poll(1000) == {}
+
+
+def test_one_slow_record_stalls_its_partition_only_until_it_is_acknowledged(queue: MakeQueue) -> None:
+    jobs = queue(share_partition_max_record_locks="100")
+    for i in range(150):
+        jobs.put(b"%d" % i)  # a batch each: a window takes whole batches
+    consumer = jobs.member()
+    slow, *others = take(consumer, 100)
+    assert slow.offset == 0
+    for record in others:
+        consumer.acknowledge(record)
+    consumer.commit(10_000)
+    assert consumer.poll(700) == {}, "the window is a span of offsets"
+    consumer.acknowledge(slow)
+    assert len(take(consumer, 50)) == 50
+
+
+def test_acknowledging_twice_is_an_error_at_the_call(queue: MakeQueue) -> None:
+    jobs = queue()
+    jobs.put(b"x")
+    consumer = jobs.member()
+    (record,) = take(consumer, 1)
+    consumer.acknowledge(record)
+    with pytest.raises(IllegalStateError, match="acknowledged before"):
+        consumer.acknowledge(record)

@@ -1,0 +1,67 @@
+"""Acknowledgements leave as few, sorted, disjoint ranges, and a refused list comes back one by one."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka.core.share.acks import AckRange, PendingAcks
+from kafka.core.share.records import AcknowledgeType, ShareRecord
+
+ACCEPT, RELEASE, RENEW, GAP = (
+    AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW, AcknowledgeType.GAP,
+)  # fmt: skip
+
+
+def record(offset: int) -> ShareRecord:
+    return ShareRecord("t", 0, 0, offset, 0, 0, None, b"", [], 1, 30.0, None)
+
+
+@given(st.dictionaries(st.integers(0, 60), st.sampled_from([ACCEPT, RELEASE, RENEW])), st.randoms())
+def test_ranges_are_sorted_disjoint_minimal_and_say_just_what_was_said(
+    said: dict[int, AcknowledgeType], order: random.Random
+) -> None:
+    acks = PendingAcks()
+    offsets = list(said)
+    order.shuffle(offsets)
+    for offset in offsets:
+        acks.add(record(offset), said[offset])
+    taken = acks.take()
+    assert {offset: each.type for each in taken.ranges for offset in range(each.first, each.last + 1)} == said
+    for left, right in zip(taken.ranges, taken.ranges[1:], strict=False):
+        assert left.last < right.first
+        assert left.type is not right.type or left.last + 1 < right.first
+    assert not acks
+
+
+def test_a_final_acknowledgement_replaces_a_renewal_that_was_not_sent() -> None:
+    acks = PendingAcks()
+    held = record(3)
+    acks.add(held, RENEW)
+    acks.add(held, ACCEPT)
+    assert acks.renewals == 0
+    assert acks.take().ranges == [AckRange(3, 3, ACCEPT)]
+
+
+def test_gaps_stand_among_the_records_in_order() -> None:
+    acks = PendingAcks()
+    acks.add(record(0), ACCEPT)
+    acks.add(record(5), ACCEPT)
+    acks.add_ranges([(1, 4)], GAP)
+    assert acks.take().ranges == [AckRange(0, 0, ACCEPT), AckRange(1, 4, GAP), AckRange(5, 5, ACCEPT)]
+
+
+def test_what_was_refused_as_a_list_is_said_one_by_one_behind_the_rest() -> None:
+    acks = PendingAcks()
+    for offset in (1, 2):
+        acks.add(record(offset), ACCEPT)
+    acks.add_suspects(acks.take())
+    acks.add(record(9), RELEASE)
+    assert [acks.take().ranges for _ in range(3)] == [
+        [AckRange(9, 9, RELEASE)],
+        [AckRange(1, 1, ACCEPT)],
+        [AckRange(2, 2, ACCEPT)],
+    ]
+    assert not acks

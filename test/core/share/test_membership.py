@@ -1,0 +1,155 @@
+"""A member's heartbeats: when they go, what they say, and what each error makes of them."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from kafka.core.share.membership import EAGER_S, FULL_GROUP_S, MemberState, ShareMembership
+from kafka.core.share.records import SharePartition
+from kafka.errors import KafkaConnectionError
+from kafka.protocol.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+TOPIC = uuid.UUID(int=7)
+
+
+def answer(epoch: int = 1, code: int = 0, partitions: list[int] | None = None) -> ShareGroupHeartbeatResponse:
+    assignment = None
+    if partitions is not None:
+        each = ShareGroupHeartbeatResponse.TopicPartitions(topic_id=TOPIC, partitions=partitions)
+        assignment = ShareGroupHeartbeatResponse.Assignment(topic_partitions=[each] if partitions else [])
+    return ShareGroupHeartbeatResponse(
+        throttle_time_ms=0, error_code=code, member_epoch=epoch, heartbeat_interval_ms=5000, assignment=assignment
+    )
+
+
+def stable(now: float = 0.0) -> ShareMembership:
+    member = ShareMembership("g", "m")
+    member.subscribe(["b", "a"], now)
+    assert member.next_request(now) is not None
+    member.on_response(answer(3, partitions=[0, 1]), now)
+    return member
+
+
+def test_the_first_heartbeat_joins_and_says_everything() -> None:
+    member = ShareMembership("g", "m", rack_id="")
+    assert member.due_at() is None
+    member.subscribe(["b", "a"], 10.0)
+    assert member.next_request(10.0) == ShareGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=0, rack_id=None, subscribed_topic_names=["a", "b"]
+    )
+    assert member.next_request(10.0) is None, "one at a time"
+
+
+def test_a_stable_member_says_only_its_epoch_and_obeys_the_interval() -> None:
+    member = stable()
+    assert member.assignment == [SharePartition(TOPIC, 0), SharePartition(TOPIC, 1)]
+    assert member.due_at() == 5.0
+    assert member.next_request(4.9) is None
+    request = member.next_request(5.0)
+    assert request == ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
+    assert member.on_response(answer(3), 5.0).assignment is None
+    assert len(member.assignment) == 2, "null says: unchanged"
+
+
+def test_heartbeats_are_quick_until_partitions_come() -> None:
+    member = ShareMembership("g", "m")
+    member.subscribe(["a"], 0.0)
+    member.next_request(0.0)
+    member.on_response(answer(1, partitions=[]), 0.0)
+    assert member.due_at() == EAGER_S
+    member.next_request(EAGER_S)
+    member.on_response(answer(2, partitions=[0]), EAGER_S)
+    assert member.due_at() == EAGER_S + 5.0
+
+
+def test_a_member_that_gets_no_partition_for_long_stops_hurrying() -> None:
+    member = ShareMembership("g", "m")
+    member.subscribe(["a"], 0.0)
+    now = 0.0
+    for _ in range(101):
+        now = member.due_at() or 0.0
+        member.next_request(now)
+        member.on_response(answer(1), now)
+    assert member.due_at() == now + 5.0
+
+
+@pytest.mark.parametrize("code", [25, 110])
+def test_a_fenced_member_joins_again_at_once_with_its_id(code: int) -> None:
+    member = stable()
+    member.next_request(5.0)
+    outcome = member.on_response(answer(code=code), 5.0)
+    assert outcome.error is not None
+    assert member.state is MemberState.JOINING
+    request = member.next_request(5.0)
+    assert request is not None
+    assert (request.member_epoch, request.member_id, request.subscribed_topic_names) == (0, "m", ["a", "b"])
+
+
+@pytest.mark.parametrize("code", [15, 16])
+def test_a_moved_coordinator_is_looked_for_and_told_everything(code: int) -> None:
+    member = stable()
+    member.next_request(5.0)
+    assert member.on_response(answer(code=code), 5.0).lost_coordinator
+    request = member.next_request(6.0)
+    assert request is not None
+    assert (request.member_epoch, request.subscribed_topic_names) == (3, ["a", "b"])
+
+
+def test_a_lost_connection_is_like_a_moved_coordinator() -> None:
+    member = stable()
+    member.next_request(5.0)
+    assert member.on_failure(KafkaConnectionError("gone"), 5.0).lost_coordinator
+    request = member.next_request(5.2)
+    assert request is not None
+    assert request.subscribed_topic_names == ["a", "b"]
+
+
+def test_a_group_that_vanished_is_joined_anew_but_one_of_another_type_is_fatal() -> None:
+    member = stable()
+    member.next_request(5.0)
+    member.on_response(answer(code=69), 5.0)
+    assert member.state is MemberState.JOINING
+    assert member.due_at() == 5.0
+
+    stranger = ShareMembership("g", "m")
+    stranger.subscribe(["a"], 0.0)
+    stranger.next_request(0.0)
+    stranger.on_response(answer(code=69), 0.0)
+    assert stranger.state is MemberState.FATAL
+    assert stranger.due_at() is None
+
+
+def test_a_full_group_is_tried_again_slowly() -> None:
+    member = ShareMembership("g", "m")
+    member.subscribe(["a"], 0.0)
+    member.next_request(0.0)
+    assert member.on_response(answer(code=81), 0.0).error is not None
+    assert member.due_at() == FULL_GROUP_S
+
+
+@pytest.mark.parametrize("code", [24, 30, 35, 42])
+def test_what_cannot_get_better_is_fatal(code: int) -> None:
+    member = stable()
+    member.next_request(5.0)
+    assert member.on_response(answer(code=code), 5.0).error is not None
+    assert member.state is MemberState.FATAL
+
+
+@pytest.mark.parametrize("code", [0, 25, 69])
+def test_leaving_ends_whatever_the_group_remembers(code: int) -> None:
+    member = stable()
+    member.leave(1.0)
+    request = member.next_request(1.0)
+    assert request is not None
+    assert request.member_epoch == -1
+    member.on_response(answer(-1, code=code), 1.0)
+    assert member.state is MemberState.LEFT
+    assert member.due_at() is None
+
+
+def test_who_never_joined_has_nothing_to_leave() -> None:
+    member = ShareMembership("g", "m")
+    member.leave(0.0)
+    assert member.state is MemberState.LEFT

@@ -1,0 +1,54 @@
+"""Of what the broker sends, only what was acquired is ours, and acquired offsets without a record are gaps."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka.core.share.records import AcquiredRange, read_acquired
+from kafka.errors import CorruptRecordError
+from kafka.records import COMMIT, ControlMarker, RecordBatchBuilder, control_batch
+
+
+def batch(base: int, count: int) -> bytes:
+    builder = RecordBatchBuilder(1 << 20)
+    for i in range(count):
+        builder.append(1_000 + i, None, b"%d" % (base + i), None)
+    return builder.build(base_offset=base, leader_epoch=4)
+
+
+def read(data: bytes, *ranges: tuple[int, int, int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    records, gaps = read_acquired("t", 0, data, [AcquiredRange(*each) for each in ranges], 30.0, None)
+    assert all(record.value == b"%d" % record.offset for record in records)
+    return [(record.offset, record.delivery_count) for record in records], gaps
+
+
+def test_records_outside_the_acquired_ranges_are_left_out() -> None:
+    data = batch(10, 5) + batch(15, 5)
+    assert read(data, (12, 12, 1), (14, 16, 3)) == ([(12, 1), (14, 3), (15, 3), (16, 3)], [])
+
+
+def test_the_marker_of_a_transaction_is_a_gap() -> None:
+    marker = control_batch(ControlMarker(COMMIT, 0), 5, 7, 0, 12, 0)
+    assert read(batch(10, 2) + marker + batch(13, 1), (10, 13, 1)) == ([(10, 1), (11, 1), (13, 1)], [(12, 12)])
+
+
+def test_offsets_that_compaction_took_are_gaps_wherever_they_are() -> None:
+    assert read(batch(10, 1) + batch(13, 1), (8, 15, 2)) == ([(10, 2), (13, 2)], [(8, 9), (11, 12), (14, 15)])
+    assert read(b"", (4, 9, 1)) == ([], [(4, 9)])
+
+
+@given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
+def test_every_acquired_offset_is_a_record_or_in_a_gap_and_no_other_is(present: set[int], acquired: set[int]) -> None:
+    data = b"".join(batch(offset, 1) for offset in sorted(present))
+    found, gaps = read(data, *[(offset, offset, 1) for offset in sorted(acquired)])
+    assert {offset for offset, _ in found} == present & acquired
+    assert [offset for first, last in gaps for offset in range(first, last + 1)] == sorted(acquired - present)
+
+
+def test_damaged_batches_raise() -> None:
+    damaged = bytearray(batch(0, 3))
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptRecordError):
+        read(bytes(damaged), (0, 2, 1))

@@ -1,0 +1,298 @@
+"""A share session against scripted answers: epochs, what goes into which request, and whose locks are gone when."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
+from kafka.core.share.requests import Demand
+from kafka.core.share.session import MAX_EPOCH, REST_S, Exchange, Outcome, ShareSession
+from kafka.errors import (
+    IllegalStateError,
+    InvalidRecordStateError,
+    KafkaConnectionError,
+    NotLeaderForPartitionError,
+    ShareSessionNotFoundError,
+)
+from kafka.protocol.share import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from test.core.share.test_records import batch
+
+TOPIC = uuid.UUID(int=7)
+P0, P1 = SharePartition(TOPIC, 0), SharePartition(TOPIC, 1)
+ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
+DEMAND = Demand(500)
+
+
+def acquired(first: int, last: int) -> ShareFetchResponse.AcquiredRecords:
+    return ShareFetchResponse.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=1)
+
+
+class Broker:
+    """Answers by hand, and keeps what was asked."""
+
+    def __init__(self, session: ShareSession) -> None:
+        self.session = session
+        self.now = 0.0
+        self.lock_ms = 30_000
+
+    def ask(self, demand: Demand = DEMAND) -> Exchange:
+        exchange = self.session.next_request(self.now, demand)
+        assert exchange is not None
+        return exchange
+
+    def fetched(self, exchange: Exchange, *parts: tuple[int, int, int], code: int = 0, top: int = 0) -> Outcome:
+        """``parts``: (partition, base offset, count)."""
+        partitions = [
+            ShareFetchResponse.PartitionData(
+                partition_index=index, error_code=code, acknowledge_error_code=0,
+                current_leader=ShareFetchResponse.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+                records=batch(base, count) if count else b"",
+                acquired_records=[acquired(base, base + count - 1)] if count else [],
+            )
+            for index, base, count in parts
+        ]  # fmt: skip
+        topic = ShareFetchResponse.ShareFetchableTopicResponse(topic_id=TOPIC, partitions=partitions)
+        response = ShareFetchResponse(
+            throttle_time_ms=0, error_code=top, acquisition_lock_timeout_ms=self.lock_ms,
+            responses=[topic] if partitions else [], node_endpoints=[],
+        )  # fmt: skip
+        return self.session.on_response(exchange, response, self.now, self.now)
+
+    def acknowledged(self, exchange: Exchange, codes: dict[int, int] | None = None, top: int = 0) -> Outcome:
+        partitions = [
+            ShareAcknowledgeResponse.PartitionData(
+                partition_index=index, error_code=code,
+                current_leader=ShareAcknowledgeResponse.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+            )
+            for index, code in (codes or {}).items()
+        ]  # fmt: skip
+        topic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse(topic_id=TOPIC, partitions=partitions)
+        response = ShareAcknowledgeResponse(
+            throttle_time_ms=0, error_code=top, acquisition_lock_timeout_ms=self.lock_ms,
+            responses=[topic] if partitions else [], node_endpoints=[],
+        )  # fmt: skip
+        return self.session.on_response(exchange, response, self.now, self.now)
+
+    def give(self, count: int) -> list[ShareRecord]:
+        return self.fetched(self.ask(), (0, 0, count)).records
+
+
+@pytest.fixture
+def broker() -> Broker:
+    session = ShareSession("g", "m")
+    session.set_partitions([P0, P1], {TOPIC: "t"})
+    return Broker(session)
+
+
+def partitions(request: ShareFetchRequest | ShareAcknowledgeRequest) -> list[int]:
+    return [part.partition_index for topic in request.topics for part in topic.partitions]
+
+
+def said(request: ShareFetchRequest | ShareAcknowledgeRequest) -> list[tuple[int, int, list[int]]]:
+    return [
+        (each.first_offset, each.last_offset, [int(kind) for kind in each.acknowledge_types])
+        for topic in request.topics
+        for part in topic.partitions
+        for each in part.acknowledgement_batches
+    ]
+
+
+def test_the_first_request_opens_with_every_partition_and_later_ones_list_only_what_is_new(broker: Broker) -> None:
+    first = broker.ask()
+    assert isinstance(first.request, ShareFetchRequest)
+    assert first.request.share_session_epoch == 0
+    assert partitions(first.request) == [0, 1]
+    assert broker.session.next_request(0.0, DEMAND) is None, "one request in flight"
+    broker.fetched(first)
+    second = broker.ask()
+    assert second.request.share_session_epoch == 1
+    assert partitions(second.request) == []
+
+
+def test_acknowledgements_go_with_the_next_fetch_as_ranges(broker: Broker) -> None:
+    for record in broker.give(4):
+        broker.session.acknowledge(record, ACCEPT)
+    exchange = broker.ask()
+    assert isinstance(exchange.request, ShareFetchRequest)
+    assert said(exchange.request) == [(0, 3, [1])]
+    outcome = broker.fetched(exchange, (0, 4, 0))
+    assert [(each.record.offset, each.error) for each in outcome.acknowledged] == [(n, None) for n in range(4)]
+    assert broker.session.held_count == 0
+
+
+@pytest.mark.parametrize("kind", [RELEASE, RENEW])
+def test_releases_and_renewals_go_by_themselves(broker: Broker, kind: AcknowledgeType) -> None:
+    broker.session.acknowledge(broker.give(1)[0], kind)
+    exchange = broker.ask()
+    assert isinstance(exchange.request, ShareAcknowledgeRequest)
+    assert exchange.request.is_renew_ack == (kind is RENEW)
+
+
+def test_without_demand_acknowledgements_still_go_and_nothing_is_fetched(broker: Broker) -> None:
+    records = broker.give(2)
+    assert broker.session.next_request(0.0, Demand(0)) is None
+    broker.session.acknowledge(records[0], ACCEPT)
+    assert isinstance(broker.ask(Demand(0)).request, ShareAcknowledgeRequest)
+
+
+def test_a_poll_is_short_while_something_is_held(broker: Broker) -> None:
+    exchange = broker.ask()
+    assert isinstance(exchange.request, ShareFetchRequest)
+    assert exchange.request.max_wait_ms == 500
+    broker.fetched(exchange, (0, 0, 1))
+    holding = broker.ask().request
+    assert isinstance(holding, ShareFetchRequest)
+    assert holding.max_wait_ms == 100
+
+
+def test_record_limit_is_asked_for_when_the_demand_is_exact(broker: Broker) -> None:
+    request = broker.ask(Demand(3, exactly=True)).request
+    assert isinstance(request, ShareFetchRequest)
+    assert (request.share_acquire_mode, request.max_records) == (1, 3)
+
+
+def test_a_renewal_moves_the_deadline_from_when_it_was_sent(broker: Broker) -> None:
+    (record,) = broker.give(1)
+    assert record.lock_deadline == 30.0
+    broker.now = 20.0
+    broker.session.acknowledge(record, RENEW)
+    broker.acknowledged(broker.ask(), {0: 0})
+    assert record.lock_deadline == 50.0
+    assert broker.session.expire(49.9) == []
+    assert broker.session.expire(50.0) == [record]
+    assert record.lost
+
+
+def test_one_bad_offset_does_not_lose_the_other_acknowledgements(broker: Broker) -> None:
+    for record in broker.give(3):
+        broker.session.acknowledge(record, ACCEPT)
+    broker.session.flush()
+    assert broker.acknowledged(broker.ask(), {0: 121}).acknowledged == []
+    results = []
+    for code in (0, 121, 0):
+        exchange = broker.ask()
+        assert isinstance(exchange.request, ShareAcknowledgeRequest)
+        assert len(said(exchange.request)) == 1
+        results += broker.acknowledged(exchange, {0: code}).acknowledged
+    assert [(each.record.offset, type(each.error)) for each in results] == [
+        (0, type(None)), (1, InvalidRecordStateError), (2, type(None)),
+    ]  # fmt: skip
+    assert results[1].record.lost
+
+
+def test_a_lost_connection_loses_everything_that_was_held_and_nothing_is_sent_for_it(broker: Broker) -> None:
+    first, second, third = broker.give(3)
+    broker.session.acknowledge(first, ACCEPT)
+    exchange = broker.ask()
+    broker.session.acknowledge(second, ACCEPT)
+    outcome = broker.session.on_failure(exchange, KafkaConnectionError("gone"))
+    assert [(each.record, type(each.error)) for each in outcome.acknowledged] == [(first, KafkaConnectionError)]
+    assert {record.offset for record in outcome.lost} == {1, 2}
+    again = broker.ask()
+    assert (again.request.share_session_epoch, said(again.request)) == (0, [])
+    with pytest.raises(IllegalStateError, match="t:0:2 cannot be acknowledged: its lock is gone"):
+        broker.session.acknowledge(third, ACCEPT)
+
+
+def test_a_session_that_the_broker_forgot_is_opened_anew_and_its_records_are_lost(broker: Broker) -> None:
+    broker.give(2)
+    outcome = broker.fetched(broker.ask(), top=122)
+    assert isinstance(outcome.error, ShareSessionNotFoundError)
+    assert [record.offset for record in outcome.lost] == [0, 1]
+    assert broker.ask().request.share_session_epoch == 0
+
+
+def test_after_a_wrong_epoch_the_locks_stay_and_the_acknowledgement_is_said_again(broker: Broker) -> None:
+    first, second = broker.give(2)
+    broker.session.acknowledge(first, ACCEPT)
+    outcome = broker.fetched(broker.ask(), top=123)
+    assert (outcome.lost, outcome.acknowledged) == ([], [])
+    opening = broker.ask()
+    assert (opening.request.share_session_epoch, said(opening.request)) == (0, [])
+    broker.fetched(opening)
+    assert said(broker.ask().request) == [(0, 0, [1])]
+    broker.session.acknowledge(second, ACCEPT)
+
+
+def test_a_partition_that_errs_rests_and_is_listed_again(broker: Broker) -> None:
+    outcome = broker.fetched(broker.ask(), (1, 0, 0), code=6)
+    assert {p: type(e) for p, e in outcome.partition_errors.items()} == {P1: NotLeaderForPartitionError}
+    request = broker.ask().request
+    assert isinstance(request, ShareFetchRequest)
+    assert [each.partitions for each in request.forgotten_topics_data] == [[1]]
+    broker.fetched(Exchange(request, {}, frozenset(), frozenset([P1])))
+    assert broker.session.next_deadline() == REST_S
+    broker.now = REST_S
+    assert partitions(broker.ask().request) == [1]
+
+
+def test_a_partition_that_moved_away_loses_its_records(broker: Broker) -> None:
+    records = broker.give(2)
+    assert broker.session.set_partitions([P1], {TOPIC: "t"}) == records
+    assert all(record.lost for record in records)
+
+
+def test_gaps_are_acknowledged_as_gaps(broker: Broker) -> None:
+    exchange = broker.ask()
+    part = ShareFetchResponse.PartitionData(
+        partition_index=0, error_code=0, acknowledge_error_code=0, records=batch(0, 1),
+        current_leader=ShareFetchResponse.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+        acquired_records=[acquired(0, 2)],
+    )  # fmt: skip
+    topic = ShareFetchResponse.ShareFetchableTopicResponse(topic_id=TOPIC, partitions=[part])
+    response = ShareFetchResponse(
+        throttle_time_ms=0, error_code=0, acquisition_lock_timeout_ms=1, responses=[topic], node_endpoints=[]
+    )
+    assert len(broker.session.on_response(exchange, response, 0.0, 0.0).records) == 1
+    assert said(broker.ask().request) == [(1, 2, [0])]
+
+
+def test_damaged_records_are_released_and_reported(broker: Broker) -> None:
+    exchange = broker.ask()
+    damaged = bytearray(batch(0, 2))
+    damaged[-1] ^= 1
+    part = ShareFetchResponse.PartitionData(
+        partition_index=0, error_code=0, acknowledge_error_code=0, records=bytes(damaged),
+        current_leader=ShareFetchResponse.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+        acquired_records=[acquired(0, 1)],
+    )  # fmt: skip
+    topic = ShareFetchResponse.ShareFetchableTopicResponse(topic_id=TOPIC, partitions=[part])
+    response = ShareFetchResponse(
+        throttle_time_ms=0, error_code=0, acquisition_lock_timeout_ms=1, responses=[topic], node_endpoints=[]
+    )
+    outcome = broker.session.on_response(exchange, response, 0.0, 0.0)
+    assert (outcome.records, list(outcome.partition_errors)) == ([], [P0])
+    assert said(broker.ask().request) == [(0, 1, [2])]
+
+
+def test_closing_says_the_last_acknowledgements_and_gives_the_rest_back(broker: Broker) -> None:
+    first, second = broker.give(2)
+    broker.session.acknowledge(first, ACCEPT)
+    exchange = broker.session.close_request()
+    assert exchange is not None
+    assert (exchange.request.share_session_epoch, said(exchange.request)) == (-1, [(0, 0, [1])])
+    outcome = broker.acknowledged(exchange, {0: 0})
+    assert [each.record for each in outcome.acknowledged] == [first]
+    assert outcome.lost == [second]
+    assert broker.session.close_request() is None
+
+
+def test_acknowledging_twice_is_an_error_at_the_call(broker: Broker) -> None:
+    (record,) = broker.give(1)
+    broker.session.acknowledge(record, ACCEPT)
+    with pytest.raises(IllegalStateError, match="acknowledged before"):
+        broker.session.acknowledge(record, ACCEPT)
+
+
+def test_the_epoch_wraps_to_one(broker: Broker) -> None:
+    broker.fetched(broker.ask())
+    broker.session._epoch = MAX_EPOCH
+    broker.fetched(broker.ask())
+    assert broker.ask().request.share_session_epoch == 1
