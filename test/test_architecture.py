@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "records": ("wire", "errors"),
     "core": ("protocol", "records", "wire", "errors", "structs", "future", "config"),
     "client": (
-        "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
+        "bootstrap", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
     ),
     "producer": (
         "client", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",

@@ -21,8 +21,8 @@ def ask(key: str, correlation_id: int) -> bytes:
 
 def key_of(received: ReceivedRequest | UnknownRequest | None) -> str:
     assert isinstance(received, ReceivedRequest)
-    key: str = received.request.key
-    return key
+    assert isinstance(received.request, FindCoordinatorRequest)
+    return received.request.key
 
 
 def joined(chunks: list[bytes | bytearray | memoryview]) -> bytes:

@@ -1,0 +1,199 @@
+"""KafkaAdminClient: topics, settings, groups. Each call runs a dialogue of ``core/admin`` and waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+from uuid import UUID
+
+from kafka.admin import dialogues
+from kafka.client import Host, KafkaClient, make_host
+from kafka.config import resolve
+from kafka.core.admin.configs import Altered, Described
+from kafka.core.admin.topics import NewTopics
+from kafka.core.admin.values import ConfigFilterType, ConfigResource, NewPartitions
+from kafka.core.dialogue import Dialogue
+from kafka.future import Future
+from kafka.net.loop import Loop
+from kafka.structs import TopicPartition
+
+T = TypeVar("T")
+
+
+class KafkaAdminClient:
+    """Administers a cluster. Any thread. ``configs``: see the reference of settings.
+
+    Results are plain dictionaries with the field names of Kafka's messages. Errors in answers are raised as the class
+    of their code. With ``loop`` or ``client`` it lives there; on that loop's own thread the calls below are refused
+    with IllegalStateError, and :meth:`run` takes the same dialogues (``kafka.admin.dialogues``) without waiting.
+    """
+
+    def __init__(self, *, loop: Loop | None = None, client: KafkaClient | None = None, **configs: Any) -> None:
+        settings = resolve("admin", configs)
+        self._timeout_s: float = settings["request_timeout_ms"] / 1000
+        self._host: Host = make_host("admin client", settings, loop, client)
+        self._backoff = self._host.client.retry_backoff
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    def create_topics(
+        self,
+        new_topics: NewTopics,
+        timeout_ms: float | None = None,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+        wait_for_metadata: bool = False,
+    ) -> dict[str, Any]:
+        """Create topics: NewTopic, names, or ``{name: {"num_partitions", "replication_factor", "assignments",
+        "configs"}}``. Returns ``{"topics": [{"name", "error_code", ...}]}``; raises the first error unless
+        ``raise_errors`` is False. ``wait_for_metadata``: until every partition has a leader."""
+        wanted = dict(new_topics) if isinstance(new_topics, Mapping) else list(new_topics)
+        result = self._run(
+            dialogues.create_topics(
+                wanted,
+                backoff=self._backoff,
+                timeout_s=self._limit(timeout_ms),
+                validate_only=validate_only,
+                raise_errors=raise_errors,
+            )
+        )
+        if wait_for_metadata and not validate_only:
+            self.wait_for_topics([topic["name"] for topic in result["topics"] if not topic["error_code"]])
+        return result
+
+    def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10000) -> None:
+        """Until each partition of the topics has a leader. KafkaTimeoutError."""
+        names = list(topic_names)
+        if names:
+            self._run(dialogues.wait_for_topics(names, timeout_s=timeout_ms / 1000))
+
+    def delete_topics(
+        self, topics: Iterable[str | UUID], timeout_ms: float | None = None, raise_errors: bool = True
+    ) -> dict[str, Any]:
+        """Delete topics by name or id: ``{"topics": [{"name", "topic_id", "error_code", ...}]}``."""
+        limit_s = self._limit(timeout_ms)
+        return self._run(
+            dialogues.delete_topics(topics, backoff=self._backoff, timeout_s=limit_s, raise_errors=raise_errors)
+        )
+
+    def create_partitions(
+        self,
+        topic_partitions: Mapping[str, NewPartitions | int],
+        timeout_ms: float | None = None,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+    ) -> dict[str, Any]:
+        """Give topics more partitions, ``{topic: total count}`` or NewPartitions: ``{"results": [...]}``."""
+        return self._run(
+            dialogues.create_partitions(
+                topic_partitions,
+                backoff=self._backoff,
+                timeout_s=self._limit(timeout_ms),
+                validate_only=validate_only,
+                raise_errors=raise_errors,
+            )
+        )
+
+    def delete_records(
+        self, records_to_delete: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, dict[str, Any]]:
+        """Delete what lies before an offset (-1: all): ``{partition: {"low_watermark", ...}}``."""
+        return self._run(
+            dialogues.delete_records(records_to_delete, backoff=self._backoff, timeout_s=self._limit(timeout_ms))
+        )
+
+    def list_topics(self) -> list[str]:
+        """The names of all topics."""
+        return self._run(dialogues.list_topics())
+
+    def describe_topics(self, topics: Sequence[str | UUID] | None = None) -> list[dict[str, Any]]:
+        """Topics with their partitions; all of them for None. A missing one has ``error_code`` 3."""
+        return self._run(dialogues.describe_topics(topics))
+
+    # -- settings ------------------------------------------------------------------------------------------------------
+
+    def describe_configs(
+        self,
+        config_resources: Iterable[ConfigResource],
+        include_synonyms: bool = False,
+        config_filter: ConfigFilterType | str = ConfigFilterType.MODIFIED,
+    ) -> Described:
+        """Settings as ``{"topic": {NAME: {SETTING: {"value", "config_source", ...}}}}``. By default only those that
+        somebody set: "all" for the others, too."""
+        return self._run(
+            dialogues.describe_configs(
+                config_resources,
+                backoff=self._backoff,
+                timeout_s=self._timeout_s,
+                include_synonyms=include_synonyms,
+                config_filter=config_filter,
+            )
+        )
+
+    def alter_configs(
+        self,
+        config_resources: Iterable[ConfigResource],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
+    ) -> Altered:
+        """Change the settings that are named (``incremental`` False: all others fall back to their defaults).
+
+        Returns ``{"topic": {NAME: NoError}}``; raises the first error.
+        """
+        return self._run(
+            dialogues.alter_configs(
+                config_resources,
+                backoff=self._backoff,
+                timeout_s=self._timeout_s,
+                validate_only=validate_only,
+                raise_on_unknown=raise_on_unknown,
+                incremental=incremental,
+            )
+        )
+
+    # -- cluster -------------------------------------------------------------------------------------------------------
+
+    def describe_cluster(self) -> dict[str, Any]:
+        """``{"cluster_id", "controller_id", "brokers": [{"broker_id", "host", "port", "rack"}]}``."""
+        return self._run(dialogues.describe_cluster())
+
+    def list_groups(
+        self,
+        broker_ids: Sequence[int] | None = None,
+        states_filter: Iterable[str] | None = None,
+        types_filter: Iterable[str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """All groups: ``[{"group_id", "protocol_type", "group_state", "group_type"}]``."""
+        return self._run(dialogues.list_groups(broker_ids, states_filter or (), types_filter or ()))
+
+    def delete_groups(self, group_ids: Iterable[str]) -> dict[str, str]:
+        """Delete empty groups of any type: ``{group: "OK"}``; raises the first error."""
+        return self._run(dialogues.delete_groups(group_ids, backoff=self._backoff, timeout_s=self._timeout_s))
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(self, dialogue: Dialogue[T]) -> Future[T]:
+        """On the loop: run a dialogue and return its future."""
+        return self._host.client.run(dialogue)
+
+    def close(self) -> None:
+        """Let go of the connections. Any number of times."""
+        self._host.close()
+
+    def __enter__(self) -> KafkaAdminClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, dialogue: Dialogue[T]) -> T:
+        run: Any = self._host.client.run
+        value: T = self._host.call(run, dialogue)
+        return value
+
+    def _limit(self, timeout_ms: float | None) -> float:
+        return self._timeout_s if timeout_ms is None else timeout_ms / 1000

@@ -1,0 +1,73 @@
+"""What the broker is set to: static settings from its start, dynamic ones from IncrementalAlterConfigs over them.
+
+A value comes from the first of: this broker's dynamic setting, the cluster-wide dynamic one, the static one, Kafka's
+default. Topics have their own on top (``topics.py``). Everything is text, as in the protocol; names and checks are in
+``settings.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafka.broker.settings import BROKER_SETTINGS, check_broker_settings, share_setting_name
+from kafka.broker.share.group_configs import BrokerLimits, check_broker_limits
+from kafka.errors import InvalidConfigurationError, KafkaConfigurationError
+
+# Where a value comes from, as DescribeConfigs numbers it.
+FROM_TOPIC, FROM_THIS_BROKER, FROM_ALL_BROKERS, FROM_STATIC, FROM_DEFAULT, FROM_GROUP = 1, 2, 3, 4, 5, 8
+
+
+class Sourced(NamedTuple):
+    """A value of the setting ``name``, and where it comes from."""
+
+    name: str
+    value: str
+    source: int
+
+
+class BrokerConfig:
+    """``static``: name -> value, as given at the start. KafkaConfigurationError for what cannot be.
+
+    ``dynamic``: resource name (the node id as text, or "" for all brokers) -> name -> value; unknown names are kept, as
+    in Kafka.
+    """
+
+    def __init__(self, static: Mapping[str, str] | None = None) -> None:
+        self.static = dict(static or {})
+        check_broker_settings(self.static)
+        self.dynamic: dict[str, dict[str, str]] = {}
+        self.node_id = int(self.static.get("node.id", BROKER_SETTINGS["node.id"].default))
+        self.limits = BrokerLimits(
+            **{field: self.number(share_setting_name(field)) for field in BrokerLimits._field_defaults}
+        )
+        try:
+            check_broker_limits(self.limits)
+        except InvalidConfigurationError as error:
+            raise KafkaConfigurationError(str(error.args[0])) from None
+
+    def sources(self, name: str) -> list[Sourced]:
+        """Every value that the setting has, the one in force first."""
+        found = []
+        for resource, source in ((str(self.node_id), FROM_THIS_BROKER), ("", FROM_ALL_BROKERS)):
+            value = self.dynamic.get(resource, {}).get(name)
+            if value is not None:
+                found.append(Sourced(name, value, source))
+        if name in self.static:
+            found.append(Sourced(name, self.static[name], FROM_STATIC))
+        setting = BROKER_SETTINGS.get(name)
+        if setting is not None:
+            found.append(Sourced(name, setting.default, FROM_DEFAULT))
+        return found
+
+    def value(self, name: str) -> str:
+        """The value in force of a known setting."""
+        if not self.dynamic and name not in self.static:
+            return BROKER_SETTINGS[name].default
+        return self.sources(name)[0].value
+
+    def number(self, name: str) -> int:
+        return int(self.value(name))
+
+    def flag(self, name: str) -> bool:
+        return self.value(name).lower() == "true"

@@ -1,0 +1,153 @@
+"""What ``bootstrap_servers="embedded:DIR"`` means: one broker for a directory, shared by all processes that ask for it.
+
+:func:`ensure_running` finds the broker of the directory or starts one, in a session of its own and without our standard
+streams (its log is ``DIR/broker.log``). It lives as long as clients are connected, and ten seconds more. The protocol
+between starters and brokers is in ``state_file.py``.
+
+This module alone of the package is for others (``kafka.bootstrap``, tasks, tests). It loads nothing of the broker: that
+runs in its own process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from typing import IO, Final, NamedTuple
+
+from kafka.broker.state_file import BrokerState, has_broker, read_state, starter_lock
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+log = logging.getLogger(__name__)
+
+IDLE_S: Final = 10.0
+"""How long a broker that was started here outlives its last client."""
+
+LOG_NAME: Final = "broker.log"
+START_TIMEOUT_S: Final = 30.0
+
+_POLL_S: Final = 0.01
+_ANSWER_TIMEOUT_S: Final = 5.0
+_PING: Final = b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x00\xff\xff"
+"""ApiVersions v0, correlation id 0, no client id, behind its length."""
+
+
+class EmbeddedBrokerError(KafkaError):
+    """The broker of a directory cannot be started."""
+
+
+class Lease(NamedTuple):
+    """A broker that answers: where, who, for which directory. It stays for ten seconds, and while one is connected."""
+
+    bootstrap: str
+    pid: int
+    data_dir: str
+
+
+def ensure_running(
+    data_dir: str, *, timeout_s: float = START_TIMEOUT_S, idle_s: float = IDLE_S, arguments: tuple[str, ...] = ()
+) -> Lease:
+    """The broker of ``data_dir``, which is started when none is running. Blocks until it answers.
+
+    ``idle_s`` and ``arguments`` (more options of ``python -m kafka broker``) count for a broker that is started now.
+    Errors: :class:`EmbeddedBrokerError`, :class:`~kafka.errors.KafkaTimeoutError`.
+    """
+    path = os.path.abspath(os.path.expanduser(data_dir))
+    give_up_at = time.monotonic() + timeout_s
+    try:
+        os.makedirs(path, exist_ok=True)
+        with starter_lock(path, timeout_s) as held:
+            if not held:
+                raise KafkaTimeoutError(f"another process has been starting the broker of {path} for {timeout_s:g} s")
+            if has_broker(path):
+                state = _wait_for_answer(path, give_up_at)
+                log.info("the embedded broker of %s is process %d at %s", path, state.pid, state.bootstrap)
+            else:
+                state = _start(path, give_up_at, idle_s, arguments)
+                log.info("started the embedded broker of %s: process %d at %s", path, state.pid, state.bootstrap)
+            return Lease(state.bootstrap, state.pid, path)
+    except OSError as error:
+        raise EmbeddedBrokerError(f"no embedded broker in {path}: {error.strerror or error}") from error
+
+
+def _start(path: str, give_up_at: float, idle_s: float, arguments: tuple[str, ...]) -> BrokerState:
+    if not sys.executable:
+        raise EmbeddedBrokerError("there is no Python interpreter to start the broker with (sys.executable is empty)")
+    with open(os.path.join(path, LOG_NAME), "ab") as log_file:
+        log_start = log_file.tell()
+        process = _spawn(path, log_file, idle_s, arguments)
+    while True:
+        state = read_state(path)
+        if state is not None and state.pid == process.pid and _answers(state):
+            _forget(process)
+            return state
+        code = process.poll()
+        if code is not None:
+            raise EmbeddedBrokerError(f"the broker of {path} ended with code {code}: {_last_line(path, log_start)}")
+        if time.monotonic() >= give_up_at:
+            process.kill()
+            process.wait()
+            raise KafkaTimeoutError(f"the broker of {path} did not answer in time; its log is {path}/{LOG_NAME}")
+        time.sleep(_POLL_S)
+
+
+def _spawn(path: str, log_file: IO[bytes], idle_s: float, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    package_root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    python_path = os.environ.get("PYTHONPATH")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([package_root, *([python_path] if python_path else [])]),
+    }
+    command = [
+        sys.executable, "-m", "kafka", "broker",
+        "--data-dir", path, "--port", "0", "--exit-when-idle", f"{idle_s:g}", "--log-level", "info", *arguments,
+    ]  # fmt: skip
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log_file,
+        stderr=log_file,
+        start_new_session=True,
+        cwd=os.sep,
+        env=environment,
+    )
+
+
+def _forget(process: subprocess.Popen[bytes]) -> None:
+    """It goes on without us: no warning when the object goes, no claim that its code is ours to know."""
+    process.returncode = 0
+
+
+def _wait_for_answer(path: str, give_up_at: float) -> BrokerState:
+    """The broker that holds the directory, as soon as it answers (it may be starting still)."""
+    while True:
+        state = read_state(path)
+        if state is not None and _answers(state):
+            return state
+        if not has_broker(path):
+            raise EmbeddedBrokerError(f"the broker of {path} ended while it was being asked; try again")
+        if time.monotonic() >= give_up_at:
+            who = f"process {state.pid} at {state.bootstrap}" if state is not None else "a process that tells no port"
+            raise KafkaTimeoutError(f"the broker of {path}, {who}, does not answer; is it stopped?")
+        time.sleep(_POLL_S)
+
+
+def _answers(state: BrokerState) -> bool:
+    """Whether a broker answers there. Asked under the starters' lock: so it knows of us before it could end as idle."""
+    try:
+        with socket.create_connection((state.host, state.port), _ANSWER_TIMEOUT_S) as connection:
+            connection.settimeout(_ANSWER_TIMEOUT_S)
+            connection.sendall(_PING)
+            return len(connection.recv(4)) > 0
+    except OSError:
+        return False
+
+
+def _last_line(path: str, start: int) -> str:
+    with open(os.path.join(path, LOG_NAME), "rb") as file:
+        file.seek(start)
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

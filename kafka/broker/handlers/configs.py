@@ -1,0 +1,323 @@
+"""DescribeConfigs from version 1, IncrementalAlterConfigs: settings of topics (2), of the broker (4), of groups (32).
+
+Topics have all of Kafka's settings; those that the broker acts on are ``segment.bytes``, ``segment.ms``,
+``max.message.bytes``, ``message.timestamp.type``, ``message.timestamp.after.max.ms`` and ``cleanup.policy``
+(DeleteRecords). Of the broker's settings the ones in ``settings.py`` are known; the dynamic ones may be changed, for
+this broker or (empty name) for all.
+
+Different from Apache Kafka 4.3.0: the settings of share groups alone, none of consumer and streams groups; loggers (8)
+and client metrics (16) are refused with INVALID_REQUEST (42); no documentation texts; changes show at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from kafka.broker.broker import error_code, error_text
+from kafka.broker.config import FROM_ALL_BROKERS, FROM_DEFAULT, FROM_GROUP, FROM_TOPIC, Sourced
+from kafka.broker.registry import Call, handles
+from kafka.broker.settings import (
+    BOOLEAN,
+    BROKER_SETTINGS,
+    INT,
+    LIST,
+    STRING,
+    TOPIC_SETTINGS,
+    check_topic_settings,
+    list_of,
+)
+from kafka.broker.share.group_configs import GROUP_SETTINGS, Number, check_group_settings
+from kafka.broker.topics import check_topic_name
+from kafka.errors import (
+    BrokerResponseError,
+    InvalidConfigurationError,
+    InvalidRequestError,
+    UnknownError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.protocol.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from kafka.broker.broker import Broker
+
+TOPIC: Final = 2
+BROKER: Final = 4
+GROUP: Final = 32
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+
+_Row = DescribeConfigsResponse.DescribeConfigsResourceResult
+
+
+def topic_sources(broker: Broker, own: Mapping[str, str], name: str) -> list[Sourced]:
+    """Every value that a topic's setting has, the one in force first; empty when only Kafka's default is there, under
+    no name of the broker's. ``own``: what was set for the topic."""
+    broker_name = TOPIC_SETTINGS[name].broker_name
+    found = [Sourced(name, own[name], FROM_TOPIC)] if name in own else []
+    if broker_name is not None:
+        is_null = BROKER_SETTINGS[broker_name].is_null
+        found += [one for one in broker.config.sources(broker_name) if not (is_null and one.source == FROM_DEFAULT)]
+    return found
+
+
+def topic_value(broker: Broker, own: Mapping[str, str], name: str) -> Sourced:
+    """The value in force of a topic's setting."""
+    found = topic_sources(broker, own, name)
+    return found[0] if found else Sourced(name, TOPIC_SETTINGS[name].default, FROM_DEFAULT)
+
+
+# -- describe --------------------------------------------------------------------------------------------------------
+
+
+@handles(DescribeConfigsRequest, versions=(1, 4))
+def describe_configs(broker: Broker, call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
+    request = call.request
+    results = []
+    for resource in request.resources:
+        rows: list[_Row] = []
+        code, text = 0, ""
+        try:
+            rows = _describe(broker, resource, request.include_synonyms)
+        except BrokerResponseError as error:
+            code, text = error_code(error), error_text(error)
+        results.append(
+            DescribeConfigsResponse.DescribeConfigsResult(
+                error_code=code,
+                error_message=text,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=rows,
+            )
+        )
+    return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+
+
+def _describe(
+    broker: Broker, resource: DescribeConfigsRequest.DescribeConfigsResource, with_synonyms: bool
+) -> list[_Row]:
+    name = resource.resource_name
+    wanted = resource.configuration_keys or None
+    if resource.resource_type == TOPIC:
+        check_topic_name(name)
+        if broker.metadata.topic(name) is None:
+            raise UnknownTopicOrPartitionError("")
+        own = broker.metadata.config("topic", name)
+        return [
+            _row(
+                key,
+                topic_value(broker, own, key),
+                topic_sources(broker, own, key) if with_synonyms else [],
+                setting.type,
+            )
+            for key, setting in TOPIC_SETTINGS.items()
+            if wanted is None or key in wanted
+        ]
+    if resource.resource_type == BROKER:
+        return _describe_broker(broker, name, wanted, with_synonyms)
+    if resource.resource_type == GROUP:
+        if not name:
+            raise InvalidRequestError("Group name must not be empty")
+        return _describe_group(broker, name, wanted, with_synonyms)
+    raise InvalidRequestError(f"Unsupported resource type: {resource.resource_type}")
+
+
+def _describe_broker(broker: Broker, name: str, wanted: list[str] | None, with_synonyms: bool) -> list[_Row]:
+    if name == "":
+        found = [Sourced(key, value, FROM_ALL_BROKERS) for key, value in broker.config.dynamic.get("", {}).items()]
+        return [
+            _row(one.name, one, [one] if with_synonyms else [], _type(one.name))
+            for one in found
+            if wanted is None or one.name in wanted
+        ]
+    _check_broker_name(broker, name, "Broker", " or empty string, but received")
+    rows = []
+    for key, setting in BROKER_SETTINGS.items():
+        if wanted is None or key in wanted:
+            sources = broker.config.sources(key)
+            row = _row(key, sources[0], sources if with_synonyms else [], setting.type, not setting.dynamic)
+            if setting.is_null and row.config_source == FROM_DEFAULT:
+                row.value, row.synonyms = None, []
+            rows.append(row)
+    return rows
+
+
+def _describe_group(broker: Broker, name: str, wanted: list[str] | None, with_synonyms: bool) -> list[_Row]:
+    config = broker.share.config(name)
+    rows = []
+    for key, setting in GROUP_SETTINGS.items():
+        if wanted is None or key in wanted:
+            own = [Sourced(key, config.value(key), FROM_GROUP)] if key in config.overrides else []
+            is_number = isinstance(setting, Number)
+            default = Sourced("group." + key if is_number else key, setting.default(broker.share.limits), FROM_DEFAULT)
+            kind = INT if is_number else BOOLEAN if setting.default(broker.share.limits) in ("true",
+            "false") else STRING
+            sources = [*own, default]
+            rows.append(_row(key, sources[0], sources
+            if with_synonyms else [], kind))
+    return rows
+
+
+def _row(key: str, in_force: Sourced, synonyms: list[Sourced], kind: int, read_only: bool = False) -> _Row:
+    return _Row(
+        name=key,
+        value=in_force.value,
+        read_only=read_only,
+        config_source=in_force.source,
+        is_sensitive=False,
+        synonyms=[
+            DescribeConfigsResponse.DescribeConfigsSynonym(name=name, value=value, source=source)
+            for name, value, source in synonyms
+        ],
+        config_type=kind,
+        documentation=None,
+    )
+
+
+def _type(key: str) -> int:
+    setting = BROKER_SETTINGS.get(key)
+    return setting.type if setting is not None else STRING
+
+
+def _check_broker_name(broker: Broker, name: str, noun: str, text: str) -> None:
+    try:
+        number = int(name)
+    except ValueError:
+        raise InvalidRequestError(f"{noun} id must be an integer, but it is: {name}") from None
+    if number != broker.config.node_id:
+        raise InvalidRequestError(f"Unexpected broker id, expected {broker.config.node_id}{text} {name}")
+
+
+# -- alter -----------------------------------------------------------------------------------------------------------
+
+
+@handles(IncrementalAlterConfigsRequest, versions=(0, 1))
+def incremental_alter_configs(
+    broker: Broker, call: Call[IncrementalAlterConfigsRequest]
+) -> IncrementalAlterConfigsResponse:
+    request = call.request
+    responses = []
+    for resource in request.resources:
+        code, text = 0, None
+        try:
+            _alter(broker, resource, request.validate_only)
+        except BrokerResponseError as error:
+            code, text = error_code(error), error_text(error) or None
+        responses.append(
+            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=text,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
+
+
+def _alter(
+    broker: Broker, resource: IncrementalAlterConfigsRequest.AlterConfigsResource, validate_only: bool
+) -> None:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind not in (TOPIC, BROKER, GROUP):
+        raise InvalidRequestError(f"Unknown resource type {kind}")
+    names = [change.name for change in resource.configs]
+    if len(set(names)) != len(names):
+        raise InvalidRequestError("Error due to duplicate config keys")
+    nulls = [change.name for change in resource.configs if change.config_operation != DELETE and change.value is None]
+    if nulls:
+        raise InvalidRequestError(f"Null value not supported for : {','.join(nulls)}")
+    if kind == TOPIC:
+        _alter_topic(broker, name, resource.configs, validate_only)
+    elif kind == BROKER:
+        _alter_broker(broker, name, resource.configs, validate_only)
+    else:
+        _alter_group(broker, name, resource.configs, validate_only)
+
+
+_Changes = list[IncrementalAlterConfigsRequest.AlterableConfig]
+
+
+def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+    check_topic_name(name)
+    topic = broker.metadata.topic(name)
+    if topic is None:
+        raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
+    own = broker.metadata.config("topic", name)
+    lists = {key: broker.topic_setting(topic, key) for key, setting in TOPIC_SETTINGS.items() if setting.type == LIST}
+    changed = _changed(own, changes, lists)
+    check_topic_settings({key: value for key, value in changed.items() if key not in own or own[key] != value})
+    if not validate_only:
+        broker.metadata.set_config("topic", name, changed)
+        broker.sync_metadata()
+        broker.logs.configure_topic(topic)
+
+
+def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+    if name:
+        _check_broker_name(broker, name, "Node", ", but received")
+    fixed = [
+        change.name
+        for change in changes
+        if change.name in BROKER_SETTINGS and not BROKER_SETTINGS[change.name].dynamic
+    ]
+    if fixed:
+        raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    own = broker.config.dynamic.get(name, {})
+    lists = {
+        key: broker.config.value(key) for key, setting in BROKER_SETTINGS.items() if setting.type == LIST
+    }
+    changed = _changed(own, changes, lists)
+    for key, value in changed.items():
+        if key in BROKER_SETTINGS:
+            try:
+                BROKER_SETTINGS[key].check(value)
+            except InvalidConfigurationError as error:
+                raise InvalidRequestError(error_text(error)) from None
+    if not validate_only:
+        broker.metadata.set_config("broker", name, changed)
+        broker.sync_metadata()
+        broker.config.dynamic[name] = changed
+        broker.apply_topic_defaults()
+
+
+def _alter_group(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+    if not name:
+        raise InvalidRequestError("Default group resources are not allowed.")
+    own = broker.metadata.config("group", name)
+    changed = _changed(own, changes, {})
+    check_group_settings(broker.share.limits, changed)
+    if not validate_only:
+        broker.metadata.set_config("group", name, changed)
+        broker.sync_metadata()
+        broker.share.configure(name, changed)
+
+
+def _changed(own: Mapping[str, str], changes: _Changes, lists: Mapping[str, str]) -> dict[str, str]:
+    """What is set after the changes. ``lists``: the values in force of the settings that are lists."""
+    changed = dict(own)
+    for change in changes:
+        value = change.value or ""
+        operation = change.config_operation
+        if operation == DELETE:
+            changed.pop(change.name, None)
+        elif operation == SET:
+            changed[change.name] = value
+        elif operation in (APPEND, SUBTRACT):
+            word = "APPEND" if operation == APPEND else "SUBTRACT"
+            if change.name not in lists:
+                raise InvalidConfigurationError(f"Can't {word} to key {change.name} because its type is not LIST.")
+            parts = list_of(changed.get(change.name, lists[change.name]))
+            given = list_of(value)
+            if operation == APPEND:
+                parts += [part for part in given if part not in parts]
+            else:
+                parts = [part for part in parts if part not in given]
+            changed[change.name] = ",".join(parts)
+        else:
+            raise UnknownError(f"there is no operation {operation}")
+    return changed

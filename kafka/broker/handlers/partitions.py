@@ -1,0 +1,120 @@
+"""CreatePartitions (KIP-195) and DeleteRecords (KIP-107).
+
+Both are done when they are answered, whatever the timeout. DeleteRecords moves the start of the log for everybody,
+share groups included, and gives back the segments below it.
+
+Different from Apache Kafka 4.3.0: nothing that is known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafka.broker.broker import error_code, error_text
+from kafka.broker.registry import Call, handles
+from kafka.broker.settings import list_of
+from kafka.broker.topics import check_replicas
+from kafka.errors import (
+    BrokerResponseError,
+    InvalidPartitionsError,
+    InvalidReplicationAssignmentError,
+    InvalidRequestError,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+)
+from kafka.protocol.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+)
+
+if TYPE_CHECKING:
+    from kafka.broker.broker import Broker
+
+TO_THE_END = -1
+
+
+@handles(CreatePartitionsRequest, versions=(0, 3))
+def create_partitions(broker: Broker, call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
+    request = call.request
+    names = [wanted.name for wanted in request.topics]
+    results = []
+    grown = []
+    for wanted in request.topics:
+        code, text = 0, None
+        try:
+            if names.count(wanted.name) > 1:
+                raise InvalidRequestError("Duplicate topic name.")
+            _check_growth(broker, wanted)
+            if not request.validate_only:
+                broker.metadata.grow_topic(wanted.name, wanted.count)
+                grown.append(wanted.name)
+        except BrokerResponseError as error:
+            code, text = error_code(error), error_text(error) or None
+        results.append(
+            CreatePartitionsResponse.CreatePartitionsTopicResult(
+                name=wanted.name, error_code=code, error_message=text
+            )
+        )
+    if grown:
+        broker.topics_changed(grown)
+    return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+
+
+def _check_growth(broker: Broker, wanted: CreatePartitionsRequest.CreatePartitionsTopic) -> None:
+    topic = broker.topic(wanted.name)
+    if wanted.count == topic.partitions:
+        raise InvalidPartitionsError(f"Topic already has {topic.partitions} partition(s).")
+    if wanted.count < topic.partitions:
+        raise InvalidPartitionsError(
+            f"The topic {wanted.name} currently has {topic.partitions} partition(s); {wanted.count} would not be an "
+            "increase."
+        )
+    if wanted.assignments is not None:
+        more = wanted.count - topic.partitions
+        if len(wanted.assignments) != more:
+            raise InvalidReplicationAssignmentError(
+                f"Attempted to add {more} additional partition(s), but only {len(wanted.assignments)} assignment(s) "
+                "were specified."
+            )
+        for assignment in wanted.assignments:
+            check_replicas(broker, assignment.broker_ids)
+
+
+@handles(DeleteRecordsRequest, versions=(0, 2))
+def delete_records(broker: Broker, call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        throttle_time_ms=0,
+        topics=[
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    _delete(broker, topic.name, wanted.partition_index, wanted.offset) for wanted in topic.partitions
+                ],
+            )
+            for topic in call.request.topics
+        ],
+    )
+
+
+def _delete(
+    broker: Broker, name: str, number: int, offset: int
+) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
+    code, start = 0, -1
+    try:
+        topic = broker.topic(name)
+        log = broker.logs.log(topic, number)
+        if "delete" not in list_of(broker.topic_setting(topic, "cleanup.policy")):
+            raise PolicyViolationError(f"{name} is compacted, so its records cannot be deleted")
+        if offset == TO_THE_END:
+            offset = log.end_offset
+        if offset < 0:
+            raise OffsetOutOfRangeError(f"{log.name} has no offset {offset}")
+        start = log.delete_before(offset)
+        broker.log_start_moved(topic, number, start)
+    except BrokerResponseError as error:
+        code = error_code(error)
+    return DeleteRecordsResponse.DeleteRecordsPartitionResult(
+        partition_index=number, low_watermark=start, error_code=code
+    )

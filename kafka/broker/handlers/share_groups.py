@@ -1,0 +1,292 @@
+"""ShareGroupHeartbeat, ShareGroupDescribe, and share groups' offsets: Describe, Alter, Delete (KIP-932, KIP-1226).
+
+Different from Apache Kafka 4.3.0: a new group has its assignment in the first answer (there it is empty until the state
+of its partitions has been made); racks are noted and not used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kafka.broker.broker import error_code, error_text
+from kafka.broker.log import Topic
+from kafka.broker.operations import ALL_GROUP_OPERATIONS, NOT_ASKED
+from kafka.broker.registry import Call, handles
+from kafka.broker.share.group import ASSIGNOR, LEAVE_EPOCH, ShareGroup
+from kafka.errors import (
+    BrokerResponseError,
+    GroupIdNotFoundError,
+    InvalidRequestError,
+    NonEmptyGroupError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.protocol.share import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from kafka.wire.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kafka.broker.broker import Broker
+
+Partition = tuple[UUID, int]
+
+
+@handles(ShareGroupHeartbeatRequest, versions=(1, 1))
+def share_group_heartbeat(broker: Broker, call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
+    request = call.request
+    group_id = request.group_id
+    try:
+        if request.member_epoch < LEAVE_EPOCH:  # before the group is looked for, as in Kafka
+            raise InvalidRequestError("MemberEpoch is invalid.")
+        if group_id not in broker.share.groups and broker.offsets.has_group(group_id):
+            raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
+        group = broker.share.groups.get(group_id)
+        known = set(request.subscribed_topic_names or ())
+        if group is not None:
+            known |= group.subscribed_topics()
+        answer = broker.share.heartbeat(
+            group_id,
+            request.member_id,
+            request.member_epoch,
+            topics=request.subscribed_topic_names,
+            rack_id=request.rack_id,
+            client_id=call.client_id or "",
+            client_host="/" + call.connection.host,
+            metadata=broker.topic_infos(known),
+            now=call.now,
+        )
+    except BrokerResponseError as error:
+        return ShareGroupHeartbeatResponse(
+            throttle_time_ms=0,
+            error_code=error_code(error),
+            error_message=error_text(error),
+            member_epoch=0,
+            heartbeat_interval_ms=0,
+        )
+    assignment = None
+    if answer.assignment is not None:
+        assignment = ShareGroupHeartbeatResponse.Assignment(
+            topic_partitions=[
+                ShareGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=numbers)
+                for topic_id, numbers in _by_topic(answer.assignment).items()
+            ]
+        )
+    return ShareGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        member_id=request.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+
+
+@handles(ShareGroupDescribeRequest, versions=(1, 1))
+def share_group_describe(broker: Broker, call: Call[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
+    groups = []
+    for group_id in call.request.group_ids:
+        try:
+            group = broker.share.describe(group_id)
+            groups.append(_describe(broker, group, call.request.include_authorized_operations))
+        except BrokerResponseError as error:
+            groups.append(
+                ShareGroupDescribeResponse.DescribedGroup(
+                    error_code=error_code(error),
+                    error_message=error_text(error),
+                    group_id=group_id,
+                    group_state="",
+                    group_epoch=0,
+                    assignment_epoch=0,
+                    assignor_name="",
+                    members=[],
+                )
+            )
+    return ShareGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+
+
+def _describe(
+    broker: Broker, group: ShareGroup, with_operations: bool
+) -> ShareGroupDescribeResponse.DescribedGroup:
+    return ShareGroupDescribeResponse.DescribedGroup(
+        error_code=0,
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=ASSIGNOR,
+        authorized_operations=ALL_GROUP_OPERATIONS if with_operations else NOT_ASKED,
+        members=[
+            ShareGroupDescribeResponse.Member(
+                member_id=member.member_id,
+                rack_id=member.rack_id,
+                member_epoch=member.epoch,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                subscribed_topic_names=sorted(member.subscription),
+                assignment=ShareGroupDescribeResponse.Assignment(
+                    topic_partitions=[
+                        ShareGroupDescribeResponse.TopicPartitions(
+                            topic_id=topic_id, topic_name=topic.name, partitions=numbers
+                        )
+                        for topic_id, numbers in _by_topic(member.assignment).items()
+                        if (topic := broker.metadata.topic_by_id(topic_id)) is not None
+                    ]
+                ),
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def _by_topic(partitions: frozenset[Partition]) -> dict[UUID, list[int]]:
+    found: dict[UUID, list[int]] = {}
+    for topic_id, number in sorted(partitions, key=lambda one: (one[0].bytes, one[1])):
+        found.setdefault(topic_id, []).append(number)
+    return found
+
+
+# -- offsets ---------------------------------------------------------------------------------------------------------
+
+_Offset = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
+
+
+@handles(DescribeShareGroupOffsetsRequest, versions=(0, 1))
+def describe_share_group_offsets(
+    broker: Broker, call: Call[DescribeShareGroupOffsetsRequest]
+) -> DescribeShareGroupOffsetsResponse:
+    groups = []
+    for wanted in call.request.groups:
+        code, text = 0, None
+        topics: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic] = []
+        try:
+            topics = _group_offsets(broker, wanted)
+        except BrokerResponseError as error:
+            code, text = error_code(error), error_text(error)
+        groups.append(
+            DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup(
+                group_id=wanted.group_id, topics=topics, error_code=code, error_message=text
+            )
+        )
+    return DescribeShareGroupOffsetsResponse(throttle_time_ms=0, groups=groups)
+
+
+def _group_offsets(
+    broker: Broker, wanted: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+) -> list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic]:
+    if wanted.topics is None:
+        asked: dict[str, list[int]] = {}
+        for key in sorted(broker.share.keys(), key=lambda key: (key.topic_id.bytes, key.partition)):
+            topic = broker.metadata.topic_by_id(key.topic_id)
+            if key.group_id == wanted.group_id and topic is not None:
+                asked.setdefault(topic.name, []).append(key.partition)
+    else:
+        asked = {topic.topic_name: list(topic.partitions) for topic in wanted.topics}
+    return [
+        DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic(
+            topic_name=name,
+            topic_id=known.topic_id if (known := broker.metadata.topic(name)) is not None else ZERO_UUID,
+            partitions=[_offset(broker, wanted.group_id, known, number) for number in numbers],
+        )
+        for name, numbers in asked.items()
+    ]
+
+
+def _offset(broker: Broker, group_id: str, topic: Topic | None, number: int) -> _Offset:
+    if topic is None or not 0 <= number < topic.partitions:
+        return _Offset(
+            partition_index=number,
+            start_offset=-1,
+            leader_epoch=0,
+            error_code=int(UnknownTopicOrPartitionError.errno or 0),
+            error_message=UnknownTopicOrPartitionError.message,
+        )
+    start = broker.share.start_offset(group_id, topic.topic_id, number)
+    if start is None:
+        return _Offset(partition_index=number, start_offset=-1, leader_epoch=0, error_code=0)
+    loaded = broker.share.loaded(group_id, topic.topic_id, number)
+    done = loaded.delivery_complete_count if loaded is not None else 0
+    lag = max(0, broker.logs.log(topic, number).end_offset - start - done)
+    return _Offset(partition_index=number, start_offset=start, leader_epoch=0, lag=lag, error_code=0)
+
+
+@handles(AlterShareGroupOffsetsRequest, versions=(0, 0))
+def alter_share_group_offsets(
+    broker: Broker, call: Call[AlterShareGroupOffsetsRequest]
+) -> AlterShareGroupOffsetsResponse:
+    request = call.request
+    group = broker.share.groups.get(request.group_id)
+    refused, text = 0, None
+    try:
+        if group is None and broker.offsets.has_group(request.group_id):
+            raise GroupIdNotFoundError(f"Group {request.group_id} is not a share group.")
+        if group is not None and group.members:
+            raise NonEmptyGroupError(f"The group {request.group_id} is not empty.")
+    except BrokerResponseError as error:
+        refused, text = error_code(error), error_text(error)
+    responses = []
+    for wanted in request.topics:
+        topic = broker.metadata.topic(wanted.topic_name)
+        partitions = []
+        for one in wanted.partitions:
+            code = refused
+            try:
+                if topic is None or not 0 <= one.partition_index < topic.partitions:
+                    raise UnknownTopicOrPartitionError("")
+                if not refused:
+                    broker.share.alter_offset(
+                        request.group_id, topic.topic_id, one.partition_index, one.start_offset
+                    )
+            except BrokerResponseError as error:
+                code = error_code(error)
+            partitions.append(
+                AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition(
+                    partition_index=one.partition_index, error_code=code
+                )
+            )
+        responses.append(
+            AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic(
+                topic_name=wanted.topic_name,
+                topic_id=topic.topic_id if topic is not None else ZERO_UUID,
+                partitions=partitions,
+            )
+        )
+    return AlterShareGroupOffsetsResponse(
+        throttle_time_ms=0, error_code=refused, error_message=text, responses=[] if refused else responses
+    )
+
+
+@handles(DeleteShareGroupOffsetsRequest, versions=(0, 0))
+def delete_share_group_offsets(
+    broker: Broker, call: Call[DeleteShareGroupOffsetsRequest]
+) -> DeleteShareGroupOffsetsResponse:
+    request = call.request
+    responses = []
+    try:
+        broker.share.describe(request.group_id)
+        for wanted in request.topics:
+            topic = broker.metadata.topic(wanted.topic_name)
+            if topic is not None:
+                broker.share.delete_offsets(request.group_id, topic.topic_id)
+            code = 0 if topic is not None else int(UnknownTopicOrPartitionError.errno or 0)
+            responses.append(
+                DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic(
+                    topic_name=wanted.topic_name,
+                    topic_id=topic.topic_id if topic is not None else ZERO_UUID,
+                    error_code=code,
+                )
+            )
+    except BrokerResponseError as error:
+        return DeleteShareGroupOffsetsResponse(
+            throttle_time_ms=0, error_code=error_code(error), error_message=error_text(error), responses=[]
+        )
+    return DeleteShareGroupOffsetsResponse(throttle_time_ms=0, error_code=0, responses=responses)

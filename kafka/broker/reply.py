@@ -1,0 +1,70 @@
+"""The two ends of a request inside the broker: the connection that it came on, the reply that goes back.
+
+A reply is done at once or later (long polls, group commit). It ends in one of three ways: a response, silence (Produce
+with acks=0), or hanging up, which is what Apache Kafka does with requests that it does not know.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from kafka.wire.message import Response
+
+_numbers = itertools.count(1)
+
+
+class Connection:
+    """A client's connection as handlers see it; sessions and parked requests end with it. Hashed by identity.
+
+    ``parked``: what is to be called when the connection ends before its pending request is answered.
+    """
+
+    __slots__ = ("host", "local_host", "number", "parked", "port")
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, local_host: str | None = None) -> None:
+        self.number = next(_numbers)
+        self.host = host
+        self.port = port
+        self.local_host = local_host
+        self.parked: Callable[[], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.number} from {self.host}:{self.port}>"
+
+
+class Reply:
+    """What becomes of a request. ``on_done`` is called once, when it is set before the end; look at ``done`` first."""
+
+    __slots__ = ("done", "hang_up", "on_done", "response", "version")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.response: Response | None = None
+        self.hang_up = False
+        self.version: int | None = None
+        """The response's version where that is not the request's."""
+        self.on_done: Callable[[Reply], None] | None = None
+
+    @classmethod
+    def of(cls, response: Response | None, version: int | None = None) -> Reply:
+        """A reply that is there at once; None: silence."""
+        reply = cls()
+        reply.response = response
+        reply.version = version
+        reply.done = True
+        return reply
+
+    @classmethod
+    def hanging_up(cls) -> Reply:
+        """A reply that ends the connection."""
+        reply = cls()
+        reply.hang_up = reply.done = True
+        return reply
+
+    def complete(self, response: Response | None) -> None:
+        """End it with a response, or with silence."""
+        self.response = response
+        self.done = True
+        if self.on_done is not None:
+            self.on_done(self)

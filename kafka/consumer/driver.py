@@ -1,0 +1,180 @@
+"""Carries out what the fetcher decides: requests, timers, metadata, offset look-ups. All of it on the loop's thread.
+
+The machine is ``kafka.core.consume.fetcher``; it is shared with the reader's thread, so every touch is under ``lock``,
+which is never held while something is sent, decoded or called back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from itertools import count
+from math import inf
+from typing import Any
+
+from kafka.client import KafkaClient
+from kafka.core.consume.fetcher import Fetcher, FindOffsets, SendFetch
+from kafka.core.consume.offsets import FoundOffset, list_offsets
+from kafka.future import Future
+from kafka.net.loop import LoopTimer
+from kafka.protocol.fetch import FetchResponse
+from kafka.structs import TopicPartition
+
+_numbers = count(1)
+
+
+class ConsumerDriver:
+    """One consumer's work on its loop. ``on_news``: something new is there for the reader; called on the loop."""
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        fetcher: Fetcher,
+        settings: dict[str, Any],
+        lock: AbstractContextManager[Any],
+        on_news: Callable[[], object],
+    ) -> None:
+        self.client = client
+        self.fetcher = fetcher
+        self.lock = lock
+        self.is_closed = False
+        self.lane = f"fetch-{next(_numbers)}"
+        """Fetches have a connection of their own: a broker answers in turn, and may hold a fetch."""
+        self.subscribed: frozenset[str] = frozenset()
+        """Topics whose partitions are all read, also ones that are added later."""
+        self._loop = client.loop
+        self._settings = settings
+        self._on_news = on_news
+        self._timer: LoopTimer | None = None
+        self._is_pump_due = False
+        self._is_refreshing = False
+        client.cluster.add_listener(self._metadata_changed)
+
+    # -- the fetcher ---------------------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Ask the fetcher what there is to do, and do it."""
+        self._is_pump_due = False
+        if self.is_closed:
+            return
+        with self.lock:
+            effects = self.fetcher.poll(self._loop.time())
+            deadline = self.fetcher.next_deadline
+        self._arm(deadline)
+        for effect in effects:
+            if isinstance(effect, SendFetch):
+                future = self.client.request(
+                    effect.node, effect.request, lane=self.lane, max_version=effect.max_version
+                )
+                future.add_callback(self._fetched, effect)
+                future.add_errback(self._fetch_failed, effect)
+            elif isinstance(effect, FindOffsets):
+                looked_up = self.find_offsets(effect.timestamps, self._settings["request_timeout_ms"] / 1000)
+                looked_up.add_callback(self._offsets_found, effect)
+                looked_up.add_errback(self._offsets_failed, effect)
+            elif not self._is_refreshing:
+                self._is_refreshing = True
+                self.client.refresh_metadata(sorted(effect.topics)).add_both(self._refreshed)
+
+    def pump_soon(self) -> None:
+        """Pump in this turn of the loop or the next."""
+        if not self._is_pump_due:
+            self._is_pump_due = True
+            self._loop.call_soon(self.pump)
+
+    def find_offsets(
+        self, timestamps: dict[TopicPartition, int], timeout_s: float
+    ) -> Future[dict[TopicPartition, FoundOffset]]:
+        """See :func:`kafka.core.consume.offsets.list_offsets`."""
+        self.client.cluster.add_topics({partition.topic for partition in timestamps})
+        return self.client.run(
+            list_offsets(
+                timestamps,
+                self.client.cluster.leader_for_partition,
+                timeout_s=timeout_s,
+                backoff=self.client.retry_backoff,
+                read_committed=self.fetcher.options.read_committed,
+            )
+        )
+
+    def _arm(self, when: float) -> None:
+        timer = self._timer
+        if timer is not None and timer.is_pending:
+            if timer.when == when:
+                return
+            timer.cancel()
+        self._timer = self._loop.call_at(when, self.pump) if when < inf else None
+
+    def _fetched(self, effect: SendFetch, response: FetchResponse) -> None:
+        with self.lock:
+            news = self.fetcher.fetched(effect, response, self._loop.time())
+        self._after(news)
+
+    def _fetch_failed(self, effect: SendFetch, error: BaseException) -> None:
+        with self.lock:
+            news = self.fetcher.failed(effect, error, self._loop.time())
+        self._after(news)
+
+    def _offsets_found(self, effect: FindOffsets, found: dict[TopicPartition, FoundOffset]) -> None:
+        with self.lock:
+            self.fetcher.offsets_found(effect, found)
+        self._after(True)
+
+    def _offsets_failed(self, effect: FindOffsets, error: BaseException) -> None:
+        with self.lock:
+            news = self.fetcher.offsets_failed(effect, error, self._loop.time())
+        self._after(news)
+
+    def _after(self, news: bool) -> None:
+        if self.is_closed:
+            return
+        self.pump()  # the next fetch goes out before the reader is told: it is on its way while they work
+        if news:
+            self._on_news()
+
+    def _refreshed(self, _: object) -> None:
+        self._is_refreshing = False
+        self.pump_soon()
+
+    # -- what is read --------------------------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others."""
+        wanted = list(partitions)
+        with self.lock:
+            self.fetcher.assign(wanted)
+        topics = {partition.topic for partition in wanted}
+        if topics:
+            self.client.cluster.add_topics(topics)
+        self.pump_soon()
+        self._on_news()  # a partition without a position, and auto_offset_reset "none": that is an error to read
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Read all partitions of these topics, now and when there are more."""
+        self.subscribed = frozenset(topics)
+        if self.subscribed:
+            self.client.cluster.add_topics(self.subscribed)
+            self._metadata_changed()
+
+    def _metadata_changed(self, *_: object) -> None:
+        if self.subscribed:
+            cluster = self.client.cluster
+            found = {
+                TopicPartition(topic, number)
+                for topic in self.subscribed
+                for number in cluster.partitions_for_topic(topic) or ()
+            }
+            with self.lock:
+                known = set(self.fetcher.positions)
+                news = found - known
+                if news:
+                    self.fetcher.assign([*self.fetcher.positions, *sorted(news)])
+        self.pump_soon()
+
+    def close(self) -> None:
+        """Do nothing from now on."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._arm(inf)
+            self.client.cluster.remove_listener(self._metadata_changed)
+            self.client.close_lane(self.lane)

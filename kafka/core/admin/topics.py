@@ -1,0 +1,256 @@
+"""Dialogues about topics, their partitions and records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from kafka.core.admin.plain import Entry, raise_first, raise_transient, to_dict
+from kafka.core.admin.values import NewPartitions, NewTopic
+from kafka.core.dialogue import ByVersion, Dialogue, refresh_metadata, send, sleep
+from kafka.core.retry import Backoff, retrying
+from kafka.core.routing import AnyNode, Controller, Leader
+from kafka.errors import Cancelled, IllegalArgumentError, KafkaError, KafkaTimeoutError, for_code
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from kafka.structs import TopicPartition
+
+NewTopics = Mapping[str, Mapping[str, Any]] | Iterable["NewTopic | str"]
+"""A list of NewTopic or names, or ``{name: {"num_partitions", "replication_factor", "assignments", "configs"}}``."""
+
+
+def create_topics(
+    new_topics: NewTopics,
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+    validate_only: bool = False,
+    raise_errors: bool = True,
+) -> Dialogue[dict[str, Any]]:
+    """Create topics: ``{"topics": [{"name", "error_code", ...}]}``, with the settings as ``{name: {...}}``.
+
+    With ``raise_errors`` the first error is raised (TopicAlreadyExistsError, InvalidPartitionsError, ...).
+    """
+    topics = [_creatable(topic) for topic in _as_new_topics(new_topics)]
+    if not topics:
+        raise IllegalArgumentError("create_topics: no topics")
+    request = CreateTopicsRequest(topics=topics, timeout_ms=int(timeout_s * 1000), validate_only=validate_only)
+
+    def attempt() -> Dialogue[CreateTopicsResponse]:
+        answer = yield from send(Controller(), request, timeout_s=timeout_s + 5)
+        raise_transient(_entries(answer.topics))
+        return answer
+
+    answer = yield from retrying(attempt, what="creating topics", backoff=backoff, timeout_s=timeout_s)
+    if raise_errors:
+        raise_first(_entries(answer.topics))
+    result = to_dict(answer)
+    for topic in result["topics"]:
+        topic["configs"] = {config.pop("name"): config for config in topic["configs"] or ()}
+    return result
+
+
+def delete_topics(
+    topics: Iterable[str | UUID], *, backoff: Backoff, timeout_s: float = 30.0, raise_errors: bool = True
+) -> Dialogue[dict[str, Any]]:
+    """Delete topics by name or, since 2.8, by id: ``{"topics": [{"name", "topic_id", "error_code", ...}]}``."""
+    wanted = list(topics)
+
+    def build(version: int) -> DeleteTopicsRequest:
+        if version < 6:
+            return DeleteTopicsRequest(topic_names=[str(topic) for topic in wanted], timeout_ms=int(timeout_s * 1000))
+        states = [
+            DeleteTopicsRequest.DeleteTopicState(topic_id=topic)
+            if isinstance(topic, UUID)
+            else DeleteTopicsRequest.DeleteTopicState(name=topic)
+            for topic in wanted
+        ]
+        return DeleteTopicsRequest(topics=states, timeout_ms=int(timeout_s * 1000))
+
+    min_version = 6 if any(isinstance(topic, UUID) for topic in wanted) else None
+
+    def attempt() -> Dialogue[DeleteTopicsResponse]:
+        answer = yield from send(
+            Controller(), ByVersion(DeleteTopicsRequest, build), timeout_s=timeout_s + 5, min_version=min_version
+        )
+        raise_transient(_entries(answer.responses))
+        return answer
+
+    answer = yield from retrying(attempt, what="deleting topics", backoff=backoff, timeout_s=timeout_s)
+    if raise_errors:
+        raise_first(_entries(answer.responses))
+    result = to_dict(answer)
+    result["topics"] = result.pop("responses")
+    return result
+
+
+def create_partitions(
+    topic_partitions: Mapping[str, NewPartitions | int],
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+    validate_only: bool = False,
+    raise_errors: bool = True,
+) -> Dialogue[dict[str, Any]]:
+    """Give topics more partitions: ``{"results": [{"name", "error_code", "error_message"}]}``."""
+    topics = []
+    for name, wanted in topic_partitions.items():
+        new = wanted if isinstance(wanted, NewPartitions) else NewPartitions(wanted)
+        assignments = [
+            CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=list(brokers))
+            for brokers in new.new_assignments or ()
+        ]
+        topics.append(
+            CreatePartitionsRequest.CreatePartitionsTopic(
+                name=name, count=new.total_count, assignments=assignments or None
+            )
+        )
+    request = CreatePartitionsRequest(topics=topics, timeout_ms=int(timeout_s * 1000), validate_only=validate_only)
+
+    def attempt() -> Dialogue[CreatePartitionsResponse]:
+        answer = yield from send(Controller(), request, timeout_s=timeout_s + 5)
+        raise_transient(_entries(answer.results))
+        return answer
+
+    answer = yield from retrying(attempt, what="creating partitions", backoff=backoff, timeout_s=timeout_s)
+    if raise_errors:
+        raise_first(_entries(answer.results))
+    return to_dict(answer)
+
+
+def delete_records(
+    records_to_delete: Mapping[TopicPartition, int], *, backoff: Backoff, timeout_s: float = 30.0
+) -> Dialogue[dict[TopicPartition, dict[str, Any]]]:
+    """Delete what lies before an offset (-1: everything): ``{partition: {"low_watermark", "error_code", ...}}``.
+
+    Raises the first error. Source: KIP-107.
+    """
+    found: dict[TopicPartition, dict[str, Any]] = {}
+    for partition, offset in records_to_delete.items():
+        topic = DeleteRecordsRequest.DeleteRecordsTopic(
+            name=partition.topic,
+            partitions=[
+                DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
+            ],
+        )
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000))
+
+        def attempt(
+            partition: TopicPartition = partition, request: DeleteRecordsRequest = request
+        ) -> Dialogue[DeleteRecordsResponse.DeleteRecordsPartitionResult]:
+            answer = yield from send(Leader(partition), request, timeout_s=timeout_s + 5)
+            entry = answer.topics[0].partitions[0]
+            raise_transient([(entry.error_code, None, f"{partition.topic}-{partition.partition}")])
+            return entry
+
+        entry = yield from retrying(
+            attempt, what="deleting records", backoff=backoff, timeout_s=timeout_s, topics=[partition.topic]
+        )
+        raise_first([(entry.error_code, None, f"{partition.topic}-{partition.partition}")])
+        found[partition] = to_dict(entry)
+    return found
+
+
+def describe_topics(topics: Sequence[str | UUID] | None = None) -> Dialogue[list[dict[str, Any]]]:
+    """Topics as the cluster's metadata tells them, each with ``partitions``; all of them for None. Creates none."""
+    answer = yield from _metadata(topics)
+    return [to_dict(topic) for topic in answer.topics]
+
+
+def list_topics() -> Dialogue[list[str]]:
+    """The names of all topics."""
+    answer = yield from _metadata(None)
+    return [topic.name for topic in answer.topics if topic.name is not None]
+
+
+def wait_for_topics(topic_names: Iterable[str], *, timeout_s: float = 10.0) -> Dialogue[None]:
+    """Until each partition of the topics has a leader: a broker learns of a new topic a moment after its creation."""
+    names = list(topic_names)
+    left_s = timeout_s
+    while True:
+        reason = ""
+        try:
+            described = yield from describe_topics(names)
+            for topic in described:
+                code = topic["error_code"] or next((p["error_code"] for p in topic["partitions"] if p["error_code"]), 0)
+                if code:
+                    reason = f"{topic['name']}: {for_code(code).__name__}"
+                elif not topic["partitions"] or any(p["leader_id"] < 0 for p in topic["partitions"]):
+                    reason = f"{topic['name']}: not every partition has a leader"
+        except KafkaError as error:
+            if not error.retriable or isinstance(error, Cancelled):
+                raise
+            reason = str(error)
+        if not reason:
+            yield from refresh_metadata(names)
+            return
+        if left_s <= 0:
+            raise KafkaTimeoutError(f"topics are not ready after {timeout_s:g} s: {reason}")
+        yield from sleep(0.05)
+        left_s -= 0.05
+
+
+def _metadata(topics: Sequence[str | UUID] | None) -> Dialogue[MetadataResponse]:
+    def build(version: int) -> MetadataRequest:
+        if topics is None:
+            wanted: list[MetadataRequest.MetadataRequestTopic] | None = None if version >= 1 else []
+        else:
+            wanted = [
+                MetadataRequest.MetadataRequestTopic(topic_id=topic, name=None)
+                if isinstance(topic, UUID)
+                else MetadataRequest.MetadataRequestTopic(name=topic)
+                for topic in topics
+            ]
+        request = MetadataRequest(topics=wanted)
+        if version >= 4:
+            request.allow_auto_topic_creation = False
+        return request
+
+    by_id = topics is not None and any(isinstance(topic, UUID) for topic in topics)
+    return (yield from send(AnyNode(), ByVersion(MetadataRequest, build), min_version=12 if by_id else None))
+
+
+def _entries(results: Iterable[Any]) -> list[Entry]:
+    return [(result.error_code, result.error_message, f"topic {result.name}") for result in results]
+
+
+def _as_new_topics(given: NewTopics) -> list[NewTopic]:
+    if isinstance(given, Mapping):
+        return [
+            NewTopic(
+                name,
+                options.get("num_partitions", -1),
+                options.get("replication_factor", -1),
+                options.get("assignments"),
+                options.get("configs"),
+            )
+            for name, options in given.items()
+        ]
+    return [topic if isinstance(topic, NewTopic) else NewTopic(topic) for topic in given]
+
+
+def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:
+    by_hand = bool(topic.replica_assignments)
+    return CreateTopicsRequest.CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if by_hand else topic.num_partitions,
+        replication_factor=-1 if by_hand else topic.replication_factor,
+        assignments=[
+            CreateTopicsRequest.CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+            for number, brokers in topic.replica_assignments.items()
+        ],
+        configs=[
+            CreateTopicsRequest.CreatableTopicConfig(name=name, value=None if value is None else str(value))
+            for name, value in topic.topic_configs.items()
+        ],
+    )

@@ -1,0 +1,126 @@
+"""What users hand to the admin client. Names and numbers are Kafka's (``ConfigResource.Type``, ``AlterConfigOp``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any
+
+from kafka.errors import IllegalArgumentError
+
+
+class ConfigResourceType(IntEnum):
+    """What has settings."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSourceType(IntEnum):
+    """Where a setting's value comes from."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+class ConfigType(IntEnum):
+    """A setting's type."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigFilterType(IntEnum):
+    """Which settings ``describe_configs`` tells: MODIFIED those that somebody set for this very resource, STATIC those
+    of the broker's file, DEFAULT those that are not MODIFIED, DYNAMIC those that may be altered."""
+
+    ALL = 0
+    DYNAMIC = 1
+    MODIFIED = 2
+    DEFAULT = 3
+    STATIC = 4
+
+
+class AlterConfigOp(IntEnum):
+    """What to do with a setting (KIP-339). APPEND and SUBTRACT are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigResource:
+    """A topic, broker or group whose settings are meant.
+
+    ``resource_type``: a :class:`ConfigResourceType` or its name. ``configs``: to describe, the names wanted (None:
+    all); to alter, ``{name: value}``, where None deletes and ``(AlterConfigOp, value)`` says what to do.
+    """
+
+    def __init__(
+        self,
+        resource_type: ConfigResourceType | str,
+        name: str,
+        configs: Mapping[str, Any] | Iterable[str] | None = None,
+    ) -> None:
+        if not isinstance(resource_type, ConfigResourceType):
+            try:
+                resource_type = ConfigResourceType[str(resource_type).upper()]
+            except KeyError:
+                known = ", ".join(kind.name.lower() for kind in ConfigResourceType)
+                raise IllegalArgumentError(f"resource_type {resource_type!r}: one of {known}") from None
+        self.resource_type = resource_type
+        self.name = name
+        self.configs = configs
+
+    def __repr__(self) -> str:
+        return f"ConfigResource({self.resource_type.name}, {self.name!r}, {self.configs!r})"
+
+
+class NewTopic:
+    """A topic to be created. -1: the broker's default (2.4 and later), or as ``replica_assignments`` say
+    (``{partition: [broker id]}``). ``topic_configs``: ``{name: value}``."""
+
+    def __init__(
+        self,
+        name: str,
+        num_partitions: int = -1,
+        replication_factor: int = -1,
+        replica_assignments: Mapping[int, list[int]] | None = None,
+        topic_configs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.num_partitions = num_partitions
+        self.replication_factor = replication_factor
+        self.replica_assignments = dict(replica_assignments or {})
+        self.topic_configs = dict(topic_configs or {})
+
+    def __repr__(self) -> str:
+        return f"NewTopic({self.name!r}, {self.num_partitions}, {self.replication_factor})"
+
+
+class NewPartitions:
+    """How many partitions a topic is to have; ``new_assignments``: the brokers of each added one."""
+
+    def __init__(self, total_count: int, new_assignments: list[list[int]] | None = None) -> None:
+        self.total_count = total_count
+        self.new_assignments = new_assignments

@@ -1,0 +1,215 @@
+"""From one partition's part of a Fetch answer to records, batch by batch and no earlier than somebody wants them.
+
+    records of the answer:  | batch | batch | ... | cut batch |       the cut one is fetched again
+    offset asked for:            ^ within a batch: what lies before it is left out
+
+Control batches are never handed out. With ``read_committed``, neither are the records of aborted transactions: the
+answer lists (producer, first offset); from there on the producer's transactional batches are left out until its abort
+marker has been passed (KIP-98).
+
+Who fetches checks the headers only (:func:`scan`); decoding, CRC and deserialisers are the reader's, in its thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any, Final
+
+from kafka.core.consume.record import ConsumerRecord
+from kafka.errors import CorruptRecordError, KafkaError, MessageSizeTooLargeError
+from kafka.protocol.fetch import FetchResponse
+from kafka.records import ABORT, BatchHeader, check_crc, decode_control, decode_raw, parse_header
+from kafka.records.header import Buffer
+from kafka.structs import TopicPartition
+
+Deserialize = Callable[[str, Any, Any], Any]
+"""``(topic, headers, bytes or None) -> value``."""
+
+_first_offset: Final = attrgetter("first_offset")
+
+
+class ReaderOptions:
+    """How a consumer reads. Deserialisers None: bytes as they are."""
+
+    __slots__ = ("check_crcs", "key", "read_committed", "value")
+
+    def __init__(
+        self,
+        check_crcs: bool = True,
+        read_committed: bool = False,
+        key: Deserialize | None = None,
+        value: Deserialize | None = None,
+    ) -> None:
+        self.check_crcs = check_crcs
+        self.read_committed = read_committed
+        self.key = key
+        self.value = value
+
+
+class Fetched:
+    """What was fetched of one partition, from ``fetch_offset`` on. ``next_offset`` is where the next fetch begins."""
+
+    __slots__ = ("_aborted", "_aborting", "_batch_at", "_pending", "_pending_at", "data", "error", "headers",
+                 "next_offset", "partition", "position", "size_bytes")  # fmt: skip
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        fetch_offset: int,
+        data: Buffer,
+        aborted: Iterable[FetchResponse.AbortedTransaction] = (),
+    ) -> None:
+        self.partition = partition
+        self.data = data
+        self.size_bytes = len(data)
+        self.position = fetch_offset
+        """The next offset to hand out."""
+        self.headers, self.error = scan(data, fetch_offset, partition)
+        """The whole batches; and the fault that ended them, met when all of them have been read."""
+        self.next_offset = max(self.headers[-1].next_offset, fetch_offset) if self.headers else fetch_offset
+        self._aborted = sorted(aborted, key=_first_offset, reverse=True)
+        self._aborting: set[int] = set()
+        self._batch_at = 0
+        self._pending: list[ConsumerRecord] = []
+        self._pending_at = 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Everything has been read, and no fault is left to be met."""
+        return self._pending_at >= len(self._pending) and self._batch_at >= len(self.headers) and self.error is None
+
+    def read(self, limit: int, options: ReaderOptions) -> list[ConsumerRecord]:
+        """The next records, at most ``limit``; fewer, or none, at the end. Moves ``position``.
+
+        Raises the fault of a batch (CorruptRecordError and the like, or what a deserialiser raised) when it is the
+        first thing to be read; ``position`` then stands before it.
+        """
+        found: list[ConsumerRecord] = []
+        while len(found) < limit:
+            pending = self._pending
+            if self._pending_at < len(pending):
+                wanted = limit - len(found)
+                if self._pending_at == 0 and wanted >= len(pending):
+                    taken = pending
+                else:
+                    taken = pending[self._pending_at : self._pending_at + wanted]
+                self._pending_at += len(taken)
+                if found:
+                    found += taken
+                else:
+                    found = taken
+                self.position = found[-1].offset + 1
+                if self._pending_at >= len(pending):
+                    self._leave_batch()
+                continue
+            if self._batch_at >= len(self.headers):
+                if self.error is not None and not found:
+                    raise self.error
+                break
+            try:
+                self._pending = self._decode(self.headers[self._batch_at], options)
+            except Exception:
+                if found:
+                    break  # what is good comes first
+                raise
+            self._pending_at = 0
+            if not self._pending:
+                self._leave_batch()
+        return found
+
+    def _leave_batch(self) -> None:
+        """The batch was read to its end: compaction may have removed its last records, and those offsets count."""
+        header = self.headers[self._batch_at]
+        self.position = max(self.position, header.next_offset)
+        self._batch_at += 1
+        self._pending = []
+        self._pending_at = 0
+
+    def _decode(self, header: BatchHeader, options: ReaderOptions) -> list[ConsumerRecord]:
+        if header.last_offset < self.position and header.magic == 2:
+            return []
+        if options.check_crcs and header.magic == 2:
+            try:
+                check_crc(self.data, header)
+            except CorruptRecordError as error:
+                raise CorruptRecordError(f"{_name(self.partition)}: {error.args[0]}") from None
+        if options.read_committed and self._is_aborted(header):
+            return []
+        if header.is_control:
+            return []
+        return self._build(header, options)
+
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        aborted = self._aborted
+        while aborted and aborted[-1].first_offset <= header.last_offset:
+            self._aborting.add(aborted.pop().producer_id)
+        if not header.is_transactional or header.producer_id not in self._aborting:
+            return False
+        if header.is_control:
+            for _, _, key, value, _ in decode_raw(self.data, header):
+                if decode_control(key, value).kind == ABORT:
+                    self._aborting.discard(header.producer_id)
+            return True
+        return True
+
+    def _build(self, header: BatchHeader, options: ReaderOptions) -> list[ConsumerRecord]:
+        raw = decode_raw(self.data, header)
+        topic, partition = self.partition
+        epoch, kind, start = header.leader_epoch, header.timestamp_type, self.position
+        if raw and raw[0][0] < start:
+            raw = [item for item in raw if item[0] >= start]
+        new: Any = tuple.__new__  # half the price of calling the class
+        if options.key is None and options.value is None:
+            return [
+                new(
+                    ConsumerRecord,
+                    (
+                        topic, partition, epoch, offset, timestamp, kind, key, value, headers, None,
+                        -1 if key is None else len(key), -1 if value is None else len(value),
+                        _headers_bytes(headers) if headers else -1,
+                    ),
+                )
+                for offset, timestamp, key, value, headers in raw
+            ]  # fmt: skip
+        found = []
+        for offset, timestamp, key, value, headers in raw:
+            made_key = key if options.key is None else options.key(topic, headers, key)
+            made_value = value if options.value is None else options.value(topic, headers, value)
+            found.append(
+                ConsumerRecord(
+                    topic, partition, epoch, offset, timestamp, kind, made_key, made_value, headers, None,
+                    -1 if key is None else len(key), -1 if value is None else len(value),
+                    _headers_bytes(headers) if headers else -1,
+                )
+            )  # fmt: skip
+        return found
+
+
+def scan(data: Buffer, fetch_offset: int, partition: TopicPartition) -> tuple[list[BatchHeader], KafkaError | None]:
+    """The headers of the whole batches in ``data``, and the fault at which they end, if it is not a cut.
+
+    A first batch that is cut was larger than the fetch: brokers since 0.10.1 send it whole, so this is
+    MessageSizeTooLargeError with the setting to raise.
+    """
+    headers: list[BatchHeader] = []
+    pos = 0
+    try:
+        while (header := parse_header(data, pos)) is not None:
+            headers.append(header)
+            pos = header.end
+    except KafkaError as error:
+        return headers, CorruptRecordError(f"{_name(partition)} at offset {fetch_offset}: {error.args[0]}")
+    if not headers and len(data):
+        return headers, MessageSizeTooLargeError(
+            f"{_name(partition)}: the batch at offset {fetch_offset} is larger than max_partition_fetch_bytes"
+        )
+    return headers, None
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def _headers_bytes(headers: list[tuple[str, bytes | None]]) -> int:
+    return sum(len(name) + len(value or b"") for name, value in headers)

@@ -1,0 +1,8 @@
+"""The producer."""
+
+from __future__ import annotations
+
+from kafka.producer.future import FutureRecordMetadata, RecordMetadata, when_all_done
+from kafka.producer.producer import KafkaProducer
+
+__all__ = ["FutureRecordMetadata", "KafkaProducer", "RecordMetadata", "when_all_done"]

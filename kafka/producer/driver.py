@@ -1,0 +1,199 @@
+"""Carries out what the sender decides: requests, timers, metadata, the producer's id. All of it on the loop's thread.
+
+The machine is ``kafka.core.produce.sender``; it is asked again (:meth:`Driver.pump`) after everything that happens,
+once per turn of the loop however much that was.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from kafka.client import KafkaClient
+from kafka.core.dialogue import Dialogue, send
+from kafka.core.produce.accumulator import Accumulator, TopicQueues
+from kafka.core.produce.identity import ProducerIdentity
+from kafka.core.produce.sender import AskIdentity, SendBatches, Sender
+from kafka.core.produce.topics import learn_topic
+from kafka.core.routing import AnyNode
+from kafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaError,
+    UnsupportedFieldError,
+    UnsupportedVersionError,
+    for_code,
+    raise_for_code,
+)
+from kafka.future import Future
+from kafka.net.loop import LoopTimer
+from kafka.protocol.produce import ProduceResponse
+from kafka.protocol.transactions import InitProducerIdRequest
+
+MAX_TRANSACTION_TIMEOUT_MS = 2**31 - 1
+
+
+class Driver:
+    """One producer's work on its loop."""
+
+    def __init__(self, client: KafkaClient, accumulator: Accumulator, sender: Sender, settings: dict[str, Any]) -> None:
+        self.client = client
+        self.accumulator = accumulator
+        self.sender = sender
+        self.is_closed = False
+        self._loop = client.loop
+        self._settings = settings
+        self._timer: LoopTimer | None = None
+        self._is_pump_due = False
+        self._learning: dict[str, Future[None]] = {}
+        self._is_refreshing = False
+        client.cluster.add_listener(self._metadata_changed)
+
+    # -- the sender ----------------------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Ask the sender what there is to do, and do it."""
+        self._is_pump_due = False
+        if self.is_closed:
+            self.accumulator.take_dirty()
+            self.sender.abort()  # what another thread put in while it was closed
+            return
+        for effect in self.sender.poll(self._loop.time()):
+            if isinstance(effect, SendBatches):
+                future = self.client.request(effect.node, effect.request, max_version=effect.max_version)
+                future.add_callback(self._answered, effect)
+                future.add_errback(self._failed, effect)
+            elif isinstance(effect, AskIdentity):
+                asked = self.client.run(_ask_identity(effect.identity))
+                asked.add_callback(self._identity_received)
+                asked.add_errback(self._identity_failed)
+            elif not self._is_refreshing:
+                self._is_refreshing = True
+                self.client.refresh_metadata(sorted(effect.topics)).add_both(self._refreshed)
+        self._arm(self.sender.next_deadline)
+
+    def pump_soon(self) -> None:
+        """Pump in this turn of the loop or the next."""
+        if not self._is_pump_due:
+            self._is_pump_due = True
+            self._loop.call_soon(self.pump)
+
+    def _arm(self, when: float) -> None:
+        timer = self._timer
+        if timer is not None and timer.is_pending:
+            if timer.when == when:
+                return
+            timer.cancel()
+        self._timer = self._loop.call_at(when, self.pump) if when < inf else None
+
+    def _answered(self, effect: SendBatches, response: ProduceResponse | None) -> None:
+        self.sender.answered(effect, response, self._loop.time())
+        self.pump_soon()
+
+    def _failed(self, effect: SendBatches, error: BaseException) -> None:
+        self.sender.failed(effect, error, self._loop.time())
+        self.pump_soon()
+
+    def _identity_received(self, identity: ProducerIdentity) -> None:
+        self.sender.identity_received(identity)
+        self.pump_soon()
+
+    def _identity_failed(self, error: BaseException) -> None:
+        is_supported = not isinstance(error, (IncompatibleBrokerVersion, UnsupportedVersionError))
+        self.sender.identity_failed(error, self._loop.time(), is_supported=is_supported)
+        self.pump_soon()
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    def learn(self, topic: TopicQueues) -> Future[None]:
+        """Have the topic's partitions known. Fails with KafkaTimeoutError after ``max_block_ms``, or with the error
+        that the topic has for good; what is parked for it fails with the same."""
+        name = topic.name
+        found = self._learning.get(name)
+        if found is None:
+            found = self._learning[name] = self.client.run(
+                learn_topic(
+                    name,
+                    lambda: bool(topic.queues),
+                    lambda: self._topic_error(name),
+                    timeout_s=self._settings["max_block_ms"] / 1000,
+                    backoff=self.client.retry_backoff,
+                )
+            )
+            self._metadata_changed()
+            found.add_both(lambda _: self._learning.pop(name, None))
+            found.add_errback(lambda error: self.accumulator.give_up_parked(topic, error))
+        return found
+
+    def _topic_error(self, topic: str) -> KafkaError | None:
+        code = self.client.cluster.topic_error(topic)
+        return for_code(code)(topic) if code else None
+
+    def _metadata_changed(self, *_: object) -> None:
+        cluster = self.client.cluster
+        for topic in list(self.accumulator.topics.values()):
+            partitions = cluster.partitions_for_topic(topic.name)
+            if partitions:
+                available = cluster.available_partitions_for_topic(topic.name) or ()
+                self.accumulator.set_partitions(topic, max(partitions) + 1, sorted(available))
+        self.pump_soon()
+
+    def _refreshed(self, _: object) -> None:
+        self._is_refreshing = False
+        self.pump_soon()
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def when_answered(self) -> Future[None]:
+        """Send everything that is here now; done when all of it was answered, well or not."""
+        waiting: set[Any] = set()
+        done: Future[None] = Future()
+
+        def settle(parcel: Any) -> None:
+            waiting.discard(parcel)
+            if parcel.forward is not None:
+                self.accumulator.close_open_batches()  # what it moved to is to go out, too
+                for target, _index in parcel.forward:
+                    watch(target)
+            if not waiting and not done.is_done:
+                done.success(None)
+
+        def watch(parcel: Any) -> None:
+            if not parcel.done.is_done and parcel not in waiting:
+                waiting.add(parcel)
+                parcel.done.add_both(lambda _: settle(parcel))
+
+        for parcel in self.accumulator.close_open_batches():
+            watch(parcel)
+        if not waiting:
+            done.success(None)
+        return done
+
+    def close(self) -> None:
+        """Fail what is left, and do nothing from now on."""
+        if not self.is_closed:
+            self.sender.abort()
+            self.is_closed = True
+            self._arm(inf)
+            self.client.cluster.remove_listener(self._metadata_changed)
+
+
+def _ask_identity(identity: ProducerIdentity) -> Dialogue[ProducerIdentity]:
+    """InitProducerId for an idempotent producer: a new id, or the next epoch of the one it has (KIP-360), which brokers
+    before 2.5 cannot give: they give a new id instead."""
+    try:
+        answer = yield from send(AnyNode(), _init_producer_id(identity))
+    except UnsupportedFieldError:
+        answer = yield from send(AnyNode(), _init_producer_id(ProducerIdentity()))
+    if answer.error_code and identity.producer_id >= 0 and not for_code(answer.error_code).retriable:
+        answer = yield from send(AnyNode(), _init_producer_id(ProducerIdentity()))
+    raise_for_code(answer.error_code, "the producer's id")
+    return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+
+def _init_producer_id(identity: ProducerIdentity) -> InitProducerIdRequest:
+    return InitProducerIdRequest(
+        transactional_id=None,
+        transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+    )

@@ -1,0 +1,102 @@
+"""What users hand in, turned into what the accumulator takes: topics, keys, values, headers.
+
+Every complaint about an argument of ``send`` is made here, at the call, and names the setting that would help.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import six
+
+from kafka.errors import IllegalArgumentError, InvalidTopicError
+
+HeaderItems = list[tuple[str, bytes | None]]
+Serialize = Callable[[str, HeaderItems | None, Any], Any]
+"""``(topic, headers, data) -> bytes or None``."""
+
+MAX_TOPIC_LENGTH: Final = 249
+_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def topic_name(topic: Any) -> str:
+    """A topic as text, or TypeError; InvalidTopicError for a name that no broker takes (``Topic.validate``)."""
+    if not isinstance(topic, (six.text_type, six.binary_type)):
+        raise TypeError(f"topic: a text is needed, not {type(topic).__name__}")
+    name = six.ensure_text(topic)
+    if not _LEGAL_TOPIC.fullmatch(name) or name in (".", "..") or len(name) > MAX_TOPIC_LENGTH:
+        raise InvalidTopicError(
+            f"{name[:300]!r}: a topic's name has 1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ - "
+            "and is neither '.' nor '..'"
+        )
+    return name
+
+
+def serializer_for(setting: str, given: Any) -> Serialize | None:
+    """How keys or values become bytes; None: they are bytes already, see :func:`plain_bytes`.
+
+    ``given`` is a function of the value, an object with ``serialize(topic, headers, data)`` (kafka-python 3) or one
+    with ``serialize(topic, data)`` (kafka-python 2). TypeError at the call when the outcome is not bytes.
+    """
+    if given is None:
+        return None
+    method = getattr(given, "serialize", None)
+    if method is None:
+
+        def run(topic: str, headers: HeaderItems | None, data: Any) -> Any:
+            return given(data)
+    elif _positional_count(method) == 2:
+
+        def run(topic: str, headers: HeaderItems | None, data: Any) -> Any:
+            return method(topic, data)
+    else:
+        run = method
+
+    def checked(topic: str, headers: HeaderItems | None, data: Any) -> bytes | None:
+        made = run(topic, headers, data)
+        if made is None or isinstance(made, bytes):
+            return made
+        if isinstance(made, (bytearray, memoryview)):
+            return bytes(made)
+        raise TypeError(f"{setting} returned {type(made).__name__} for {type(data).__name__}, and not bytes")
+
+    return checked
+
+
+def plain_bytes(kind: str, data: Any) -> bytes:
+    """``data`` as bytes; TypeError, with the setting that would serialise it, when it is something else."""
+    if isinstance(data, six.binary_type):
+        return bytes(data)
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(
+        f"{kind}: bytes are needed, not {type(data).__name__}; set {kind}_serializer to send other types"
+    )
+
+
+def header_items(headers: Any) -> HeaderItems:
+    """Headers as a list of (text, bytes or None); TypeError or IllegalArgumentError with what is wrong with them."""
+    if isinstance(headers, Mapping):
+        headers = headers.items()
+    if not isinstance(headers, Iterable):
+        raise TypeError(f"headers: a list of (text, bytes) is needed, not {type(headers).__name__}")
+    found: HeaderItems = []
+    for item in headers:
+        if not isinstance(item, (tuple, list)) or len(item) != 2:
+            raise IllegalArgumentError(f"headers: {item!r} is not a pair of a name and a value")
+        name, value = item
+        if not isinstance(name, (six.text_type, six.binary_type)):
+            raise TypeError(f"headers: the name {name!r} is not a text")
+        if value is not None and not isinstance(value, six.binary_type):
+            raise TypeError(f"headers: the value of {name!r} is {type(value).__name__}, and not bytes")
+        found.append((six.ensure_text(name), value))
+    return found
+
+
+def _positional_count(method: Any) -> int:
+    code = getattr(getattr(method, "__func__", method), "__code__", None)
+    if code is None:
+        return 3
+    return int(code.co_argcount) - (1 if hasattr(method, "__self__") else 0)

@@ -1,0 +1,193 @@
+"""The future of one record, and what it holds at the end.
+
+A producer makes one for every record, so it is five slots and nothing more: all the waiting and calling back is that of
+its batch's one :class:`~kafka.future.Future`, and :class:`RecordMetadata` is made when somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, NamedTuple
+
+from kafka.core.produce.batch import Parcel
+from kafka.errors import KafkaTimeoutError
+from kafka.future import Future
+from kafka.structs import TopicPartition
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is: ``offset`` is -1 when the broker was not asked (acks=0) or answered a repetition;
+    ``timestamp`` in ms. ``checksum`` is always None (records v2 have none). Sizes in bytes, -1 for None."""
+
+    topic: str
+    partition: int
+    topic_partition: TopicPartition
+    offset: int
+    timestamp: int
+    checksum: int | None
+    serialized_key_size: int
+    serialized_value_size: int
+    serialized_header_size: int
+
+
+class FutureRecordMetadata:
+    """The result of ``KafkaProducer.send``: a :class:`RecordMetadata` or an error, later.
+
+    Callbacks run on the thread of the producer's loop. The methods are those of :class:`kafka.future.Future`; this end
+    cannot complete it.
+    """
+
+    __slots__ = ("_index", "_parcel", "_sizes", "_timestamp", "__weakref__")
+
+    def __init__(self, parcel: Parcel, index: int, timestamp: int, sizes: tuple[int, int, int]) -> None:
+        self._parcel = parcel
+        self._index = index
+        self._timestamp = timestamp
+        self._sizes = sizes
+
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait for at most ``timeout`` seconds, and return the result or raise the record's error.
+
+        Raises KafkaTimeoutError when the time is up (the record may still be delivered), IllegalStateError on the
+        thread of the producer's loop, which would wait for itself.
+        """
+        if not self.is_done:
+            self._parcel.guard()
+            waiter: Future[Any] = Future()
+            self.add_both(waiter.success)
+            if not waiter.wait(timeout):
+                raise KafkaTimeoutError(f"no answer for a record of topic {self._parcel.topic} within {timeout} s")
+        error = self.exception
+        if error is not None:
+            raise error
+        value = self.value
+        assert value is not None
+        return value
+
+    @property
+    def is_done(self) -> bool:
+        return self._settled().done.is_done
+
+    @property
+    def exception(self) -> BaseException | None:
+        """Why it failed; None while it is not done."""
+        return self._settled().done.exception
+
+    @property
+    def value(self) -> RecordMetadata | None:
+        """None unless it succeeded."""
+        parcel = self._settled()
+        result = parcel.done.value
+        if result is None:
+            return None
+        base_offset, append_time = result
+        partition = parcel.partition
+        return RecordMetadata(
+            parcel.topic,
+            partition,
+            TopicPartition(parcel.topic, partition),
+            base_offset + self._index if base_offset >= 0 else -1,
+            append_time if append_time >= 0 else self._timestamp,
+            None,
+            *self._sizes,
+        )
+
+    @property
+    def append_time_ms(self) -> int:
+        """When the broker appended it, on the broker's clock; -1 unless it succeeded on a topic with LogAppendTime."""
+        result = self._settled().done.value
+        return -1 if result is None else result[1]
+
+    def succeeded(self) -> bool:
+        """Done, with a value."""
+        done = self._settled().done
+        return done.is_done and done.exception is None
+
+    def failed(self) -> bool:
+        """Done, with an exception."""
+        return self._settled().done.exception is not None
+
+    def retriable(self) -> bool:
+        """Failed with an error that says the same call may succeed later."""
+        return bool(getattr(self.exception, "retriable", False))
+
+    def add_callback(self, f: Callable[..., Any], *args: Any, **kwargs: Any) -> FutureRecordMetadata:
+        """Call ``f(*args, metadata, **kwargs)`` on success."""
+        self._add(True, f, args, kwargs)
+        return self
+
+    def add_errback(self, f: Callable[..., Any], *args: Any, **kwargs: Any) -> FutureRecordMetadata:
+        """Call ``f(*args, exception, **kwargs)`` on failure."""
+        self._add(False, f, args, kwargs)
+        return self
+
+    def add_both(self, f: Callable[..., Any], *args: Any, **kwargs: Any) -> FutureRecordMetadata:
+        """Call ``f`` with the metadata or with the exception, whichever comes."""
+        self._add(None, f, args, kwargs)
+        return self
+
+    def chain(self, future: Future[RecordMetadata]) -> FutureRecordMetadata:
+        """Complete ``future`` with whatever completes this one."""
+        return self.add_callback(future.success).add_errback(future.failure)
+
+    def __await__(self) -> Generator[FutureRecordMetadata, None, RecordMetadata]:
+        if not self.is_done:
+            yield self
+        return self.get(0)
+
+    def __repr__(self) -> str:
+        state = "pending" if not self.is_done else f"failed {self.exception!r}" if self.failed() else f"{self.value}"
+        return f"<FutureRecordMetadata {state}>"
+
+    def _settled(self) -> Parcel:
+        """The parcel that the record is in now."""
+        parcel = self._parcel
+        while parcel.forward is not None:
+            parcel, self._index = parcel.forward[self._index]
+            self._parcel = parcel
+        return parcel
+
+    def _add(self, wanted: bool | None, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._settled().done.add_both(self._deliver, wanted, f, args, kwargs)
+
+    def _deliver(
+        self,
+        wanted: bool | None,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        _: object,
+    ) -> None:
+        parcel = self._parcel
+        if self._settled() is not parcel:  # it has moved: this was the end of its former parcel only
+            self._add(wanted, f, args, kwargs)
+            return
+        error = parcel.done.exception
+        if wanted is None or wanted is (error is None):
+            f(*args, self.value if error is None else error, **kwargs)
+
+
+def when_all_done(futures: Iterable[FutureRecordMetadata], callback: Callable[[], object]) -> None:
+    """Call back once when the last of these is done, well or not; at once when all are.
+
+    The futures of one batch cost one callback. It runs on the thread of the producer's loop.
+    """
+    waiting: set[Parcel] = set()
+    left = list(futures)
+
+    def look(_: object = None) -> None:
+        parcels = {future._settled() for future in left}
+        if any(not parcel.done.is_done for parcel in parcels):
+            for parcel in parcels - waiting:
+                if not parcel.done.is_done:
+                    waiting.add(parcel)
+                    parcel.done.add_both(one_is_done, parcel)
+        else:
+            callback()
+
+    def one_is_done(parcel: Parcel, _: object) -> None:
+        waiting.discard(parcel)
+        if not waiting:
+            look()  # records may have moved to other parcels
+
+    look()

@@ -1,0 +1,200 @@
+"""Fetch and ListOffsets: what comes out, how long it waits, and what is wrong with the rest."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.topics import DeleteRecordsRequest, DeleteTopicsRequest
+from kafka.records import iter_batches
+from test.broker.driver import EPOCH_S, HandBroker, batch, fetch_request, fetched, plain, produce_request, values
+
+EPOCH_MS = int(EPOCH_S * 1000)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_records_come_back_as_they_were_sent_in_every_version(hand: HandBroker, version: int) -> None:
+    topic_id = hand.create_topic("t")
+    hand.produce("t", batch(b"a", b"b"))
+    (partition,) = fetched(hand.ask(fetch_request("t", topic_id=topic_id), version))
+    assert (partition.error_code, partition.high_watermark, partition.last_stable_offset) == (0, 2, 2)
+    assert values(partition.records) == [b"a", b"b"]
+
+
+def test_a_fetch_in_the_middle_of_a_batch_gets_the_whole_batch(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    hand.produce("t", batch(b"a", b"b", b"c"))
+    (partition,) = fetched(hand.ask(fetch_request("t", (1,)), 12))
+    assert values(partition.records) == [b"a", b"b", b"c"]
+
+
+def test_limits_hold_but_one_batch_always_comes(hand: HandBroker) -> None:
+    hand.create_topic("t", 2)
+    for partition in (0, 1):
+        for _ in range(4):
+            hand.produce("t", batch(b"x" * 100), partition)
+    size = len(batch(b"x" * 100))
+    first, second = fetched(hand.ask(fetch_request("t", (0, 0), max_bytes=1), 12))
+    assert (len(values(first.records)), len(values(second.records))) == (1, 0)
+    first, second = fetched(hand.ask(fetch_request("t", (0, 0), partition_max_bytes=2 * size), 12))
+    assert (len(values(first.records)), len(values(second.records))) == (2, 2)
+    first, second = fetched(hand.ask(fetch_request("t", (0, 0), max_bytes=5 * size + 9), 12))
+    assert (len(values(first.records)), len(values(second.records))) == (4, 1)
+
+
+@pytest.mark.parametrize(("offset", "code"), [(-1, 1), (2, 1), (1, 0)])
+def test_an_offset_out_of_range_is_told_at_once(hand: HandBroker, offset: int, code: int) -> None:
+    hand.create_topic("t")
+    hand.produce("t", batch())
+    reply = hand.send(fetch_request("t", (offset,), max_wait_ms=1000), 12)
+    assert reply.done is bool(code)
+    hand.advance(1)
+    assert fetched(hand.answer(fetch_request(), reply, 12))[0].error_code == code
+
+
+def test_an_unknown_topic_is_3_by_name_and_100_by_id(hand: HandBroker) -> None:
+    assert fetched(hand.ask(fetch_request("nope", max_wait_ms=1000), 12))[0].error_code == 3
+    assert fetched(hand.ask(fetch_request(topic_id=UUID(int=3), max_wait_ms=1000), 13))[0].error_code == 100
+
+
+@pytest.mark.parametrize("session", [(0, 5), (55, 3)])
+def test_a_session_that_is_not_there_is_told_so(hand: HandBroker, session: tuple[int, int]) -> None:
+    hand.create_topic("t")
+    assert hand.ask(fetch_request("t", session=session), 12).error_code == 70
+
+
+def test_a_fetch_at_the_end_waits_for_records(hand: HandBroker) -> None:
+    hand.create_topic("t", 2)
+    request = fetch_request("t", (0, 0), max_wait_ms=500)
+    reply = hand.send(request, 12)
+    hand.advance(0.3)
+    assert not reply.done
+    hand.send(produce_request("t", batch(b"a"), partition=1), 9)
+    hand.send(produce_request("t", batch(b"b"), partition=1), 9)
+    assert not reply.done, "it is woken when the turn ends, for all that came in it"
+    hand.tick()
+    first, second = fetched(hand.answer(request, reply, 12))
+    assert (values(first.records), values(second.records)) == ([], [b"a", b"b"])
+
+
+def test_a_fetch_that_nothing_wakes_is_answered_when_its_time_is_up(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    request = fetch_request("t", max_wait_ms=500)
+    reply = hand.send(request, 12)
+    hand.advance(0.499)
+    assert not reply.done
+    hand.advance(0.001)
+    assert values(fetched(hand.answer(request, reply, 12))[0].records) == []
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_wants(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    size = len(batch(b"x"))
+    request = fetch_request("t", max_wait_ms=500, min_bytes=size + 1)
+    reply = hand.send(request, 12)
+    hand.produce("t", batch(b"x"))
+    assert not reply.done
+    hand.produce("t", batch(b"x"))
+    assert len(values(fetched(hand.answer(request, reply, 12))[0].records)) == 2
+
+
+def test_a_waiting_fetch_learns_that_its_topic_is_deleted(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    request = fetch_request("t", max_wait_ms=500)
+    reply = hand.send(request, 12)
+    hand.ask(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")], timeout_ms=0))
+    assert fetched(hand.answer(request, reply, 12))[0].error_code == 3
+
+
+def test_fetched_batches_carry_their_offsets(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    for _ in range(3):
+        hand.produce("t", batch(b"a", b"b"))
+    (partition,) = fetched(hand.ask(fetch_request("t", (2,)), 12))
+    assert [header.base_offset for header in iter_batches(plain(partition.records))] == [2, 4]
+
+
+# -- ListOffsets -----------------------------------------------------------------------------------------------------
+
+
+def listed(
+    hand: HandBroker, timestamp: int, version: int = 11, topic: str = "t", partition: int = 0
+) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsRequest.ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+                ],
+            )
+        ],
+    )
+    return hand.ask(request, version).topics[0].partitions[0]
+
+
+@pytest.fixture
+def with_times(hand: HandBroker) -> HandBroker:
+    """Offsets 0 to 5, of which 0 was deleted; times 10, 20, ... s after the epoch, the greatest at offset 3."""
+    hand.create_topic("t")
+    for at in (10, 20, 30, 60, 40, 50):
+        hand.produce("t", batch(timestamp=EPOCH_MS + at * 1000))
+    delete = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=1)
+    hand.ask(
+        DeleteRecordsRequest(
+            topics=[DeleteRecordsRequest.DeleteRecordsTopic(name="t", partitions=[delete])], timeout_ms=0
+        )
+    )
+    return hand
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset", "time"),
+    [
+        (-1, 6, -1),
+        (-2, 1, -1),
+        (-3, 3, EPOCH_MS + 60_000),
+        (-4, 1, -1),
+        (-5, -1, -1),
+        (0, 1, EPOCH_MS + 20_000),
+        (EPOCH_MS + 30_000, 2, EPOCH_MS + 30_000),
+        (EPOCH_MS + 30_001, 3, EPOCH_MS + 60_000),
+        (EPOCH_MS + 60_001, -1, -1),
+    ],
+)
+def test_offsets_are_found_by_time(with_times: HandBroker, timestamp: int, offset: int, time: int) -> None:
+    found = listed(with_times, timestamp)
+    assert (found.error_code, found.offset, found.timestamp) == (0, offset, time)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_the_end_is_known_in_every_version(with_times: HandBroker, version: int) -> None:
+    found = listed(with_times, -1, version)
+    assert (found.offset, found.leader_epoch) == (6, 0 if version >= 4 else -1)
+
+
+@pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-7, 11)])
+def test_a_special_time_that_the_version_lacks_is_unsupported(
+    with_times: HandBroker, timestamp: int, version: int
+) -> None:
+    assert listed(with_times, timestamp, version).error_code == 35
+
+
+def test_an_empty_log_has_ends_and_no_times(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    assert [listed(hand, time).offset for time in (-1, -2, -3, 0)] == [0, 0, -1, -1]
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("nope", 0), ("t", 9)])
+def test_offsets_of_what_is_not_there(with_times: HandBroker, topic: str, partition: int) -> None:
+    assert listed(with_times, -1, topic=topic, partition=partition).error_code == 3
+
+
+def test_a_partition_asked_for_twice_is_an_invalid_request(with_times: HandBroker) -> None:
+    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[partition, partition])
+    answer = with_times.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]))
+    assert [row.error_code for row in answer.topics[0].partitions] == [42]

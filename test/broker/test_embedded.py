@@ -1,0 +1,154 @@
+"""One broker process for a directory: started by whoever comes first, shared, gone when nobody needs it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka.broker.embedded import LOG_NAME, EmbeddedBrokerError, Lease, ensure_running
+from kafka.broker.state_file import BrokerState, has_broker, read_state, write_state
+from kafka.errors import KafkaTimeoutError
+from kafka.protocol.metadata import MetadataRequest
+from kafka.testing import EmbeddedBroker
+from test.broker.driver import batch, fetch_request, fetched, produce_request, values
+from test.broker.raw_client import RawClient
+from test.broker.test_server import make_topic
+
+DEADLINE_S = 20.0
+
+
+def port_of(lease: Lease) -> int:
+    return int(lease.bootstrap.rpartition(":")[2])
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    give_up_at = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < give_up_at, "it did not come about"
+        threading.Event().wait(0.01)
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[str]:
+    """A directory whose broker, if there is one, ends with the test."""
+    path = str(tmp_path / "data")
+    yield path
+    state = read_state(path)
+    if state is not None and has_broker(path):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(state.pid, signal.SIGKILL)
+
+
+def test_a_broker_is_started_and_then_shared(data_dir: str) -> None:
+    first = ensure_running(data_dir)
+    assert ensure_running(data_dir) == first
+    assert first.pid != os.getpid()
+    assert first.data_dir == os.path.abspath(data_dir)
+    with RawClient(port_of(first)) as client:
+        assert client.ask(MetadataRequest(topics=[])).controller_id == 1
+
+
+def test_another_process_sees_the_same_broker(data_dir: str) -> None:
+    lease = ensure_running(data_dir)
+    code = "import sys; from kafka.broker.embedded import ensure_running; print(ensure_running(sys.argv[1]).pid)"
+    seen = subprocess.run([sys.executable, "-c", code, data_dir], capture_output=True, text=True, check=True)
+    assert int(seen.stdout) == lease.pid
+
+
+def test_starters_that_race_get_one_broker(data_dir: str) -> None:
+    code = "import sys; from kafka.broker.embedded import ensure_running; print(ensure_running(sys.argv[1]).pid)"
+    racers = [
+        subprocess.Popen([sys.executable, "-c", code, data_dir], stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    found = {racer.communicate(timeout=DEADLINE_S)[0].strip() for racer in racers}
+    assert len(found) == 1
+    assert ensure_running(data_dir).pid == int(found.pop())
+
+
+def test_the_broker_has_a_session_of_its_own_and_none_of_our_streams(data_dir: str) -> None:
+    pid = ensure_running(data_dir).pid
+    assert os.getsid(pid) == pid
+    streams = [os.readlink(f"/proc/{pid}/fd/{number}") for number in (0, 1, 2)]
+    log_path = os.path.join(data_dir, LOG_NAME)
+    assert streams == [os.devnull, log_path, log_path]
+
+
+def test_what_a_killed_broker_left_behind_counts_for_nothing_and_its_port_is_kept(data_dir: str) -> None:
+    first = ensure_running(data_dir)
+    with RawClient(port_of(first)) as client:
+        make_topic(client, "t")
+        client.ask(produce_request("t", batch(b"kept")), 9)
+    os.kill(first.pid, signal.SIGKILL)
+    wait_until(lambda: not has_broker(data_dir))
+    assert read_state(data_dir) is not None
+    second = ensure_running(data_dir)
+    assert second.pid != first.pid
+    assert second.bootstrap == first.bootstrap
+    with RawClient(port_of(second)) as client:
+        assert values(fetched(client.ask(fetch_request("t"), 12))[0].records) == [b"kept"]
+
+
+def test_a_broker_that_somebody_started_by_hand_is_found(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data") as broker:
+        lease = ensure_running(str(tmp_path / "data"))
+        assert (lease.bootstrap, lease.pid) == (broker.bootstrap, broker.pid)
+
+
+def test_the_broker_ends_when_its_last_client_has_gone_and_not_before(data_dir: str) -> None:
+    lease = ensure_running(data_dir, idle_s=0.3)
+    client = RawClient(port_of(lease))
+    assert not threading.Event().wait(0.8)
+    assert client.ask(MetadataRequest(topics=[])).controller_id == 1, "a connection keeps it"
+    client.close()
+    closed_at = time.monotonic()
+    wait_until(lambda: not has_broker(data_dir))
+    assert time.monotonic() - closed_at > 0.25
+    assert read_state(data_dir) is None
+
+
+def test_no_client_is_ever_told_of_a_broker_that_is_just_ending(data_dir: str) -> None:
+    for _ in range(5):
+        lease = ensure_running(data_dir, idle_s=0.05)
+        threading.Event().wait(0.045)
+        again = ensure_running(data_dir, idle_s=5)
+        with RawClient(port_of(again)) as client:
+            assert client.ask(MetadataRequest(topics=[])).controller_id == 1
+        os.kill(again.pid, signal.SIGKILL)
+        wait_until(lambda: not has_broker(data_dir))
+        assert lease.data_dir == again.data_dir
+
+
+def test_a_stopped_broker_is_named_in_the_error(data_dir: str) -> None:
+    lease = ensure_running(data_dir)
+    os.kill(lease.pid, signal.SIGSTOP)
+    try:
+        write_state(data_dir, BrokerState(lease.pid, "127.0.0.1", 1))  # nobody listens there: no wait for an answer
+        with pytest.raises(KafkaTimeoutError, match=f"process {lease.pid}"):
+            ensure_running(data_dir, timeout_s=0.1)
+    finally:
+        os.kill(lease.pid, signal.SIGKILL)
+
+
+def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(EmbeddedBrokerError, match="nope; |unknown broker setting nope"):
+        ensure_running(str(tmp_path), arguments=("--set", "nope=1"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EmbeddedBrokerError, match="no embedded broker in"):
+        ensure_running(str(tmp_path / "file" / "below"))
+
+
+def test_the_client_side_loads_nothing_of_the_broker() -> None:
+    code = "import sys, kafka.broker.embedded; print([m for m in sys.modules if m.startswith('kafka.')])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "kafka.broker.broker" not in loaded
+    assert "kafka.records" not in loaded
+    assert "kafka.protocol" not in loaded

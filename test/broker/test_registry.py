@@ -1,0 +1,44 @@
+"""The table of handlers: what is in it, and what may not get in."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from kafka.broker.registry import HANDLERS, MODULES, handles, load
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.registry import NAMES
+
+
+def test_the_apis_of_the_issue_are_served() -> None:
+    names = {NAMES[key] for key in load()}
+    assert names >= {
+        "ApiVersions", "Metadata", "Produce", "Fetch", "ListOffsets", "FindCoordinator", "OffsetCommit", "OffsetFetch",
+        "ListGroups", "CreateTopics", "DeleteTopics", "DescribeConfigs", "IncrementalAlterConfigs", "InitProducerId",
+        "DeleteRecords", "CreatePartitions", "DescribeCluster", "ShareGroupHeartbeat", "ShareGroupDescribe",
+        "ShareFetch", "ShareAcknowledge",
+    }  # fmt: skip
+
+
+def test_a_second_handler_of_a_request_is_refused() -> None:
+    load()
+    with pytest.raises(ValueError, match="two handlers"):
+        handles(MetadataRequest, versions=(0, 1))(lambda broker, call: None)  # type: ignore[arg-type, return-value]
+
+
+def test_versions_that_the_message_lacks_are_refused() -> None:
+    with pytest.raises(ValueError, match="has no versions"):
+        handles(MetadataRequest, versions=(0, 99))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_each_module_of_handlers_says_what_is_different_from_kafka(name: str) -> None:
+    text = import_module(f"kafka.broker.handlers.{name}").__doc__ or ""
+    assert "Apache Kafka 4.3.0" in text
+
+
+def test_what_is_listed_holds_what_is_served() -> None:
+    for row in load().values():
+        assert row.listed_from <= row.min_version <= row.max_version
+    assert HANDLERS is load()

@@ -1,0 +1,262 @@
+"""The server over networks: in memory with a manual clock for what depends on order and time, and over real sockets."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka.broker import BrokerOptions, RunningBroker
+from kafka.broker.broker import Broker
+from kafka.broker.server import MAX_PENDING_BYTES, BrokerServer
+from kafka.net.loop import Loop
+from kafka.net.memory import MemoryNetwork
+from kafka.net.transport import Address, TransportHandler
+from kafka.protocol.api_versions import ApiVersionsRequest
+from kafka.protocol.framing import decode_response, encode_request, read_correlation_id
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.topics import CreateTopicsRequest
+from kafka.wire.frame import FrameReader
+from test.broker.driver import batch, fetch_request, fetched, produce_request, values
+from test.broker.raw_client import RawClient
+
+NOTHING = MetadataRequest(topics=[])
+
+
+class MemoryClient(TransportHandler):
+    """The other end of a connection in memory: whole frames, in order."""
+
+    def __init__(self, network: MemoryNetwork, address: Address) -> None:
+        self.frames: list[bytes] = []
+        self.is_closed = False
+        self._reader = FrameReader()
+        self.transport = network.connect([address], self)
+
+    def connected(self) -> None:
+        return
+
+    def writable(self) -> None:
+        return
+
+    def data_received(self, data: bytes) -> None:
+        self.frames += self._reader.feed(data)
+
+    def closed(self, error: BaseException | None) -> None:
+        self.is_closed = True
+
+    def send(self, request: MetadataRequest, version: int = 12, correlation_id: int = 1) -> None:
+        self.transport.write(encode_request(request, version, correlation_id, "memory"))
+
+
+class InMemory:
+    """A broker, its server and a simulated loop."""
+
+    def __init__(self, data_dir: Path, settings: dict[str, str] | None = None) -> None:
+        self.loop = Loop.simulated()
+        self.network = MemoryNetwork(self.loop)
+        self.broker = Broker(str(data_dir), settings, fsync="never", rng=random.Random(1))
+        self.idle: list[float | None] = []
+        self.server = BrokerServer(self.broker, self.network, "localhost", 9092, on_idle=self.idle.append)
+
+    def client(self) -> MemoryClient:
+        return MemoryClient(self.network, self.server.address)
+
+    def settle(self) -> None:
+        """Let everything happen that needs no time."""
+        while self.loop.run_once(0):
+            pass
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[InMemory]:
+    made = InMemory(tmp_path / "data")
+    yield made
+    made.server.close()
+    made.broker.close()
+
+
+def test_answers_come_in_the_order_of_the_requests_however_many_are_sent_ahead(memory: InMemory) -> None:
+    client = memory.client()
+    for number in range(50):
+        client.send(NOTHING, correlation_id=number)
+    memory.settle()
+    assert [read_correlation_id(frame) for frame in client.frames] == list(range(50))
+
+
+def test_a_request_behind_a_waiting_one_waits_too(memory: InMemory) -> None:
+    memory.broker.metadata.create_topic("t", memory.broker.new_topic_id(), 1)
+    client = memory.client()
+    client.transport.write(encode_request(fetch_request("t", max_wait_ms=500), 12, 1, None))
+    client.send(NOTHING, correlation_id=2)
+    memory.settle()
+    assert client.frames == []
+    memory.loop.run_until(lambda: len(client.frames) == 2, 1.0)
+    assert [read_correlation_id(frame) for frame in client.frames] == [1, 2]
+    assert memory.loop.time() == pytest.approx(0.5)
+
+
+def test_two_connections_do_not_wait_for_each_other(memory: InMemory) -> None:
+    memory.broker.metadata.create_topic("t", memory.broker.new_topic_id(), 1)
+    waiting, other = memory.client(), memory.client()
+    waiting.transport.write(encode_request(fetch_request("t", max_wait_ms=500), 12, 1, None))
+    other.send(NOTHING)
+    memory.settle()
+    assert (len(waiting.frames), len(other.frames)) == (0, 1)
+    other.transport.write(encode_request(produce_request("t", batch(b"a")), 9, 2, None))
+    memory.settle()
+    assert (len(waiting.frames), len(other.frames)) == (1, 2)
+    assert memory.loop.time() == 0.0
+
+
+@pytest.mark.parametrize(
+    "junk", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x02\x00\x03", b"GET / HTTP/1.1\r\n"]
+)
+def test_bytes_that_are_no_requests_end_the_connection_and_nothing_else(memory: InMemory, junk: bytes) -> None:
+    bad, good = memory.client(), memory.client()
+    bad.send(NOTHING, correlation_id=7)
+    bad.transport.write(junk)
+    memory.settle()
+    assert [read_correlation_id(frame) for frame in bad.frames] == [7], "what came before is answered"
+    assert bad.is_closed
+    good.send(NOTHING)
+    memory.settle()
+    assert len(good.frames) == 1
+
+
+def test_a_request_above_the_limit_ends_the_connection(tmp_path: Path) -> None:
+    memory = InMemory(tmp_path / "data", {"socket.request.max.bytes": "100"})
+    client = memory.client()
+    client.transport.write((101).to_bytes(4, "big"))
+    memory.settle()
+    assert client.is_closed
+    memory.server.close()
+    memory.broker.close()
+
+
+def test_a_lost_connection_is_told_to_the_broker_at_once(memory: InMemory) -> None:
+    memory.broker.metadata.create_topic("t", memory.broker.new_topic_id(), 1)
+    client = memory.client()
+    client.transport.write(encode_request(fetch_request("t", max_wait_ms=60_000), 12, 1, None))
+    memory.settle()
+    assert len(memory.broker.purgatory) == 1
+    client.transport.abort()
+    memory.settle()
+    assert len(memory.broker.purgatory) == 0
+    assert memory.loop.time() == 0.0
+
+
+def test_a_peer_that_takes_no_answers_is_not_served_any_further(memory: InMemory) -> None:
+    for number in range(2000):
+        memory.broker.metadata.create_topic("x" * 200 + str(number), memory.broker.new_topic_id(), 1)
+    client = memory.client()
+    memory.settle()
+    client.transport.pause_reading()
+    for number in range(60):
+        client.send(MetadataRequest(topics=None), correlation_id=number)
+    memory.settle()
+    (session,) = memory.server._sessions
+    assert MAX_PENDING_BYTES <= session.transport.pending_bytes < MAX_PENDING_BYTES + (2 << 20)
+    client.transport.resume_reading()
+    memory.settle()
+    assert [read_correlation_id(frame) for frame in client.frames] == list(range(60))
+
+
+def test_the_server_knows_when_it_is_idle(memory: InMemory) -> None:
+    first, second = memory.client(), memory.client()
+    memory.settle()
+    memory.loop.run_once(3.0)
+    first.transport.close()
+    memory.settle()
+    assert memory.idle == [None]
+    memory.loop.run_once(3.0)
+    second.transport.close()
+    memory.settle()
+    assert memory.idle == [None, pytest.approx(6.0)]
+
+
+def test_closing_the_server_ends_its_connections(memory: InMemory) -> None:
+    client = memory.client()
+    client.send(NOTHING)
+    memory.settle()
+    memory.server.close()
+    memory.settle()
+    assert client.is_closed
+    assert decode_response(MetadataResponse, 12, client.frames[0]).controller_id == 1
+
+
+# -- over sockets ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[RunningBroker]:
+    broker = RunningBroker(BrokerOptions(str(tmp_path / "data"), fsync="never"))
+    thread = threading.Thread(target=broker.run)
+    thread.start()
+    yield broker
+    broker.stop()
+    thread.join(20)
+
+
+def make_topic(client: RawClient, name: str) -> None:
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    assert client.ask(CreateTopicsRequest(topics=[topic])).topics[0].error_code == 0
+
+
+def test_records_go_in_and_come_out_over_sockets(running: RunningBroker) -> None:
+    with RawClient(running.state.port) as client:
+        broker = client.ask(NOTHING).brokers[0]
+        assert (broker.host, broker.port) == ("127.0.0.1", running.state.port)
+        make_topic(client, "t")
+        for _ in range(3):
+            client.send(produce_request("t", batch(b"x" * 100_000)), 9)
+        for _ in range(3):
+            assert client.receive(produce_request("t", b""), 9).responses[0].partition_responses[0].error_code == 0
+        answer = client.ask(fetch_request("t", partition_max_bytes=1 << 20), 12)
+        assert [len(value or b"") for value in values(fetched(answer)[0].records)] == [100_000] * 3
+
+
+def test_a_waiting_fetch_is_woken_over_sockets(running: RunningBroker) -> None:
+    with RawClient(running.state.port) as reader, RawClient(running.state.port) as writer:
+        make_topic(writer, "t")
+        request = fetch_request("t", max_wait_ms=19_000)
+        reader.send(request, 12)
+        writer.ask(produce_request("t", batch(b"a")), 9)
+        assert values(fetched(reader.receive(request, 12))[0].records) == [b"a"]
+
+
+def test_an_unknown_version_hangs_up_and_an_api_versions_gets_its_answer(running: RunningBroker) -> None:
+    with RawClient(running.state.port) as client:
+        header = b"\x00\x12\x00\x63\x00\x00\x00\x07\xff\xff"
+        client.socket.sendall(len(header).to_bytes(4, "big") + header)
+        assert client.receive(ApiVersionsRequest(), 4).error_code == 35
+        client.send(fetch_request("t"), 3)
+        with pytest.raises(EOFError):
+            client.receive(fetch_request("t"), 3)
+
+
+def test_a_port_in_use_is_an_error_of_the_start_and_leaves_the_directory_free(
+    running: RunningBroker, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    with pytest.raises(OSError, match="in use"):
+        RunningBroker(BrokerOptions(str(other), port=running.state.port))
+    Broker(str(other)).close()
+
+
+def test_a_thousand_connections_are_served(running: RunningBroker) -> None:
+    clients = []
+    try:
+        for _ in range(1000):
+            client = socket.create_connection(("127.0.0.1", running.state.port))
+            client.sendall(b"".join(encode_request(NOTHING, 12, 1, None)))
+            clients.append(client)
+        assert all(client.recv(4) for client in clients)
+    finally:
+        for client in clients:
+            client.close()

@@ -1,0 +1,262 @@
+"""Records in, records out: the same on both brokers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kafka.client import KafkaClient
+from kafka.consumer import ConsumerRecord, KafkaConsumer
+from kafka.errors import (
+    IllegalStateError,
+    MessageSizeTooLargeError,
+    OffsetOutOfRangeError,
+)
+from kafka.net.loop import Loop
+from kafka.producer import KafkaProducer
+from kafka.structs import TopicPartition
+
+NewTopicFixture = Callable[..., str]
+
+
+def read(consumer: KafkaConsumer, count: int, within_s: float = 20.0) -> list[ConsumerRecord]:
+    """The next ``count`` records."""
+    found: list[ConsumerRecord] = []
+    give_up_at = time.monotonic() + within_s
+    while len(found) < count and time.monotonic() < give_up_at:
+        for records in consumer.poll(200).values():
+            found += records
+    assert len(found) == count
+    return found
+
+
+def test_what_is_sent_is_read_as_it_was(bootstrap: str, new_topic: NewTopicFixture) -> None:
+    topic = new_topic()
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        future = producer.send(topic, b"value", key=b"key", headers=[("h", b"1"), ("n", None)], timestamp_ms=1234567)
+        producer.send(topic, None, key=b"tombstone")
+        metadata = future.get(20)
+    assert (metadata.topic, metadata.partition, metadata.offset, metadata.timestamp) == (topic, 0, 0, 1234567)
+    with KafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        first, second = read(consumer, 2)
+    assert (first.offset, first.key, first.value, first.timestamp) == (0, b"key", b"value", 1234567)
+    assert first.headers == [("h", b"1"), ("n", None)]
+    assert (second.offset, second.key, second.value) == (1, b"tombstone", None)
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+def test_every_kind_of_acknowledgement_delivers(bootstrap: str, new_topic: NewTopicFixture, acks: int | str) -> None:
+    topic = new_topic()
+    with KafkaProducer(bootstrap_servers=bootstrap, acks=acks) as producer:
+        futures = [producer.send(topic, b"%d" % n) for n in range(10)]
+        producer.flush(20)
+    assert all(future.succeeded() for future in futures)
+    assert (futures[9].value.offset == 9) is (acks != 0)  # type: ignore[union-attr]
+    with KafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        assert [record.value for record in read(consumer, 10)] == [b"%d" % n for n in range(10)]
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_thousands_of_records_from_many_threads_keep_each_threads_order(
+    bootstrap: str, new_topic: NewTopicFixture, compression: str | None
+) -> None:
+    topic = new_topic(3)
+    with KafkaProducer(bootstrap_servers=bootstrap, compression_type=compression, batch_size=2000) as producer:
+
+        def run(name: int) -> None:
+            for n in range(1000):
+                producer.send(topic, b"%d" % n, key=b"%d" % name)
+
+        threads = [threading.Thread(target=run, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    with KafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        records = read(consumer, 4000)
+    for name in range(4):
+        assert [int(r.value) for r in records if r.key == b"%d" % name] == list(range(1000))
+        assert len({r.partition for r in records if r.key == b"%d" % name}) == 1
+
+
+def test_batches_of_at_most_sixty_four_records_arrive_whole(bootstrap: str, new_topic: NewTopicFixture) -> None:
+    topic = new_topic()
+    with KafkaProducer(bootstrap_servers=bootstrap, batch_max_records=64) as producer:
+        for n in range(1000):
+            producer.send(topic, b"%d" % n)
+        producer.flush(20)
+        assert producer.metrics()["producer-metrics"]["batch-total"] >= 1000 / 64
+    with KafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        assert [int(record.value) for record in read(consumer, 1000)] == list(range(1000))
+
+
+def test_a_record_above_the_topics_limit_fails_and_the_others_do_not(
+    bootstrap: str, new_topic: NewTopicFixture
+) -> None:
+    topic = new_topic(max_message_bytes=2000)
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        before = producer.send(topic, b"small")
+        before.get(20)
+        large = producer.send(topic, b"x" * 5000)
+        with pytest.raises(MessageSizeTooLargeError):
+            large.get(20)
+        after = producer.send(topic, b"small")
+        assert after.get(20).offset == 1
+
+
+def test_positions_are_sought_and_found(bootstrap: str, new_topic: NewTopicFixture) -> None:
+    topic = new_topic(2)
+    one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for n in range(10):
+            producer.send(topic, b"%d" % n, partition=0, timestamp_ms=1000 * (n + 1))
+        producer.flush(20)
+    with KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
+        assert consumer.beginning_offsets([one, two]) == {one: 0, two: 0}
+        assert consumer.end_offsets([one, two]) == {one: 10, two: 0}
+        found = consumer.offsets_for_times({one: 4500, two: 0})
+        assert found[one] is not None
+        assert (found[one].offset, found[one].timestamp) == (4, 5000)
+        assert found[two] is None
+        assert consumer.partitions_for_topic(topic) == {0, 1}
+        assert topic in consumer.topics()
+        consumer.assign([one])
+        assert consumer.position(one) == 10, "auto_offset_reset is latest"
+        consumer.seek_to_beginning(one)
+        assert read(consumer, 10)[0].offset == 0
+        consumer.seek(one, 7)
+        assert [record.offset for record in read(consumer, 3)] == [7, 8, 9]
+        assert consumer.position(one) == 10
+        consumer.seek_to_end(one)
+        assert consumer.position(one) == 10
+        assert consumer.highwater(one) == 10
+        with pytest.raises(IllegalStateError, match="not assigned"):
+            consumer.seek(two, 0)
+
+
+def test_an_offset_out_of_range_is_an_error_or_a_reset(bootstrap: str, new_topic: NewTopicFixture) -> None:
+    topic = new_topic()
+    partition = TopicPartition(topic, 0)
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        producer.send(topic, b"x").get(20)
+    with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, 500)
+        with pytest.raises(OffsetOutOfRangeError, match="at offset 500"):
+            read(consumer, 1)
+        consumer.seek(partition, 0)
+        assert read(consumer, 1)[0].value == b"x"
+    with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, 500)
+        assert read(consumer, 1)[0].value == b"x"
+
+
+def test_max_records_bounds_a_poll_and_pause_holds_a_partition_back(
+    bootstrap: str, new_topic: NewTopicFixture
+) -> None:
+    topic = new_topic(2)
+    one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for n in range(20):
+            producer.send(topic, b"%d" % n, partition=n % 2)
+        producer.flush(20)
+    with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([one, two])
+        consumer.pause(two)
+        assert consumer.paused() == {two}
+        assert {record.partition for record in read(consumer, 10)} == {0}
+        assert consumer.poll(100) == {}
+        consumer.resume(two)
+        got = consumer.poll(20_000, max_records=3)
+        assert [len(records) for records in got.values()] == [3]
+        assert len(read(consumer, 7)) == 7
+
+
+def test_iteration_ends_when_nothing_comes(bootstrap: str, new_topic: NewTopicFixture) -> None:
+    topic = new_topic()
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for n in range(5):
+            producer.send(topic, b"%d" % n)
+    with KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=1500
+    ) as consumer:
+        assert [record.value for record in consumer] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_producer_and_a_tail_share_one_loop_and_one_client(bootstrap: str, new_topic: NewTopicFixture) -> None:
+    topic = new_topic()
+    partition = TopicPartition(topic, 0)
+    loop = Loop()
+    client = KafkaClient(loop=loop, bootstrap_servers=bootstrap, all_topics=False)
+    producer = KafkaProducer(client=client)
+    got: list[ConsumerRecord] = []
+    consumer = KafkaConsumer(
+        client=client, auto_offset_reset="earliest", on_records=lambda found: got.extend(found[partition])
+    )
+    try:
+        consumer.assign([partition])
+        futures = [producer.send(topic, b"%d" % n) for n in range(100)]
+        assert loop.run_until(lambda: len(got) == 100, 20)
+        assert loop.run_until(producer.flush_async(), 20)
+        assert [record.value for record in got] == [b"%d" % n for n in range(100)]
+        assert [future.value.offset for future in futures] == list(range(100))  # type: ignore[union-attr]
+        # A fetch that the broker holds does not hold back what is produced on the same client.
+        began = time.monotonic()
+        assert loop.run_until(lambda: time.monotonic() > began + 0.1, 5) is not None
+        producer.send(topic, b"late")
+        assert loop.run_until(lambda: len(got) == 101, 20)
+        assert loop.run_until(producer.close_async(), 20)
+    finally:
+        consumer.close()
+        client.close()
+        loop.close()
+
+
+def test_poll_of_nothing_does_not_wait_on_a_loop_and_when_ready_says_when_to(
+    bootstrap: str, new_topic: NewTopicFixture
+) -> None:
+    topic = new_topic()
+    loop = Loop()
+    consumer = KafkaConsumer(loop=loop, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    try:
+        consumer.assign([TopicPartition(topic, 0)])
+        assert consumer.poll(0) == {}
+        with pytest.raises(IllegalStateError, match="own thread"):
+            consumer.poll(1000)
+        with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+            producer.send(topic, b"x").get(20)
+
+        def is_there() -> bool:
+            return consumer.when_ready().is_done and bool(found.update(consumer.poll(0)) or found)
+
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        assert loop.run_until(is_there, 20)
+        assert [record.value for records in found.values() for record in records] == [b"x"]
+    finally:
+        consumer.close()
+        loop.close()
+
+
+def test_partitions_that_are_added_to_a_subscribed_topic_are_read(bootstrap: str, new_topic: NewTopicFixture) -> None:
+    from kafka.admin import KafkaAdminClient
+
+    topic = new_topic()
+    with (
+        KafkaConsumer(
+            topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", metadata_max_age_ms=200
+        ) as consumer,
+        KafkaProducer(bootstrap_servers=bootstrap, metadata_max_age_ms=200) as producer,
+        KafkaAdminClient(bootstrap_servers=bootstrap) as admin,
+    ):
+        producer.send(topic, b"first").get(20)
+        assert read(consumer, 1)[0].partition == 0
+        admin.create_partitions({topic: 2})
+        give_up_at = time.monotonic() + 20
+        while len(producer.partitions_for(topic)) < 2 and time.monotonic() < give_up_at:
+            consumer.poll(100)
+        producer.send(topic, b"second", partition=1).get(20)
+        assert read(consumer, 1)[0].partition == 1

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafka.core.admin.topics import create_topics, delete_topics, wait_for_topics
+from kafka.core.admin.values import NewTopic
+from kafka.core.dialogue import ByVersion, RefreshMetadata, Send
+from kafka.core.retry import Backoff
+from kafka.core.routing import Controller
+from kafka.errors import KafkaTimeoutError, TopicAlreadyExistsError
+from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.topics import CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse
+from test.core.test_retry import drive
+
+BACKOFF = Backoff(0.1, 0.1, random.Random(0), jitter=0)
+NOT_CONTROLLER = 41
+
+
+def created(*codes: int) -> CreateTopicsResponse:
+    result = CreateTopicsResponse.CreatableTopicResult
+    return CreateTopicsResponse(topics=[result(name=f"t{n}", error_code=code) for n, code in enumerate(codes)])
+
+
+def run(dialogue: Any, *answers: Any) -> tuple[Any, list[Any]]:
+    left = list(answers)
+    return drive(dialogue, lambda step: left.pop(0) if isinstance(step, Send) else None)
+
+
+def test_the_controller_is_looked_for_when_it_has_moved() -> None:
+    result, steps = run(create_topics(["t0"], backoff=BACKOFF), created(NOT_CONTROLLER), created(0))
+    assert result["topics"][0]["error_code"] == 0
+    sends = [step for step in steps if isinstance(step, Send)]
+    assert [send.target for send in sends] == [Controller(), Controller()]
+    assert any(isinstance(step, RefreshMetadata) for step in steps)
+
+
+def test_the_first_error_is_raised_or_all_are_told() -> None:
+    with pytest.raises(TopicAlreadyExistsError, match="topic t1"):
+        run(create_topics(["t0", "t1"], backoff=BACKOFF), created(0, 36))
+    result, _ = run(create_topics(["t0", "t1"], backoff=BACKOFF, raise_errors=False), created(0, 36))
+    assert [topic["error_code"] for topic in result["topics"]] == [0, 36]
+
+
+def test_topics_are_asked_for_in_every_form() -> None:
+    for given in (
+        [NewTopic("t0", 3, 1, topic_configs={"retention.ms": 5})],
+        {"t0": {"num_partitions": 3, "replication_factor": 1, "configs": {"retention.ms": 5}}},
+    ):
+        _, (send,) = run(create_topics(given, backoff=BACKOFF), created(0))
+        (topic,) = send.request.topics
+        assert (topic.name, topic.num_partitions, topic.replication_factor) == ("t0", 3, 1)
+        assert [(config.name, config.value) for config in topic.configs] == [("retention.ms", "5")]
+
+
+def test_replicas_by_hand_leave_the_counts_to_the_broker() -> None:
+    _, (send,) = run(create_topics([NewTopic("t0", 2, 2, {0: [1, 2]})], backoff=BACKOFF), created(0))
+    (topic,) = send.request.topics
+    assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+    assert [(a.partition_index, a.broker_ids) for a in topic.assignments] == [(0, [1, 2])]
+
+
+def test_topics_are_deleted_by_name_in_old_versions_and_by_id_in_new_ones() -> None:
+    answer = DeleteTopicsResponse(responses=[DeleteTopicsResponse.DeletableTopicResult(name="t", error_code=0)])
+    _, (send,) = run(delete_topics(["t"], backoff=BACKOFF), answer)
+    assert isinstance(send.request, ByVersion)
+    old, new = send.request.build(3), send.request.build(6)
+    assert isinstance(old, DeleteTopicsRequest)
+    assert isinstance(new, DeleteTopicsRequest)
+    assert (old.topic_names, [topic.name for topic in new.topics]) == (["t"], ["t"])
+    _, (send,) = run(delete_topics([UUID(int=5)], backoff=BACKOFF), answer)
+    assert send.min_version == 6
+
+
+def described(leader: int) -> MetadataResponse:
+    partition = MetadataResponse.MetadataResponsePartition(
+        error_code=0, partition_index=0, leader_id=leader, replica_nodes=[], isr_nodes=[]
+    )
+    topic = MetadataResponse.MetadataResponseTopic(error_code=0, name="t", partitions=[partition])
+    return MetadataResponse(brokers=[], topics=[topic])
+
+
+def test_a_topic_is_waited_for_until_its_partitions_have_leaders() -> None:
+    _, steps = run(wait_for_topics(["t"]), described(-1), described(-1), described(1))
+    assert sum(isinstance(step, Send) for step in steps) == 3
+    assert steps[-1] == RefreshMetadata(["t"])
+    with pytest.raises(KafkaTimeoutError, match="t: not every partition has a leader"):
+        run(wait_for_topics(["t"], timeout_s=0.1), *[described(-1)] * 10)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka.core.consume.fetched import Fetched, ReaderOptions
+from kafka.core.consume.record import ConsumerRecord
+from kafka.errors import CorruptRecordError, MessageSizeTooLargeError
+from kafka.protocol.fetch import FetchResponse
+from kafka.records import ABORT, COMMIT, ControlMarker, RecordBatchBuilder, control_batch
+from kafka.structs import TopicPartition
+
+PARTITION = TopicPartition("t", 0)
+
+
+def batch(base_offset: int, *values: bytes, producer_id: int = -1, transactional: bool = False) -> bytes:
+    builder = RecordBatchBuilder(1_000_000)
+    for value in values:
+        builder.append(1000, None, value)
+    sequence = 0 if producer_id >= 0 else -1
+    return builder.build(
+        producer_id, sequence, sequence, base_offset=base_offset, transactional=transactional, leader_epoch=4
+    )
+
+
+def marker(offset: int, producer_id: int, kind: int) -> bytes:
+    return control_batch(ControlMarker(kind, 0), 1000, producer_id, 0, offset, 4)
+
+
+def aborted(producer_id: int, first_offset: int) -> FetchResponse.AbortedTransaction:
+    return FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+
+
+def read_all(fetched: Fetched, options: ReaderOptions | None = None, limit: int = 1000) -> list[ConsumerRecord]:
+    found: list[ConsumerRecord] = []
+    while not fetched.is_exhausted:
+        found += fetched.read(limit, options or ReaderOptions())
+    return found
+
+
+def offsets_and_values(records: list[ConsumerRecord]) -> list[tuple[int, Any]]:
+    return [(record.offset, record.value) for record in records]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+def test_records_come_in_order_in_portions_of_any_size(limit: int) -> None:
+    fetched = Fetched(PARTITION, 10, batch(10, b"a", b"b", b"c") + batch(13, b"d", b"e"))
+    assert fetched.next_offset == 15
+    records = read_all(fetched, limit=limit)
+    assert offsets_and_values(records) == [(10, b"a"), (11, b"b"), (12, b"c"), (13, b"d"), (14, b"e")]
+    assert fetched.position == 15
+
+
+def test_a_record_has_the_fields_that_people_know() -> None:
+    builder = RecordBatchBuilder(1000)
+    builder.append(77, b"key", None, [("h", b"xy"), ("n", None)])
+    (record,) = read_all(Fetched(PARTITION, 5, builder.build(base_offset=5, leader_epoch=4)))
+    assert record == ConsumerRecord("t", 0, 4, 5, 77, 0, b"key", None, [("h", b"xy"), ("n", None)], None, 3, -1, 4)
+
+
+def test_what_lies_before_the_offset_asked_for_is_left_out() -> None:
+    fetched = Fetched(PARTITION, 12, batch(10, b"a", b"b", b"c", b"d"))
+    assert offsets_and_values(read_all(fetched)) == [(12, b"c"), (13, b"d")]
+
+
+def test_a_cut_batch_at_the_end_is_fetched_again() -> None:
+    data = batch(0, b"a", b"b") + batch(2, b"c")
+    for cut in range(len(batch(0, b"a", b"b")), len(data)):
+        fetched = Fetched(PARTITION, 0, data[:cut])
+        assert fetched.next_offset == 2
+        assert offsets_and_values(read_all(fetched)) == [(0, b"a"), (1, b"b")]
+
+
+def test_a_first_batch_that_is_cut_is_an_error_that_names_the_setting() -> None:
+    fetched = Fetched(PARTITION, 0, batch(0, b"a")[:-1])
+    with pytest.raises(MessageSizeTooLargeError, match="max_partition_fetch_bytes"):
+        fetched.read(10, ReaderOptions())
+
+
+def test_a_damaged_batch_is_met_after_the_good_ones_and_the_position_stands_before_it() -> None:
+    good, bad = batch(0, b"a", b"b"), bytearray(batch(2, b"c"))
+    bad[-2] ^= 1
+    fetched = Fetched(PARTITION, 0, good + bytes(bad) + batch(3, b"d"))
+    assert offsets_and_values(fetched.read(10, ReaderOptions())) == [(0, b"a"), (1, b"b")]
+    assert fetched.position == 2
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match="t-0"):
+            fetched.read(10, ReaderOptions())
+    assert fetched.position == 2
+
+
+def test_the_crc_is_not_looked_at_when_told_so() -> None:
+    bad = bytearray(batch(0, b"c"))
+    bad[-2] ^= 1
+    (record,) = read_all(Fetched(PARTITION, 0, bytes(bad)), ReaderOptions(check_crcs=False))
+    assert record.value == bytes([ord("c") ^ 1])
+
+
+def test_markers_are_never_handed_out_and_count_as_read() -> None:
+    fetched = Fetched(PARTITION, 0, batch(0, b"a", producer_id=7, transactional=True) + marker(1, 7, COMMIT))
+    assert offsets_and_values(read_all(fetched)) == [(0, b"a")]
+    assert fetched.position == 2
+
+
+def test_read_committed_leaves_out_the_aborted_transaction_and_nothing_else() -> None:
+    data = b"".join(
+        (
+            batch(0, b"a7", producer_id=7, transactional=True),
+            batch(1, b"b8", producer_id=8, transactional=True),
+            batch(2, b"plain"),
+            batch(3, b"c7", producer_id=7, transactional=True),
+            marker(4, 7, ABORT),
+            batch(5, b"d7", producer_id=7, transactional=True),
+            marker(6, 8, COMMIT),
+            marker(7, 7, COMMIT),
+        )
+    )
+    committed = read_all(Fetched(PARTITION, 0, data, [aborted(7, 0)]), ReaderOptions(read_committed=True))
+    assert [record.value for record in committed] == [b"b8", b"plain", b"d7"]
+    everything = read_all(Fetched(PARTITION, 0, data, [aborted(7, 0)]))
+    assert [record.value for record in everything] == [b"a7", b"b8", b"plain", b"c7", b"d7"]
+
+
+def test_two_aborted_transactions_of_one_producer_are_both_left_out() -> None:
+    data = b"".join(
+        (
+            batch(0, b"x", producer_id=7, transactional=True),
+            marker(1, 7, ABORT),
+            batch(2, b"good", producer_id=7, transactional=True),
+            marker(3, 7, COMMIT),
+            batch(4, b"y", producer_id=7, transactional=True),
+            marker(5, 7, ABORT),
+        )
+    )
+    fetched = Fetched(PARTITION, 0, data, [aborted(7, 4), aborted(7, 0)])
+    assert [r.value for r in read_all(fetched, ReaderOptions(read_committed=True))] == [b"good"]
+    assert fetched.position == 6
+
+
+def test_deserialisers_see_topic_headers_and_bytes() -> None:
+    options = ReaderOptions(
+        key=lambda topic, headers, data: (topic, data), value=lambda topic, headers, data: data.decode() + "!"
+    )
+    (record,) = read_all(Fetched(PARTITION, 0, batch(0, b"a")), options)
+    assert (record.key, record.value) == (("t", None), "a!")
+    assert (record.serialized_key_size, record.serialized_value_size) == (-1, 1)
+
+
+def test_a_deserialisers_error_leaves_the_position_before_its_batch() -> None:
+    def fails(topic: str, headers: Any, data: bytes) -> Any:
+        raise ValueError(data)
+
+    fetched = Fetched(PARTITION, 0, batch(0, b"a"))
+    with pytest.raises(ValueError, match="a"):
+        fetched.read(10, ReaderOptions(value=fails))
+    assert fetched.position == 0

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from kafka.core.consume.offsets import FoundOffset, list_offsets
+from kafka.core.dialogue import All, RefreshMetadata, Send, Sleep
+from kafka.core.retry import Backoff
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka.protocol.list_offsets import ListOffsetsResponse
+from kafka.structs import TopicPartition
+from test.core.test_retry import drive
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+BACKOFF = Backoff(0.1, 0.1, random.Random(0), jitter=0)
+
+
+def answer(send: Send, errors: dict[int, int]) -> ListOffsetsResponse:
+    """Offset 10 + the partition's number, or its error."""
+    (topic,) = send.request.topics  # type: ignore[union-attr]
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsResponse.ListOffsetsPartitionResponse(
+                        partition_index=entry.partition_index,
+                        error_code=errors.get(entry.partition_index, 0),
+                        offset=10 + entry.partition_index,
+                    )
+                    for entry in topic.partitions
+                ],
+            )
+        ]
+    )
+
+
+def ask(leaders: dict[TopicPartition, int | None], rounds: list[Any], timeout_s: float = 5.0) -> tuple[Any, list[Any]]:
+    """Each round: errors by partition, or one error for all sends."""
+    left = list(rounds)
+
+    def act(step: Any) -> Any:
+        if isinstance(step, All):
+            given = left.pop(0) if left else {}
+            return [given if isinstance(given, Exception) else answer(send, given) for send in step.steps]
+        return None
+
+    return drive(list_offsets({A: -1, B: -2}, leaders.get, timeout_s=timeout_s, backoff=BACKOFF), act)
+
+
+def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
+    found, steps = ask({A: 1, B: 1}, [{}])
+    assert found == {A: FoundOffset(10, -1, -1), B: FoundOffset(11, -1, -1)}
+    (step,) = steps
+    (send,) = step.steps
+    assert send.target == 1
+    assert [(p.partition_index, p.timestamp) for p in send.request.topics[0].partitions] == [(0, -1), (1, -2)]
+    found, steps = ask({A: 1, B: 2}, [{}])
+    assert [send.target for send in steps[0].steps] == [1, 2]
+
+
+def test_what_failed_for_a_moment_is_asked_again_alone_after_a_look_at_the_metadata() -> None:
+    found, steps = ask({A: 1, B: 2}, [{1: 6}])
+    assert set(found) == {A, B}
+    assert [type(step) for step in steps] == [All, Sleep, RefreshMetadata, All]
+    assert [send.target for send in steps[3].steps] == [2]
+
+
+def test_a_lost_connection_is_tried_again() -> None:
+    found, _ = ask({A: 1, B: 1}, [KafkaConnectionError("gone")])
+    assert set(found) == {A, B}
+
+
+def test_a_final_error_is_raised_at_once() -> None:
+    with pytest.raises(TopicAuthorizationFailedError, match="t-0"):
+        ask({A: 1, B: 2}, [{0: 29, 1: 6}])
+
+
+def test_partitions_without_a_leader_run_into_the_time_limit_which_names_them() -> None:
+    with pytest.raises(KafkaTimeoutError, match=r"no offsets for t-1 within 5 s; last: .*t-1 has no known leader"):
+        ask({A: 1, B: None}, [])

@@ -1,0 +1,150 @@
+"""What the network and the brokers do to a producer, and what its records suffer from it: nothing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
+from kafka.producer import FutureRecordMetadata
+from test.producer.support import (
+    Fault,
+    Rig,
+    close_unread,
+    half_answer,
+    lose_answer,
+    move_leader,
+    producer_in_memory,
+    refuse,
+    stay_silent,
+)
+
+NOT_LEADER = 6
+REQUEST_TIMED_OUT = 7
+TOO_LARGE = 10
+OUT_OF_ORDER = 45
+UNKNOWN_PRODUCER = 59
+
+FAULTS: dict[str, Fault] = {
+    "the connection closes before the request is read": close_unread,
+    "the answer is lost": lose_answer,
+    "the request times out": stay_silent,
+    "the answer is cut": half_answer,
+    "the leader has moved": move_leader,
+    "the broker is no leader for a moment": refuse(NOT_LEADER),
+    "the replicas time out": refuse(REQUEST_TIMED_OUT),
+}
+
+
+def send_all(rig: Rig, count: int) -> list[FutureRecordMetadata]:
+    """``count`` records, each in a request of its own as far as the producer lets them."""
+    futures = []
+    for number in range(count):
+        futures.append(rig.producer.send("t", b"%d" % number, partition=0))
+        if number % 3 == 2:
+            rig.loop.run_once(0)
+    return futures
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_records_arrive_once_and_in_order_whatever_happens(fault: Fault) -> None:
+    with producer_in_memory(batch_max_records=1) as rig:
+        rig.cluster.faults = [fault]
+        futures = send_all(rig, 20)
+        rig.flush()
+        assert not rig.cluster.faults, "they were all met"
+        assert rig.cluster.logs[0] == [b"%d" % number for number in range(20)]
+        assert all(future.succeeded() for future in futures)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_records_arrive_once_and_in_order_through_any_sequence_of_faults(seed: int) -> None:
+    rng = random.Random(seed)
+    with producer_in_memory(batch_max_records=rng.choice((1, 2, 5))) as rig:
+        rig.cluster.faults = [rng.choice(list(FAULTS.values())) for _ in range(rng.randrange(2, 12))]
+        futures = send_all(rig, 40)
+        rig.flush()
+        assert not rig.cluster.faults, "they were all met"
+        assert rig.cluster.logs[0] == [b"%d" % number for number in range(40)]
+        assert all(future.succeeded() for future in futures)
+
+
+def test_a_repetition_after_a_lost_answer_is_told_as_such_and_succeeds_without_an_offset() -> None:
+    with producer_in_memory() as rig:
+        rig.cluster.faults = [lose_answer]
+        future = rig.producer.send("t", b"x")
+        rig.flush()
+        assert rig.cluster.duplicates == 1
+        assert future.value is not None
+        assert future.value.offset == -1
+        assert rig.cluster.logs[0] == [b"x"]
+
+
+def test_a_lost_producer_state_starts_a_new_epoch_and_goes_on() -> None:
+    with producer_in_memory(batch_max_records=1) as rig:
+        send_all(rig, 3)
+        rig.flush()
+        rig.cluster.next_sequences.clear()
+        rig.cluster.faults = [refuse(UNKNOWN_PRODUCER)]
+        send_all(rig, 3)
+        rig.flush()
+        assert len(rig.cluster.logs[0]) == 6
+        assert {epoch for _, _, epoch in rig.cluster.next_sequences} == {1}
+
+
+def test_a_batch_that_is_refused_for_good_fails_alone() -> None:
+    with producer_in_memory(batch_max_records=1) as rig:
+        rig.cluster.faults = [refuse(TOO_LARGE)]
+        futures = send_all(rig, 5)
+        rig.flush()
+        assert isinstance(futures[0].exception, MessageSizeTooLargeError)
+        assert rig.cluster.logs[0] == [b"1", b"2", b"3", b"4"]
+
+
+def test_without_idempotence_and_one_request_in_flight_order_is_kept() -> None:
+    with producer_in_memory(
+        batch_max_records=1, enable_idempotence=False, max_in_flight_requests_per_connection=1
+    ) as rig:
+        rig.cluster.faults = [refuse(NOT_LEADER), close_unread, refuse(NOT_LEADER)]
+        send_all(rig, 10)
+        rig.flush()
+        assert rig.cluster.logs[0] == [b"%d" % number for number in range(10)]
+
+
+def test_records_for_a_cluster_that_is_gone_fail_with_the_delivery_timeout() -> None:
+    with producer_in_memory(delivery_timeout_ms=20_000) as rig:
+        rig.producer.send("t", b"first")
+        rig.flush()
+        for broker in rig.cluster.brokers.values():
+            broker.stop()
+        future = rig.producer.send("t", b"x")
+        began = rig.loop.time()
+        rig.flush()
+        assert isinstance(future.exception, KafkaTimeoutError)
+        assert "delivery_timeout_ms=20000" in str(future.exception)
+        assert rig.loop.time() - began <= 30
+
+
+def test_a_broker_that_comes_back_gets_what_waited() -> None:
+    with producer_in_memory() as rig:
+        rig.producer.send("t", b"first")
+        rig.flush()
+        for broker in rig.cluster.brokers.values():
+            broker.stop()
+        future = rig.producer.send("t", b"x")
+        rig.loop.run_until(lambda: False, 5)
+        assert not future.is_done
+        for broker in rig.cluster.brokers.values():
+            broker.restart()
+        rig.flush()
+        assert future.succeeded()
+        assert rig.cluster.logs[0] == [b"first", b"x"]
+
+
+def test_a_topic_that_never_comes_fails_its_records_after_max_block_ms() -> None:
+    with producer_in_memory(max_block_ms=3000) as rig:
+        future = rig.producer.send("missing", b"x")
+        rig.flush()
+        assert isinstance(future.exception, KafkaTimeoutError)
+        assert "max_block_ms=3000" in str(future.exception)

@@ -1,0 +1,179 @@
+"""``kafka.testing.EmbeddedBroker``: start, kill, restart, pause; and a kill loses nothing that was acknowledged."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.protocol.fetch import FetchRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.transactions import InitProducerIdRequest
+from kafka.records import iter_batches
+from kafka.testing import EmbeddedBroker
+from test.broker.driver import batch, fetch_request, fetched, plain, produce_request, values
+from test.broker.raw_client import RawClient
+from test.broker.test_server import make_topic
+
+NOTHING = MetadataRequest(topics=[])
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_broker_runs_while_the_block_does_and_its_directory_goes_with_it(in_process: bool) -> None:
+    with EmbeddedBroker(in_process=in_process) as broker:
+        assert broker.is_running
+        with RawClient(broker.port) as client:
+            assert client.ask(NOTHING).brokers[0].port == broker.port
+        directory = broker.data_dir
+        assert os.path.isdir(directory)
+    assert not broker.is_running
+    assert not os.path.exists(directory)
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", broker.port))
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_restart_keeps_port_and_records(tmp_path: Path, in_process: bool) -> None:
+    with EmbeddedBroker(tmp_path / "data", in_process=in_process) as broker:
+        port = broker.port
+        with RawClient(port) as client:
+            make_topic(client, "t")
+            client.ask(produce_request("t", batch(b"a")), 9)
+        broker.restart()
+        assert broker.port == port
+        with RawClient(port) as client:
+            assert values(fetched(client.ask(fetch_request("t"), 12))[0].records) == [b"a"]
+    assert (tmp_path / "data").is_dir(), "a directory that was given stays"
+
+
+def test_a_paused_broker_answers_when_it_goes_on() -> None:
+    with EmbeddedBroker() as broker, RawClient(broker.port) as client:
+        broker.pause()
+        client.send(NOTHING)
+        client.socket.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            client.receive(NOTHING)
+        broker.resume()
+        client.socket.settimeout(20)
+        assert client.receive(NOTHING).controller_id == 1
+
+
+def test_a_paused_broker_can_be_ended() -> None:
+    with EmbeddedBroker() as broker:
+        broker.pause()
+
+
+def test_what_needs_a_process_is_refused_without_one() -> None:
+    broker = EmbeddedBroker()
+    with pytest.raises(IllegalStateError, match="not been started"):
+        _ = broker.bootstrap
+    with pytest.raises(IllegalStateError, match="not running"):
+        broker.kill()
+    broker.close()
+    with EmbeddedBroker(in_process=True) as inside, pytest.raises(IllegalStateError, match="in this process"):
+        inside.kill()
+
+
+def test_a_broker_that_does_not_start_says_why(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(tmp_path, settings={"nope": "1"})
+    with pytest.raises(KafkaTimeoutError, match="unknown broker setting nope"):
+        broker.start()
+
+
+class Writer(threading.Thread):
+    """Produces numbered records one by one, as an idempotent producer that tries again; knows what was acknowledged."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self.port = port
+        self.acknowledged: list[bytes] = []
+        self.enough = threading.Event()
+        self.target = 50
+        self._stop_requested = False
+
+    def run(self) -> None:
+        sequence, producer_id = 0, -1
+        while not self._stop_requested:
+            with contextlib.suppress(OSError, EOFError), RawClient(self.port) as client:
+                if producer_id < 0:
+                    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+                    producer_id = client.ask(request).producer_id
+                while not self._stop_requested:
+                    value = b"%d" % sequence
+                    answer = client.ask(produce_request("t", batch(value, producer=(producer_id, 0, sequence))), 9)
+                    assert answer.responses[0].partition_responses[0].error_code == 0, answer
+                    self.acknowledged.append(value)
+                    sequence += 1
+                    if len(self.acknowledged) >= self.target:
+                        self.enough.set()
+
+    def wait_for_more(self) -> None:
+        self.enough.clear()
+        self.target = len(self.acknowledged) + 50
+        assert self.enough.wait(20), "the writer does not get on"
+
+    def stop(self) -> None:
+        self._stop_requested = True
+        self.join(20)
+
+
+def read_all(port: int) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    with RawClient(port) as client:
+        offset = 0
+        while True:
+            request: FetchRequest = fetch_request("t", (offset,))
+            (partition,) = fetched(client.ask(request, 12))
+            more = values(partition.records)
+            if not more:
+                return found
+            found += more
+            offset = list(iter_batches(plain(partition.records)))[-1].next_offset
+
+
+def test_a_broker_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path, rounds: int) -> None:
+    with EmbeddedBroker(tmp_path / "data") as broker:
+        with RawClient(broker.port) as client:
+            make_topic(client, "t")
+        writer = Writer(broker.port)
+        writer.start()
+        try:
+            for _ in range(5 * rounds):
+                writer.wait_for_more()
+                broker.kill()
+                broker.start()
+        finally:
+            writer.stop()
+        found = read_all(broker.port)
+    assert found[: len(writer.acknowledged)] == writer.acknowledged
+    assert len(found) - len(writer.acknowledged) <= 1, "at most the one that was under way"
+
+
+def test_a_torn_tail_is_cut_with_a_log_line_that_says_how_much(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data") as broker:
+        with RawClient(broker.port) as client:
+            make_topic(client, "t")
+            for value in (b"a", b"b"):
+                client.ask(produce_request("t", batch(value)), 9)
+        broker.kill()
+        (segment,) = (tmp_path / "data").glob("topics/t.*/0/*.log")
+        os.truncate(segment, segment.stat().st_size - 5)
+        broker.start()
+        with RawClient(broker.port) as client:
+            assert values(fetched(client.ask(fetch_request("t"), 12))[0].records) == [b"a"]
+            assert client.ask(produce_request("t", batch(b"c")), 9).responses[0].partition_responses[0].base_offset == 1
+        log = Path(broker.log_path).read_text()
+        assert f"cut a torn tail of {len(batch(b'b')) - 5} bytes" in log
+
+
+def test_a_second_process_kills_only_its_own(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "one") as one, EmbeddedBroker(tmp_path / "two") as two:
+        os.kill(one.pid, signal.SIGKILL)
+        with RawClient(two.port) as client:
+            assert client.ask(NOTHING).controller_id == 1
