@@ -9,6 +9,7 @@ would wait for itself.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
@@ -17,8 +18,20 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_completion = threading.Lock()
-"""Guards the step from pending to done of every future: held for a few instructions, so one lock serves all."""
+_completion = threading.RLock()
+"""Guards the step from pending to done of every future: held for a few instructions, so one lock serves all. Reentrant,
+since a signal handler that completes a future may have broken into just those instructions.
+"""
+
+
+def _renew_lock() -> None:
+    """In a forked child: the thread that held the lock, if one did, is not there to let it go."""
+    global _completion
+    _completion = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class Future(Generic[T]):
@@ -88,7 +101,7 @@ class Future(Generic[T]):
         if not self.is_done:
             event = threading.Event()
             self._add(None, lambda _: event.set())
-            event.wait(timeout)
+            event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
         return self.is_done
 
     def result(self) -> T:

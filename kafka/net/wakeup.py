@@ -52,7 +52,7 @@ class WakeupPipe(WakeupFlag):
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler that wakes the loop may have broken into may_sleep()
         self._is_asleep = False
         self._has_byte = False
         self._is_closed = False
@@ -88,9 +88,10 @@ class WakeupPipe(WakeupFlag):
     def may_sleep(self) -> bool:
         """Whether the loop may block now; when so, it counts as asleep until :meth:`rise`."""
         with self._lock:
+            self._is_asleep = True  # first: a signal handler that wakes behind the next line sends its byte
             if self._is_woken:
+                self._is_asleep = False
                 return False
-            self._is_asleep = True
             return True
 
     def rise(self) -> None:

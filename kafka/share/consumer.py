@@ -1,4 +1,5 @@
-"""KafkaShareConsumer: what users call. Arguments, threads and blocking; the work is in ``engine.py``.
+"""KafkaShareConsumer: what users call. Arguments and blocking; the work is in ``engine.py``, and what threads hand one
+another in ``inbox.py``.
 
 Two ways to use it::
 
@@ -16,11 +17,11 @@ and on a loop of the caller's, where nothing blocks and records come by themselv
 from __future__ import annotations
 
 import base64
-import threading
-import time
+import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, Final
 
 import six
 
@@ -28,12 +29,26 @@ from kafka.client import Host, KafkaClient, make_host
 from kafka.config import resolve
 from kafka.core.share.membership import MemberState
 from kafka.core.share.records import AcknowledgeType, ShareRecord
-from kafka.core.share.session import Acknowledged
-from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaConfigurationError, KafkaError
+from kafka.core.share.session import Acknowledged, Holding
+from kafka.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    KafkaConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.share.engine import CLOSE_TIMEOUT_S, ShareEngine
+from kafka.share.inbox import Inbox
 from kafka.structs import TopicPartition
+
+log = logging.getLogger(__name__)
+
+FETCH_WAIT_MS: Final = (10, 500)
+"""Bounds of a long poll. A record that another member releases wakes none, so it is found that much later; and without
+any wait an idle consumer would ask without a pause.
+"""
 
 OnRecords = Callable[[list[ShareRecord]], object]
 OnAcknowledged = Callable[[list[Acknowledged]], object]
@@ -54,7 +69,8 @@ class KafkaShareConsumer:
 
     Without ``loop`` it has a loop of its own in an I/O thread, and its methods may be called from any thread. With
     ``loop`` or ``client`` it lives there beside others and is used on that loop's thread: no call blocks, and
-    ``on_records``, ``on_acknowledged``, ``on_lost`` and ``on_error`` are called there.
+    ``on_records``, ``on_acknowledged``, ``on_lost`` and ``on_error`` are called there; what they raise is logged.
+    Deserializers belong to :meth:`poll` and are refused.
 
     Errors of construction: KafkaConfigurationError for a setting that is unknown or cannot be, or without ``group_id``.
     """
@@ -73,35 +89,26 @@ class KafkaShareConsumer:
         settings = resolve("share", configs)
         if settings["group_id"] is None:
             raise KafkaConfigurationError("group_id: a share consumer needs the name of its group")
-        self._settings = settings
+        self._has_thread = loop is None and client is None
+        self._deserializers = settings["key_deserializer"], settings["value_deserializer"]
+        if not self._has_thread and self._deserializers != (None, None):
+            raise KafkaConfigurationError("key_deserializer, value_deserializer: on a loop, records come as bytes")
         self._is_implicit = settings["share_acknowledgement_mode"] == "implicit"
         self._exactly = settings["share_acquire_mode"] == "record_limit"
         self._max_poll_records: int = settings["max_poll_records"]
-        self._on_records = on_records
-        self._on_acknowledged = on_acknowledged
-        self._on_lost = on_lost
-        self._on_error = on_error
         self._topics: list[str] = []
-        self._arrived = threading.Condition()
-        self._buffer: list[ShareRecord] = []
-        self._polled: list[ShareRecord] = []  # implicit mode: what the last poll returned
-        self._said: list[tuple[ShareRecord, AcknowledgeType]] = []  # on its way to the loop
-        self._outcomes: dict[TopicPartition, KafkaError | None] = {}
-        self._error: KafkaError | None = None
-        self._is_woken = False
-        self._is_closed = False
+        self._inbox = Inbox()
         self._host: Host = make_host("share consumer", settings, loop=loop, client=client)
         self._engine = ShareEngine(
             self._host.client,
-            _Events(self),
+            _Events(self._inbox if self._has_thread else None, on_records, on_acknowledged, on_lost, on_error),
             settings["group_id"],
             base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode(),
             rack_id=settings["client_rack"],
             fetch_max_bytes=settings["fetch_max_bytes"],
-            fetch_max_wait_ms=min(settings["fetch_max_wait_ms"], 500),
+            fetch_max_wait_ms=min(max(settings["fetch_max_wait_ms"], FETCH_WAIT_MS[0]), FETCH_WAIT_MS[1]),
             check_crcs=settings["check_crcs"],
         )
-        self._has_thread = loop is None and client is None
         if topics:
             self.subscribe(topics)
 
@@ -116,6 +123,7 @@ class KafkaShareConsumer:
             raise IllegalArgumentError("subscribe() wants at least one topic; to stop reading, call unsubscribe()")
         self._check_open()
         self._topics = names
+        self._inbox.forget_error()
         self._on_loop(self._engine.subscribe, names)
 
     def unsubscribe(self) -> None:
@@ -134,8 +142,12 @@ class KafkaShareConsumer:
         """Records by partition, as soon as there are some, or {} after ``timeout_ms``.
 
         At most ``max_records`` (default: ``max_poll_records``) are returned; of what came, the rest is returned next
-        time. In implicit mode the records of the last call that were not acknowledged are accepted first. Raises the
-        error that ended the membership (KafkaError), IllegalStateError when closed or on the loop's own thread.
+        time. In implicit mode the records of the last call that were not acknowledged are accepted first.
+
+        Raises the error that ended the membership (KafkaError), what stands in the way of some records (no rights, a
+        codec that is not installed, damage) once each time it happens, IllegalStateError when closed or on the loop's
+        own thread. What a deserializer raises comes through; its record is released and comes again, here or elsewhere,
+        until the group's limit. Records before it are returned first, records behind it next time.
         """
         self._check_open()
         if not self._has_thread:
@@ -143,28 +155,18 @@ class KafkaShareConsumer:
         self._host.check_may_block()
         if max_records is not None and max_records < 1:
             raise IllegalArgumentError(f"max_records={max_records}: at least 1")
-        wanted = min(max_records or self._max_poll_records, self._max_poll_records)
+        count = min(max_records or self._max_poll_records, self._max_poll_records)
+        if self._is_implicit and self._inbox.accept_polled():
+            self._host.submit(self._say_on_loop)
+        taken = self._inbox.take(
+            count, timeout_ms / 1000, lambda: self._host.submit(self._engine.request_records, count, self._exactly)
+        )
+        found = taken if self._deserializers == (None, None) else self._deserialized(taken)
         if self._is_implicit:
-            self._accept_polled()
-        give_up_at = time.monotonic() + timeout_ms / 1000
-        with self._arrived:
-            if not self._buffer:
-                self._host.submit(self._engine.request_records, wanted, self._exactly)
-            while not (self._buffer or self._error or self._is_woken or self._is_closed):
-                left_s = give_up_at - time.monotonic()
-                if left_s <= 0 or not self._arrived.wait(left_s):
-                    break
-            woken, self._is_woken = self._is_woken, False
-            found = [] if woken else [record for record in self._buffer[:wanted] if not record.lost]
-            if not woken:
-                del self._buffer[:wanted]
-            if not found and self._error is not None:
-                raise self._error
-        self._polled = found if self._is_implicit else []
+            self._inbox.returned(found)
         by_partition: dict[TopicPartition, list[ShareRecord]] = {}
         for record in found:
-            partition = TopicPartition(record.topic, record.partition)
-            by_partition.setdefault(partition, []).append(self._deserialized(record))
+            by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
         return by_partition
 
     def request_records(self, count: int, exactly: bool = False) -> None:
@@ -178,9 +180,7 @@ class KafkaShareConsumer:
 
     def wakeup(self) -> None:
         """Let a :meth:`poll` that waits, or the next one, return at once. From any thread."""
-        with self._arrived:
-            self._is_woken = True
-            self._arrived.notify_all()
+        self._inbox.wake()
 
     # -- acknowledgement -----------------------------------------------------------------------------------------------
 
@@ -200,18 +200,20 @@ class KafkaShareConsumer:
         if not self._has_thread:
             self._engine.acknowledge(record, kind)
             return
-        self._check_held(record)
-        if kind is not AcknowledgeType.RENEW:
-            record.is_settled = True
-        self._say([(record, kind)])
+        if not isinstance(record.owner, Holding) or record.owner.session.member_id != self.member_id:
+            raise IllegalStateError(f"{record!r} was handed out by another consumer")
+        if self._inbox.say(record, kind):
+            self._host.submit(self._say_on_loop)
 
     def renew(self, records: Sequence[ShareRecord]) -> Future[None]:
         """Start the locks of these anew (KIP-1222); the future is done when the broker has answered.
 
-        Those that it refused are lost: ``record.lost``, and ``on_lost``.
+        Those that it refused are lost: ``record.lost``, and ``on_acknowledged`` has the error. What was lost before is
+        passed over.
         """
         for record in records:
-            self.acknowledge(record, AcknowledgeType.RENEW)
+            if not record.lost:
+                self.acknowledge(record, AcknowledgeType.RENEW)
         return self.commit_async()
 
     def commit(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
@@ -220,12 +222,12 @@ class KafkaShareConsumer:
         Returns the outcome of each partition since the last call: None, or the error of a record whose acknowledgement
         was refused (it will be handed out again). KafkaTimeoutError when ``timeout_ms`` passes first.
         """
-        if self._is_implicit:
-            self._accept_polled()
+        self._check_open()
+        self._host.check_may_block()
+        if self._is_implicit and self._inbox.accept_polled():
+            self._host.submit(self._say_on_loop)
         self._host.wait(self.commit_async(), None if timeout_ms is None else timeout_ms / 1000)
-        with self._arrived:
-            outcomes, self._outcomes = self._outcomes, {}
-        return outcomes
+        return self._inbox.take_outcomes()
 
     commit_sync = commit
 
@@ -256,40 +258,48 @@ class KafkaShareConsumer:
 
         Any number of times. On a loop's own thread: :meth:`close_async`.
         """
-        if self._is_closed:
+        if not self._host.loop.is_usable:  # closed, or the parent's
+            self._inbox.is_closed = True
+            self._host.close()
             return
-        if self._is_implicit and self._has_thread:
-            self._accept_polled()
         self._host.check_may_block()
+        if not self._inbox.close():
+            return
+        if self._is_implicit and self._inbox.accept_polled():
+            self._host.submit(self._say_on_loop)
         timeout_s = timeout_ms / 1000
         try:
-            self._host.wait(self._host.submit(self._close_on_loop, timeout_s))
+            self._host.wait(self._host.submit(self._engine.close, timeout_s), timeout_s + 1)
+        except KafkaTimeoutError:
+            log.warning("the loop did not close the consumer within %g s", timeout_s + 1)
         finally:
             self._host.close(timeout_s + 1)
 
     def close_async(self, timeout_s: float = CLOSE_TIMEOUT_S) -> Future[None]:
-        """On the loop: the same, without waiting; the future is done when the group is left."""
-        done = self._close_on_loop(timeout_s)
-        done.add_both(lambda _: self._host.close())
-        return done
+        """The same without waiting; the future is done when the group is left."""
+        self._inbox.close()
+        close = self._engine.close
+        done = self._host.submit(close, timeout_s) if self._has_thread else close(timeout_s)
+        return done.add_both(lambda _: self._host.close())
 
     def __enter__(self) -> KafkaShareConsumer:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._inbox.forget_polled()  # an error left the block: what it did not finish is given back
         self.close()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        if self._is_closed:
+        if self._inbox.is_closed:
             raise IllegalStateError("the share consumer is closed")
-
-    def _close_on_loop(self, timeout_s: float) -> Future[None]:
-        self._is_closed = True
-        with self._arrived:
-            self._arrived.notify_all()
-        return self._engine.close(timeout_s)
+        if not self._host.loop.is_usable:
+            why = "its loop is closed, or belongs to the parent process; after a fork, make a new one in the child"
+            raise IllegalStateError(f"the share consumer cannot be used: {why}")
 
     def _on_loop(self, fn: Callable[..., Any], *args: Any) -> None:
         if self._has_thread:
@@ -297,83 +307,96 @@ class KafkaShareConsumer:
         else:
             fn(*args)
 
-    def _accept_polled(self) -> None:
-        polled, self._polled = self._polled, []
-        ready = [record for record in polled if not record.is_settled and not record.lost]
-        for record in ready:
-            record.is_settled = True
-        self._say([(record, AcknowledgeType.ACCEPT) for record in ready])
-
-    def _check_held(self, record: ShareRecord) -> None:
-        if record.lost or record.is_settled:
-            where = f"{record.topic}:{record.partition}:{record.offset}"
-            why = "its lock is gone" if record.lost else "it was acknowledged before"
-            raise IllegalStateError(f"{where} cannot be acknowledged: {why}")
-
-    def _say(self, said: list[tuple[ShareRecord, AcknowledgeType]]) -> None:
-        """Hand acknowledgements to the loop: one call for many."""
-        if not said:
-            return
-        with self._arrived:
-            first = not self._said
-            self._said += said
-        if first:
-            self._host.submit(self._say_on_loop)
-
     def _say_on_loop(self) -> None:
-        with self._arrived:
-            said, self._said = self._said, []
-        for record, kind in said:
+        for record, kind in self._inbox.take_said():
             try:
                 self._engine.acknowledge(record, kind)
             except IllegalStateError as error:  # the lock went while it was on its way here
-                self._outcomes[TopicPartition(record.topic, record.partition)] = error
+                self._inbox.heard([(record, error)])
 
-    def _deserialized(self, record: ShareRecord) -> ShareRecord:
-        for name, setting in (("key", "key_deserializer"), ("value", "value_deserializer")):
-            how = self._settings[setting]
-            if how is not None:
-                data = getattr(record, name)
-                read = getattr(how, "deserialize", None)
-                setattr(record, name, how(data) if read is None else read(record.topic, record.headers, data))
-        return record
+    def _deserialized(self, taken: list[ShareRecord]) -> list[ShareRecord]:
+        """As many of these as the deserializers read; the rest is put back."""
+        for count, record in enumerate(taken):
+            try:
+                if record.sizes is None:  # else it was read before, and put back
+                    record.replace(*(_read(how, record, data) for how, data in self._undone(record)))
+            except Exception:
+                if count:
+                    self._inbox.put_back(taken[count:])
+                    return taken[:count]
+                self._inbox.put_back(taken[1:])
+                log.error("%r cannot be deserialized and is released", record)
+                self.acknowledge(record, AcknowledgeType.RELEASE)
+                raise
+            except BaseException:
+                self._inbox.put_back(taken)
+                raise
+        return taken
+
+    def _undone(self, record: ShareRecord) -> Iterable[tuple[Any, bytes | None]]:
+        return zip(self._deserializers, (record.key, record.value), strict=True)
+
+
+def _read(how: Any, record: ShareRecord, data: bytes | None) -> Any:
+    if how is None:
+        return data
+    read = getattr(how, "deserialize", None)
+    return how(data) if read is None else read(record.topic, record.headers, data)
 
 
 class _Events:
-    """The engine's events, on the loop's thread."""
+    """The engine's events, on the loop's thread: to the inbox, if there is one, and to the user's callbacks.
 
-    def __init__(self, consumer: KafkaShareConsumer) -> None:
-        self._consumer = consumer
+    It does not know the consumer: the loop's thread lives as long as the consumer's host is known to somebody.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox | None,
+        on_records: OnRecords | None,
+        on_acknowledged: OnAcknowledged | None,
+        on_lost: OnLost | None,
+        on_error: OnError | None,
+    ) -> None:
+        self._inbox = inbox
+        self._callbacks: dict[str, Callable[..., object] | None] = {
+            "on_records": on_records,
+            "on_acknowledged": on_acknowledged,
+            "on_lost": on_lost,
+            "on_error": on_error,
+        }
 
     def on_records(self, records: list[ShareRecord]) -> None:
-        consumer = self._consumer
-        if not consumer._has_thread:
-            if consumer._on_records is not None:
-                consumer._on_records(records)
-            return
-        with consumer._arrived:
-            consumer._buffer += records
-            consumer._arrived.notify_all()
+        if self._inbox is not None:
+            self._inbox.put(records)
+        else:
+            self._call("on_records", records)
 
     def on_acknowledged(self, acknowledged: list[Acknowledged]) -> None:
-        consumer = self._consumer
-        if consumer._has_thread:
-            with consumer._arrived:
-                for record, _, error in acknowledged:
-                    partition = TopicPartition(record.topic, record.partition)
-                    if error is not None or partition not in consumer._outcomes:
-                        consumer._outcomes[partition] = error
-        if consumer._on_acknowledged is not None:
-            consumer._on_acknowledged(acknowledged)
+        if self._inbox is not None:
+            self._inbox.heard((record, error) for record, _, error in acknowledged)
+        self._call("on_acknowledged", acknowledged)
 
     def on_lost(self, records: list[ShareRecord], error: KafkaError | None) -> None:
-        if self._consumer._on_lost is not None:
-            self._consumer._on_lost(records, error)
+        if self._inbox is not None:
+            records = self._inbox.lose(records)
+        if records:
+            self._call("on_lost", records, error)
+
+    def on_trouble(self, error: KafkaError) -> None:
+        if self._inbox is not None:
+            self._inbox.fail(error, is_final=False)
 
     def on_error(self, error: KafkaError) -> None:
-        consumer = self._consumer
-        with consumer._arrived:
-            consumer._error = error
-            consumer._arrived.notify_all()
-        if consumer._on_error is not None:
-            consumer._on_error(error)
+        if self._inbox is not None:
+            self._inbox.fail(error, is_final=True)
+        self._call("on_error", error)
+
+    def _call(self, name: str, *args: object) -> None:
+        callback = self._callbacks[name]
+        if callback is None:
+            return
+        try:
+            callback(*args)
+        except Exception:
+            log.exception("an error in the share consumer's %s", name)

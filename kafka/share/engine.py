@@ -7,15 +7,17 @@ other kept to its assignment, and not at all when it fetched both. Heartbeats ar
 state.
 
 Demand is what the owner wants beyond what it has: a count that goes down with what comes, until it is said anew. It is
-split over the leaders, so that all of them are asked at once and no more comes than was wanted but for what whole
-batches bring (with ``exactly``, never more).
+split over the leaders, and all of them are asked at once. Each brings its part at most, but for whole batches, and may
+be asked again while others still look for theirs: so more may come than was wanted, by less than that again. With
+``exactly`` (record-limit mode) never: then what one leader is asked for is withheld from the others. When there is not
+enough for all, those go first that have waited longest, and do not wait for long: whoever has records is asked in turn.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from kafka.client import KafkaClient
@@ -24,7 +26,16 @@ from kafka.core.share.membership import HeartbeatOutcome, MemberState, ShareMemb
 from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
 from kafka.core.share.requests import Demand
 from kafka.core.share.session import Acknowledged, Holding, Outcome, ShareSession
-from kafka.errors import IllegalStateError, KafkaError
+from kafka.errors import (
+    CorruptRecordError,
+    GroupAuthorizationFailedError,
+    GroupIdNotFoundError,
+    IllegalStateError,
+    IncompatibleBrokerVersion,
+    KafkaError,
+    UnknownError,
+    UnsupportedVersionError,
+)
 from kafka.future import Future
 from kafka.net.loop import LoopTimer
 from kafka.share.link import ShareLink
@@ -32,8 +43,14 @@ from kafka.structs import TopicPartition
 
 log = logging.getLogger(__name__)
 
-CLOSE_TIMEOUT_S = 5.0
+CLOSE_TIMEOUT_S: Final = 5.0
 """How long closing waits for brokers that do not answer."""
+LOOK_S: Final = 1.0
+"""Between looks at the metadata while a topic of the subscription, or a partition assigned, is not in it."""
+TURN_WAIT_MS: Final = 50
+"""Longest long poll while the demand is too small for all leaders."""
+_HOPELESS: Final = (GroupAuthorizationFailedError, UnsupportedVersionError, IllegalStateError)
+"""Errors of a session that no later attempt mends: no rights, a broker that is too old, a client that was closed."""
 
 
 class ShareEvents(Protocol):
@@ -48,8 +65,11 @@ class ShareEvents(Protocol):
     def on_lost(self, records: list[ShareRecord], error: KafkaError | None) -> None:
         """Held records whose locks are gone: with the connection, the session, or (error None) the time."""
 
+    def on_trouble(self, error: KafkaError) -> None:
+        """Some records cannot be had, and somebody should know: no rights, damaged, an unknown codec."""
+
     def on_error(self, error: KafkaError) -> None:
-        """The group cannot be joined, or not any more. Nothing comes after this."""
+        """The group cannot be joined, or not any more. Nothing comes after this but for another subscription."""
 
 
 class ShareEngine:
@@ -80,17 +100,17 @@ class ShareEngine:
         self._demand = Demand(0)
         self._has_joined = False  # an assignment has come: the group's state of these partitions exists
         self._timer: LoopTimer | None = None
+        self._look_timer: LoopTimer | None = None
         self._closing: Future[None] | None = None
         client.cluster.add_listener(self._metadata_changed)
 
     # -- what the owner says -------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """The topics to read from now on; records held of others stay acknowledgeable until their locks end."""
+        """The topics to read from now on; records held of others stay ours to acknowledge until their locks end."""
         self._topics = list(topics)
         self._membership.subscribe(self._topics, self._client.loop.time())
-        if self._topics:
-            self._client.refresh_metadata(self._topics).add_errback(self._metadata_failed)
+        self._look()
         self._assign_links()
         self._heartbeat()
 
@@ -102,8 +122,7 @@ class ShareEngine:
         grew = count > self._demand.records or exactly != self._demand.exactly
         self._demand = Demand(count, exactly)
         if grew:
-            for link in self._links.values():
-                link.pump_soon()
+            self._pump_all()
 
     @property
     def demand(self) -> int:
@@ -118,10 +137,14 @@ class ShareEngine:
         holding = record.owner
         if not isinstance(holding, Holding):
             raise IllegalStateError(f"{record!r} was not handed out by a share session")
-        holding.session.acknowledge(record, kind)
-        link = self._link_of(holding.session)
-        if link is not None:
-            link.pump_soon()
+        session = holding.session
+        for link in self._links.values():
+            if link.session is session:
+                session.acknowledge(record, kind)
+                link.pump_soon()
+                return
+        why = "its lock is gone" if record.lost else "it was handed out by another consumer"
+        raise IllegalStateError(f"{record!r} cannot be acknowledged: {why}")
 
     def flush(self) -> Future[None]:
         """Send what was acknowledged; done when all of it has been answered."""
@@ -147,6 +170,7 @@ class ShareEngine:
         if self._closing is None:
             done = self._closing = Future()
             self._demand = Demand(0)
+            self._stop_looking()
             timer = self._client.loop.call_later(timeout_s, self._finish)
             done.add_both(lambda _: timer.cancel())
             # Sessions first: leaving the group frees no locks.
@@ -156,62 +180,109 @@ class ShareEngine:
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def demand_for(self, link: ShareLink) -> Demand:
-        """The link's part of what is wanted and not asked for yet."""
-        if self._closing is not None:
+        """The link's part of what is wanted; with ``exactly``, of what nobody has been asked for yet."""
+        wanted, exactly, _ = self._demand
+        if self._closing is not None or not wanted or not link.session.is_wanted:
             return Demand(0)
-        wanted, exactly = self._demand
-        asked = sum(each.asked for each in self._links.values() if each is not link)
-        if not exactly:
-            # Overshooting by what other polls under way may bring would hold records that nobody wants yet.
-            asked = min(asked, wanted - 1) if wanted else 0
-        free = wanted - asked
-        if free <= 0:
-            return Demand(0, exactly)
-        share = -(-wanted // max(1, len(self._links)))
-        return Demand(min(free, share), exactly)
+        fetching = sum(each.session.is_wanted for each in self._links.values())
+        part = -(-wanted // max(1, fetching))
+        if exactly:
+            free = wanted - sum(each.asked for each in self._links.values())
+            now = self._client.loop.time()
+            for each in sorted(self._links.values(), key=lambda one: one.turn):
+                if each is link or free <= 0:
+                    break
+                if each.can_fetch(now):
+                    free -= part
+            part = min(part, max(free, 0))
+        return Demand(part, exactly, TURN_WAIT_MS if exactly and wanted < fetching else None)
 
     def on_outcome(self, link: ShareLink, outcome: Outcome) -> None:
         """Called by links."""
         if outcome.records:
             left = max(0, self._demand.records - len(outcome.records))
-            self._demand = Demand(left, self._demand.exactly)
-            self._events.on_records(outcome.records)
+            self._demand = self._demand._replace(records=left)
+            if self._closing is None:  # else the link gives them back
+                self._events.on_records(outcome.records)
         if outcome.acknowledged:
             self._events.on_acknowledged(outcome.acknowledged)
         if outcome.lost:
+            self._report_lost(link, outcome.lost, outcome.error)
+        for partition, error in outcome.partition_errors.items():
+            self._partition_failed(partition, error)
+        if outcome.partition_errors:
+            self._refresh_metadata()
+        if isinstance(outcome.error, _HOPELESS):
+            self._give_up(outcome.error)
+        elif outcome.error is not None:
+            log.info("%s: the session with node %s ended: %s", self.group_id, link.node_id, outcome.error)
+        if not link.session.is_wanted:
+            self._retire(link)
+        if self._demand.exactly and self._demand.records:
+            self._pump_all()  # what this link was asked for and did not bring is free for the others
+
+    def _partition_failed(self, partition: SharePartition, error: KafkaError) -> None:
+        topic = self._client.cluster.topic_name_for_id(partition.topic_id) or partition.topic_id
+        text = f"{self.group_id}: {topic}:{partition.partition}: {error}"
+        is_damage = isinstance(error, CorruptRecordError)
+        is_grave = is_damage or not (error.retriable or isinstance(error, UnknownError))
+        log.log(logging.ERROR if is_grave else logging.INFO, "%s", text)
+        if is_grave:
+            self._events.on_trouble(error)
+
+    def _report_lost(self, link: ShareLink, lost: list[ShareRecord], error: KafkaError | None) -> None:
+        if self._closing is None:
             log.warning(
                 "%s: %d records held on node %s are lost: %s",
-                self.group_id, len(outcome.lost), link.node_id, outcome.error or "their locks have run out",
+                self.group_id, len(lost), link.node_id, error or "their locks have ended",
             )  # fmt: skip
-            self._events.on_lost(outcome.lost, outcome.error)
-        for partition, error in outcome.partition_errors.items():
-            log.info("%s: %s: %s", self.group_id, partition, error)
-        if any(error.invalid_metadata for error in outcome.partition_errors.values()):
-            self._client.refresh_metadata().add_errback(self._metadata_failed)
-        if outcome.error is not None:
-            log.info("%s: the session with node %s ended: %s", self.group_id, link.node_id, outcome.error)
+        self._events.on_lost(lost, error)
 
-    def _link_of(self, session: ShareSession) -> ShareLink | None:
-        return next((link for link in self._links.values() if link.session is session), None)
+    def _pump_all(self) -> None:
+        for link in self._links.values():
+            link.pump_soon()
 
-    def _metadata_changed(self, *_: object) -> None:
-        self._assign_links()
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    def _refresh_metadata(self) -> None:
+        try:
+            self._client.refresh_metadata(self._topics).add_errback(self._metadata_failed)
+        except IllegalStateError as error:  # the client is closed, as the next request will say
+            self._metadata_failed(error)
 
     def _metadata_failed(self, error: BaseException) -> None:
         log.debug("%s: no metadata of %s: %s", self.group_id, self._topics, error)
 
+    def _look(self) -> None:
+        """Read the metadata again and again until everything that is subscribed to, and assigned, is in it."""
+        self._stop_looking()
+        if not self._topics or self._closing is not None:
+            return
+        cluster = self._client.cluster
+        missing = [topic for topic in self._topics if cluster.partitions_for_topic(topic) is None]
+        for topic_id, number in self._membership.assignment:
+            topic = cluster.topic_name_for_id(topic_id)
+            if topic is None or number not in (cluster.partitions_for_topic(topic) or ()):
+                missing.append(str(topic))
+        if missing:
+            self._refresh_metadata()
+            self._look_timer = self._client.loop.call_later(LOOK_S, self._look)
+
+    def _stop_looking(self) -> None:
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+            self._look_timer = None
+
+    def _metadata_changed(self, *_: object) -> None:
+        self._assign_links()
+
     def _assign_links(self) -> None:
-        """Give each leader's link its partitions; make links for new leaders and drop those without."""
-        if not self._has_joined or self._closing is not None:
+        """Give each leader's link its partitions; make links for new leaders, and let go of those without."""
+        if not self._has_joined or self._closing is not None or self._membership.state is MemberState.FATAL:
             return
         by_leader, topics = self._partitions_by_leader()
-        for node_id in self._links.keys() - by_leader.keys():
-            link = self._links.pop(node_id)
-            self._report_lost(link.session.set_partitions([], {}))
-            link.abandon()
-        for node_id, partitions in by_leader.items():
-            found = self._links.get(node_id)
-            if found is None:
+        for node_id in by_leader:
+            if node_id not in self._links:
                 session = ShareSession(
                     self.group_id,
                     self.member_id,
@@ -220,9 +291,30 @@ class ShareEngine:
                     max_wait_ms=self._fetch_max_wait_ms,
                 )
                 lane = f"share-{self.member_id}"
-                found = self._links[node_id] = ShareLink(self._client, self, node_id, lane, session)
-            self._report_lost(found.session.set_partitions(partitions, topics))
-            found.pump_soon()
+                self._links[node_id] = ShareLink(self._client, self, node_id, lane, session)
+        for node_id, link in list(self._links.items()):
+            link.session.set_partitions(by_leader.get(node_id, ()), topics)
+            lost = link.session.lose([each for each in link.session.in_use if self._has_moved(each, node_id)])
+            if lost:
+                self._report_lost(link, lost, None)
+            link.pump_soon()
+            if not link.session.is_wanted:
+                self._retire(link)
+
+    def _has_moved(self, partition: SharePartition, node_id: int) -> bool:
+        """The cluster says that the node leads this partition no more. What it does not know it does not say."""
+        cluster = self._client.cluster
+        topic = cluster.topic_name_for_id(partition.topic_id)
+        if topic is None:
+            return False
+        leader = cluster.leader_for_partition(TopicPartition(topic, partition.partition))
+        return leader is not None and leader >= 0 and leader != node_id
+
+    def _retire(self, link: ShareLink) -> None:
+        """Nothing is fetched from this leader any more: let it go once nothing of it is held."""
+        if not (link.session.in_use or link.session.in_flight) and self._links.get(link.node_id) is link:
+            del self._links[link.node_id]
+            link.abandon()
 
     def _partitions_by_leader(self) -> tuple[dict[int, list[SharePartition]], dict[UUID, str]]:
         cluster = self._client.cluster
@@ -242,23 +334,23 @@ class ShareEngine:
             partitions.sort(key=lambda each: each not in assigned)
         return found, topics
 
-    def _report_lost(self, lost: list[ShareRecord]) -> None:
-        if lost:
-            self._events.on_lost(lost, None)
-
     # -- the group -----------------------------------------------------------------------------------------------------
 
     def _heartbeat(self) -> None:
         self._disarm()
         request = self._membership.next_request(self._client.loop.time())
-        if request is not None:
-            future: Future[Any] = self._client.request(Coordinator(self.group_id), request)
-            future.add_callback(self._heartbeat_answered)
-            future.add_errback(self._heartbeat_failed)
+        if request is None:
+            due_at = self._membership.due_at()
+            if due_at is not None:
+                self._timer = self._client.loop.call_at(due_at, self._heartbeat)
             return
-        due_at = self._membership.due_at()
-        if due_at is not None:
-            self._timer = self._client.loop.call_at(due_at, self._heartbeat)
+        future: Future[Any]
+        try:
+            future = self._client.request(Coordinator(self.group_id), request)
+        except KafkaError as error:  # the client is closed
+            future = Future[Any]().failure(error)
+        future.add_callback(self._heartbeat_answered)
+        future.add_errback(self._heartbeat_failed)
 
     def _heartbeat_answered(self, response: Any) -> None:
         self._after_heartbeat(self._membership.on_response(response, self._client.loop.time()))
@@ -274,19 +366,34 @@ class ShareEngine:
         if outcome.assignment is not None:
             if outcome.assignment:
                 self._has_joined = True
+            self._look()
             self._assign_links()
         state = self._membership.state
-        if outcome.error is not None:
-            log.log(
-                logging.ERROR if state is MemberState.FATAL else logging.INFO,
-                "%s: heartbeat of member %s: %s", self.group_id, self.member_id, outcome.error,
-            )  # fmt: skip
-        if state is MemberState.LEFT or (state is MemberState.FATAL and self._closing is not None):
+        if outcome.error is not None and state is not MemberState.FATAL:
+            log.info("%s: heartbeat of member %s: %s", self.group_id, self.member_id, outcome.error)
+        if self._closing is not None and state in (MemberState.LEFT, MemberState.FATAL):
             self._finish()
         elif state is MemberState.FATAL:
-            self._events.on_error(outcome.error or KafkaError(f"{self.group_id}: the group cannot be joined"))
+            self._give_up(outcome.error or KafkaError("the group cannot be joined"))
         else:
             self._heartbeat()
+
+    def _give_up(self, error: KafkaError) -> None:
+        """Nothing can be had from this group: say why, and let everything go."""
+        if self._closing is not None:
+            return
+        error = _explained(error, self.group_id)
+        log.error("%s: member %s gives up: %s", self.group_id, self.member_id, error)
+        self._membership.give_up(error)
+        self._disarm()
+        self._stop_looking()
+        for link in list(self._links.values()):
+            lost = link.session.lose(link.session.in_use)
+            if lost:
+                self._report_lost(link, lost, error)
+            link.abandon()
+        self._links = {}
+        self._events.on_error(error)
 
     def _leave(self, _: object) -> None:
         if self._membership.state is MemberState.FATAL:
@@ -299,11 +406,13 @@ class ShareEngine:
             self._heartbeat()
 
     def _finish(self) -> None:
+        if self._closing is None or self._closing.is_done:
+            return
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.abandon()  # the last one leaves the group
         self._disarm()
-        for link in self._links.values():
-            link.abandon()
-        self._links = {}
-        if self._closing is not None and not self._closing.is_done:
+        if not self._closing.is_done:
             self._client.cluster.remove_listener(self._metadata_changed)
             self._closing.success(None)
 
@@ -311,6 +420,20 @@ class ShareEngine:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _explained(error: KafkaError, group_id: str) -> KafkaError:
+    """The error with what is missing, where the broker's words do not say it."""
+    if isinstance(error, IncompatibleBrokerVersion):
+        why = "share groups need Apache Kafka 4.2 or later"
+    elif isinstance(error, UnsupportedVersionError):
+        why = "share groups are switched off in this cluster: its feature share.version is 0, and 1 is needed"
+    elif isinstance(error, GroupIdNotFoundError):
+        why = "the group exists, and is no share group: choose another group_id"
+    else:
+        return error
+    said = str(error.args[0]) if error.args else ""
+    return type(error)(f"group {group_id}: {why}" + (f" ({said})" if said else ""))
 
 
 def _when_all(futures: Sequence[Future[None]]) -> Future[None]:

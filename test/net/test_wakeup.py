@@ -82,3 +82,15 @@ def test_wakeup_after_close_does_nothing(pipe):
 def test_descriptors_are_not_inherited(pipe):
     assert not pipe._reader.get_inheritable()
     assert not pipe._writer.get_inheritable()
+
+
+def test_a_signal_handler_may_wake_the_loop_that_it_broke_into(pipe: WakeupPipe) -> None:
+    def interrupted() -> None:
+        with pipe._lock:  # as inside may_sleep(), when a signal's handler runs
+            pipe.wake()
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert not pipe.may_sleep()

@@ -1,11 +1,14 @@
 """The heartbeats that make and keep a member of a share group (KIP-932; section "ShareGroupHeartbeat").
 
     JOINING --answer--> STABLE --leave()--> LEAVING --answer--> LEFT
-       ^                  |
-       +-- error: full request again, same member id --+        FATAL: the group cannot be joined
+       ^  ^               |
+       |  +-- error: full request again, same member id        FATAL: the group cannot be joined
+       +-- subscribe([]): one request that leaves, then silence until the next subscribe()
 
 A member's id is made by the client and kept for its life, also across fencing. After any error the request says
-everything again (epoch as it is, or 0 where the group has forgotten us). A fresh group answers with an empty
+everything again (epoch as it is, or 0 where the group has forgotten us). One request is in flight at a time, and what
+is said meanwhile (another subscription, the end) waits for its answer: that answer is of the request that went out,
+not of what is wanted by then. A fresh group answers with an empty
 assignment first, because it makes its state at leisure: until partitions come, heartbeats follow one another quickly
 (measured on Apache Kafka 4.3.0: 2.4 s to the first assignment of a fresh group instead of 5).
 """
@@ -16,7 +19,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from kafka.core.share.records import SharePartition
-from kafka.errors import BrokerResponseError, KafkaError, for_code
+from kafka.errors import BrokerResponseError, IllegalArgumentError, IllegalStateError, KafkaError, for_code
 from kafka.protocol.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 JOIN_EPOCH: Final = 0
@@ -26,6 +29,8 @@ EAGER_S: Final = 0.1
 EAGER_COUNT: Final = 100
 """After so many of them in a row the broker's interval will do: there may be fewer partitions than members."""
 BACKOFF_S: Final = 0.1
+"""Between attempts after an error, doubled for each in a row."""
+BACKOFF_MAX_S: Final = 1.0
 FULL_GROUP_S: Final = 5.0
 
 
@@ -40,7 +45,9 @@ class MemberState(Enum):
 
 
 class Recovery(NamedTuple):
-    """What an error asks for. ``rejoin``: from epoch 0; ``coordinator``: look for it again; ``fatal``: give up."""
+    """What an error asks for. ``after_s`` 0: at once, if it is the first in a row. ``rejoin``: from epoch 0;
+    ``coordinator``: look for it again; ``fatal``: give up.
+    """
 
     after_s: float = BACKOFF_S
     rejoin: bool = False
@@ -62,7 +69,9 @@ RECOVERIES: Final[dict[int, Recovery]] = {
     42: Recovery(fatal=True),  # INVALID_REQUEST
 }
 _GROUP_ID_NOT_FOUND: Final = 69
-_UNKNOWN_MEMBER_ID: Final = 25
+_HOPELESS: Final = (BrokerResponseError, IllegalArgumentError, IllegalStateError)
+"""What ends the membership when it comes instead of an answer, and is not retriable: the broker lacks the API or
+refuses to name a coordinator, the request cannot be written, the client is closed."""
 
 
 class HeartbeatOutcome(NamedTuple):
@@ -71,6 +80,13 @@ class HeartbeatOutcome(NamedTuple):
     assignment: list[SharePartition] | None = None
     error: KafkaError | None = None
     lost_coordinator: bool = False
+
+
+class _Said(NamedTuple):
+    """What the request in flight said: the subscription, and that it leaves."""
+
+    topics: list[str]
+    leaving: bool
 
 
 class ShareMembership:
@@ -86,34 +102,52 @@ class ShareMembership:
         self._topics: list[str] = []
         self._full = True
         self._due_at: float | None = None
-        self._in_flight = False
+        self._said: _Said | None = None
         self._eager = 0
+        self._failures = 0
 
     def subscribe(self, topics: list[str], now: float) -> None:
-        """Change what is subscribed to; the group learns it at once. An empty list: nothing until the next call."""
+        """Change what is subscribed to; the group learns it at once. An empty list: leave it until the next call."""
+        if self.state in (MemberState.LEAVING, MemberState.LEFT):
+            return
+        if self.state is MemberState.FATAL:
+            self._forgotten()
         self._topics = sorted(topics)
         self._full = True
         self._eager = 0
-        self._due_at = now if topics else None
+        self._due_at = now if topics or self._is_known else None
 
     def leave(self, now: float) -> None:
         """Leave the group with the next request. Sessions must have been closed before: a leave frees no locks."""
         if self.state in (MemberState.JOINING, MemberState.STABLE):
-            joined = self.epoch > JOIN_EPOCH
-            self.state = MemberState.LEAVING if joined else MemberState.LEFT
-            self._due_at = now if joined else None
+            self.state = MemberState.LEAVING
+            if self._is_known:
+                self._due_at = now
+            else:
+                self._left()
+
+    def give_up(self, error: KafkaError) -> HeartbeatOutcome:
+        """No more heartbeats until another subscription."""
+        self.state = MemberState.FATAL
+        self._due_at = None
+        return HeartbeatOutcome(None, error)
+
+    @property
+    def _is_known(self) -> bool:
+        """The group has this member, or has it by the time that the request in flight is answered."""
+        return self.epoch > JOIN_EPOCH or (self._said is not None and not self._said.leaving)
 
     def due_at(self) -> float | None:
         """When :meth:`next_request` has something to say; None: not before something else happens."""
-        return None if self._in_flight else self._due_at
+        return None if self._said is not None else self._due_at
 
     def next_request(self, now: float) -> ShareGroupHeartbeatRequest | None:
         """The heartbeat to send now, or None."""
         due_at = self.due_at()
         if due_at is None or now < due_at:
             return None
-        self._in_flight = True
-        if self.state is MemberState.LEAVING:
+        self._said = _Said(self._topics, self.state is MemberState.LEAVING or not self._topics)
+        if self._said.leaving:
             return ShareGroupHeartbeatRequest(
                 group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVE_EPOCH
             )
@@ -127,16 +161,13 @@ class ShareMembership:
 
     def on_response(self, response: ShareGroupHeartbeatResponse, now: float) -> HeartbeatOutcome:
         """Take in the answer to the last request."""
-        self._in_flight = False
+        said = self._take_said()
         if response.error_code:
-            return self._on_error_code(for_code(response.error_code)(response.error_message or ""), now)
-        if self.state is MemberState.LEAVING:
-            self.state = MemberState.LEFT
-            self._due_at = None
-            return HeartbeatOutcome()
-        self.state = MemberState.STABLE
+            return self._on_error_code(for_code(response.error_code)(response.error_message or ""), said, now)
+        self._failures = 0
+        if said.leaving:
+            return self._has_left(now)
         self.epoch = response.member_epoch
-        self._full = False
         assigned = None
         if response.assignment is not None:
             assigned = self.assignment = [
@@ -144,6 +175,14 @@ class ShareMembership:
                 for each in response.assignment.topic_partitions
                 for partition in each.partitions
             ]
+        if self.state is MemberState.LEAVING:
+            self._due_at = now
+            return HeartbeatOutcome()
+        self.state = MemberState.STABLE
+        if said.topics != self._topics:
+            self._due_at = now
+            return HeartbeatOutcome(assigned)
+        self._full = False
         interval_s = response.heartbeat_interval_ms / 1000
         if self.assignment:
             self._eager = 0
@@ -154,35 +193,58 @@ class ShareMembership:
         return HeartbeatOutcome(assigned)
 
     def on_failure(self, error: KafkaError, now: float) -> HeartbeatOutcome:
-        """No answer came."""
-        self._in_flight = False
+        """No answer came: the network failed, or the error is one that no other attempt can mend."""
+        said = self._take_said()
         self._full = True
-        self._due_at = now + BACKOFF_S
-        if self.state is MemberState.LEAVING:
-            return self._left()
+        if said.leaving:
+            return self._has_left(now)
+        if isinstance(error, _HOPELESS) and not error.retriable and self.state is not MemberState.LEAVING:
+            return self.give_up(error)
+        self._due_at = now + self._delay_s(BACKOFF_S)
         return HeartbeatOutcome(None, error, lost_coordinator=True)
 
-    def _on_error_code(self, error: BrokerResponseError, now: float) -> HeartbeatOutcome:
+    def _on_error_code(self, error: BrokerResponseError, said: _Said, now: float) -> HeartbeatOutcome:
         code = error.errno or 0
-        if self.state is MemberState.LEAVING and code in (_UNKNOWN_MEMBER_ID, _GROUP_ID_NOT_FOUND):
-            return self._left()
         if code == _GROUP_ID_NOT_FOUND:
             # With an epoch the group has vanished; without one it exists, as a group of another type.
             recovery = Recovery(after_s=0, rejoin=True) if self.epoch > JOIN_EPOCH else Recovery(fatal=True)
         else:
             recovery = RECOVERIES.get(code, Recovery(fatal=not error.retriable))
         self._full = True
-        self._due_at = now + recovery.after_s
-        if recovery.rejoin:
-            self.epoch = JOIN_EPOCH
-            self.state = MemberState.JOINING
-            self._eager = 0
+        if (recovery.rejoin or recovery.fatal) and (said.leaving or self.state is MemberState.LEAVING):
+            return self._has_left(now)  # the group does not have us, or does not want us
         if recovery.fatal:
-            self.state = MemberState.FATAL
-            self._due_at = None
+            return self.give_up(error)
+        if recovery.rejoin:
+            self._forgotten()
+            self._eager = 0
+        self._due_at = now + self._delay_s(recovery.after_s)
         return HeartbeatOutcome(None, error, recovery.coordinator)
 
-    def _left(self) -> HeartbeatOutcome:
+    def _take_said(self) -> _Said:
+        said, self._said = self._said or _Said([], False), None
+        return said
+
+    def _delay_s(self, least_s: float) -> float:
+        """A first error is retried as its recovery says; errors in a row wait longer, whatever they are."""
+        self._failures += 1
+        repeated_s = BACKOFF_S * 2.0 ** min(self._failures - 2, 10) if self._failures > 1 else 0.0
+        return max(least_s, min(repeated_s, BACKOFF_MAX_S))
+
+    def _forgotten(self) -> None:
+        self.epoch = JOIN_EPOCH
+        self.state = MemberState.JOINING
+
+    def _has_left(self, now: float) -> HeartbeatOutcome:
+        """The group has us no more: the end, or the pause that a subscription to nothing is."""
+        if self.state is MemberState.LEAVING:
+            self._left()
+        else:
+            self._forgotten()
+            self._due_at = now if self._topics else None
+        self.assignment = []
+        return HeartbeatOutcome([])
+
+    def _left(self) -> None:
         self.state = MemberState.LEFT
         self._due_at = None
-        return HeartbeatOutcome()

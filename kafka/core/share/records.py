@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafka.records import Headers, decode_raw, iter_batches
@@ -38,13 +38,13 @@ class ShareRecord:
 
     The fields are those of :class:`kafka.ConsumerRecord`, and besides ``delivery_count`` (this delivery included) and
     ``lock_deadline`` (the loop's clock, in seconds; moves on with a renewal). ``lost``: the lock is gone, and an
-    acknowledgement would be refused. ``owner`` belongs to the session that the record came by; ``is_settled`` to the
-    thread that polled it.
+    acknowledgement would be refused. ``owner`` belongs to the session that the record came by; ``is_settled`` and
+    ``sizes`` (those of the serialized key and value, once these were replaced) to the thread that polled it.
     """
 
     __slots__ = (
         "delivery_count", "headers", "is_settled", "key", "leader_epoch", "lock_deadline", "lost", "offset", "owner",
-        "partition", "timestamp", "timestamp_type", "topic", "value",
+        "partition", "sizes", "timestamp", "timestamp_type", "topic", "value",
     )  # fmt: skip
 
     def __init__(
@@ -76,15 +76,26 @@ class ShareRecord:
         self.owner = owner
         self.lost = False
         self.is_settled = False
+        self.sizes: tuple[int, int] | None = None
+
+    def replace(self, key: Any, value: Any) -> None:
+        """Put what deserializers made in place of the bytes."""
+        self.sizes = self.serialized_key_size, self.serialized_value_size
+        self.key = key
+        self.value = value
 
     @property
     def serialized_key_size(self) -> int:
         """Bytes of the key; -1 without one."""
+        if self.sizes is not None:
+            return self.sizes[0]
         return -1 if self.key is None else len(self.key)
 
     @property
     def serialized_value_size(self) -> int:
         """Bytes of the value; -1 without one."""
+        if self.sizes is not None:
+            return self.sizes[1]
         return -1 if self.value is None else len(self.value)
 
     @property

@@ -7,15 +7,18 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafka.core.share.acks import TakenAcks
-from kafka.core.share.records import SharePartition
+from kafka.core.share.records import AcknowledgeType, SharePartition
 from kafka.protocol.share import ShareAcknowledgeRequest, ShareFetchRequest
 
 
 class Demand(NamedTuple):
-    """What a fetch may bring. ``records`` 0: nothing. ``exactly``: no more than that (record-limit mode, KIP-1206)."""
+    """What a fetch may bring. ``records`` 0: nothing. ``exactly``: no more than that (record-limit mode, KIP-1206).
+    ``max_wait_ms``: do not wait longer, because other brokers have to be asked for the same records.
+    """
 
     records: int
     exactly: bool = False
+    max_wait_ms: int | None = None
 
 
 class Polling(NamedTuple):
@@ -73,14 +76,14 @@ def fetch_request(
 
 
 def acknowledge_request(
-    group_id: str, member_id: str, epoch: int, acks: Mapping[SharePartition, TakenAcks], renewing: bool
+    group_id: str, member_id: str, epoch: int, acks: Mapping[SharePartition, TakenAcks]
 ) -> ShareAcknowledgeRequest:
-    """A ShareAcknowledge; ``renewing``: there are renewals among the acknowledgements (KIP-1222)."""
+    """A ShareAcknowledge; it says so when there are renewals among the acknowledgements (KIP-1222)."""
     return ShareAcknowledgeRequest(
         group_id=group_id,
         member_id=member_id,
         share_session_epoch=epoch,
-        is_renew_ack=renewing,
+        is_renew_ack=any(each.type is AcknowledgeType.RENEW for taken in acks.values() for each in taken.ranges),
         topics=[
             ShareAcknowledgeRequest.AcknowledgeTopic(
                 topic_id=topic_id,

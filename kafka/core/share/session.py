@@ -9,16 +9,23 @@ The rules that shape it (KIP-932; "measured" is on Apache Kafka 4.3.0):
 * One request in flight. A second one, on whatever connection, moves the epoch under the first (measured: the first then
   fails with INVALID_SHARE_SESSION_EPOCH, and what it acquired reaches nobody).
 * The request that opens a session carries no acknowledgements.
-* The session lives as long as its connection. When that ends, every lock of ours on this broker is gone, and so are the
-  records held: they are reported as lost and no acknowledgement is sent for them. After INVALID_SHARE_SESSION_EPOCH
-  the locks stay, since they belong to the member id: only the session is opened anew.
+* The session lives as long as its connection. When that ends, or the broker says SHARE_SESSION_NOT_FOUND, every lock of
+  ours on this broker is gone, and so are the records held: they are reported as lost and no acknowledgement is sent for
+  them. After any other error the locks stay, since they belong to the member id: only the session is opened anew. What
+  INVALID_SHARE_SESSION_EPOCH kept the broker from looking at is said again; with other errors it counts as refused.
+* A partition that is wanted no more is forgotten, and what is held of it stays ours to acknowledge, by ShareAcknowledge
+  (a ShareFetch would put it back into the session). Only who knows that its leader has moved says that it is lost.
+* A broker that ends a session frees the locks on the session's partitions only: a closing request releases by
+  name what is held of others.
 * Partitions are listed when they are new to the session; all of the subscription's, not only the assigned ones (see
   ``kafka/share/consumer.py``).
 * A long poll that finds nothing answers acknowledgements sent with it only at its end, and does not see records that it
   released itself. So renewals, releases and whatever somebody waits for go by ShareAcknowledge.
 
-A partition that answers with an error rests for a moment, or the broker would answer the next fetch at once with the
-same error. What the error says about the cluster's metadata is for the caller, who finds it in :class:`Outcome`.
+A partition that answers with an error rests for a moment, longer each time, or the broker would answer the next fetch
+at once with the same error. Records that cannot be read are given back, and the partition rests long enough for others
+to take them: each hand-out counts, and after some the broker drops them. What the error says about
+the cluster's metadata is for the caller, who finds it in :class:`Outcome`.
 """
 
 from __future__ import annotations
@@ -33,10 +40,15 @@ from kafka.core.share.requests import Demand, Polling, acknowledge_request, fetc
 from kafka.errors import (
     BrokerResponseError,
     CorruptRecordError,
+    FencedLeaderEpochError,
     IllegalStateError,
     InvalidRecordStateError,
     InvalidShareSessionEpochError,
     KafkaError,
+    NotLeaderForPartitionError,
+    ShareSessionNotFoundError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from kafka.protocol.share import (
@@ -54,8 +66,15 @@ WAIT_IDLE_MS: Final = 500
 WAIT_HOLDING_MS: Final = 100
 """Longest long poll while something is held: an acknowledgement has to wait for it."""
 REST_S: Final = 0.1
-"""How long a partition that answered with an error is left out."""
+"""How long a partition that answered with an error is left out; doubled for each in a row."""
+REST_MAX_S: Final = 1.0
+UNREADABLE_REST_S: Final = 30.0
+"""The same after records that cannot be read."""
 _INVALID_RECORD_STATE: Final = InvalidRecordStateError.errno
+_LOCKS_GONE: Final = (
+    NotLeaderForPartitionError, FencedLeaderEpochError, UnknownTopicIdError, UnknownTopicOrPartitionError,
+)  # fmt: skip
+"""Errors of a fetched partition after which no lock of ours on it is left: its leader keeps them in memory only."""
 
 
 class Acknowledged(NamedTuple):
@@ -72,7 +91,7 @@ class Outcome(NamedTuple):
     records: list[ShareRecord]
     acknowledged: list[Acknowledged]
     lost: list[ShareRecord]
-    partition_errors: dict[SharePartition, BrokerResponseError]
+    partition_errors: dict[SharePartition, KafkaError]
     error: KafkaError | None
 
 
@@ -88,10 +107,19 @@ class Holding:
         self.acks = PendingAcks()
 
     def drop(self) -> list[ShareRecord]:
-        """Forget everything; the records that were held or waited to be acknowledged."""
-        dropped = {id(record): record for record in (*self.held.values(), *self.acks.clear())}
+        """Forget everything: the records that were held, or were to be acknowledged."""
+        dropped = {record.offset: record for record in (*self.held.values(), *self.acks.clear())}
         self.held.clear()
         return list(dropped.values())
+
+    def refuse(self, taken: TakenAcks, error: KafkaError) -> list[Acknowledged]:
+        """The broker did not take these acknowledgements: their records are ours no more."""
+        for _, record in taken.records:
+            if self.held.get(record.offset) is record:
+                del self.held[record.offset]
+                self.acks.take_back(record)
+            record.lost = True
+        return [Acknowledged(record, kind, error) for kind, record in taken.records]
 
 
 class Exchange(NamedTuple):
@@ -101,6 +129,7 @@ class Exchange(NamedTuple):
     acks: dict[SharePartition, TakenAcks]
     listed: frozenset[SharePartition]
     forgotten: frozenset[SharePartition]
+    fetched: frozenset[SharePartition]
 
 
 class ShareSession:
@@ -115,8 +144,8 @@ class ShareSession:
         check_crcs: bool = True,
         max_wait_ms: int = WAIT_IDLE_MS,
     ) -> None:
+        self.member_id = member_id
         self._group_id = group_id
-        self._member_id = member_id
         self._fetch_max_bytes = fetch_max_bytes
         self._check_crcs = check_crcs
         self._max_wait_ms = max_wait_ms
@@ -126,6 +155,7 @@ class ShareSession:
         self._wanted: dict[SharePartition, None] = {}  # in the order in which they are listed
         self._listed: set[SharePartition] = set()
         self._resting: dict[SharePartition, float] = {}
+        self._errors_in_a_row: dict[SharePartition, int] = {}
         self._holdings: dict[SharePartition, Holding] = {}
         self._next_expiry: float | None = None
         self._flush = False
@@ -134,15 +164,16 @@ class ShareSession:
 
     # -- what the owner says ------------------------------------------------------------------------------------------
 
-    def set_partitions(self, wanted: Sequence[SharePartition], topics: dict[UUID, str]) -> list[ShareRecord]:
-        """The partitions to fetch from this broker from now on; returns what is held of others and thereby lost.
-
-        A partition leaves because its leader has moved or its topic is gone: the locks were the old leader's alone.
-        """
+    def set_partitions(self, wanted: Sequence[SharePartition], topics: dict[UUID, str]) -> None:
+        """The partitions to fetch from this broker from now on, and the names of their topics."""
         self._topics = topics
         self._wanted = dict.fromkeys(wanted)
-        gone = [partition for partition in self._holdings if partition not in self._wanted]
-        return _mark_lost([record for partition in gone for record in self._holdings.pop(partition).drop()])
+        self._errors_in_a_row = {each: count for each, count in self._errors_in_a_row.items() if each in self._wanted}
+
+    def lose(self, partitions: Iterable[SharePartition]) -> list[ShareRecord]:
+        """This broker leads these no more, so our locks on them are gone; the records that were held."""
+        gone = [self._holdings.pop(partition) for partition in partitions if partition in self._holdings]
+        return _mark_lost([record for holding in gone for record in holding.drop()])
 
     def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
         """Say ``kind`` of a record that is held. Raises IllegalStateError when it is not, or not any more."""
@@ -173,7 +204,21 @@ class ShareSession:
     @property
     def has_suspects(self) -> bool:
         """There are acknowledgements that were refused as a list and are said one by one now."""
-        return any(holding.acks.suspects for holding in self._holdings.values())
+        return any(holding.acks.has_suspects for holding in self._holdings.values())
+
+    @property
+    def in_use(self) -> list[SharePartition]:
+        """The partitions of which something is held, or to be said."""
+        return [partition for partition, holding in self._holdings.items() if holding.held or holding.acks]
+
+    @property
+    def is_wanted(self) -> bool:
+        """There are partitions to fetch, though all may rest now."""
+        return bool(self._wanted)
+
+    def can_fetch(self, now: float) -> bool:
+        """No request is out, and there is a partition that does not rest."""
+        return not self._in_flight and any(self._resting.get(partition, now) <= now for partition in self._wanted)
 
     @property
     def is_open(self) -> bool:
@@ -185,9 +230,11 @@ class ShareSession:
         """A request is out; the next one has to wait."""
         return self._in_flight
 
-    def next_deadline(self) -> float | None:
-        """When :meth:`expire` or :meth:`next_request` should be looked at again though nothing came."""
-        instants = list(self._resting.values())
+    def next_deadline(self, now: float) -> float | None:
+        """When :meth:`expire` or :meth:`next_request` should be looked at again though nothing came. Always after
+        ``now``: a rest that is over matters no more until there is a request to be made.
+        """
+        instants = [until for until in self._resting.values() if until > now]
         if self._next_expiry is not None:
             instants.append(self._next_expiry)
         return min(instants) if instants else None
@@ -202,6 +249,7 @@ class ShareSession:
             over = [record for record in holding.held.values() if record.lock_deadline <= now]
             for record in over:
                 del holding.held[record.offset]
+                holding.acks.take_back(record)  # a renewal now would lock what nobody works on
             lost += over
             deadlines += [record.lock_deadline for record in holding.held.values()]
         self._next_expiry = min(deadlines) if deadlines else None
@@ -214,29 +262,39 @@ class ShareSession:
         if self._in_flight:
             return None
         self._resting = {partition: until for partition, until in self._resting.items() if until > now}
-        opening = self._epoch == OPENING
-        if self.has_pending and not opening and (self._flush or self._renewing or not demand.records):
-            return self._out(self._acknowledge_request(self._epoch))
         wanted = [partition for partition in self._wanted if partition not in self._resting]
-        if opening and self.has_pending and not demand.records:
-            return self._out(self._fetch_request(wanted, Demand(0)))
-        if not demand.records or not (wanted or self.has_pending):
+        if self.has_pending:
+            if self._epoch != OPENING and (not demand.records or self._goes_by_itself(wanted)):
+                return self._out(self._acknowledge_request())
+            if not (demand.records and wanted):
+                return self._out(self._fetch_request(wanted, Demand(0)))
+        elif not (demand.records and wanted):
             return None
         return self._out(self._fetch_request(wanted, demand))
 
+    def _goes_by_itself(self, wanted: Sequence[SharePartition]) -> bool:
+        """What is to be said cannot go with a fetch of these partitions, or should not wait for it."""
+        return self._flush or any(
+            holding.acks.renewals or (holding.acks and partition not in wanted)
+            for partition, holding in self._holdings.items()
+        )
+
     def close_request(self) -> Exchange | None:
-        """The last request: ends the session with the last acknowledgements, and frees whatever is still held."""
+        """The last request: ends the session and frees whatever is still held. What is waiting to be said goes with it,
+        but is better said before: one bad offset would refuse it all.
+        """
         if self._in_flight or self._epoch == OPENING:
             return None
+        for partition, holding in self._holdings.items():
+            if partition not in self._listed:
+                for record in holding.held.values():
+                    holding.acks.take_back(record)
+                holding.acks.add_ranges([(offset, offset) for offset in holding.held], AcknowledgeType.RELEASE)
         return self._out(self._acknowledge_request(CLOSING))
 
     def _out(self, exchange: Exchange) -> Exchange:
         self._in_flight = True
         return exchange
-
-    @property
-    def _renewing(self) -> bool:
-        return any(holding.acks.renewals for holding in self._holdings.values())
 
     def _take(self) -> dict[SharePartition, TakenAcks]:
         taken = {partition: holding.acks.take() for partition, holding in self._holdings.items() if holding.acks}
@@ -248,27 +306,27 @@ class ShareSession:
         opening = self._epoch == OPENING
         acks = {} if opening else self._take()
         listed = [partition for partition in wanted if opening or partition not in self._listed]
-        listed += [partition for partition in acks if partition not in listed]
-        keep = {*wanted, *acks}
-        forgotten = [] if opening else [partition for partition in self._listed if partition not in keep]
-        wait_ms = min(self._max_wait_ms, WAIT_HOLDING_MS) if self.held_count else self._max_wait_ms
+        forgotten = [] if opening else [partition for partition in self._listed if partition not in wanted]
+        wait_ms = self._max_wait_ms if demand.max_wait_ms is None else min(demand.max_wait_ms, self._max_wait_ms)
+        if acks or self.held_count:
+            wait_ms = min(wait_ms, WAIT_HOLDING_MS)
         request = fetch_request(
             self._group_id,
-            self._member_id,
+            self.member_id,
             self._epoch,
-            listed,
+            [*listed, *(partition for partition in acks if partition not in listed)],
             forgotten,
             acks,
             demand if wanted else Demand(0),
             Polling(wait_ms, self._fetch_max_bytes),
         )
-        return Exchange(request, acks, frozenset(listed), frozenset(forgotten))
+        return Exchange(request, acks, frozenset(listed), frozenset(forgotten), frozenset(wanted))
 
-    def _acknowledge_request(self, epoch: int) -> Exchange:
-        renewing = self._renewing
+    def _acknowledge_request(self, epoch: int | None = None) -> Exchange:
         acks = self._take()
-        request = acknowledge_request(self._group_id, self._member_id, epoch, acks, renewing)
-        return Exchange(request, acks, frozenset(acks), frozenset())
+        request = acknowledge_request(self._group_id, self.member_id, self._epoch if epoch is None else epoch, acks)
+        nothing: frozenset[SharePartition] = frozenset()  # unlike a fetch, it puts no partition into the session
+        return Exchange(request, acks, nothing, nothing, nothing)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -286,7 +344,7 @@ class ShareSession:
             self.lock_s = response.acquisition_lock_timeout_ms / 1000
         deadline = sent_at + self.lock_s
         acknowledged: list[Acknowledged] = []
-        errors: dict[SharePartition, BrokerResponseError] = {}
+        errors: dict[SharePartition, KafkaError] = {}
         records: list[ShareRecord] = []
         lost: list[ShareRecord] = []
         answered: set[SharePartition] = set()
@@ -297,19 +355,31 @@ class ShareSession:
                 if isinstance(part, ShareFetchResponse.PartitionData):
                     code, text = part.acknowledge_error_code, part.acknowledge_error_message
                     if part.error_code:
-                        errors[partition] = for_code(part.error_code)(part.error_message or "")
-                        self._resting[partition] = now + REST_S
+                        errors[partition] = error = for_code(part.error_code)(part.error_message or "")
+                        if isinstance(error, _LOCKS_GONE):
+                            lost += self.lose([partition])
                     elif part.acquired_records:
-                        self._acquire(partition, part, deadline, records, lost, errors, now)
+                        self._acquire(partition, part, deadline, records, lost, errors)
                 else:
                     code, text = part.error_code, part.error_message
                 if partition in exchange.acks:
                     acknowledged += self._said(partition, exchange.acks[partition], code, text, deadline)
         for partition in exchange.acks.keys() - answered:
             acknowledged += self._said(partition, exchange.acks[partition], 0, None, deadline)
+        self._let_rest(exchange, errors, now)
         if closing:
             lost += self._drop_held()
         return Outcome(records, acknowledged, _mark_lost(lost), errors, None)
+
+    def _let_rest(self, exchange: Exchange, errors: dict[SharePartition, KafkaError], now: float) -> None:
+        counts = self._errors_in_a_row
+        for partition in exchange.fetched & counts.keys() - errors.keys():
+            del counts[partition]
+        for partition, error in errors.items():
+            counts[partition] = count = counts.get(partition, 0) + 1
+            told = isinstance(error, BrokerResponseError) and not isinstance(error, CorruptRecordError)
+            rest_s = min(REST_S * 2.0 ** min(count - 1, 10), REST_MAX_S) if told else UNREADABLE_REST_S
+            self._resting[partition] = now + rest_s
 
     def on_failure(self, exchange: Exchange, error: KafkaError) -> Outcome:
         """No answer came, or none that can be read: the connection is gone, and with it session and locks."""
@@ -317,13 +387,18 @@ class ShareSession:
         return self._session_lost(exchange, error)
 
     def _refused(self, exchange: Exchange, error: BrokerResponseError) -> Outcome:
-        if not isinstance(error, InvalidShareSessionEpochError):
+        if isinstance(error, ShareSessionNotFoundError):
             return self._session_lost(exchange, error)
-        self._epoch = OPENING  # the locks are the member's, not the session's: say it again in a new one
+        self._epoch = OPENING
         self._listed = set()
+        acknowledged: list[Acknowledged] = []
         for partition, taken in exchange.acks.items():
-            self._holding(partition).acks.add_suspects(taken)
-        return Outcome([], [], [], {}, error)
+            holding = self._holding(partition)
+            if isinstance(error, InvalidShareSessionEpochError):
+                holding.acks.put_back(taken)
+            else:
+                acknowledged += holding.refuse(taken, error)
+        return Outcome([], acknowledged, [], {}, error)
 
     def _session_lost(self, exchange: Exchange, error: KafkaError) -> Outcome:
         self._epoch = OPENING
@@ -351,21 +426,21 @@ class ShareSession:
         deadline: float,
         records: list[ShareRecord],
         lost: list[ShareRecord],
-        errors: dict[SharePartition, BrokerResponseError],
-        now: float,
+        errors: dict[SharePartition, KafkaError],
     ) -> None:
-        topic = self._topics.get(partition.topic_id, str(partition.topic_id))
+        if partition not in self._wanted:  # not since the request went out
+            self._give_back(partition, part)
+            return
+        topic = self._topics[partition.topic_id]
         ranges = [AcquiredRange(*_span(each), each.delivery_count) for each in part.acquired_records]
         holding = self._holding(partition)
         data = cast(memoryview, part.records)
         try:
             found, gaps = read_acquired(topic, partition.partition, data, ranges, deadline, holding, self._check_crcs)
-        except CorruptRecordError as error:
-            # Given back, not dropped: another member, or a later try, may read what the network or a disk damaged here.
+        except KafkaError as error:
+            # Given back, not dropped: another member may have the codec, or read what a network or disk damaged here.
             errors[partition] = error
-            self._resting[partition] = now + REST_S
-            holding.acks.add_ranges(map(_span, part.acquired_records), AcknowledgeType.RELEASE)
-            self._flush = True
+            self._give_back(partition, part)
             return
         lost += [holding.held[record.offset] for record in found if record.offset in holding.held]
         holding.held.update({record.offset: record for record in found})
@@ -374,26 +449,26 @@ class ShareSession:
             self._next_expiry = deadline
         records += found
 
+    def _give_back(self, partition: SharePartition, part: ShareFetchResponse.PartitionData) -> None:
+        self._holding(partition).acks.add_ranges(map(_span, part.acquired_records), AcknowledgeType.RELEASE)
+        self._flush = True
+
     def _said(
         self, partition: SharePartition, taken: TakenAcks, code: int, text: str | None, deadline: float
-    ) -> Iterable[Acknowledged]:
+    ) -> list[Acknowledged]:
+        holding = self._holding(partition)
         if not code:
             for kind, record in taken.records:
                 if kind is AcknowledgeType.RENEW:
                     record.lock_deadline = deadline
-                yield Acknowledged(record, kind, None)
-            return
-        if code == _INVALID_RECORD_STATE and len(taken.records) > 1:
-            self._holding(partition).acks.add_suspects(taken._replace(bare=[]))
+                    if record.lost:  # its time was up here while the renewal was on its way
+                        holding.acks.add_ranges([(record.offset, record.offset)], AcknowledgeType.RELEASE)
+            return [Acknowledged(record, kind, None) for kind, record in taken.records]
+        if code == _INVALID_RECORD_STATE and not taken.is_single:
+            holding.acks.add_suspects(taken)
             self._flush = True
-            return
-        error = for_code(code)(text or "")
-        for kind, record in taken.records:
-            held = self._holding(partition).held
-            if held.get(record.offset) is record:
-                del held[record.offset]
-            record.lost = True
-            yield Acknowledged(record, kind, error)
+            return []
+        return holding.refuse(taken, for_code(code)(text or ""))
 
 
 def _span(acquired: ShareFetchResponse.AcquiredRecords) -> tuple[int, int]:

@@ -65,3 +65,37 @@ def test_what_was_refused_as_a_list_is_said_one_by_one_behind_the_rest() -> None
         [AckRange(2, 2, ACCEPT)],
     ]
     assert not acks
+
+
+def test_a_refused_list_with_a_gap_says_the_gap_by_itself_too() -> None:
+    acks = PendingAcks()
+    acks.add(record(1), ACCEPT)
+    acks.add_ranges([(2, 4)], GAP)
+    refused = acks.take()
+    assert not refused.is_single
+    acks.add_suspects(refused)
+    parts = [acks.take() for _ in range(2)]
+    assert [each.ranges for each in parts] == [[AckRange(1, 1, ACCEPT)], [AckRange(2, 4, GAP)]]
+    assert all(each.is_single for each in parts)
+
+
+def test_what_was_put_back_gives_way_to_what_was_said_since() -> None:
+    acks = PendingAcks()
+    first, second = record(1), record(2)
+    acks.add(first, RENEW)
+    acks.add(second, RENEW)
+    unheard = acks.take()
+    acks.add(first, ACCEPT)
+    acks.put_back(unheard)
+    assert acks.renewals == 1
+    assert acks.take().ranges == [AckRange(1, 1, ACCEPT), AckRange(2, 2, RENEW)]
+
+
+def test_a_final_acknowledgement_replaces_a_renewal_that_is_to_be_said_by_itself() -> None:
+    acks = PendingAcks()
+    held = record(1)
+    acks.add(held, RENEW)
+    acks.add_suspects(acks.take())
+    acks.add(held, ACCEPT)
+    assert acks.take().ranges == [AckRange(1, 1, ACCEPT)]
+    assert not acks

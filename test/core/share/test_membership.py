@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
-from kafka.core.share.membership import EAGER_S, FULL_GROUP_S, MemberState, ShareMembership
+from kafka.core.share.membership import BACKOFF_MAX_S, EAGER_S, FULL_GROUP_S, MemberState, ShareMembership
 from kafka.core.share.records import SharePartition
-from kafka.errors import KafkaConnectionError
+from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from kafka.protocol.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 TOPIC = uuid.UUID(int=7)
@@ -153,3 +153,88 @@ def test_who_never_joined_has_nothing_to_leave() -> None:
     member = ShareMembership("g", "m")
     member.leave(0.0)
     assert member.state is MemberState.LEFT
+
+
+def test_a_subscription_that_changes_while_a_heartbeat_is_out_reaches_the_group() -> None:
+    member = stable()
+    assert member.next_request(5.0) is not None
+    member.subscribe(["c"], 5.1)
+    member.on_response(answer(3), 5.2)
+    request = member.next_request(5.2)
+    assert request is not None, "at once, not at the next interval"
+    assert request.subscribed_topic_names == ["c"]
+
+
+def test_a_member_leaves_though_a_heartbeat_was_out_when_it_was_told_to() -> None:
+    member = stable()
+    assert member.next_request(5.0) is not None
+    member.leave(5.1)
+    assert member.next_request(5.1) is None, "one at a time"
+    member.on_response(answer(4), 5.2)
+    assert member.state is MemberState.LEAVING
+    request = member.next_request(5.2)
+    assert request is not None
+    assert request.member_epoch == -1
+
+
+def test_what_a_join_makes_after_the_end_was_decided_is_left_again() -> None:
+    member = ShareMembership("g", "m")
+    member.subscribe(["a"], 0.0)
+    assert member.next_request(0.0) is not None
+    member.leave(0.1)
+    assert member.state is MemberState.LEAVING
+    member.on_response(answer(1, partitions=[0]), 0.2)
+    request = member.next_request(0.2)
+    assert request is not None
+    assert request.member_epoch == -1
+
+
+@pytest.mark.parametrize("code", [25, 69, 110, 81, 35])
+def test_a_member_that_leaves_does_not_join_again_whatever_the_group_says(code: int) -> None:
+    member = stable()
+    member.leave(1.0)
+    assert member.next_request(1.0) is not None
+    member.on_response(answer(code=code), 1.0)
+    assert member.state is MemberState.LEFT
+
+
+def test_a_subscription_to_nothing_leaves_and_the_next_one_joins_again() -> None:
+    member = stable()
+    member.subscribe([], 1.0)
+    request = member.next_request(1.0)
+    assert request is not None
+    assert request.member_epoch == -1
+    assert member.on_response(answer(-1), 1.1).assignment == []
+    assert member.due_at() is None
+    member.subscribe(["z"], 9.0)
+    request = member.next_request(9.0)
+    assert request is not None
+    assert (request.member_epoch, request.subscribed_topic_names) == (0, ["z"])
+
+
+@pytest.mark.parametrize("code", [16, 25])
+def test_the_first_error_is_retried_at_once_and_errors_in_a_row_ever_more_slowly(code: int) -> None:
+    member = stable()
+    now = 5.0
+    waits = []
+    for _ in range(8):
+        assert member.next_request(now) is not None
+        member.on_response(answer(code=code), now)
+        due_at = member.due_at()
+        assert due_at is not None
+        waits.append(due_at - now)
+        now = due_at
+    assert waits[0] == 0
+    assert waits == sorted(waits)
+    assert waits[-1] == pytest.approx(BACKOFF_MAX_S)
+
+
+def test_a_broker_without_share_groups_is_fatal_until_another_subscription() -> None:
+    member = ShareMembership("g", "m")
+    member.subscribe(["a"], 0.0)
+    assert member.next_request(0.0) is not None
+    member.on_failure(IncompatibleBrokerVersion("no ShareGroupHeartbeat"), 0.0)
+    assert member.state is MemberState.FATAL
+    assert member.due_at() is None
+    member.subscribe(["a"], 1.0)
+    assert member.due_at() == 1.0

@@ -8,13 +8,14 @@ import pytest
 
 from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
 from kafka.core.share.requests import Demand
-from kafka.core.share.session import MAX_EPOCH, REST_S, Exchange, Outcome, ShareSession
+from kafka.core.share.session import MAX_EPOCH, REST_S, UNREADABLE_REST_S, Exchange, Outcome, ShareSession
 from kafka.errors import (
     IllegalStateError,
     InvalidRecordStateError,
     KafkaConnectionError,
     NotLeaderForPartitionError,
     ShareSessionNotFoundError,
+    UnsupportedCodecError,
 )
 from kafka.protocol.share import (
     ShareAcknowledgeRequest,
@@ -227,15 +228,15 @@ def test_a_partition_that_errs_rests_and_is_listed_again(broker: Broker) -> None
     request = broker.ask().request
     assert isinstance(request, ShareFetchRequest)
     assert [each.partitions for each in request.forgotten_topics_data] == [[1]]
-    broker.fetched(Exchange(request, {}, frozenset(), frozenset([P1])))
-    assert broker.session.next_deadline() == REST_S
+    broker.fetched(Exchange(request, {}, frozenset(), frozenset([P1]), frozenset([P0])))
+    assert broker.session.next_deadline(0.0) == REST_S
     broker.now = REST_S
     assert partitions(broker.ask().request) == [1]
 
 
 def test_a_partition_that_moved_away_loses_its_records(broker: Broker) -> None:
     records = broker.give(2)
-    assert broker.session.set_partitions([P1], {TOPIC: "t"}) == records
+    assert broker.session.lose([P0]) == records
     assert all(record.lost for record in records)
 
 
@@ -296,3 +297,149 @@ def test_the_epoch_wraps_to_one(broker: Broker) -> None:
     broker.session._epoch = MAX_EPOCH
     broker.fetched(broker.ask())
     assert broker.ask().request.share_session_epoch == 1
+
+
+def test_a_rest_that_is_over_asks_for_no_attention_while_a_request_is_out(broker: Broker) -> None:
+    broker.fetched(broker.ask(), (1, 0, 0), code=6)
+    broker.ask()
+    assert broker.session.next_deadline(REST_S / 2) == REST_S
+    assert broker.session.next_deadline(REST_S) is None, "or the loop would spin until the answer comes"
+
+
+def test_a_partition_that_errs_again_and_again_rests_longer_each_time(broker: Broker) -> None:
+    rests = []
+    for _ in range(6):
+        broker.fetched(broker.ask(), (1, 0, 0), code=-1)
+        until = broker.session.next_deadline(broker.now)
+        assert until is not None
+        rests.append(round(until - broker.now, 6))
+        broker.now = until
+    assert rests == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    broker.fetched(broker.ask())
+    broker.fetched(broker.ask(), (1, 0, 0), code=-1)
+    assert broker.session.next_deadline(broker.now) == pytest.approx(broker.now + REST_S)
+
+
+def test_an_acknowledgement_by_itself_puts_no_partition_into_the_session(broker: Broker) -> None:
+    (record,) = broker.give(1)
+    broker.fetched(broker.ask(), (0, 0, 0), code=-1)
+    forgetting = broker.ask()
+    assert forgetting.forgotten == {P0}
+    broker.fetched(forgetting)
+    broker.session.acknowledge(record, RELEASE)
+    broker.acknowledged(broker.ask(), {0: 0})
+    broker.now = 60.0
+    assert partitions(broker.ask().request) == [0], "it has to be listed again, or it is never fetched again"
+
+
+def test_what_is_held_of_a_partition_that_is_wanted_no_more_is_acknowledged_by_itself(broker: Broker) -> None:
+    (record,) = broker.give(1)
+    broker.session.set_partitions([P1], {TOPIC: "t"})
+    assert not record.lost
+    broker.session.acknowledge(record, ACCEPT)
+    exchange = broker.ask()
+    assert isinstance(exchange.request, ShareAcknowledgeRequest), "a fetch would put the partition back"
+    outcome = broker.acknowledged(exchange, {0: 0})
+    assert [each.error for each in outcome.acknowledged] == [None]
+    assert broker.session.in_use == []
+    forgetting = broker.ask().request
+    assert isinstance(forgetting, ShareFetchRequest)
+    assert [each.partitions for each in forgetting.forgotten_topics_data] == [[0]]
+
+
+def test_records_that_come_when_their_partition_is_wanted_no_more_are_given_back(broker: Broker) -> None:
+    exchange = broker.ask()
+    broker.session.set_partitions([P1], {TOPIC: "t"})
+    assert broker.fetched(exchange, (0, 0, 3)).records == []
+    assert said(broker.ask().request) == [(0, 2, [2])]
+
+
+def test_a_gap_refused_with_its_neighbours_is_said_again(broker: Broker) -> None:
+    (record,) = broker.give(1)
+    record.owner.acks.add_ranges([(1, 4)], AcknowledgeType.GAP)  # type: ignore[attr-defined]
+    broker.session.acknowledge(record, ACCEPT)
+    broker.session.flush()
+    assert broker.acknowledged(broker.ask(), {0: 121}).acknowledged == []
+    (accepted,) = broker.acknowledged(broker.ask(), {0: 0}).acknowledged
+    assert accepted.error is None
+    gap = broker.ask()
+    assert said(gap.request) == [(1, 4, [0])]
+    assert broker.acknowledged(gap, {0: 121}).acknowledged == []
+    assert not broker.session.has_pending
+
+
+def test_renewals_that_are_said_one_by_one_say_that_they_are_renewals(broker: Broker) -> None:
+    for record in broker.give(2):
+        broker.session.acknowledge(record, RENEW)
+    broker.acknowledged(broker.ask(), {0: 121})
+    for _ in range(2):
+        exchange = broker.ask()
+        assert isinstance(exchange.request, ShareAcknowledgeRequest)
+        assert exchange.request.is_renew_ack
+        broker.acknowledged(exchange, {0: 0})
+
+
+def test_after_an_error_of_the_whole_answer_the_locks_stay_unless_the_session_was_not_found(broker: Broker) -> None:
+    first, second = broker.give(2)
+    broker.session.acknowledge(first, ACCEPT)
+    outcome = broker.fetched(broker.ask(), top=-1)
+    assert [(each.record, each.error) for each in outcome.acknowledged] == [(first, outcome.error)]
+    assert outcome.lost == []
+    assert not second.lost
+    broker.fetched(broker.ask())
+    broker.session.acknowledge(second, ACCEPT)
+    assert said(broker.ask().request) == [(1, 1, [1])]
+
+
+def test_what_a_wrong_epoch_kept_from_being_looked_at_is_said_again_as_one_list(broker: Broker) -> None:
+    for record in broker.give(5):
+        broker.session.acknowledge(record, ACCEPT)
+    broker.fetched(broker.ask(), top=123)
+    broker.fetched(broker.ask())
+    assert said(broker.ask().request) == [(0, 4, [1])]
+
+
+def test_a_record_whose_time_is_up_is_not_renewed_any_more(broker: Broker) -> None:
+    (record,) = broker.give(1)
+    broker.session.acknowledge(record, RENEW)
+    assert broker.session.expire(30.0) == [record]
+    assert not broker.session.has_pending
+
+
+def test_a_renewal_that_comes_through_after_the_time_was_up_is_given_back(broker: Broker) -> None:
+    (record,) = broker.give(1)
+    broker.session.acknowledge(record, RENEW)
+    exchange = broker.ask()
+    broker.now = 30.0
+    assert broker.session.expire(30.0) == [record]
+    broker.acknowledged(exchange, {0: 0})
+    assert said(broker.ask().request) == [(0, 0, [2])]
+
+
+@pytest.mark.parametrize("code", [3, 6, 74, 100])
+def test_a_leader_that_gave_the_partition_up_has_no_locks_of_ours(broker: Broker, code: int) -> None:
+    (record,) = broker.give(1)
+    assert broker.fetched(broker.ask(), (0, 0, 0), code=code).lost == [record]
+    assert record.lost
+
+
+def test_records_in_a_codec_that_is_not_installed_are_given_back_and_left_to_others(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UnsupportedCodecError("lz4 is not available")
+
+    monkeypatch.setattr("kafka.core.share.session.read_acquired", refuse)
+    outcome = broker.fetched(broker.ask(), (0, 0, 2))
+    assert [type(error) for error in outcome.partition_errors.values()] == [UnsupportedCodecError]
+    released = broker.ask()
+    assert said(released.request) == [(0, 1, [2])]
+    broker.acknowledged(released, {0: 0})
+    assert broker.session.next_deadline(0.0) == UNREADABLE_REST_S, "each hand-out counts, and five drop the record"
+
+
+def test_acknowledgements_that_go_with_a_poll_are_answered_soon(broker: Broker) -> None:
+    broker.session.acknowledge(broker.give(1)[0], ACCEPT)
+    request = broker.ask().request
+    assert isinstance(request, ShareFetchRequest)
+    assert request.max_wait_ms == 100

@@ -1,0 +1,177 @@
+"""What the loop's thread and the users' threads of one share consumer hand one another.
+
+    loop's thread    put(), lose(), fail() ------> records to be polled, errors ------> take()           users' threads
+                     heard() --------------------> outcomes --------------------------> take_outcomes()
+                     take_said() <---------------- acknowledgements <------------------ say(), accept_polled()
+
+One lock guards it all; no code of users runs under it. It knows neither brokers nor loops: who has to be told that
+something was said sees it in the result.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from kafka.core.share.records import AcknowledgeType, ShareRecord
+from kafka.errors import IllegalStateError, KafkaError
+from kafka.structs import TopicPartition
+
+
+class Inbox:
+    """See the module. Every method from any thread; :meth:`take` alone blocks."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._records: list[ShareRecord] = []
+        self._polled: list[ShareRecord] = []  # returned by polls, to be accepted by the next one
+        self._said: list[tuple[ShareRecord, AcknowledgeType]] = []
+        self._outcomes: dict[TopicPartition, KafkaError | None] = {}
+        self._error: KafkaError | None = None
+        self._is_final = False
+        self._is_woken = False
+        self.is_closed = False
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def put(self, records: Sequence[ShareRecord]) -> None:
+        """Records have come."""
+        with self._changed:
+            self._records += records
+            self._changed.notify_all()
+
+    def put_back(self, records: Sequence[ShareRecord]) -> None:
+        """Records that were taken are to be taken again, before others."""
+        with self._changed:
+            self._records[:0] = records
+            self._changed.notify_all()
+
+    def lose(self, records: Iterable[ShareRecord]) -> list[ShareRecord]:
+        """The locks of these are gone. Those that nobody has taken are dropped; the others."""
+        lost = set(records)
+        with self._changed:
+            waiting = lost.intersection(self._records)
+            if waiting:
+                self._records = [record for record in self._records if record not in waiting]
+                self._changed.notify_all()
+        return [record for record in lost if record not in waiting]
+
+    def take(self, count: int, timeout_s: float, want: Callable[[], object]) -> list[ShareRecord]:
+        """At most ``count`` records, as soon as there are some; none after ``timeout_s``, :meth:`wake` or the end.
+
+        ``want`` is called once when there are none at hand. Raises the error of :meth:`fail`.
+        """
+        give_up_at = time.monotonic() + timeout_s
+        has_asked = False
+        with self._changed:
+            while True:
+                if self._is_woken:
+                    self._is_woken = False
+                    return []
+                if self._records:
+                    taken = self._records[:count]
+                    del self._records[:count]
+                    held = [record for record in taken if not record.lost]
+                    if held:
+                        return held
+                    continue
+                if self._error is not None:
+                    error = self._error
+                    if not self._is_final:
+                        self._error = None
+                    raise error
+                if self.is_closed:
+                    return []
+                if not has_asked:
+                    has_asked = True
+                    want()
+                    continue
+                left_s = give_up_at - time.monotonic()
+                if left_s <= 0:
+                    return []
+                self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
+
+    def wake(self) -> None:
+        """Let the :meth:`take` that waits, or else the next one, return at once."""
+        with self._changed:
+            self._is_woken = True
+            self._changed.notify_all()
+
+    def close(self) -> bool:
+        """Nothing more will come. Whether this was the first call."""
+        with self._changed:
+            was_open = not self.is_closed
+            self.is_closed = True
+            self._changed.notify_all()
+        return was_open
+
+    def fail(self, error: KafkaError, is_final: bool) -> None:
+        """Let :meth:`take` raise ``error`` when it has no records: once, or with ``is_final`` from now on."""
+        with self._changed:
+            if not self._is_final:
+                self._error, self._is_final = error, is_final
+            self._changed.notify_all()
+
+    def forget_error(self) -> None:
+        """Another subscription: the error was about the former one."""
+        with self._changed:
+            self._error, self._is_final = None, False
+
+    # -- acknowledgements ----------------------------------------------------------------------------------------------
+
+    def returned(self, records: Sequence[ShareRecord]) -> None:
+        """A poll returns these, and :meth:`accept_polled` is to accept them."""
+        with self._changed:
+            self._polled += records
+
+    def forget_polled(self) -> None:
+        """Do not accept what polls have returned: it was not worked on."""
+        with self._changed:
+            self._polled = []
+
+    def accept_polled(self) -> bool:
+        """Accept what polls returned and nobody acknowledged; as :meth:`say`."""
+        with self._changed:
+            polled, self._polled = self._polled, []
+            ready = [record for record in polled if not record.is_settled and not record.lost]
+            for record in ready:
+                record.is_settled = True
+            is_first = not self._said and bool(ready)
+            self._said += [(record, AcknowledgeType.ACCEPT) for record in ready]
+            return is_first
+
+    def say(self, record: ShareRecord, kind: AcknowledgeType) -> bool:
+        """Acknowledge ``record``. Whether the loop has to be told that there is something for it.
+
+        IllegalStateError when it was acknowledged before or its lock is gone.
+        """
+        with self._changed:
+            if record.lost or record.is_settled:
+                where = f"{record.topic}:{record.partition}:{record.offset}"
+                why = "its lock is gone" if record.lost else "it was acknowledged before"
+                raise IllegalStateError(f"{where} cannot be acknowledged: {why}")
+            if kind is not AcknowledgeType.RENEW:
+                record.is_settled = True
+            self._said.append((record, kind))
+            return len(self._said) == 1
+
+    def take_said(self) -> list[tuple[ShareRecord, AcknowledgeType]]:
+        """What was said since the last call."""
+        with self._changed:
+            said, self._said = self._said, []
+        return said
+
+    def heard(self, outcomes: Iterable[tuple[ShareRecord, KafkaError | None]]) -> None:
+        """What became of acknowledgements. Of one partition an error counts more than success."""
+        with self._changed:
+            for record, error in outcomes:
+                partition = TopicPartition(record.topic, record.partition)
+                if error is not None or partition not in self._outcomes:
+                    self._outcomes[partition] = error
+
+    def take_outcomes(self) -> dict[TopicPartition, KafkaError | None]:
+        """The outcome of each partition since the last call."""
+        with self._changed:
+            outcomes, self._outcomes = self._outcomes, {}
+        return outcomes

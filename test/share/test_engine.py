@@ -1,0 +1,301 @@
+"""One member on a loop, against the broker's machine and against several scripted leaders: nothing starves, nothing is
+kept for ever, and it recovers from whatever a broker does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kafka.broker.share.states import AckBatch
+from kafka.errors import (
+    GroupIdNotFoundError,
+    IllegalStateError,
+    IncompatibleBrokerVersion,
+    InvalidRecordStateError,
+    UnsupportedVersionError,
+)
+from kafka.protocol.share import ShareFetchRequest, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from kafka.share import AcknowledgeType
+from kafka.share.engine import LOOK_S
+from test.share.support import SHARE_RANGES, Leaders, Machine, Taker
+
+MakeLeaders = Callable[[int], Leaders]
+
+
+# -- demand -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("full", [0, 1, 2])
+def test_a_demand_of_one_record_finds_it_on_whichever_leader_it_is(leaders: MakeLeaders, full: int) -> None:
+    three = leaders(3)
+    three.nodes[full].log.extend(range(5))
+    for count in range(1, 6):
+        three.consumer.request_records(1, exactly=True)
+        three.wait(lambda: len(three.user.records) == count, 2)  # noqa: B023
+    three.run(1)
+    assert len(three.user.records) == 5
+
+
+def test_an_exact_demand_is_never_exceeded_and_never_left_unasked(leaders: MakeLeaders) -> None:
+    three = leaders(3)
+    for node in three.nodes:
+        node.log.extend(range(100))
+    wanted = 0
+    for count in (1, 2, 7, 50):
+        wanted += count
+        three.consumer.request_records(count, exactly=True)
+        three.wait(lambda: len(three.user.records) == wanted)  # noqa: B023
+        three.run(1)
+        assert len(three.user.records) == wanted
+
+
+def test_a_full_leader_gets_the_demand_that_empty_ones_do_not_use(leaders: MakeLeaders) -> None:
+    three = leaders(3)
+    three.nodes[2].log.extend(range(60))
+    three.consumer.request_records(60, exactly=True)
+    three.wait(lambda: len(three.user.records) == 60, 2)
+
+
+def test_a_dead_leader_keeps_no_demand_from_the_others(leaders: MakeLeaders) -> None:
+    three = leaders(3)
+    three.consumer.request_records(1, exactly=True)
+    three.run(1)
+    three.nodes[1].stop()
+    three.nodes[2].log.append(0)
+    three.wait(lambda: three.user.records, 3)
+
+
+def test_without_exactness_every_leader_is_asked_at_once_for_its_part(leaders: MakeLeaders) -> None:
+    three = leaders(3)
+    three.consumer.request_records(30)
+    three.wait(lambda: all(node.asked for node in three.nodes), 2)
+    assert {node.asked[0] for node in three.nodes} == {10}
+    three.nodes[0].log.extend(range(30))
+    three.wait(lambda: len(three.user.records) >= 30, 2)
+    assert len(three.nodes[0].asked) < 30, "not by the record, though the others still look for theirs"
+
+
+def test_nothing_is_asked_for_when_nothing_is_wanted(leaders: MakeLeaders) -> None:
+    two = leaders(2)
+    two.nodes[0].log.append(0)
+    two.run(5)
+    assert two.nodes[0].asked == []
+    two.consumer.request_records(5)
+    two.wait(lambda: two.user.records)
+    two.consumer.request_records(0)
+    two.run(1)
+    asked = len(two.nodes[1].asked)
+    two.run(5)
+    assert len(two.nodes[1].asked) == asked
+
+
+def test_a_throttled_member_keeps_quiet_for_as_long_as_it_was_told(leaders: MakeLeaders) -> None:
+    one = leaders(1)
+    one.nodes[0].throttle_ms = 1000
+    one.consumer.request_records(5)
+    one.run(10)
+    assert 5 <= len(one.nodes[0].asked) <= 11
+
+
+def test_one_bad_partition_beside_a_good_one_costs_no_turns_of_the_loop(leaders: MakeLeaders) -> None:
+    one = leaders(1)
+    node = one.nodes[0]
+    node.topics = {"t": {0: 1, 1: 1}}
+    node.answers[ShareFetchRequest] = lambda request, version: node.fetched([], code=9)
+    one.network.link("me", "node1").delay_s = 0.3  # longer than the bad one rests
+    one.consumer.request_records(5)
+    turns = 0
+    end = one.loop.time() + 10
+    while one.loop.time() < end:
+        one.loop.run_once(0.5)
+        turns += 1
+        assert turns < 5000, "it spins"
+
+
+# -- the group --------------------------------------------------------------------------------------------------------
+
+
+def refusing(code: int) -> Callable[[object, int], ShareGroupHeartbeatResponse]:
+    return lambda request, version: ShareGroupHeartbeatResponse(
+        throttle_time_ms=0, error_code=code, member_epoch=0, heartbeat_interval_ms=5000
+    )
+
+
+def test_a_broker_without_share_groups_is_named_in_the_error(leaders: MakeLeaders) -> None:
+    old = leaders(1)
+    old.nodes[0].ranges = {key: span for key, span in SHARE_RANGES.items() if key < 76}
+    old.wait(lambda: old.user.errors, 5)
+    (error,) = old.user.errors
+    assert isinstance(error, IncompatibleBrokerVersion)
+    assert "share groups need Apache Kafka 4.2" in str(error)
+    assert "ShareGroupHeartbeat" in str(error)
+
+
+def test_a_broker_that_speaks_only_the_preview_of_share_groups_is_refused(leaders: MakeLeaders) -> None:
+    old = leaders(1)
+    old.nodes[0].ranges = {**SHARE_RANGES, 78: (1, 1), 79: (1, 1)}
+    old.consumer.request_records(1)
+    old.wait(lambda: old.user.errors, 5)
+    assert isinstance(old.user.errors[0], IncompatibleBrokerVersion)
+
+
+def test_a_feature_that_is_off_is_named_in_the_error(leaders: MakeLeaders) -> None:
+    off = leaders(1)
+    off.nodes[0].answers[ShareGroupHeartbeatRequest] = refusing(35)
+    off.wait(lambda: off.user.errors, 5)
+    assert isinstance(off.user.errors[0], UnsupportedVersionError)
+    assert "share.version" in str(off.user.errors[0])
+
+
+def test_a_group_of_another_type_is_named_in_the_error(leaders: MakeLeaders) -> None:
+    other = leaders(1)
+    other.nodes[0].answers[ShareGroupHeartbeatRequest] = refusing(69)
+    other.wait(lambda: other.user.errors, 5)
+    assert isinstance(other.user.errors[0], GroupIdNotFoundError)
+    assert "no share group" in str(other.user.errors[0])
+
+
+def test_a_coordinator_that_always_says_it_is_none_is_not_asked_without_a_pause(leaders: MakeLeaders) -> None:
+    lost = leaders(1)
+    lost.nodes[0].answers[ShareGroupHeartbeatRequest] = refusing(16)
+    lost.run(10)
+    assert len(lost.nodes[0].requests(ShareGroupHeartbeatRequest)) < 25
+
+
+def test_a_coordinator_that_moved_is_found(leaders: MakeLeaders) -> None:
+    two = leaders(2)
+    two.wait(lambda: two.consumer.has_joined)
+    first, second = two.nodes
+    first.answers[ShareGroupHeartbeatRequest] = refusing(16)
+    first.brokers = dict(reversed(first.brokers.items()))  # FindCoordinator tells of the first
+    second.brokers = first.brokers
+    two.run(12)
+    assert second.requests(ShareGroupHeartbeatRequest)
+
+
+def test_closing_during_the_join_leaves_no_ghost_and_stays_closed(machine: Machine) -> None:
+    client = machine.client()
+    consumer = Taker().consumer(client, "t")
+    machine.wait(lambda: machine.members() == 1)  # the answer is on its way
+    done = consumer.close_async()
+    machine.wait(lambda: done.is_done, 5)
+    machine.run(20)
+    assert machine.members() == 0
+
+
+def test_closing_while_a_heartbeat_is_out_leaves_the_group(machine: Machine) -> None:
+    client = machine.client()
+    consumer = Taker().consumer(client, "t")
+    machine.wait(lambda: consumer.has_joined and consumer._engine._membership._said is not None, 20)
+    done = consumer.close_async()
+    machine.wait(lambda: done.is_done, 5)
+    machine.run(1)
+    assert machine.members() == 0
+
+
+# -- topics -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_does_not_exist_yet_is_read_soon_after_it_does(machine: Machine) -> None:
+    user = Taker()
+    consumer = user.consumer(machine.client(allow_auto_create_topics=False), "later")
+    consumer.request_records(10)
+    machine.run(60)
+    machine.create_topic("later")
+    machine.produce("later", b"x")
+    machine.wait(lambda: user.records, 2 * LOOK_S + 6)
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_read_on(machine: Machine) -> None:
+    user = Taker()
+    consumer = user.consumer(machine.client(allow_auto_create_topics=False), "t")
+    machine.produce("t", b"old")
+    consumer.request_records(10)
+    machine.wait(lambda: user.records)
+    machine.delete_topic("t")
+    machine.run(3)
+    assert user.lost == user.records
+    machine.create_topic("t", 2)
+    machine.produce("t", b"new")
+    machine.wait(lambda: b"new" in user.values, 20)
+
+
+def test_what_is_held_when_the_subscription_changes_can_still_be_acknowledged(machine: Machine) -> None:
+    user = Taker()
+    consumer = user.consumer(machine.client(), "t")
+    machine.create_topic("u")
+    machine.produce("t", b"a", b"b")
+    machine.produce("u", b"c")
+    consumer.request_records(10)
+    machine.wait(lambda: len(user.records) == 2)
+    held, other = user.records
+    consumer.subscribe(["u"])
+    consumer.request_records(10)
+    machine.wait(lambda: b"c" in user.values)
+    consumer.unsubscribe()
+    machine.run(5)
+    assert user.lost == []
+    consumer.acknowledge(held)
+    consumer.acknowledge(other, AcknowledgeType.RELEASE)
+    done = consumer.commit_async()
+    machine.wait(lambda: done.is_done)
+    assert [(each.record, each.error) for each in user.acknowledged] == [(held, None), (other, None)]
+    consumer.subscribe(["t"])
+    consumer.request_records(10)
+    machine.wait(lambda: len(user.records) == 4)
+    assert (user.records[3].value, user.records[3].delivery_count) == (b"b", 2)
+
+
+def test_nothing_of_a_topic_comes_after_it_was_unsubscribed(machine: Machine) -> None:
+    user = Taker()
+    consumer = user.consumer(machine.client(), "t")
+    consumer.request_records(10)
+    machine.wait(lambda: consumer.has_joined)
+    machine.run(1)
+    consumer.unsubscribe()
+    machine.produce("t", b"a")
+    machine.run(3)
+    assert user.records == []
+    assert machine.members() == 0, "it has left, so that others get its partitions"
+
+
+# -- brokers that go --------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_dies_and_comes_back_is_used_again_and_what_was_held_is_reported_lost(machine: Machine) -> None:
+    user = Taker()
+    consumer = user.consumer(machine.client(), "t")
+    machine.produce("t", b"held")
+    consumer.request_records(10)
+    machine.wait(lambda: user.records)
+    machine.stop()
+    machine.run(5)
+    assert user.lost == user.records
+    with pytest.raises(IllegalStateError, match="lock is gone"):
+        consumer.acknowledge(user.records[0])
+    machine.start()
+    machine.wait(lambda: len(user.records) == 2, 10)
+    consumer.acknowledge(user.records[1])
+    done = consumer.commit_async()
+    machine.wait(lambda: done.is_done)
+    assert user.acknowledged[-1].error is None
+
+
+def test_a_record_refused_is_reported_and_the_others_are_not(machine: Machine) -> None:
+    user = Taker()
+    consumer = user.consumer(machine.client(), "t")
+    machine.produce("t", b"a", b"b", b"c")
+    consumer.request_records(10)
+    machine.wait(lambda: len(user.records) == 3)
+    (key,) = [key for key in sorted(machine.broker.share.keys()) if key.partition == user.records[0].partition]
+    partition = machine.broker.share.loaded(*key)
+    assert partition is not None
+    partition.acknowledge(consumer.member_id, [AckBatch(1, 1, (int(AcknowledgeType.REJECT),))], now=machine.loop.time())
+    for record in user.records[1:]:  # the first holds the window: below it, everything is answered with success
+        consumer.acknowledge(record)
+    done = consumer.commit_async()
+    machine.wait(lambda: done.is_done)
+    outcomes = {each.record.value: type(each.error) for each in user.acknowledged}
+    assert outcomes == {b"b": InvalidRecordStateError, b"c": type(None)}

@@ -1,0 +1,123 @@
+"""What threads hand one another: records once each, wake-ups never lost, lost locks never polled."""
+
+from __future__ import annotations
+
+import threading
+from math import inf
+
+import pytest
+
+from kafka.core.share.records import AcknowledgeType, ShareRecord
+from kafka.errors import CorruptRecordError, GroupAuthorizationFailedError, IllegalStateError
+from kafka.share.inbox import Inbox
+
+
+def record(offset: int) -> ShareRecord:
+    return ShareRecord("t", 0, 0, offset, 0, 0, None, b"", [], 1, 30.0, None)
+
+
+def nothing() -> None:
+    return
+
+
+def test_records_are_taken_in_order_and_not_more_than_wanted() -> None:
+    inbox = Inbox()
+    records = [record(n) for n in range(5)]
+    inbox.put(records)
+    assert inbox.take(3, 0, pytest.fail) == records[:3]
+    assert inbox.take(3, 0, pytest.fail) == records[3:]
+    asked: list[bool] = []
+    assert inbox.take(3, 0, lambda: asked.append(True)) == []
+    assert asked == [True]
+
+
+def test_what_comes_while_a_poll_waits_ends_it() -> None:
+    inbox = Inbox()
+    held = record(1)
+    assert inbox.take(1, inf, lambda: threading.Thread(target=inbox.put, args=([held],)).start()) == [held]
+
+
+@pytest.mark.parametrize("how", ["wake", "close"])
+def test_a_poll_that_waits_is_ended_from_another_thread(how: str) -> None:
+    inbox = Inbox()
+    assert inbox.take(1, 60, lambda: threading.Thread(target=getattr(inbox, how)).start()) == []
+
+
+def test_a_wakeup_before_the_poll_is_not_lost_and_takes_no_record_away() -> None:
+    inbox = Inbox()
+    held = record(1)
+    inbox.put([held])
+    inbox.wake()
+    assert inbox.take(1, 60, nothing) == []
+    assert inbox.take(1, 0, nothing) == [held]
+
+
+def test_records_whose_locks_ran_out_before_they_were_polled_are_dropped_and_new_ones_asked_for() -> None:
+    inbox = Inbox()
+    kept, gone, unheard, handed_out = (record(n) for n in range(4))
+    inbox.put([gone, unheard])
+    assert inbox.lose([gone, handed_out]) == [handed_out]
+    unheard.lost = True  # the loop is about to say so
+    assert inbox.take(5, inf, lambda: inbox.put([kept])) == [kept]
+
+
+def test_the_final_error_stays_and_others_are_raised_once_each_behind_the_records() -> None:
+    inbox = Inbox()
+    held = record(1)
+    inbox.put([held])
+    inbox.fail(CorruptRecordError("t:0"), is_final=False)
+    assert inbox.take(1, 0, nothing) == [held]
+    with pytest.raises(CorruptRecordError):
+        inbox.take(1, 0, nothing)
+    assert inbox.take(1, 0, nothing) == []
+    inbox.fail(GroupAuthorizationFailedError("g"), is_final=True)
+    inbox.fail(CorruptRecordError("t:0"), is_final=False)
+    for _ in range(2):
+        with pytest.raises(GroupAuthorizationFailedError):
+            inbox.take(1, 0, nothing)
+    inbox.forget_error()
+    assert inbox.take(1, 0, nothing) == []
+
+
+def test_of_many_threads_that_acknowledge_one_record_one_succeeds() -> None:
+    inbox = Inbox()
+    held = record(1)
+    start = threading.Barrier(8)
+    refused: list[str] = []
+
+    def acknowledge() -> None:
+        start.wait()
+        try:
+            inbox.say(held, AcknowledgeType.ACCEPT)
+        except IllegalStateError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=acknowledge) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 7
+    assert inbox.take_said() == [(held, AcknowledgeType.ACCEPT)]
+
+
+def test_the_loop_is_told_once_for_all_that_is_said_until_it_looks() -> None:
+    inbox = Inbox()
+    assert inbox.say(record(1), AcknowledgeType.ACCEPT)
+    assert not inbox.say(record(2), AcknowledgeType.ACCEPT)
+    assert len(inbox.take_said()) == 2
+    assert inbox.say(record(3), AcknowledgeType.RENEW)
+
+
+def test_polled_records_are_accepted_once_and_not_those_lost_settled_or_forgotten() -> None:
+    inbox = Inbox()
+    fine, lost, settled, forgotten = (record(n) for n in range(4))
+    inbox.returned([fine, lost])
+    inbox.returned([settled])
+    lost.lost = True
+    settled.is_settled = True
+    assert inbox.accept_polled()
+    assert inbox.take_said() == [(fine, AcknowledgeType.ACCEPT)]
+    inbox.returned([forgotten])
+    inbox.forget_polled()
+    assert not inbox.accept_polled()

@@ -1,0 +1,193 @@
+"""A session over its own connection: flushes are done when everything has its answer, and the end is never a hang."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafka.protocol.share import ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareFetchRequest
+from kafka.share import AcknowledgeType
+from test.share.support import Leaders, Machine, Taker
+from test.support.scripted import Answer
+
+MakeLeaders = Callable[[int], Leaders]
+
+
+@pytest.fixture
+def one(leaders: MakeLeaders) -> Leaders:
+    """One leader that has handed out five records."""
+    one = leaders(1)
+    one.nodes[0].log.extend(range(5))
+    one.consumer.request_records(5)
+    one.wait(lambda: len(one.user.records) == 5)
+    return one
+
+
+def refuse_acks(one: Leaders, code: int = 0, top: int = 0) -> Callable[[Any, int], Answer]:
+    def answer(request: Any, version: int) -> Answer:
+        part = ShareAcknowledgeResponse.PartitionData(
+            partition_index=0, error_code=code,
+            current_leader=ShareAcknowledgeResponse.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+        )  # fmt: skip
+        topic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse(
+            topic_id=request.topics[0].topic_id, partitions=[part]
+        )
+        return ShareAcknowledgeResponse(
+            throttle_time_ms=0, error_code=top, acquisition_lock_timeout_ms=30_000,
+            responses=[] if top else [topic], node_endpoints=[],
+        )
+
+    return answer
+
+
+def test_a_flush_is_done_when_everything_said_before_it_has_its_answer(one: Leaders) -> None:
+    for record in one.user.records:
+        one.consumer.acknowledge(record)
+    done = one.consumer.commit_async()
+    assert not done.is_done
+    one.wait(lambda: done.is_done, 1)
+    assert len(one.user.acknowledged) == 5
+    assert one.nodes[0].said == [(0, 4, 1)]
+
+
+def test_a_flush_waits_for_what_has_to_be_said_again_in_a_new_session(one: Leaders) -> None:
+    node = one.nodes[0]
+    node.answers[ShareAcknowledgeRequest] = [refuse_acks(one, top=123), node.acknowledge]
+    for record in one.user.records:
+        one.consumer.acknowledge(record)
+    done = one.consumer.commit_async()
+    one.wait(lambda: done.is_done, 2)
+    assert [each.error for each in one.user.acknowledged] == [None] * 5
+
+
+def test_a_flush_waits_for_a_refused_list_that_is_said_one_by_one(one: Leaders) -> None:
+    node = one.nodes[0]
+    node.answers[ShareAcknowledgeRequest] = [refuse_acks(one, 121), *([node.acknowledge] * 5)]
+    for record in one.user.records:
+        one.consumer.acknowledge(record)
+    done = one.consumer.commit_async()
+    one.wait(lambda: done.is_done, 2)
+    assert len(one.user.acknowledged) == 5
+
+
+def test_flushes_end_though_others_go_on_acknowledging(one: Leaders) -> None:
+    one.nodes[0].log.extend(range(5, 1000))
+    one.consumer.request_records(900)
+    done = None
+    for _ in range(200):
+        one.wait(lambda: one.user.records, 5)
+        while one.user.records:
+            one.consumer.acknowledge(one.user.records.pop())
+        done = done or one.consumer.commit_async()
+        if done.is_done:
+            return
+    raise AssertionError("a flush waits for what was said after it")
+
+
+def test_an_answer_that_cannot_be_taken_in_ends_the_session_and_not_the_link(
+    one: Leaders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug of ours")
+
+    one.nodes[0].log.extend(range(5, 8))
+    with monkeypatch.context() as patch:
+        patch.setattr("kafka.core.share.session.read_acquired", fail)
+        one.consumer.request_records(3)
+        one.run(1)
+    assert {record.offset for record in one.user.lost} == {0, 1, 2, 3, 4}
+    one.nodes[0].log.extend(range(8, 11))
+    one.wait(lambda: len(one.user.records) == 8, 10)
+
+
+def test_an_error_in_a_callback_of_the_user_stops_nothing(leaders: MakeLeaders) -> None:
+    one = leaders(1)
+    seen: list[int] = []
+
+    def take(records: list[Any]) -> None:
+        seen.extend(record.offset for record in records)
+        raise ValueError("the user's own fault")
+
+    one.consumer._engine._events._callbacks["on_records"] = take
+    for offset in range(3):
+        one.nodes[0].log.append(offset)
+        one.consumer.request_records(1)
+        one.wait(lambda: len(seen) == offset + 1, 2)  # noqa: B023
+
+
+def test_a_closed_client_ends_the_consumer_with_an_error_and_no_endless_retries(one: Leaders) -> None:
+    one.consumer.request_records(5)
+    one.run(0.1)
+    one.client.close()
+    one.wait(lambda: one.user.errors, 10)
+    assert len(one.user.errors) == 1
+    done = one.consumer.commit_async()
+    one.wait(lambda: done.is_done, 2)
+
+
+def test_closing_says_the_last_acknowledgements_before_the_session_ends(one: Leaders) -> None:
+    node = one.nodes[0]
+    node.answers[ShareAcknowledgeRequest] = [refuse_acks(one, 121), *([node.acknowledge] * 6)]
+    for record in one.user.records[:3]:
+        one.consumer.acknowledge(record)
+    done = one.consumer.close_async()
+    one.wait(lambda: done.is_done, 3)
+    assert [each.error for each in one.user.acknowledged] == [None] * 3
+    epochs = [request.share_session_epoch for request in node.requests(ShareAcknowledgeRequest)]
+    assert epochs[-1] == -1
+
+
+def test_closing_a_consumer_whose_broker_is_gone_takes_no_longer_than_the_time_limit(one: Leaders) -> None:
+    one.consumer.acknowledge(one.user.records[0])
+    one.network.partition("me", "node1")
+    done = one.consumer.close_async(2.0)
+    began = one.loop.time()
+    one.wait(lambda: done.is_done, 10)
+    assert one.loop.time() - began <= 2.1
+
+
+def test_records_that_come_while_closing_are_given_back_and_handed_to_nobody(machine: Machine) -> None:
+    user, other = Taker(), Taker()
+    consumer = user.consumer(machine.client(), "t")
+    consumer.request_records(10)
+    machine.run(3)
+    machine.produce("t", b"x")
+    handed = list(user.records)
+    done = consumer.close_async()
+    machine.wait(lambda: done.is_done, 5)
+    assert user.records == handed
+    second = other.consumer(machine.client(), "t")
+    second.request_records(10)
+    machine.wait(lambda: other.records, 3)
+
+
+def test_renewed_records_outlive_their_locks_and_others_are_reported_lost(machine: Machine) -> None:
+    machine.configure_group(share_record_lock_duration_ms="1000")
+    user = Taker()
+    consumer = user.consumer(machine.client(), "t")
+    machine.produce("t", b"kept", b"left")
+    consumer.request_records(2)
+    machine.wait(lambda: len(user.records) == 2)
+    kept, left = user.records
+    consumer.request_records(0)
+    for _ in range(10):
+        consumer.renew([kept, left] if left.lost else [kept])
+        machine.run(0.3)
+    assert user.lost == [left]
+    consumer.acknowledge(kept, AcknowledgeType.ACCEPT)
+    done = consumer.commit_async()
+    machine.wait(lambda: done.is_done)
+    assert user.acknowledged[-1].error is None
+
+
+def test_a_fetch_and_what_was_said_in_one_turn_are_one_request(one: Leaders) -> None:
+    before = len(one.nodes[0].received)
+    for record in one.user.records:
+        one.consumer.acknowledge(record)
+    one.consumer.request_records(5)
+    one.wait(lambda: len(one.user.acknowledged) == 5, 1)
+    asked = [request for request, _ in one.nodes[0].received[before:] if isinstance(request, ShareFetchRequest)]
+    assert asked
+    assert not any(isinstance(request, ShareAcknowledgeRequest) for request, _ in one.nodes[0].received[before:])
