@@ -6,6 +6,7 @@ once per turn of the loop however much that was.
 
 from __future__ import annotations
 
+import logging
 from math import inf
 from typing import Any
 
@@ -29,6 +30,8 @@ from kafka.net.loop import LoopTimer
 from kafka.protocol.produce import ProduceResponse
 from kafka.protocol.transactions import InitProducerIdRequest
 
+log = logging.getLogger(__name__)
+
 MAX_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 
@@ -47,6 +50,7 @@ class Driver:
         self._learning: dict[str, Future[None]] = {}
         self._is_refreshing = False
         client.cluster.add_listener(self._metadata_changed)
+        client.dependants.append(self)
 
     # -- the sender ----------------------------------------------------------------------------------------------------
 
@@ -171,10 +175,17 @@ class Driver:
     def close(self) -> None:
         """Fail what is left, and do nothing from now on."""
         if not self.is_closed:
+            left = sum(parcel.records_count for parcel in self.accumulator.incomplete)
+            if left:
+                log.warning("the producer was closed with %d records that had no answer yet: they fail", left)
             self.sender.abort()
             self.is_closed = True
             self._arm(inf)
             self.client.cluster.remove_listener(self._metadata_changed)
+            self.client.dependants.remove(self)
+
+    finish = when_answered
+    """What the client's :class:`~kafka.client.kafka_client.Dependant` is asked for."""
 
 
 def _ask_identity(identity: ProducerIdentity) -> Dialogue[ProducerIdentity]:

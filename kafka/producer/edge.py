@@ -18,6 +18,7 @@ Serialize = Callable[[str, HeaderItems | None, Any], Any]
 """``(topic, headers, data) -> bytes or None``."""
 
 MAX_TOPIC_LENGTH: Final = 249
+_MAX_TIMESTAMP: Final = 2**63 - 1
 _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -93,6 +94,15 @@ def header_items(headers: Any) -> HeaderItems:
             raise TypeError(f"headers: the value of {name!r} is {type(value).__name__}, and not bytes")
         found.append((six.ensure_text(name), value))
     return found
+
+
+def timestamp(value: Any) -> int:
+    """A record's timestamp in ms; TypeError for what is no whole number, IllegalArgumentError below 0, as in Java."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"timestamp_ms: a whole number of milliseconds is needed, not {value!r}")
+    if not 0 <= value <= _MAX_TIMESTAMP:
+        raise IllegalArgumentError(f"timestamp_ms: {value} is not a time in milliseconds since the epoch")
+    return value
 
 
 def _positional_count(method: Any) -> int:

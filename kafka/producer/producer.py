@@ -34,6 +34,7 @@ from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.producer.driver import Driver
 from kafka.producer.edge import header_items, plain_bytes, serializer_for, topic_name
+from kafka.producer.edge import timestamp as checked_timestamp
 from kafka.producer.future import FutureRecordMetadata
 from kafka.records import CODEC_NAMES, NONE, max_record_bytes
 from kafka.structs import TopicPartition
@@ -180,7 +181,7 @@ class KafkaProducer:
         value_size = -1 if value is None else len(value)
         if key_size + value_size + header_size > self._large_bytes or headers:
             self._check_size(key, value, headers)
-        timestamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        timestamp = int(time.time() * 1000) if timestamp_ms is None else checked_timestamp(timestamp_ms)
 
         if not queues.queues:
             parked, index = self._accumulator.park(queues, timestamp, key, value, headers, partition)

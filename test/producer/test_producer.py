@@ -229,3 +229,37 @@ def test_a_producer_is_refused_in_a_forked_child() -> None:
                 os._exit(0 if "after a fork" in str(error) else 2)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"timestamp_ms": 1.5}, TypeError),
+        ({"timestamp_ms": "5"}, TypeError),
+        ({"timestamp_ms": True}, TypeError),
+        ({"timestamp_ms": -1}, IllegalArgumentError),
+        ({"timestamp_ms": 2**63}, IllegalArgumentError),
+        ({"partition": "0"}, TypeError),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_the_call_and_harms_no_other_record(
+    wrong: dict[str, Any], error: type[Exception]
+) -> None:
+    with producer_in_memory() as rig:
+        first = rig.producer.send("t", b"first")
+        rig.flush()
+        with pytest.raises(error, match=next(iter(wrong))):
+            rig.producer.send("t", b"wrong", **wrong)
+        second = rig.producer.send("t", b"second")
+        rig.flush()
+        assert first.succeeded() and second.succeeded()
+        assert rig.cluster.logs[0] == [b"first", b"second"]
+
+
+def test_a_client_that_is_closed_fails_the_records_of_its_producers() -> None:
+    with producer_in_memory() as rig:
+        rig.cluster.faults = [stay_silent]
+        future = rig.producer.send("t", b"x")
+        rig.loop.run_until(lambda: not rig.cluster.faults, 10)
+        rig.client.close()
+        assert isinstance(future.exception, Cancelled)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import socket
+import subprocess
+import sys
+import textwrap
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from kafka.consumer import KafkaConsumer
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.producer import KafkaProducer
+from kafka.structs import TopicPartition
+from kafka.testing import EmbeddedBroker
 
 
 @pytest.fixture
@@ -70,3 +78,63 @@ def test_waiting_in_a_callback_of_the_io_thread_is_refused_and_not_a_hang(nobody
 
         producer._host.call(wait)
         assert "own thread" in str(refused[0])
+
+
+@pytest.fixture
+def served() -> Iterator[str]:
+    with EmbeddedBroker(in_process=True) as broker:
+        yield broker.bootstrap
+
+
+def test_a_record_of_a_producer_that_is_forgotten_is_delivered(served: str) -> None:
+    before = io_threads()
+    future = KafkaProducer(bootstrap_servers=served, linger_ms=100).send("t", b"x")
+    gc.collect()
+    assert future.get(20).offset == 0
+    for thread in io_threads() - before:
+        thread.join(10)
+    assert io_threads() == before
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "1 / 0"])
+def test_the_end_of_the_interpreter_delivers_what_was_sent_without_close(served: str, end: str) -> None:
+    code = f"""
+        from kafka import KafkaProducer
+        producer = KafkaProducer(bootstrap_servers={served!r}, linger_ms=60_000)
+        for _ in range(100):
+            producer.send("t", b"x")
+        {end}
+    """
+    run_program(code)
+    with KafkaConsumer("t", bootstrap_servers=served, auto_offset_reset="earliest") as consumer:
+        assert consumer.end_offsets([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 100}
+
+
+def test_the_end_of_the_interpreter_waits_only_so_long_and_says_what_was_lost() -> None:
+    with EmbeddedBroker() as broker:
+        code = f"""
+            import os, signal
+            from kafka import KafkaProducer
+            from kafka.client import io_thread
+            io_thread.EXIT_TIMEOUT_S = 0.2
+            producer = KafkaProducer(bootstrap_servers={broker.bootstrap!r})
+            producer.send("t", b"x").get(20)
+            os.kill({broker.pid}, signal.SIGSTOP)
+            producer.send("t", b"x")
+        """
+        try:
+            done = run_program(code)
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+    assert done.stderr == "the producer was closed with 1 records that had no answer yet: they fail\n"
+
+
+def run_program(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )

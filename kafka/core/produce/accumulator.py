@@ -151,6 +151,8 @@ class Accumulator:
         """
         queues = topic.queues
         if partition is not None:
+            if not isinstance(partition, int):
+                raise TypeError(f"partition: a whole number is needed, not {partition!r}")
             if not 0 <= partition < len(queues):
                 raise IllegalArgumentError(f"topic {topic.name} has {len(queues)} partitions, there is no {partition}")
             return queues[partition]

@@ -60,6 +60,10 @@ class Parcel:
         """-1 while it is not known."""
         return -1
 
+    @property
+    def records_count(self) -> int:
+        return 0
+
 
 class ParkedRecord(NamedTuple):
     """A record as it was sent, for when its partition can be chosen."""
@@ -81,6 +85,10 @@ class Parked(Parcel):
         self.topic_queues = topic_queues
         self.records: list[ParkedRecord] = []
 
+    @property
+    def records_count(self) -> int:
+        return len(self.records)
+
 
 class Batch(Parcel):
     """Records of one partition.
@@ -90,7 +98,7 @@ class Batch(Parcel):
     """
 
     __slots__ = (
-        "append", "attempts", "builder", "data", "epoch", "producer_id", "queue", "sequence", "serial",
+        "append", "attempts", "builder", "data", "epoch", "last_error", "producer_id", "queue", "sequence", "serial",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +120,8 @@ class Batch(Parcel):
         self.epoch = -1
         self.sequence = -1
         self.attempts = 0
+        self.last_error: BaseException | None = None
+        """Why it has to be sent again."""
 
     @property
     def partition(self) -> int:

@@ -166,6 +166,12 @@ class Sender:
             if size > self._max_request_bytes and node in by_node:
                 continue
             self._take(queue, batch, node)
+            try:
+                batch.encoded()
+            except Exception as error:  # it can never be sent, and must not stand in the way of the others
+                self._leave_flight(batch)
+                self._fail(batch, error)
+                continue
             bytes_by_node[node] = size
             by_node.setdefault(node, []).append(batch)
             del self._active[queue]  # to the end: others first the next time
@@ -259,9 +265,16 @@ class Sender:
                 KafkaTimeoutError(
                     f"{oldest.records_count} records of {queue.topic}-{queue.partition} were not delivered within "
                     f"delivery_timeout_ms={int(self._delivery_timeout_s * 1000)}, after {oldest.attempts} attempts"
+                    + self._why_not_sent(oldest)
                 ),
             )
             oldest = queue.retry[0] if queue.retry else queue.closed[0] if queue.closed else queue.open
+
+    def _why_not_sent(self, batch: Batch) -> str:
+        if batch.last_error is not None:
+            return f"; last: {batch.last_error}"
+        is_homeless = self._leader_of(batch.topic, batch.partition) is None
+        return "; the partition has no leader, or is gone" if is_homeless else ""
 
     def _wake_at(self, when: float) -> None:
         if when < self.next_deadline:
@@ -326,6 +339,7 @@ class Sender:
             if fate is Fate.RENUMBER:
                 self.identity.lose()
             self.counts.retries += 1
+            batch.last_error = error
             queue.retry.append(batch)
             queue.retry.sort(key=_by_serial)
             queue.retry_at = now + self._retry_backoff_s

@@ -1,0 +1,102 @@
+"""From a lease to a job that may run, and from an outcome to what ends its lease: records and tables meet here.
+
+:class:`Clerk` reads a leased record, asks :func:`kafka.tasks.outcome.admit`, and makes a :class:`Job`; it asks
+:func:`kafka.tasks.outcome.decide` about an outcome and has the records made that carry the decision out. It keeps no
+job and no lease: the worker does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from kafka.tasks.consequences import Consequences
+from kafka.tasks.delivery import Delivery, Lease
+from kafka.tasks.envelope import Envelope, decode
+from kafka.tasks.errors import BadRecord
+from kafka.tasks.outcome import Move, NoJob, Outcome, Policy, Standing, Verdict, admit, crashes_of, decide
+from kafka.tasks.runner import Job
+from kafka.tasks.settling import Ending
+from kafka.tasks.task import Task
+
+log = logging.getLogger(__name__)
+
+
+class Hold:
+    """Keep a lease for ``seconds``, then release it for others."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
+class Clerk:
+    """Applies the tables to the tasks of one worker. ``results_partitions``: ids that name others are no ids."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        consequences: Consequences,
+        delivery: Delivery,
+        results_partitions: int,
+        crash_limit: int,
+    ) -> None:
+        self._tasks = tasks
+        self._consequences = consequences
+        self._delivery = delivery
+        self._results_partitions = results_partitions
+        self._crash_limit = crash_limit
+        self._policies: dict[tuple[str, bool], Policy] = {}
+
+    def admit(self, lease: Lease, now_ms: int) -> Job | Ending | Hold:
+        """A job that may run, or how the lease ends without a run."""
+        try:
+            envelope = decode(lease.value, lease.headers)
+            if envelope.results_partition >= self._results_partitions:
+                raise BadRecord("bad-id", f"there is no results partition {envelope.results_partition}, which it names")
+        except BadRecord as error:
+            log.warning("the record %s is no job and goes to the dead topic: %s", lease.origin, error.text)
+            return Ending(lease, None, [self._consequences.no_job(lease, NoJob(error.cause, error.text), now_ms)])
+        task = self._tasks.get(envelope.name)
+        suspect = lease.source.suspect
+        crashes = crashes_of(envelope.crashes, lease.deliveries, suspect)
+        if task is None or suspect or crashes or lease.deliveries > 1 or envelope.expires_ms is not None:
+            standing = Standing(envelope.attempt, crashes, lease.deliveries, envelope.expires_ms)
+            known, policy = task is not None, self._policy(envelope)
+            outcome = admit(envelope.name, standing, policy, known=known, suspect=suspect, now_ms=now_ms)
+            if outcome is not None:
+                return self.end(lease, envelope, outcome, crashes, now_ms)
+        assert task is not None  # admit() has an outcome for a task that is not known
+        own = task.options
+        return Job(
+            lease,
+            envelope,
+            task,
+            envelope.soft_timeout if envelope.soft_timeout is not None else own.soft_timeout,
+            envelope.timeout if envelope.timeout is not None else own.timeout,
+            crashes,
+        )
+
+    def end(self, lease: Lease, envelope: Envelope, outcome: Outcome, crashes: int, now_ms: int) -> Ending | Hold:
+        """How a lease ends after ``outcome``; ``crashes`` are those behind the job."""
+        standing = Standing(envelope.attempt, crashes, lease.deliveries, envelope.expires_ms)
+        decision = decide(outcome, standing, self._policy(envelope), now_ms)
+        if decision.verdict is Verdict.RELEASE:
+            return Hold(decision.hold_s)
+        records = self._consequences.of(decision, outcome, envelope, lease, now_ms)
+        return Ending(lease, envelope, records, is_move=decision.move is Move.SUSPECT)
+
+    def _policy(self, envelope: Envelope) -> Policy:
+        task = self._tasks.get(envelope.name)
+        stored = envelope.store_result
+        if stored is None:
+            stored = task is None or task.store_result
+        key = (envelope.name if task is not None else "", stored)
+        policy = self._policies.get(key)
+        if policy is None or policy.delivery_limit != self._delivery.delivery_limit:
+            attempts = task.retry.max_attempts if task is not None and task.retry is not None else None
+            policy = Policy(attempts, self._crash_limit, self._delivery.delivery_limit, stored)
+            self._policies[key] = policy
+        return policy

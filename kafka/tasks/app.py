@@ -1,0 +1,311 @@
+"""The app: a name, its settings, its tasks, and the way to the back end.
+
+An app is made at import time and connects on the first ``delay`` (or ``send``, or question about a job); a forked
+child connects anew. It is safe to use from many threads. What its parts do: :mod:`kafka.tasks.task` (declarations),
+:mod:`kafka.tasks.options` and :mod:`kafka.tasks.settings` (what may be said), :mod:`kafka.tasks.backend` (where jobs
+are kept), :mod:`kafka.tasks.jobs` (handles).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+
+from kafka.errors import IllegalArgumentError
+from kafka.tasks.backend import Backend, Route, open_backend
+from kafka.tasks.context import Context
+from kafka.tasks.envelope import Envelope, Header
+from kafka.tasks.errors import PayloadTooLarge, UnknownQueue, did_you_mean
+from kafka.tasks.ids import is_id
+from kafka.tasks.jobs import JobHandle
+from kafka.tasks.options import call_options, task_options
+from kafka.tasks.payload import encode_call
+from kafka.tasks.results import StateRecord
+from kafka.tasks.retry import Retry
+from kafka.tasks.settings import SETTINGS, read_settings
+from kafka.tasks.states import JobState
+from kafka.tasks.task import Task
+from kafka.tasks.topics import Names, check_queue
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Seconds = float | int | timedelta
+
+
+class App:
+    """A task queue of a name of its own.
+
+    ``bootstrap_servers`` and all other settings are those of :data:`kafka.tasks.settings.SETTINGS`; one that is unknown
+    or cannot be raises :class:`kafka.errors.KafkaConfigurationError`.
+    """
+
+    def __init__(self, name: str, **settings: Any) -> None:
+        self.names = Names(name)
+        self.settings = read_settings(settings)
+        self.tasks: dict[str, Task[..., Any]] = {}
+        """The declared tasks by name."""
+        self._queues: set[str] = {self.settings.default_queue, *self.settings.queues}
+        self._lock = threading.RLock()
+        self._local = threading.local()
+        self._backend: Backend | None = None
+        self._routes: dict[str, Route] = {}
+        _apps.add(self)
+
+    @property
+    def name(self) -> str:
+        """The first part of all its topics' names."""
+        return self.names.app
+
+    @property
+    def queues(self) -> Sequence[str]:
+        """The queues that it knows: those of its tasks, the default one, and those of the setting ``queues``."""
+        return sorted(self._queues)
+
+    # -- declaring ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        *,
+        bind: Literal[True],
+        name: str | None = None,
+        queue: str | None = None,
+        retry: Retry | None = None,
+        timeout: Seconds | None = None,
+        soft_timeout: Seconds | None = None,
+        expires: Seconds | None = None,
+        store_result: bool | None = None,
+    ) -> Callable[[Callable[Concatenate[Context, P], R]], Task[P, R]]: ...
+
+    @overload
+    def task(
+        self,
+        *,
+        bind: Literal[False] = False,
+        name: str | None = None,
+        queue: str | None = None,
+        retry: Retry | None = None,
+        timeout: Seconds | None = None,
+        soft_timeout: Seconds | None = None,
+        expires: Seconds | None = None,
+        store_result: bool | None = None,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, *function: Any, **options: Any) -> Any:
+        """Declare a task: ``@app.task`` or ``@app.task(option=...)``.
+
+        ``name``: default ``module.function``. ``queue``: default the app's. ``retry``: a :class:`Retry`; without one an
+        error ends the job. ``timeout``, ``soft_timeout``: seconds of running; at the soft one :class:`SoftTimeLimit` is
+        raised inside the task, at the hard one the job ends. ``expires``: seconds from the enqueue, after which it does
+        not start any more. ``bind``: the function gets a :class:`Context` first. ``store_result=False``: no record of
+        a success. Raises :class:`kafka.errors.IllegalArgumentError`.
+        """
+        if function and (options or len(function) > 1 or not callable(function[0])):
+            raise IllegalArgumentError("use @app.task, or @app.task(option=...) with named options only")
+        read = task_options(options)
+        settings = self.settings
+        filled = dataclasses.replace(
+            read,
+            queue=read.queue or settings.default_queue,
+            retry=read.retry or settings.retry,
+            timeout=read.timeout or settings.timeout,
+            soft_timeout=read.soft_timeout or settings.soft_timeout,
+            store_result=settings.store_result if read.store_result is None else read.store_result,
+        )
+
+        def declare(function: Callable[..., Any]) -> Task[..., Any]:
+            if inspect.iscoroutinefunction(function):
+                raise IllegalArgumentError(
+                    f"{function.__qualname__} is a coroutine function: it needs the asyncio pool, which this "
+                    "release does not have yet"
+                )
+            task: Task[..., Any] = Task(self, function, filled)
+            there = self.tasks.get(task.name)
+            if there is not None and there.origin != task.origin:
+                raise IllegalArgumentError(
+                    f"two tasks are called {task.name!r}: {there.origin} and {task.origin}"
+                )
+            self.tasks[task.name] = task
+            self._queues.add(task.queue)
+            return task
+
+        return declare(*function) if function else declare
+
+    # -- enqueueing ---------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        **options: Any,
+    ) -> JobHandle[Any]:
+        """Enqueue a job by its task's name; nothing of the task needs to be imported here.
+
+        ``queue``: default the task's when it is declared here, else the app's. A queue that this app does not declare
+        must exist on the broker. ``options`` are those of :meth:`Task.using`.
+        """
+        read = call_options(options)
+        task = self.tasks.get(name)
+        positional, named = tuple(args), dict(kwargs or {})
+        expires = read.expires
+        if task is not None:
+            task.check_call(positional, named)
+            queue = queue or task.queue
+            expires = expires if expires is not None else task.options.expires
+        if not isinstance(name, str) or not name:
+            raise IllegalArgumentError(f"the name of a task is a text, not {name!r}")
+        headers = Envelope(
+            "",
+            name,
+            b"",
+            timeout=read.timeout,
+            soft_timeout=read.soft_timeout,
+            store_result=read.store_result,
+        ).headers()[1:]
+        target = check_queue(queue or self.settings.default_queue)
+        return self.enqueue(name, target, headers, expires, positional, named)
+
+    def batch(self, timeout: float | None = None) -> Batch:
+        """Many jobs, one flush: ``with app.batch() as b: task.delay(...)``; leaving it flushes, and raises the first
+        error of a job that did not arrive. ``b.jobs`` are the handles made by this thread meanwhile.
+        """
+        return Batch(self, timeout)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until all jobs enqueued so far are acknowledged; ``KafkaTimeoutError`` after ``timeout`` seconds."""
+        if self._backend is not None:
+            self._backend.flush(timeout)
+
+    def job(self, job_id: str) -> JobHandle[Any]:
+        """The handle of a job of this app that somebody enqueued."""
+        if not is_id(job_id):
+            raise IllegalArgumentError(f"{job_id!r} is no job id: 32 lower-case hex digits")
+        return JobHandle(job_id, self.backend(), self.settings.result_ttl)
+
+    def connect_to(self, bootstrap_servers: str) -> None:
+        """Use other servers than those of the declaration (a command's ``--bootstrap-server``); closes a connection."""
+        self.close()
+        servers = SETTINGS["bootstrap_servers"].check("bootstrap_servers", bootstrap_servers)
+        self.settings = dataclasses.replace(self.settings, bootstrap_servers=servers)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush and disconnect. Using the app again connects again."""
+        with self._lock:
+            backend, self._backend = self._backend, None
+            self._routes = {}
+        if backend is not None:
+            backend.close(timeout)
+
+    # -- for the queue's own parts ------------------------------------------------------------------------------------
+
+    def backend(self) -> Backend:
+        """The connected back end; connects on first use."""
+        with self._lock:
+            if self._backend is None:
+                self._backend = open_backend(self.name, self.settings)
+            return self._backend
+
+    def check_queue(self, queue: str) -> str:
+        """``queue`` itself when the app knows it; :class:`UnknownQueue` with the nearest name when not."""
+        check_queue(queue)
+        if queue not in self._queues:
+            raise UnknownQueue(
+                f"the app {self.name!r} has no queue {queue!r}{did_you_mean(queue, self._queues)}. Declare a task "
+                "with it, or name it in App(queues=[...])"
+            )
+        return queue
+
+    def enqueue(
+        self,
+        name: str,
+        queue: str,
+        headers: list[Header],
+        expires_s: float | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> JobHandle[Any]:
+        """Encode a call and hand it to the producer; see :meth:`Task.delay` for what it raises."""
+        value = encode_call(name, args, kwargs)
+        route = self._routes.get(queue) or self._route(queue)
+        if len(value) > route.max_payload_bytes:
+            raise PayloadTooLarge(
+                f"the arguments of task {name} are {len(value)} bytes, and {route.topic} takes "
+                f"{route.max_payload_bytes}: store the data elsewhere and pass where it is, or raise max_payload_bytes "
+                "and the topic's max.message.bytes"
+            )
+        backend = self._backend or self.backend()
+        job_id = backend.new_id()
+        own: list[Header] = [("id", job_id.encode()), *headers]
+        if expires_s is not None:
+            own.append(("expires", b"%d" % (backend.clock.now_ms() + int(expires_s * 1000))))
+        handle: JobHandle[Any] = JobHandle(
+            job_id, backend, self.settings.result_ttl, backend.send(route.topic, value, own)
+        )
+        if self.settings.track_queued:
+            backend.send_state(StateRecord(job_id, JobState.QUEUED))
+        batch: Batch | None = getattr(self._local, "batch", None)
+        if batch is not None:
+            batch.jobs.append(handle)
+        return handle
+
+    def _route(self, queue: str) -> Route:
+        route = self.backend().route(queue, queue in self._queues)
+        self._routes[queue] = route
+        return route
+
+    def _forget_connection(self) -> None:
+        """In a forked child: the connection is the parent's, and another thread may have held the lock."""
+        self._lock = threading.RLock()
+        self._local = threading.local()
+        self._backend = None
+        self._routes = {}
+
+    def __repr__(self) -> str:
+        return f"<App {self.name} on {self.settings.bootstrap_servers}, {len(self.tasks)} tasks>"
+
+
+class Batch:
+    """The block of :meth:`App.batch`."""
+
+    def __init__(self, app: App, timeout: float | None) -> None:
+        self._app = app
+        self._timeout = timeout
+        self._outer: Batch | None = None
+        self.jobs: list[JobHandle[Any]] = []
+
+    def __enter__(self) -> Batch:
+        self._outer = getattr(self._app._local, "batch", None)
+        self._app._local.batch = self
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._app._local.batch = self._outer
+        if self._outer is not None:
+            self._outer.jobs.extend(self.jobs)
+        if kind is None:
+            self._app.flush(self._timeout)
+            for job in self.jobs:
+                job.raise_if_not_sent()
+
+
+_apps: weakref.WeakSet[App] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for app in list(_apps):
+        app._forget_connection()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,126 @@
+"""The records that carry a decision out: the job's next one, if it moves, and its state, if readers are to know.
+
+Pure: decision and envelope in, :class:`Outgoing` out. They are published before the lease is accepted, so that a worker
+that dies in between leaves a job that runs again, never one that is gone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from kafka.tasks.delivery import Lease, Outgoing
+from kafka.tasks.envelope import DEAD, Death, Envelope, Header
+from kafka.tasks.outcome import (
+    Cancelled,
+    Crashed,
+    Decision,
+    Expired,
+    Failed,
+    Fault,
+    Move,
+    NoJob,
+    Outcome,
+    Succeeded,
+    Unknown,
+)
+from kafka.tasks.results import fault_value, is_late, reason_value, state_headers
+from kafka.tasks.states import JobState
+from kafka.tasks.topics import Names
+
+
+class Consequences:
+    """Makes records for one worker: ``host`` is its host's name."""
+
+    __slots__ = ("_host", "_names")
+
+    def __init__(self, names: Names, host: str) -> None:
+        self._names = names
+        self._host = host
+
+    def of(
+        self, decision: Decision, outcome: Outcome, envelope: Envelope, lease: Lease, now_ms: int
+    ) -> list[Outgoing]:
+        """All records of a decision, in the order in which they are to be written."""
+        records: list[Outgoing] = []
+        if decision.move is not Move.NOWHERE:
+            records.append(self._moved(decision, outcome, envelope, lease, now_ms))
+        if decision.state is not None:
+            value = _value(outcome, self._host, now_ms)
+            records.append(self.state(envelope, decision.state, lease.deliveries, value, now_ms))
+        return records
+
+    def state(self, envelope: Envelope, state: JobState, delivery: int, value: bytes, now_ms: int) -> Outgoing:
+        """A state record of a job."""
+        job_id = envelope.id
+        topic = self._names.late if is_late(job_id, now_ms) else self._names.results
+        headers = state_headers(state, envelope.attempt, delivery)
+        return Outgoing(topic, value, job_id.encode(), headers, envelope.results_partition)
+
+    def late_copy(self, record: Outgoing) -> Outgoing:
+        """The same state record for the late topic: its append came after the time that a look-up scans."""
+        return record._replace(topic=self._names.late)
+
+    def is_state(self, record: Outgoing) -> bool:
+        """Whether this record went to the results topic (not the late one)."""
+        return record.topic == self._names.results
+
+    def too_large(self, envelope: Envelope, record: Outgoing, delivery: int, now_ms: int) -> Outgoing:
+        """A FAILURE in the place of a state record that its topic does not take."""
+        size = len(record.value or b"")
+        text = f"its result is {size} bytes, more than {record.topic} takes; store it elsewhere"
+        fault = Fault("ResultTooLarge", text)
+        return self.state(envelope, JobState.FAILURE, delivery, fault_value(fault, self._host, now_ms), now_ms)
+
+    def no_job(self, lease: Lease, outcome: NoJob, now_ms: int) -> Outgoing:
+        """The dead record of something that is no job: key left out, value and headers as they were."""
+        death = Death(outcome.cause, "BadRecord", outcome.text, "", self._host, now_ms, lease.origin)
+        kept = _without_death(lease.headers)
+        return Outgoing(self._names.dead(lease.source.queue), lease.value, None, kept + death.headers())
+
+    def _moved(
+        self, decision: Decision, outcome: Outcome, envelope: Envelope, lease: Lease, now_ms: int
+    ) -> Outgoing:
+        queue = lease.source.queue
+        if decision.move is Move.DEAD:
+            fault = fault_of(outcome)
+            death = Death(decision.cause, fault.type, fault.text, fault.traceback, self._host, now_ms, lease.origin)
+            moved = dataclasses.replace(envelope, crashes=decision.crashes)
+            return Outgoing(self._names.dead(queue), envelope.value, None, moved.headers() + death.headers())
+        moved = dataclasses.replace(
+            envelope,
+            attempt=decision.attempt,
+            crashes=decision.crashes,
+            clean=envelope.clean + decision.clean,
+        )
+        topic = {
+            Move.QUEUE: self._names.queue(queue),
+            Move.SAME: lease.source.topic,
+            Move.SUSPECT: self._names.suspect(queue),
+        }[decision.move]
+        return Outgoing(topic, envelope.value, None, moved.headers())
+
+
+def fault_of(outcome: Outcome) -> Fault:
+    """What went wrong, for the dead topic and the FAILURE record."""
+    if isinstance(outcome, (Failed, Crashed)):
+        return outcome.fault
+    if isinstance(outcome, Unknown):
+        return Fault("UnknownTask", f"no worker that got it has a task called {outcome.name!r}")
+    if isinstance(outcome, NoJob):
+        return Fault("BadRecord", outcome.text)
+    return Fault(type(outcome).__name__)
+
+
+def _value(outcome: Outcome, host: str, now_ms: int) -> bytes:
+    if isinstance(outcome, Succeeded):
+        return outcome.value
+    if isinstance(outcome, Cancelled):
+        return reason_value(outcome.reason, host)
+    if isinstance(outcome, Expired):
+        return reason_value("expired before it started", host)
+    return fault_value(fault_of(outcome), host, now_ms)
+
+
+def _without_death(headers: Sequence[Header]) -> list[Header]:
+    return [header for header in headers if not header[0].startswith(DEAD)]

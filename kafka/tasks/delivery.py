@@ -1,0 +1,148 @@
+"""How a worker gets its jobs and gives its answers: lease, renew, settle; and publish before settle.
+
+Two interfaces that the worker drives and two kinds of values that pass through them. Everything happens on the worker's
+loop, in its thread, and nothing blocks. The delivery is told how many more jobs are wanted and reports leases when they
+come; whether it fetches, long-polls or waits is its own affair. Share groups are one delivery, consumer groups will be
+another; the tests have one in memory with a manual clock.
+
+A lease's ``stage`` belongs to the worker, ``lost`` to whoever learns first that the lock is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from kafka.errors import KafkaError
+from kafka.tasks.envelope import Header
+from kafka.tasks.outcome import Verdict
+
+
+class Source(NamedTuple):
+    """A topic that jobs are leased from: a queue's own, or that of its suspects."""
+
+    queue: str
+    topic: str
+    suspect: bool = False
+
+
+class Lease:
+    """One record that is ours until it is settled or its lock is lost.
+
+    ``value`` and ``headers`` are the record's, ``deliveries`` its delivery count with this one, ``partition`` and
+    ``offset`` where it is, ``token`` whatever the delivery needs to find it again.
+    """
+
+    __slots__ = (
+        "deliveries",
+        "headers",
+        "job",
+        "leased_at",
+        "lost",
+        "offset",
+        "partition",
+        "source",
+        "stage",
+        "token",
+        "value",
+    )
+
+    def __init__(
+        self,
+        source: Source,
+        value: bytes | None,
+        headers: Sequence[Header],
+        deliveries: int,
+        partition: int = 0,
+        offset: int = -1,
+        token: Any = None,
+    ) -> None:
+        self.source = source
+        self.value = value
+        self.headers = headers
+        self.deliveries = deliveries
+        self.partition = partition
+        self.offset = offset
+        self.token = token
+        self.leased_at = 0.0
+        self.lost = False
+        self.stage = 0
+        self.job: Any = None
+
+    @property
+    def origin(self) -> str:
+        """TOPIC:PARTITION:OFFSET."""
+        return f"{self.source.topic}:{self.partition}:{self.offset}"
+
+
+class Outgoing(NamedTuple):
+    """One record to be written; ``partition`` None: any."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    headers: list[Header] | None = None
+    partition: int | None = None
+
+
+class DeliveryEvents(Protocol):
+    """What a delivery tells the worker, on the loop's thread."""
+
+    def leased(self, leases: list[Lease]) -> None:
+        """Jobs have come; they may be more than were asked for, by what a producer's batch holds."""
+
+    def lost(self, leases: list[Lease], reason: str) -> None:
+        """The locks of these are gone (lock timeout, disconnect, an acknowledgement refused)."""
+
+    def failed(self, error: KafkaError) -> None:
+        """Nothing more will come: the group cannot be joined, or not any more."""
+
+    def left(self) -> None:
+        """After :meth:`Delivery.close`: everything is settled as far as it could be, and the groups are left."""
+
+
+class Delivery(Protocol):
+    """Where jobs come from and how their leases end."""
+
+    @property
+    def lock_s(self) -> float:
+        """Length of a lock in seconds; it may change as answers tell."""
+
+    delivery_limit: int
+    """After so many deliveries the broker drops a record in silence."""
+
+    def want(self, source: Source, count: int, whole_batches: bool) -> None:
+        """Ask for up to ``count`` more jobs from ``source``, instead of what was asked before; 0: none.
+
+        ``whole_batches``: producers' batches as they are (fast; may bring some more than ``count``); else exactly
+        ``count`` at most (record limit: the broker resends whole batches for few records).
+        """
+
+    def renew(self, leases: Sequence[Lease]) -> None:
+        """Start the locks of these anew."""
+
+    def settle(
+        self, leases: Sequence[Lease], verdict: Verdict, answered: Callable[[], object] | None = None
+    ) -> None:
+        """End these leases: ACCEPT, RELEASE or REJECT. Sent soon, many at a time.
+
+        With ``answered`` they are sent at once, and it is called on a later turn of the loop, when the broker has
+        answered or never will.
+        """
+
+    def close(self) -> None:
+        """Settle what is due, close the sessions, leave the groups; :meth:`DeliveryEvents.left` follows."""
+
+
+Published = Callable[[Sequence["int | BaseException"]], None]
+"""Called once with an answer for each record: its append time in ms (-1: unknown), or why it is not there."""
+
+
+class Publisher(Protocol):
+    """How records are written."""
+
+    def publish(self, records: Sequence[Outgoing], done: Published) -> None:
+        """Write the records, durably (acks=all), and call ``done`` on the loop when the last is answered."""
+
+    def close(self) -> None:
+        """Release what it holds; nothing is under way."""

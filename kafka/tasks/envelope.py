@@ -1,0 +1,202 @@
+"""A job as a record, both ways.
+
+The record's value is the payload (:mod:`kafka.tasks.payload`); everything else is headers, so that any language can
+write a job with two of them and a worker can look at a job without decoding its arguments::
+
+    header          content (ASCII text)                       left out when
+    id              32 hex digits, see kafka.tasks.ids         never
+    name            the task's name, UTF-8                     never
+    attempt         1 for the first run, counts all            1
+    expires         ms since the epoch, broker time            it never expires
+    timeout         seconds, hard limit of this call           the task's own holds
+    soft-timeout    seconds, soft limit of this call           the task's own holds
+    store           0: no SUCCESS record                       the task's own holds
+    crashes         workers that died running it               0
+    clean           times a stopping worker gave it back       0
+
+The time of the enqueue is in the id, that of this attempt is the record's own timestamp. Headers that are not in the
+table (trace context, say) are carried along unchanged. A dead record is the job's record with value and headers as they
+were, and ``dead-*`` headers added (:class:`Death`), so that it can be replayed by leaving those out.
+
+A new header is one more row in ``_FIELDS`` and one more field of :class:`Envelope`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kafka.tasks.errors import BadRecord
+from kafka.tasks.ids import is_id, partition_of, time_of
+
+Header: TypeAlias = "tuple[str, bytes | None]"
+"""A record header as the clients take and give it."""
+
+DEAD = "dead-"
+"""Prefix of the headers that a dead record has and a job has not."""
+
+
+@dataclass(slots=True)
+class Envelope:
+    """One job: which task, with what, and how far it has come. ``value`` is the undecoded payload."""
+
+    id: str
+    name: str
+    value: bytes
+    attempt: int = 1
+    expires_ms: int | None = None
+    timeout: float | None = None
+    soft_timeout: float | None = None
+    store_result: bool | None = None
+    crashes: int = 0
+    clean: int = 0
+    extra: tuple[Header, ...] = ()
+
+    @property
+    def enqueued_ms(self) -> int:
+        """The broker's time of the first enqueue, in ms since the epoch."""
+        return time_of(self.id)
+
+    @property
+    def results_partition(self) -> int:
+        """Where its state records go."""
+        return partition_of(self.id)
+
+    def headers(self) -> list[Header]:
+        """The record's headers; fields at their defaults are left out."""
+        headers: list[Header] = [("id", self.id.encode()), ("name", self.name.encode())]
+        for header, attribute, default, to_text, _ in _FIELDS:
+            value = getattr(self, attribute)
+            if value != default:
+                headers.append((header, to_text(value).encode()))
+        headers.extend(self.extra)
+        return headers
+
+
+def decode(value: bytes | None, headers: Sequence[Header]) -> Envelope:
+    """The job in a record; :class:`BadRecord` with a cause when it is none. The payload is not looked at."""
+    job_id = name = None
+    fields: dict[str, Any] = {}
+    extra: list[Header] = []
+    for header, raw in headers:
+        if header == "id":
+            job_id = _text(header, raw)
+        elif header == "name":
+            name = _text(header, raw)
+        elif header in _DECODERS:
+            attribute, from_text = _DECODERS[header]
+            try:
+                fields[attribute] = from_text(_text(header, raw))
+            except ValueError:
+                known = job_id if job_id is not None and is_id(job_id) else None
+                raise BadRecord("bad-header", f"the header {header!r} cannot be {raw!r}", known) from None
+        elif not header.startswith(DEAD):
+            extra.append((header, raw))
+    if job_id is None or name is None:
+        missing = " and ".join(repr(h) for h, found in (("id", job_id), ("name", name)) if found is None)
+        raise BadRecord("no-job", f"a record without the header {missing} is no job", job_id)
+    if not is_id(job_id):
+        raise BadRecord("bad-id", f"{job_id!r} is no job id: 32 lower-case hex digits")
+    if not name:
+        raise BadRecord("no-job", "the task's name is empty", job_id)
+    if value is None:
+        raise BadRecord("no-payload", "the record has no value", job_id)
+    return Envelope(job_id, name, bytes(value), extra=tuple(extra), **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """Why a record is in the dead topic: a short ``cause``, the error's ``type``, ``text`` and ``traceback``, and
+    where and when (``host``, ``time_ms`` on the broker's clock, ``origin`` as TOPIC:PARTITION:OFFSET).
+    """
+
+    cause: str
+    type: str = ""
+    text: str = ""
+    traceback: str = ""
+    host: str = ""
+    time_ms: int = 0
+    origin: str = ""
+
+    def headers(self) -> list[Header]:
+        """The ``dead-*`` headers; empty fields are left out."""
+        pairs = (
+            ("cause", self.cause),
+            ("type", self.type),
+            ("text", self.text),
+            ("traceback", self.traceback),
+            ("host", self.host),
+            ("time", str(self.time_ms) if self.time_ms else ""),
+            ("origin", self.origin),
+        )
+        return [(DEAD + name, text.encode("utf-8", "backslashreplace")) for name, text in pairs if text]
+
+
+def death_of(headers: Iterable[Header]) -> Death | None:
+    """The death that a dead record's headers tell, or None when they tell none."""
+    found = {name[len(DEAD) :]: _lenient(raw) for name, raw in headers if name.startswith(DEAD)}
+    if "cause" not in found:
+        return None
+    time = found.get("time", "")
+    return Death(
+        found["cause"],
+        found.get("type", ""),
+        found.get("text", ""),
+        found.get("traceback", ""),
+        found.get("host", ""),
+        int(time) if time.isascii() and time.isdigit() else 0,
+        found.get("origin", ""),
+    )
+
+
+def _lenient(raw: bytes | None) -> str:
+    return (raw or b"").decode("utf-8", "replace")
+
+
+def _text(header: str, raw: bytes | None) -> str:
+    if raw is None:
+        raise BadRecord("bad-header", f"the header {header!r} is null")
+    try:
+        return str(raw, "utf-8")
+    except UnicodeDecodeError:
+        raise BadRecord("bad-header", f"the header {header!r} is no UTF-8 text: {raw!r}") from None
+
+
+def _natural(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        raise ValueError(text)
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    number = _natural(text)
+    if number == 0:
+        raise ValueError(text)
+    return number
+
+
+def _duration(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError(text)
+    return number
+
+
+def _flag(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError(text)
+    return text == "1"
+
+
+_Row: TypeAlias = "tuple[str, str, Any, Callable[[Any], str], Callable[[str], Any]]"
+_FIELDS: tuple[_Row, ...] = (
+    ("attempt", "attempt", 1, str, _positive),
+    ("expires", "expires_ms", None, str, _natural),
+    ("timeout", "timeout", None, repr, _duration),
+    ("soft-timeout", "soft_timeout", None, repr, _duration),
+    ("store", "store_result", None, lambda flag: "1" if flag else "0", _flag),
+    ("crashes", "crashes", 0, str, _natural),
+    ("clean", "clean", 0, str, _natural),
+)
+_DECODERS = {header: (attribute, from_text) for header, attribute, _, _, from_text in _FIELDS}

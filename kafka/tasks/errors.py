@@ -1,0 +1,109 @@
+"""Errors of the task queue, and the three exceptions that control a running task.
+
+Errors that reach the caller of a handle or of ``delay`` derive from :class:`TaskError` and so from
+:class:`kafka.errors.KafkaError`. :class:`SoftTimeLimit` and :class:`TimeLimit` are raised *inside* user code and derive
+from ``BaseException``, so that a task's ``except Exception`` does not eat its own time limit; :class:`Cancel` is
+raised *by* user code. Wrong options raise :class:`kafka.errors.IllegalArgumentError`, wrong settings
+:class:`kafka.errors.KafkaConfigurationError`; what the broker says stays what it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from kafka.errors import IllegalArgumentError, KafkaError
+
+
+class TaskError(KafkaError):
+    """The root of the task queue's own errors."""
+
+
+class JobFailed(TaskError):
+    """The job ended in FAILURE: what was raised, where and when.
+
+    ``type`` is the class (``OSError``, ``shop.errors.NoStock``), ``text`` its message, ``traceback`` the worker's text,
+    ``host`` the worker's host name, ``job_id`` the job. The error's own text holds type and message.
+    """
+
+    def __init__(self, type: str, text: str = "", traceback: str = "", host: str = "", job_id: str = "") -> None:
+        super().__init__(f"{type}: {text}" if text else type)
+        self.type = type
+        self.text = text
+        self.traceback = traceback
+        self.host = host
+        self.job_id = job_id
+
+    def __reduce__(self) -> tuple[type[JobFailed], tuple[str, str, str, str, str]]:
+        return JobFailed, (self.type, self.text, self.traceback, self.host, self.job_id)
+
+
+class JobRevoked(TaskError):
+    """The job ended without a result of its own: expired before it started, or cancelled. The text says which."""
+
+
+class JobUnknown(TaskError):
+    """No record of this job: it was never enqueued here, or its result is older than the app's ``result_ttl``."""
+
+
+class JobTimeout(TaskError, TimeoutError):
+    """The job had no result within the time that the caller gave. It goes on."""
+
+
+class NotSerialisable(TaskError, TypeError):
+    """A value that the chosen format cannot carry unchanged. The text names the argument and what to do."""
+
+
+class PayloadTooLarge(TaskError, ValueError):
+    """A payload above the limit of its topic. Nothing was sent."""
+
+
+class TaskInMain(TaskError):
+    """A task of ``__main__``: no worker could import it. The text has the line that does."""
+
+
+class UnknownQueue(TaskError, IllegalArgumentError):
+    """A queue that the app does not declare and the broker does not have."""
+
+
+class LoadError(TaskError, IllegalArgumentError):
+    """``MODULE:APP`` does not lead to an app. The text says which half failed and what to do."""
+
+
+class BadRecord(TaskError):
+    """A record that is no job, or not one that can be read.
+
+    ``cause`` is a short word for the dead topic's header; ``job_id`` is the job's id when at least that could be read.
+    """
+
+    def __init__(self, cause: str, text: str, job_id: str | None = None) -> None:
+        super().__init__(text)
+        self.cause = cause
+        self.text = text
+        self.job_id = job_id
+
+    def __reduce__(self) -> tuple[type[BadRecord], tuple[str, str, str | None]]:
+        return BadRecord, (self.cause, self.text, self.job_id)
+
+
+class Cancel(Exception):
+    """Raise or return it from a task: the job ends as REVOKED with this reason, and is not retried."""
+
+    def __init__(self, reason: str = "cancelled by the task") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class SoftTimeLimit(BaseException):
+    """Raised inside a task that has run for ``soft_timeout`` seconds, or that the worker asks to end as it stops."""
+
+
+class TimeLimit(BaseException):
+    """Raised inside a task that has run for ``timeout`` seconds; its job has ended without it."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'retry'?`` for the nearest known name, or the list of them when none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(names)}" if names else ""

@@ -1,0 +1,90 @@
+"""Job ids, and the broker's time that they carry.
+
+A job id is 128 bits as 32 lower-case hex digits, not a UUID::
+
+    0            12       16               32
+    | ms, 48 bit | p, 16  | random, 64 bit |
+
+``ms`` is the *broker's* time of the enqueue (milliseconds since the epoch), ``p`` the partition of ``APP.results`` and
+``APP.results.late`` that holds the job's state records. So a result is found from the bare id: see
+:func:`kafka.tasks.results.look_up`.
+
+Why the broker's time: the look-up starts at ``ListOffsets(ms - 60 s)`` on a topic with LogAppendTime, so a client whose
+clock is three minutes ahead would look behind its own result. :class:`BrokerClock` learns the difference from the
+append times in produce answers. The random part comes from the operating system: a generator of our own would repeat
+itself in forked children.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+
+_ID = re.compile(r"[0-9a-f]{32}")
+
+MAX_PARTITIONS = 1 << 16
+"""Partitions of the results topics that an id can name."""
+
+
+def make_id(ms: int, partition: int, random: bytes) -> str:
+    """The id of a job enqueued at ``ms`` (broker time), with its results in ``partition``; ``random`` is 8 bytes."""
+    return f"{ms:012x}{partition:04x}{random.hex()}"
+
+
+def is_id(text: str) -> bool:
+    """Whether ``text`` has the shape of a job id."""
+    return _ID.fullmatch(text) is not None
+
+
+def time_of(job_id: str) -> int:
+    """Milliseconds since the epoch, on the broker's clock, at which the job was first enqueued."""
+    return int(job_id[:12], 16)
+
+
+def partition_of(job_id: str) -> int:
+    """The partition of the results topics that holds the job's state records."""
+    return int(job_id[12:16], 16)
+
+
+class BrokerClock:
+    """This process's wall clock, corrected to the broker's.
+
+    A record appended at ``append_ms`` was sent and acknowledged in between two readings of our own clock, so the
+    difference lies between ``append - acknowledged`` and ``append - sent``. An offset inside these bounds is left as it
+    is (it cannot be told from a slow answer), one outside is moved to the nearer bound.
+    """
+
+    __slots__ = ("_wall", "offset_ms")
+
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        self._wall = wall
+        self.offset_ms = 0
+
+    def local_ms(self) -> int:
+        """This machine's own time, uncorrected."""
+        return int(self._wall() * 1000)
+
+    def now_ms(self) -> int:
+        """The broker's time as far as is known, in ms since the epoch."""
+        return int(self._wall() * 1000) + self.offset_ms
+
+    def observe(self, sent_ms: int, acknowledged_ms: int, append_ms: int) -> None:
+        """Learn from one acknowledged record; both own times are :meth:`local_ms`."""
+        self.offset_ms = min(max(self.offset_ms, append_ms - acknowledged_ms), append_ms - sent_ms)
+
+
+class IdMaker:
+    """Makes ids for one client process: one results partition, the broker's time."""
+
+    __slots__ = ("_clock", "partition")
+
+    def __init__(self, partition: int, clock: BrokerClock) -> None:
+        if not 0 <= partition < MAX_PARTITIONS:
+            raise ValueError(f"a results partition is 0 to {MAX_PARTITIONS - 1}, not {partition}")
+        self.partition = partition
+        self._clock = clock
+
+    def __call__(self) -> str:
+        return make_id(self._clock.now_ms(), self.partition, os.urandom(8))

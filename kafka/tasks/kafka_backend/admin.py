@@ -1,0 +1,156 @@
+"""What has to be true of the cluster before a queue is used: topics are there, share groups have their settings.
+
+:class:`Administration` is the :class:`kafka.tasks.topics.TopicAdmin` of :func:`kafka.tasks.topics.ensure`, over
+whichever way its owner has of waiting for a dialogue: an app's user thread waits for the I/O thread, a worker drives
+its own loop. :func:`prepare_groups` makes the settings of share groups *and sees them*: the broker answers OK before
+the setting holds, and a group that is joined too early starts at the end of its topic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka import admin
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.client import KafkaClient
+from kafka.errors import (
+    IncompatibleBrokerVersion,
+    InvalidConfigurationError,
+    KafkaConfigurationError,
+    KafkaTimeoutError,
+    NoError,
+    for_code,
+)
+from kafka.tasks.topics import TopicPlan
+
+log = logging.getLogger(__name__)
+
+Wait = Callable[[Any], Any]
+"""Runs a dialogue and returns its result, blocking."""
+
+SEEN_TIMEOUT_S = 15.0
+DEFAULT_DELIVERY_LIMIT = 5
+"""``share.delivery.count.limit`` of a broker that does not tell (4.2)."""
+
+SHARE_APIS = {76: "ShareGroupHeartbeat", 78: "ShareFetch", 79: "ShareAcknowledge"}
+
+
+class Administration:
+    """Asks and changes topics and groups, blocking."""
+
+    def __init__(self, client: KafkaClient, wait: Wait, timeout_s: float) -> None:
+        self._backoff = client.retry_backoff
+        self._wait = wait
+        self._timeout_s = timeout_s
+
+    def existing(self, names: Iterable[str]) -> Mapping[str, int]:
+        """See :class:`kafka.tasks.topics.TopicAdmin`."""
+        found = {}
+        for topic in self._wait(admin.dialogues.describe_topics(list(names))):
+            error = for_code(topic["error_code"]) if topic["error_code"] else NoError
+            if error is NoError:
+                found[topic["name"]] = len(topic["partitions"])
+            elif error.__name__ not in ("UnknownTopicOrPartitionError", "LeaderNotAvailableError"):
+                raise error(f"the topic {topic['name']}")
+        return found
+
+    def configs(self, name: str) -> Mapping[str, str]:
+        """See :class:`kafka.tasks.topics.TopicAdmin`."""
+        return self._describe(ConfigResourceType.TOPIC, [name])[name]
+
+    def create(self, plan: TopicPlan) -> None:
+        """See :class:`kafka.tasks.topics.TopicAdmin`. Comes back when every partition has a leader."""
+        topic = NewTopic(
+            plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs)
+        )
+        self._wait(admin.dialogues.create_topics([topic], backoff=self._backoff, timeout_s=self._timeout_s))
+        log.info("created the topic %s with %d partitions", plan.name, plan.partitions)
+        self._wait(admin.dialogues.wait_for_topics([plan.name], timeout_s=self._timeout_s))
+
+    def group_configs(self, groups: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The effective settings of share groups."""
+        return self._describe(ConfigResourceType.GROUP, groups)
+
+    def alter_group_config(self, groups: Sequence[str], name: str, value: str) -> list[str]:
+        """Set one setting of these groups; those that were refused (the broker lacks it, or caps it lower)."""
+        resources = [ConfigResource(ConfigResourceType.GROUP, group, {name: value}) for group in groups]
+        altered = self._wait(
+            admin.dialogues.alter_configs(
+                resources, backoff=self._backoff, timeout_s=self._timeout_s, raise_errors=False
+            )
+        )
+        refused = []
+        for group, error in altered["group"].items():
+            if isinstance(error, InvalidConfigurationError):
+                log.debug("the broker refuses %s=%s for the group %s: %s", name, value, group, error)
+                refused.append(group)
+            elif not isinstance(error, NoError):
+                raise error
+        return refused
+
+    def _describe(self, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        resources = [ConfigResource(kind, name) for name in names]
+        described = self._wait(
+            admin.dialogues.describe_configs(
+                resources, backoff=self._backoff, timeout_s=self._timeout_s, config_filter="all"
+            )
+        )
+        return {
+            resource: {name: entry["value"] for name, entry in settings.items() if entry["value"] is not None}
+            for resource, settings in described[kind.name.lower()].items()
+        }
+
+
+def check_share_groups(client: KafkaClient) -> None:
+    """:class:`IncompatibleBrokerVersion` with what to do, when the cluster has no share groups."""
+    ranges = client.api_ranges()
+    lacking = [name for key, name in SHARE_APIS.items() if key not in ranges]
+    release = f" (it looks like release {ranges.release})" if ranges.release else ""
+    if lacking:
+        raise IncompatibleBrokerVersion(
+            f"a worker needs share groups, and the broker{release} has no {', '.join(lacking)}: Apache Kafka 4.2 or "
+            "later has them, and our embedded broker; workers on consumer groups follow in a later release"
+        )
+    if ranges.features.get("share.version", (0, 0))[1] < 1:
+        raise IncompatibleBrokerVersion(
+            f"a worker needs share groups, and the cluster{release} has not switched them on: its operator does, with "
+            "kafka-features.sh upgrade --feature share.version=1"
+        )
+
+
+def prepare_groups(
+    administration: Administration,
+    groups: Sequence[str],
+    wanted: Sequence[tuple[str, str]],
+    pause: Callable[[float], object],
+    timeout_s: float = SEEN_TIMEOUT_S,
+) -> int:
+    """Make the settings of share groups and wait until they are seen; the least delivery limit among the groups.
+
+    ``wanted`` as :func:`kafka.tasks.topics.group_configs` has it: the first one must hold, of the others the broker may
+    refuse some. ``pause`` lets seconds pass.
+    """
+    found = administration.group_configs(groups)
+    expected: dict[str, dict[str, str]] = {group: {} for group in groups}
+    for name, value in wanted:
+        missing = [group for group in groups if found[group].get(name) != value]
+        refused = administration.alter_group_config(missing, name, value) if missing else []
+        if refused and (name, value) == wanted[0]:
+            raise KafkaConfigurationError(
+                f"the broker refuses {name}={value} for the group {refused[0]}: jobs that wait already would be lost"
+            )
+        for group in missing:
+            if group not in refused:
+                expected[group][name] = value
+    left_s = timeout_s
+    while any(found[group].get(name) != value for group in groups for name, value in expected[group].items()):
+        if left_s <= 0:
+            names = ", ".join(groups)
+            raise KafkaTimeoutError(f"the settings of the groups {names} are not seen after {timeout_s:g} s")
+        pause(0.02)
+        left_s -= 0.02
+        found = administration.group_configs(groups)
+    limits = [found[group].get("share.delivery.count.limit", DEFAULT_DELIVERY_LIMIT) for group in groups]
+    return min(map(int, limits))

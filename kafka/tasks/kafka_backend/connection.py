@@ -1,0 +1,73 @@
+"""A connected :class:`KafkaClient` for an app's settings, and the settings of the clients that live on it.
+
+All clients of a process's side (app or worker) share one KafkaClient, so everything that is "how to reach the brokers"
+is said once, here. ``embedded:DIR`` becomes the address of that directory's broker, which is started if need be.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kafka.broker.embedded import ensure_running
+from kafka.client import KafkaClient
+from kafka.errors import KafkaConfigurationError, KafkaError, NoBrokersAvailable
+from kafka.tasks.settings import Settings
+from kafka.tasks.topics import HEADROOM_BYTES
+
+EMBEDDED = "embedded:"
+SCHEME = "kafka://"
+
+
+def connect(settings: Settings, loop: Any) -> KafkaClient:
+    """A client on ``loop`` that has spoken to a broker. Blocks, driving the loop.
+
+    Errors: ``NoBrokersAvailable``; those of :func:`kafka.broker.embedded.ensure_running`.
+    """
+    client = KafkaClient(
+        loop=loop,
+        all_topics=False,
+        allow_auto_create_topics=False,
+        bootstrap_servers=_servers(settings.bootstrap_servers),
+        request_timeout_ms=_ms(settings.request_timeout),
+        **settings.client,
+    )
+    try:
+        client.api_ranges()
+    except KafkaError as error:
+        client.close()
+        reason = error.args[0] if error.args else type(error).__name__
+        raise NoBrokersAvailable(
+            f"no broker can be used: {reason}; check that it runs, and bootstrap_servers (--bootstrap-server)"
+        ) from error
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def producer_configs(settings: Settings, *, linger_s: float, batch_bytes: int, batch_records: int) -> dict[str, Any]:
+    """Settings of a KafkaProducer of the queue; ``batch_records`` 0: no limit."""
+    return {
+        "acks": "all",
+        "linger_ms": _ms(linger_s),
+        "batch_size": batch_bytes,
+        "batch_max_records": batch_records,
+        "compression_type": settings.compression,
+        "max_request_size": max(1_048_576, settings.max_payload_bytes + HEADROOM_BYTES),
+        "request_timeout_ms": _ms(settings.request_timeout),
+    }
+
+
+def _servers(given: str) -> list[str]:
+    """``host:port,...``, ``kafka://host:port,...`` or ``embedded:DIR`` as a list of ``host:port``."""
+    if not given.startswith(EMBEDDED):
+        return [server.strip() for server in given.removeprefix(SCHEME).split(",")]
+    directory = given.removeprefix(EMBEDDED)
+    if not directory:
+        raise KafkaConfigurationError("bootstrap_servers='embedded:' names no directory: 'embedded:.kafka', say")
+    return [ensure_running(directory).bootstrap]
+
+
+def _ms(seconds: float) -> int:
+    return math.ceil(seconds * 1000)

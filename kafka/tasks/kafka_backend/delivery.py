@@ -1,0 +1,164 @@
+"""Leases from share groups: one member for each topic, in the group of the topic's name.
+
+A :class:`Lease` holds its share record as ``token``. What each member holds is kept by record, so that what the broker
+says of records (locks gone, a renewal refused) finds its lease. Acknowledgements that are said in one turn of the loop
+go out together.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from kafka.client import KafkaClient
+from kafka.errors import IllegalStateError, KafkaError
+from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
+from kafka.tasks.delivery import DeliveryEvents, Lease, Source
+from kafka.tasks.outcome import Verdict
+
+log = logging.getLogger(__name__)
+
+_TYPES = {
+    Verdict.ACCEPT: AcknowledgeType.ACCEPT,
+    Verdict.RELEASE: AcknowledgeType.RELEASE,
+    Verdict.REJECT: AcknowledgeType.REJECT,
+}
+
+
+class ShareDelivery:
+    """See :class:`kafka.tasks.delivery.Delivery`. On the loop's thread."""
+
+    def __init__(
+        self, client: KafkaClient, sources: Sequence[Source], events: DeliveryEvents, delivery_limit: int
+    ) -> None:
+        self.delivery_limit = delivery_limit
+        self._loop = client.loop
+        self._events = events
+        self._members = {source: _Member(client, source, events) for source in sources}
+        self._is_closing = False
+
+    @property
+    def lock_s(self) -> float:
+        """Length of a lock in seconds."""
+        return min(member.consumer.lock_s for member in self._members.values())
+
+    def want(self, source: Source, count: int, whole_batches: bool) -> None:
+        """See :class:`kafka.tasks.delivery.Delivery`."""
+        if not self._is_closing:
+            self._members[source].consumer.request_records(count, exactly=not whole_batches)
+
+    def renew(self, leases: Sequence[Lease]) -> None:
+        """See :class:`kafka.tasks.delivery.Delivery`."""
+        self._say(leases, AcknowledgeType.RENEW)
+
+    def settle(
+        self, leases: Sequence[Lease], verdict: Verdict, answered: Callable[[], object] | None = None
+    ) -> None:
+        """See :class:`kafka.tasks.delivery.Delivery`."""
+        if verdict is not Verdict.DROP:
+            self._say(leases, _TYPES[verdict])
+        if answered is not None:
+            self._when_answered({lease.source for lease in leases}, answered)
+
+    def close(self) -> None:
+        """See :class:`kafka.tasks.delivery.Delivery`."""
+        self._is_closing = True
+        open_count = len(self._members)
+
+        def one_has_left(_: object) -> None:
+            nonlocal open_count
+            open_count -= 1
+            if not open_count:
+                self._events.left()
+
+        for member in self._members.values():
+            member.consumer.close_async().add_both(one_has_left)
+
+    def _when_answered(self, sources: set[Source], answered: Callable[[], object]) -> None:
+        left = len(sources)
+
+        def one_is_answered(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._loop.call_soon(answered)
+
+        for source in sources:
+            self._members[source].consumer.commit_async().add_both(one_is_answered)
+
+    def _say(self, leases: Sequence[Lease], kind: AcknowledgeType) -> None:
+        refused: list[Lease] = []
+        for lease in leases:
+            if not self._members[lease.source].say(lease, kind):
+                refused.append(lease)
+        if refused:
+            self._loop.call_soon(self._events.lost, refused, "the lock has run out")
+
+
+class _Member:
+    """One share consumer and the leases of what it holds."""
+
+    __slots__ = ("_events", "_held", "_source", "consumer")
+
+    def __init__(self, client: KafkaClient, source: Source, events: DeliveryEvents) -> None:
+        self._source = source
+        self._events = events
+        self._held: dict[ShareRecord, Lease] = {}
+        self.consumer = KafkaShareConsumer(
+            source.topic,
+            group_id=source.topic,
+            client=client,
+            share_acknowledgement_mode="explicit",
+            on_records=self._leased,
+            on_acknowledged=self._acknowledged,
+            on_lost=self._lost,
+            on_error=self._failed,
+        )
+
+    def say(self, lease: Lease, kind: AcknowledgeType) -> bool:
+        """Acknowledge the lease's record; False when its lock is gone."""
+        record: ShareRecord = lease.token
+        if kind is not AcknowledgeType.RENEW:
+            self._held.pop(record, None)
+        try:
+            self.consumer.acknowledge(record, kind)
+        except IllegalStateError:
+            self._held.pop(record, None)
+            return False
+        return True
+
+    def _leased(self, records: list[ShareRecord]) -> None:
+        leases = []
+        source, held = self._source, self._held
+        for record in records:
+            lease = held[record] = Lease(
+                source, record.value, record.headers, record.delivery_count, record.partition, record.offset, record
+            )
+            leases.append(lease)
+        self._events.leased(leases)
+
+    def _acknowledged(self, acknowledged: list[Acknowledged]) -> None:
+        refused = [(record, kind, error) for record, kind, error in acknowledged if error is not None]
+        if not refused:
+            return
+        leases = []
+        settled = 0
+        for record, _, _ in refused:
+            lease = self._held.pop(record, None)
+            if lease is None:
+                settled += 1
+            else:
+                leases.append(lease)
+        error = refused[0][2]
+        if settled:
+            log.warning("%s: %d jobs that had ended will be handed out again: %s", self._source.topic, settled, error)
+        if leases:
+            self._events.lost(leases, str(error))
+
+    def _lost(self, records: list[ShareRecord], error: KafkaError | None) -> None:
+        leases = [lease for record in records if (lease := self._held.pop(record, None)) is not None]
+        if leases:
+            self._events.lost(leases, "their locks have run out" if error is None else str(error))
+
+    def _failed(self, error: KafkaError) -> None:
+        self._events.failed(error)

@@ -1,0 +1,67 @@
+"""The worker's way to write: groups of records in, one answer for each group out.
+
+Two producers over one client. Job records (retries, suspects) go in small batches like those of an app's own producer,
+since share groups hand batches out whole; state records and dead ones are read in order by plain consumers and go in
+large ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka.client import KafkaClient
+from kafka.errors import KafkaError
+from kafka.producer import FutureRecordMetadata, KafkaProducer, when_all_done
+from kafka.tasks.delivery import Outgoing, Published
+from kafka.tasks.ids import BrokerClock
+from kafka.tasks.kafka_backend.connection import producer_configs
+from kafka.tasks.pace import BATCH
+from kafka.tasks.settings import Settings
+
+STATE_BATCH_BYTES = 65_536
+
+
+class KafkaPublisher:
+    """See :class:`kafka.tasks.delivery.Publisher`. On the loop's thread. ``clock`` learns from the answers."""
+
+    def __init__(self, client: KafkaClient, settings: Settings, clock: BrokerClock) -> None:
+        self._clock = clock
+        self._jobs = KafkaProducer(
+            client=client,
+            **producer_configs(settings, linger_s=0, batch_bytes=settings.batch_bytes, batch_records=BATCH),
+        )
+        self._states = KafkaProducer(
+            client=client,
+            **producer_configs(settings, linger_s=0, batch_bytes=STATE_BATCH_BYTES, batch_records=0),
+        )
+
+    def publish(self, records: Sequence[Outgoing], done: Published) -> None:
+        """See :class:`kafka.tasks.delivery.Publisher`."""
+        sent_ms = self._clock.local_ms()
+        sent: list[FutureRecordMetadata | KafkaError] = []
+        for topic, value, key, headers, partition in records:
+            producer = self._jobs if partition is None else self._states
+            try:
+                sent.append(producer.send(topic, value, key, headers, partition))
+            except KafkaError as error:
+                sent.append(error)
+
+        def answer() -> None:
+            answers: list[int | BaseException] = []
+            for each in sent:
+                if isinstance(each, KafkaError):
+                    answers.append(each)
+                else:
+                    error = each.exception
+                    answers.append(each.append_time_ms if error is None else error)
+            appended = next((ms for ms in answers if isinstance(ms, int) and ms >= 0), None)
+            if appended is not None:
+                self._clock.observe(sent_ms, self._clock.local_ms(), appended)
+            done(answers)
+
+        when_all_done([each for each in sent if isinstance(each, FutureRecordMetadata)], answer)
+
+    def close(self) -> None:
+        """See :class:`kafka.tasks.delivery.Publisher`."""
+        self._jobs.close(timeout=0)
+        self._states.close(timeout=0)

@@ -1,0 +1,260 @@
+"""States of jobs, from any thread: the tail of results partitions, and look-ups by bare id.
+
+A client tails its own results partition (the one that its ids name) from the end as it was before its first job; it
+begins with the first question. Tailed jobs are answered from memory. Whatever may have begun earlier (a bare id from
+elsewhere), or has been pushed out of memory, is looked up in the log; who *waits* for such a job has its partition
+tailed, too, from an end taken before the look-up, so that nothing falls between.
+
+The tail runs on the I/O thread (:meth:`Results._on_records`); users' threads wait for events of their own, one for
+each job, so a thousand waiting threads are not woken by every record. Look-ups share one consumer, one at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafka.client import IoThread
+from kafka.consumer import ConsumerRecord, KafkaConsumer
+from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.structs import TopicPartition
+from kafka.tasks.errors import BadRecord
+from kafka.tasks.ids import BrokerClock, partition_of, time_of
+from kafka.tasks.results import EndOffset, OffsetAt, ResultView, StateRecord, Want, better, decode, look_up
+from kafka.tasks.states import READY
+from kafka.tasks.topics import Names
+
+log = logging.getLogger(__name__)
+
+MARGIN_MS = 10
+"""Clocks of clients agree with the broker's about so well; jobs of so much after a tail's start are looked up, too."""
+CATCH_UP_LOOK_S = 0.01
+READ_WAIT_MS = 5
+"""Look-ups read what is there; a fetch that waits for more would only hold up the next one."""
+
+_CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "max_poll_records": 2000}
+
+
+class _Tail:
+    """One results partition as it is tailed: both topics, from ``begin`` on.
+
+    Jobs with an id later than ``covers_ms`` have all their records in it. ``is_current``: it has caught up once.
+    """
+
+    __slots__ = ("begin", "covers_ms", "is_current", "view")
+
+    def __init__(self, begin: dict[TopicPartition, int], covers_ms: int, capacity: int) -> None:
+        self.begin = begin
+        self.covers_ms = covers_ms
+        self.is_current = False
+        self.view = ResultView(capacity)
+
+    def covers(self, job_id: str) -> bool:
+        return time_of(job_id) > self.covers_ms
+
+
+class Results:
+    """See the module. ``partitions``: of the results topics; ``own``: the one that this client's ids name."""
+
+    def __init__(
+        self, io: IoThread, names: Names, partitions: int, own: int, clock: BrokerClock, capacity: int, timeout_s: float
+    ) -> None:
+        self._io = io
+        self._names = names
+        self._partitions = partitions
+        self._clock = clock
+        self._capacity = capacity
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()  # who starts tails
+        self._reading = threading.Lock()  # who uses the reader
+        self._tails: dict[int, _Tail] = {}
+        self._waiting: dict[str, list[threading.Event]] = {}
+        self._waiting_lock = threading.Lock()
+        make: Callable[..., KafkaConsumer] = KafkaConsumer
+        self._tailing = io.call(
+            lambda: make(client=io.client, on_records=self._on_records, on_error=self._on_error, **_CONSUMER)
+        )
+        self._reader = io.call(lambda: make(client=io.client, fetch_max_wait_ms=READ_WAIT_MS, **_CONSUMER))
+        self._own = own
+        self._is_closed = False
+        self._own_tail = self._new_tail(own)
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def find(self, job_id: str) -> StateRecord | None:
+        """See :meth:`kafka.tasks.backend.Backend.find`."""
+        tail = self._tail_of(job_id, start=False)
+        if tail is not None:
+            found = tail.view.get(job_id)
+            if tail.covers(job_id) and tail.is_current and (found is not None or not tail.view.forgotten):
+                return found
+        return self._look_up(job_id)
+
+    def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
+        """See :meth:`kafka.tasks.backend.Backend.wait`."""
+        until = None if timeout is None else time.monotonic() + timeout
+        tail = self._tail_of(job_id, start=True)
+        if tail is None:
+            return None
+        event = threading.Event()
+        with self._waiting_lock:
+            self._waiting.setdefault(job_id, []).append(event)
+        try:
+            best = tail.view.get(job_id)
+            if not tail.covers(job_id) or (best is None and tail.view.forgotten):
+                looked_up = self._look_up(job_id)
+                if looked_up is not None and looked_up.state in READY:
+                    return looked_up
+                best = tail.view.get(job_id)
+                if best is None or (looked_up is not None and not better(looked_up, best)):
+                    best = looked_up
+            if best is None or best.state not in READY:
+                event.wait(None if until is None else max(0.0, until - time.monotonic()))
+                best = tail.view.get(job_id) or best
+            return best
+        finally:
+            self._forget(job_id, event)
+
+    def close(self) -> None:
+        """Let go of the consumers, and of everybody who waits."""
+        self._is_closed = True
+        self._tailing.close()
+        self._reader.close()
+        with self._waiting_lock:
+            events = [event for waiting in self._waiting.values() for event in waiting]
+        for event in events:
+            event.set()
+
+    def _forget(self, job_id: str, event: threading.Event) -> None:
+        with self._waiting_lock:
+            waiting = self._waiting.get(job_id)
+            if waiting is not None:
+                waiting.remove(event)
+                if not waiting:
+                    del self._waiting[job_id]
+
+    # -- tails --------------------------------------------------------------------------------------------------------
+
+    def _tail_of(self, job_id: str, start: bool) -> _Tail | None:
+        """The running tail of a job's partition; starts it when it is one's own, or when ``start`` says so."""
+        partition = partition_of(job_id)
+        tail = self._tails.get(partition)
+        if tail is not None or partition >= self._partitions or not (start or partition == self._own):
+            return tail
+        with self._lock:
+            tail = self._tails.get(partition)
+            if tail is None:
+                tail = self._own_tail if partition == self._own else self._new_tail(partition)
+                self._io.call(self._start, partition, tail)
+        return tail
+
+    def _new_tail(self, partition: int) -> _Tail:
+        begin = self._reader.end_offsets(
+            [TopicPartition(self._names.results, partition), TopicPartition(self._names.late, partition)]
+        )
+        return _Tail(begin, self._clock.now_ms() + MARGIN_MS, self._capacity)
+
+    def _start(self, partition: int, tail: _Tail) -> None:
+        """On the loop: read this partition, too."""
+        self._tails[partition] = tail
+        self._tailing.assign([*self._tailing.assignment(), *tail.begin])
+        for each, offset in tail.begin.items():
+            self._tailing.seek(each, offset)
+        self._catch_up(tail)
+
+    def _catch_up(self, tail: _Tail) -> None:
+        """On the loop: note when the tail has read what was there when it started."""
+        if self._is_closed:
+            return
+        try:
+            highs = {each: self._tailing.highwater(each) for each in tail.begin}
+            tail.is_current = all(
+                high is not None and self._tailing.position(each) >= high for each, high in highs.items()
+            )
+        except IllegalStateError:  # a position is being looked up
+            tail.is_current = False
+        if not tail.is_current:
+            self._io.loop.call_later(CATCH_UP_LOOK_S, self._catch_up, tail)
+
+    def _on_records(self, found: dict[TopicPartition, list[ConsumerRecord]]) -> None:
+        final: list[str] = []
+        for (topic, partition), records in found.items():
+            tail = self._tails.get(partition)
+            if tail is None:
+                continue
+            late = topic == self._names.late
+            apply = tail.view.apply
+            for record in records:
+                state = _read(record)
+                if state is not None and apply(state, late):
+                    final.append(state.id)
+        if self._waiting and final:
+            with self._waiting_lock:
+                events = [event for job_id in final for event in self._waiting.get(job_id, ())]
+            for event in events:
+                event.set()
+
+    @staticmethod
+    def _on_error(error: Exception) -> None:
+        log.warning("results cannot be read: %s", error)
+
+    # -- look-ups -----------------------------------------------------------------------------------------------------
+
+    def _look_up(self, job_id: str) -> StateRecord | None:
+        """The job's best record in the log."""
+        if partition_of(job_id) >= self._partitions:
+            return None
+        with self._reading:
+            dialogue = look_up(job_id)
+            try:
+                want = next(dialogue)
+                while True:
+                    want = dialogue.send(self._answer(want))
+            except StopIteration as end:
+                found: StateRecord | None = end.value
+                return found
+
+    def _answer(self, want: Want) -> Any:
+        place = TopicPartition(self._names.late if want.late else self._names.results, want.partition)
+        if isinstance(want, EndOffset):
+            return self._reader.end_offsets([place])[place]
+        if isinstance(want, OffsetAt):
+            at = self._reader.offsets_for_times({place: want.time_ms})[place]
+            return -1 if at is None else at.offset
+        assert want.until is not None
+        return self._read(place, want.job_id, want.offset, want.until, want.until_ms)
+
+    def _read(
+        self, place: TopicPartition, job_id: str, offset: int, until: int, until_ms: int | None
+    ) -> Sequence[StateRecord]:
+        reader = self._reader
+        found: list[StateRecord] = []
+        reader.assign([place])
+        reader.seek(place, offset)
+        give_up_at = time.monotonic() + self._timeout_s
+        try:
+            while reader.position(place) < until:
+                if time.monotonic() > give_up_at:
+                    raise KafkaTimeoutError(f"the states of {job_id} could not be read within {self._timeout_s:g} s")
+                for record in reader.poll(100).get(place, ()):
+                    if record.offset >= until or (until_ms is not None and record.timestamp > until_ms):
+                        return found
+                    state = _read(record) if record.key == job_id.encode() else None
+                    if state is not None:
+                        found.append(state)
+                        if state.state in READY:
+                            return found
+            return found
+        finally:
+            reader.assign([])
+
+
+def _read(record: ConsumerRecord) -> StateRecord | None:
+    try:
+        return decode(record.key, record.value, record.headers, record.timestamp)
+    except BadRecord as error:
+        log.warning("%s:%d:%d: %s", record.topic, record.partition, record.offset, error.text)
+        return None

@@ -1,0 +1,65 @@
+"""A worker's half of the back end, put together on its loop: everything is ready, and seen to be, before it leases."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from kafka.client import KafkaClient
+from kafka.tasks.backend import WorkerSide
+from kafka.tasks.delivery import DeliveryEvents, Source
+from kafka.tasks.ids import BrokerClock
+from kafka.tasks.kafka_backend.admin import Administration, check_share_groups, prepare_groups
+from kafka.tasks.kafka_backend.connection import connect
+from kafka.tasks.kafka_backend.delivery import ShareDelivery
+from kafka.tasks.kafka_backend.publisher import KafkaPublisher
+from kafka.tasks.settings import Settings
+from kafka.tasks.topics import Names, Shape, ensure, group_configs, queue_plans, results_plans
+
+log = logging.getLogger(__name__)
+
+
+def open_worker_side(
+    names: Names,
+    settings: Settings,
+    shape: Shape,
+    clock: BrokerClock,
+    loop: Any,
+    queues: Sequence[str],
+    events: DeliveryEvents,
+) -> tuple[WorkerSide, KafkaClient]:
+    """Connect, see to topics and groups, and make delivery and publisher. Blocks, driving ``loop``.
+
+    The client is handed back for its owner to close. Errors are the clients' own, and
+    :class:`kafka.errors.IncompatibleBrokerVersion` for a cluster without share groups.
+    """
+    client = connect(settings, loop)
+    try:
+
+        def wait(dialogue: Any) -> Any:
+            future = client.run(dialogue)
+            loop.run_until(future)
+            return future.result()
+
+        check_share_groups(client)
+        administration = Administration(client, wait, settings.request_timeout)
+        plans = results_plans(names, shape)
+        sources = []
+        for queue in queues:
+            plans += queue_plans(names, queue, shape)
+            sources.append(Source(queue, names.queue(queue)))
+            sources.append(Source(queue, names.suspect(queue), suspect=True))
+        topics = ensure(administration, plans, create=settings.create_topics, warn=log.warning)
+        limit = prepare_groups(
+            administration,
+            [source.topic for source in sources],
+            group_configs(),
+            lambda seconds: loop.run_until(lambda: False, seconds),
+        )
+        publisher = KafkaPublisher(client, settings, clock)
+        delivery = ShareDelivery(client, sources, events, limit)
+        return WorkerSide(delivery, publisher, topics[names.results].partitions), client
+    except BaseException:
+        client.close()
+        raise

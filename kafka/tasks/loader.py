@@ -1,0 +1,77 @@
+"""``MODULE:APP`` on the command line -> the :class:`kafka.tasks.App`, or an error that says which half failed.
+
+``APP`` may be dotted, and is looked for when it is left out: ``app`` first, else the only App in the module. The
+current directory comes first on the path, as for ``python -m``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+
+from kafka.tasks.app import App
+from kafka.tasks.errors import LoadError, did_you_mean
+
+
+def load(target: str, directory: str | None = None) -> App:
+    """The app that ``target`` names; :class:`LoadError` else. Errors inside the module are told with their place."""
+    module_name, _, path = target.partition(":")
+    if not module_name or not all(part.isidentifier() for part in module_name.split(".")):
+        raise LoadError(f"{target!r} is not MODULE:APP, such as shop.tasks:app{_file_hint(module_name)}")
+    where = directory or os.getcwd()
+    if where not in sys.path:
+        sys.path.insert(0, where)
+    module = _import(module_name, where)
+    if not path:
+        return _only_app(module_name, vars(module))
+    found: object = module
+    for part in path.split("."):
+        if not hasattr(found, part):
+            names = [name for name, value in vars(module).items() if isinstance(value, App)]
+            raise LoadError(f"the module {module_name} has no {path!r}{did_you_mean(path, names)}")
+        found = getattr(found, part)
+    if not isinstance(found, App):
+        raise LoadError(f"{target} is no App but a {type(found).__name__}; it must be made by kafka.tasks.App(...)")
+    return found
+
+
+def _import(name: str, where: str) -> object:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise LoadError(f"there is no module {error.name!r} (looked in {where} and on Python's path)") from None
+        raise LoadError(f"importing {name} failed: {error}{_place(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise LoadError(f"importing {name} failed: {type(error).__name__}: {error}{_place(error)}") from error
+
+
+def _place(error: BaseException) -> str:
+    frames = error.__traceback__
+    place = ""
+    while frames is not None:
+        file = frames.tb_frame.f_code.co_filename
+        if not file.startswith("<frozen") and "importlib" not in file and file != __file__:
+            place = f" ({file}, line {frames.tb_lineno})"
+        frames = frames.tb_next
+    return place
+
+
+def _only_app(module: str, names: dict[str, object]) -> App:
+    if isinstance(names.get("app"), App):
+        return names["app"]  # type: ignore[return-value]
+    apps = [name for name, value in names.items() if isinstance(value, App)]
+    if len(apps) == 1:
+        return names[apps[0]]  # type: ignore[return-value]
+    if not apps:
+        name = module.split(".")[0]
+        raise LoadError(f"the module {module} has no App; make one with app = kafka.tasks.App({name!r})")
+    raise LoadError(f"the module {module} has several apps: say {' or '.join(f'{module}:{name}' for name in apps)}")
+
+
+def _file_hint(name: str) -> str:
+    if name.endswith(".py"):
+        return f"; for the file {name} say {name[:-3].replace(os.sep, '.').lstrip('.')}:app"
+    return ""

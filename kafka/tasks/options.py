@@ -1,0 +1,112 @@
+"""The options of a task (``@app.task(...)``) and of one call (``task.using(...)``), checked where they are written.
+
+An option that nobody knows, one that makes no sense, and one that this release does not carry yet each raise at once:
+nothing is cut or ignored in silence. A new option is one more row of a table here, and a field of its class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.errors import IllegalArgumentError
+from kafka.tasks.errors import did_you_mean
+from kafka.tasks.retry import Retry
+from kafka.tasks.settings import flag, optional, retry_policy, seconds
+from kafka.tasks.topics import check_queue
+
+LATER: Mapping[str, str] = {
+    "delay": "the schedule",
+    "eta": "the schedule",
+    "unique": "the schedule",
+    "debounce": "the schedule",
+    "debounce_always_delay": "the schedule",
+    "rate": "the schedule",
+    "concurrency": "the schedule",
+    "can_overlap": "the schedule",
+    "fair_by": "the schedule",
+    "fencing": "the schedule",
+    "key": "ordered queues",
+    "ordered": "ordered queues",
+}
+"""Options of the design that this release refuses, and what they wait for."""
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """What a task's declaration says. None: the app's setting holds; ``expires`` None: never."""
+
+    name: str | None = None
+    queue: str | None = None
+    retry: Retry | None = None
+    timeout: float | None = None
+    soft_timeout: float | None = None
+    expires: float | None = None
+    bind: bool = False
+    store_result: bool | None = None
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """What one call says. None: the task's option holds."""
+
+    queue: str | None = None
+    timeout: float | None = None
+    soft_timeout: float | None = None
+    expires: float | None = None
+    store_result: bool | None = None
+
+
+def _name(option: str, value: Any) -> str:
+    if not isinstance(value, str) or not value or len(value) > 250 or not value.isprintable():
+        raise IllegalArgumentError(f"{option} is a text of 1 to 250 printable characters, not {value!r}")
+    return value
+
+
+def _queue(option: str, value: Any) -> str:
+    return check_queue(value)
+
+
+_CALL: dict[str, Callable[[str, Any], Any]] = {
+    "queue": optional(_queue),
+    "timeout": optional(seconds),
+    "soft_timeout": optional(seconds),
+    "expires": optional(seconds),
+    "store_result": optional(flag),
+}
+_TASK: dict[str, Callable[[str, Any], Any]] = {
+    **_CALL,
+    "name": optional(_name),
+    "retry": optional(retry_policy),
+    "bind": flag,
+}
+
+
+def task_options(given: Mapping[str, Any]) -> TaskOptions:
+    """The options of a declaration; :class:`IllegalArgumentError` for what cannot be."""
+    return TaskOptions(**_checked("a task", given, _TASK))
+
+
+def call_options(given: Mapping[str, Any]) -> CallOptions:
+    """The options of a call; :class:`IllegalArgumentError` for what cannot be."""
+    return CallOptions(**_checked("a call", given, _CALL))
+
+
+def _checked(what: str, given: Mapping[str, Any], table: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
+    for name in given:
+        if name in LATER:
+            raise IllegalArgumentError(
+                f"the option {name!r} of {what} needs {LATER[name]}, which this release does not have yet"
+            )
+        if name not in table:
+            raise IllegalArgumentError(f"{what} has no option {name!r}{did_you_mean(name, table)}")
+    values = {name: table[name](name, value) for name, value in given.items()}
+    check_limits(values.get("soft_timeout"), values.get("timeout"))
+    return values
+
+
+def check_limits(soft: float | None, hard: float | None) -> None:
+    """A soft limit is below the hard one; an error else."""
+    if soft is not None and hard is not None and soft >= hard:
+        raise IllegalArgumentError(f"soft_timeout ({soft:g} s) must be below timeout ({hard:g} s)")

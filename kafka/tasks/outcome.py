@@ -1,0 +1,259 @@
+"""What becomes of a job: two pure functions over plain data.
+
+:func:`admit` looks at a job that was just leased and says why it should *not* run (None: run it). :func:`decide` maps
+an outcome to a :class:`Decision`. Neither touches a record: :mod:`kafka.tasks.consequences` makes the records of a
+decision, and the worker sends them and settles the lease afterwards. The whole mapping is this table (rows are tried
+from the top; ``test_outcome.py`` walks every cell):
+
+==============  ===============================  =======  ==========  ========  =================
+outcome         when                             verdict  moves to    state     cause
+==============  ===============================  =======  ==========  ========  =================
+Succeeded       stored                           ACCEPT   --          SUCCESS
+Succeeded       store_result=False               ACCEPT   --          --
+Failed          no policy                        ACCEPT   dead        FAILURE   error
+Failed          its error is not listed          ACCEPT   dead        FAILURE   error-not-listed
+Failed          attempts used up                 ACCEPT   dead        FAILURE   attempts
+Failed          expired meanwhile                ACCEPT   dead        FAILURE   expired
+Failed          otherwise                        ACCEPT   queue       RETRY
+Cancelled       always                           ACCEPT   --          REVOKED   cancelled
+Expired         always                           ACCEPT   --          REVOKED   expired
+Crashed         below the crash limit            ACCEPT   suspect     --
+Crashed         at the crash limit               ACCEPT   dead        FAILURE   crashes
+Suspicious      always                           ACCEPT   suspect     --
+NotStarted      always                           ACCEPT   same        --
+Unknown         deliveries left                  RELEASE  --          --
+Unknown         on the last but one              ACCEPT   dead        FAILURE   unknown-task
+NoJob           always                           ACCEPT   dead        FAILURE   the record's own
+LockLost        always                           DROP     --          --
+==============  ===============================  =======  ==========  ========  =================
+
+Why a retry is not a RELEASE: the broker's delivery count rises with every hand-out, clean ones included, is capped at 5
+(at most 10), and the broker drops the record in silence after it. So it is no attempt counter and no crash counter; a
+count of 2 or more on a queue is a suspicion, and only deliveries on the suspect topic, each of one job that starts at
+once, are counted as crashes. FAILURE of NoJob is written only where at least the id could be read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from kafka.tasks.states import JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error as data: class name, message, traceback text. Host and time are added where it is written."""
+
+    type: str
+    text: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The function returned; ``value`` is its encoded result (empty when none is to be stored)."""
+
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The function raised. ``listed``: the task's policy lists the error as worth another attempt."""
+
+    fault: Fault
+    listed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The task, or its caller, wants no result."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Its time had passed before it started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """Whatever ran it died."""
+
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicious:
+    """Delivered before: perhaps its worker died while it held the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """Leased but given back before it ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """This worker has no task of that name; another one may."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoJob:
+    """The record is no job."""
+
+    cause: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockLost:
+    """The lease is not ours any more: somebody else runs the job."""
+
+
+Outcome: TypeAlias = (
+    "Succeeded | Failed | Cancelled | Expired | Crashed | Suspicious | NotStarted | Unknown | NoJob | LockLost"
+)
+
+
+class Verdict(Enum):
+    """What the delivery is told about a lease. DROP: nothing, it is no longer ours."""
+
+    ACCEPT = "accept"
+    RELEASE = "release"
+    REJECT = "reject"
+    DROP = "drop"
+
+
+class Move(Enum):
+    """Where a new record of the job goes before its lease is accepted."""
+
+    NOWHERE = "nowhere"
+    QUEUE = "queue"
+    SAME = "same"
+    SUSPECT = "suspect"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The numbers that a decision depends on.
+
+    ``max_attempts`` counts all attempts; None: the task has no policy, an error is final. ``delivery_limit`` is the
+    group's ``share.delivery.count.limit``: the last delivery is never spent.
+    """
+
+    max_attempts: int | None = None
+    crash_limit: int = 3
+    delivery_limit: int = 5
+    store_result: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a job has come: this run's attempt, the crashes counted so far, the deliveries of its present record."""
+
+    attempt: int = 1
+    crashes: int = 0
+    deliveries: int = 1
+    expires_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do: settle with ``verdict`` once a record ``move`` and a ``state`` record are durable.
+
+    ``attempt`` and ``crashes`` are those of the moved record, ``clean`` counts one more clean give-back, ``cause`` is
+    the dead topic's word, ``hold_s`` is how long to keep the lease before a RELEASE.
+    """
+
+    verdict: Verdict
+    move: Move = Move.NOWHERE
+    state: JobState | None = None
+    attempt: int = 1
+    crashes: int = 0
+    clean: int = 0
+    cause: str = ""
+    hold_s: float = 0.0
+
+
+_STORED = Decision(Verdict.ACCEPT, state=JobState.SUCCESS)
+_NOT_STORED = Decision(Verdict.ACCEPT)
+_DROPPED = Decision(Verdict.DROP)
+
+
+def crashes_of(recorded: int, deliveries: int, suspect: bool) -> int:
+    """Crashes behind a job that was just leased: on the suspect topic each earlier delivery of its record is one."""
+    return recorded + deliveries - 1 if suspect else recorded
+
+
+def admit(
+    name: str, standing: Standing, policy: Policy, *, known: bool, suspect: bool, now_ms: int
+) -> Outcome | None:
+    """Why a job that was just leased must not run; None when it may. ``standing.crashes``: :func:`crashes_of`."""
+    if standing.expires_ms is not None and now_ms >= standing.expires_ms:
+        return Expired()
+    if not known:
+        return Unknown(name)
+    if standing.crashes >= policy.crash_limit:
+        return Crashed(Fault("WorkerLost", f"{standing.crashes} workers died while they ran this job"))
+    return Suspicious() if standing.deliveries > 1 and not suspect else None
+
+
+def decide(outcome: Outcome, standing: Standing, policy: Policy, now_ms: int) -> Decision:
+    """The table of this module's docstring. ``standing.crashes`` includes the crash that a Crashed outcome reports."""
+    if isinstance(outcome, Succeeded):
+        return _STORED if policy.store_result else _NOT_STORED
+    if isinstance(outcome, Failed):
+        cause = _final(outcome, standing, policy, now_ms)
+        if cause:
+            return _dead(standing, cause)
+        return Decision(
+            Verdict.ACCEPT, Move.QUEUE, JobState.RETRY, attempt=standing.attempt + 1, crashes=standing.crashes
+        )
+    if isinstance(outcome, LockLost):
+        return _DROPPED
+    if isinstance(outcome, Cancelled):
+        return Decision(Verdict.ACCEPT, state=JobState.REVOKED, attempt=standing.attempt, cause="cancelled")
+    if isinstance(outcome, Expired):
+        return Decision(Verdict.ACCEPT, state=JobState.REVOKED, attempt=standing.attempt, cause="expired")
+    if isinstance(outcome, Crashed):
+        if standing.crashes >= policy.crash_limit:
+            return _dead(standing, "crashes")
+        return _moved(standing, Move.SUSPECT)
+    if isinstance(outcome, Suspicious):
+        return _moved(standing, Move.SUSPECT)
+    if isinstance(outcome, NotStarted):
+        return _moved(standing, Move.SAME, clean=1)
+    if isinstance(outcome, Unknown):
+        if standing.deliveries >= policy.delivery_limit - 1:
+            return _dead(standing, "unknown-task")
+        return Decision(Verdict.RELEASE, attempt=standing.attempt, hold_s=float(2 ** (standing.deliveries - 1)))
+    return _dead(standing, outcome.cause)
+
+
+def _final(outcome: Failed, standing: Standing, policy: Policy, now_ms: int) -> str:
+    """The cause for which a failed job is not tried again; empty when it is."""
+    if policy.max_attempts is None:
+        return "error"
+    if not outcome.listed:
+        return "error-not-listed"
+    if standing.attempt >= policy.max_attempts:
+        return "attempts"
+    if standing.expires_ms is not None and now_ms >= standing.expires_ms:
+        return "expired"
+    return ""
+
+
+def _dead(standing: Standing, cause: str) -> Decision:
+    return Decision(
+        Verdict.ACCEPT, Move.DEAD, JobState.FAILURE, attempt=standing.attempt, crashes=standing.crashes, cause=cause
+    )
+
+
+def _moved(standing: Standing, move: Move, clean: int = 0) -> Decision:
+    return Decision(Verdict.ACCEPT, move, attempt=standing.attempt, crashes=standing.crashes, clean=clean)

@@ -1,0 +1,58 @@
+"""How many jobs to hold, in which mode, from how long they take: pure arithmetic over a measured mean.
+
+Short jobs are leased by whole producers' batches into a local buffer; long ones one for each free slot. Three bounds on
+what is held and has not ended, the smallest holds, and the slots themselves are always filled:
+
+* what starts within a third of the lock, so that waiting jobs need no renewal;
+* what one worker starts again within a second after this one was killed: the suspects of a queue are fetched one by one
+  (about 3 ms each beside their own time);
+* ``MOST``, since the broker's window is a span of offsets that others share.
+"""
+
+from __future__ import annotations
+
+BATCH = 64
+"""Records that a producer of jobs puts into a batch at most, about; below so much room whole batches make no sense."""
+MOST = 1024
+RECOVERY_S = 1.0
+HOP_S = 0.003
+AHEAD_S = 0.025
+"""Work that a pool has beyond its running jobs: enough until the loop's next turn, with five GIL turns between."""
+_WEIGHT = 0.2
+
+
+class Pace:
+    """The measured time of a queue's jobs and what follows from it."""
+
+    __slots__ = ("_slots", "mean_s")
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self.mean_s: float | None = None
+
+    def ran(self, total_s: float, count: int) -> None:
+        """Learn from ``count`` jobs that have just ended and took ``total_s`` together."""
+        mean = total_s / count
+        if self.mean_s is None:
+            self.mean_s = mean
+        else:
+            weight = 1 - (1 - _WEIGHT) ** min(count, 50)
+            self.mean_s += weight * (mean - self.mean_s)
+
+    def most_held(self, lock_s: float) -> int:
+        """Jobs, buffered and running, that may be held at once."""
+        if self.mean_s is None:
+            return self._slots
+        by_lock = self._slots * lock_s / 3 / max(self.mean_s, 1e-6)
+        by_recovery = RECOVERY_S / (self.mean_s + HOP_S)
+        return max(self._slots, int(min(by_lock, by_recovery, MOST)))
+
+    def whole_batches(self, lock_s: float) -> bool:
+        """Whether to lease producers' batches as they are."""
+        return self.most_held(lock_s) >= self._slots + BATCH
+
+    def depth(self) -> int:
+        """Jobs to have with the pool at once."""
+        if self.mean_s is None:
+            return self._slots
+        return self._slots + min(int(AHEAD_S * self._slots / max(self.mean_s, 1e-6)), 256)

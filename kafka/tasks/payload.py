@@ -1,0 +1,100 @@
+"""Arguments and results as bytes: JSON, so far.
+
+A call is ``{"args": [...], "kwargs": {...}}``, a result any value.
+
+JSON carries None, booleans, numbers, texts, lists and dicts with text keys; a tuple arrives as a list. What would be
+changed in silence otherwise is refused: keys that are no texts (JSON would make ``{1: 2}`` into ``{"1": 2}``), NaN and
+the infinities. Another format is one more pair of functions here and a ``content-type`` header in the envelope.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kafka.tasks.errors import BadRecord, NotSerialisable
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def encode_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The payload of a call of task ``name``; :class:`NotSerialisable` names the argument that cannot be carried."""
+    try:
+        text = _encode({"args": args, "kwargs": kwargs})
+        for value in args:
+            if type(value) not in _SCALARS:
+                _refuse_changed_keys(value)
+        for value in kwargs.values():
+            if type(value) not in _SCALARS:
+                _refuse_changed_keys(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotSerialisable(
+            f"{_culprit(args, kwargs)} of task {name} cannot be sent as JSON: {_reason(error)}. "
+            "Pass texts, numbers, booleans, None, lists and dicts with text keys, "
+            "for example an object's id or a date's isoformat()"
+        ) from None
+    return text.encode("ascii")
+
+
+def decode_call(value: bytes | None) -> tuple[list[Any], dict[str, Any]]:
+    """The positional and keyword arguments in a payload; :class:`BadRecord` when it is none."""
+    try:
+        body = json.loads(value or b"")
+        args, kwargs = body["args"], body["kwargs"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise BadRecord("bad-payload", f'the payload is no JSON object with "args" and "kwargs": {error!r}') from None
+    if type(args) is not list or type(kwargs) is not dict:
+        raise BadRecord("bad-payload", 'the payload\'s "args" must be a list and its "kwargs" an object')
+    return args, kwargs
+
+
+def encode_value(name: str, value: Any) -> bytes:
+    """The payload of a result; :class:`NotSerialisable` when JSON cannot carry it unchanged."""
+    try:
+        text = _encode(value)
+        if type(value) not in _SCALARS:
+            _refuse_changed_keys(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotSerialisable(
+            f"the result of task {name} cannot be stored as JSON: {_reason(error)}. "
+            "Return texts, numbers, lists and dicts with text keys, or declare the task with store_result=False"
+        ) from None
+    return text.encode("ascii")
+
+
+def decode_value(value: bytes | None) -> Any:
+    """The value in a result's payload; :class:`BadRecord` when it is no JSON."""
+    try:
+        return json.loads(value or b"null")
+    except (ValueError, RecursionError) as error:
+        raise BadRecord("bad-result", f"the result is no JSON: {error}") from None
+
+
+def _refuse_changed_keys(value: Any) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r} of a dict is no text")
+            if type(inner) not in _SCALARS:
+                _refuse_changed_keys(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            if type(inner) not in _SCALARS:
+                _refuse_changed_keys(inner)
+
+
+def _culprit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    named = [(f"argument {i}", value) for i, value in enumerate(args, 1)]
+    named += [(f"argument {name!r}", value) for name, value in kwargs.items()]
+    for label, value in named:
+        try:
+            _encode(value)
+            _refuse_changed_keys(value)
+        except (TypeError, ValueError, RecursionError):
+            return label
+    return "the arguments"
+
+
+def _reason(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -1,0 +1,65 @@
+"""Jobs run on the worker's own thread, one by one, between two turns of its loop.
+
+For tests and for very short jobs only: while a job runs nothing else does, so leases are not renewed, limits cannot be
+enforced and signals wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from kafka.tasks.pools.base import Finished, Run, Wake
+from kafka.tasks.runner import Job
+
+
+class InlinePool:
+    """A pool of one slot that runs its job inside :meth:`finished`."""
+
+    def __init__(self, run: Run, concurrency: int, wake: Wake) -> None:
+        self.concurrency = 1
+        self.depth = 1
+        self._run = run
+        self._wake = wake
+        self._next: deque[Job] = deque()
+        self._done = 0
+
+    @property
+    def free_slots(self) -> int:
+        return max(0, self.depth - len(self._next))
+
+    @property
+    def busy(self) -> int:
+        return len(self._next)
+
+    def submit(self, job: Job) -> None:
+        self._next.append(job)
+        if len(self._next) == 1:
+            self._wake()
+
+    def finished(self, timeout: float = 0.0) -> list[Finished]:
+        if not self._next:
+            return []
+        job = self._next.popleft()
+        outcome = self._run(job)
+        self._done += 1
+        if self._next:
+            self._wake()
+        return [(job, outcome)]
+
+    def recall(self) -> list[Job]:
+        jobs = list(self._next)
+        self._next.clear()
+        return jobs
+
+    def tick(self, now: float) -> float | None:
+        return None
+
+    def interrupt(self) -> None:
+        """Nothing runs while this is called."""
+
+    def stop(self, grace: float) -> list[Job]:
+        return self.recall()
+
+    def statistics(self) -> dict[str, int]:
+        counts = {"concurrency": 1, "busy": self.busy, "done": self._done}
+        return {**counts, "soft_limits": 0, "hard_limits": 0}

@@ -1,0 +1,73 @@
+"""What a task says about its own failures: how many attempts, for which errors, how far apart.
+
+``max_attempts`` counts *all* attempts, the first included. The policy decides nothing by itself:
+:func:`kafka.tasks.outcome.decide` does, from the numbers. Waiting between attempts is the schedule's work; while there
+is none, a task that asks for ``backoff`` is refused when it is declared, and a retry follows at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kafka.errors import IllegalArgumentError
+
+Backoff: TypeAlias = Callable[[int], float]
+"""Seconds to wait after attempt ``n`` (1, 2, ...) has failed."""
+
+
+def expo(first: float = 4, factor: float = 2, cap: float = 900) -> Backoff:
+    """Exponential back-off: ``first`` seconds after the first failure, then ``factor`` times more, ``cap`` at most."""
+    if first <= 0 or factor < 1 or cap < first:
+        raise IllegalArgumentError(
+            f"expo(first={first}, factor={factor}, cap={cap}): first must be above 0, factor at least 1, "
+            "cap at least first"
+        )
+
+    def wait(attempt: int) -> float:
+        try:
+            return min(first * factor ** (attempt - 1), cap)
+        except OverflowError:
+            return cap
+
+    return wait
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Run a failed job again.
+
+    ``max_attempts``: all attempts, at least 1. ``on``: exception classes that are worth another attempt; any other
+    sends the job to the dead topic at once; empty means every error. ``backoff``: seconds by attempt, for example
+    :func:`expo`. ``jitter``: shorten each wait by a random part of up to a half, so that many failures at once do not
+    come back at once.
+    """
+
+    max_attempts: int = 5
+    on: tuple[type[BaseException], ...] = ()
+    backoff: Backoff | None = None
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int) or self.max_attempts < 1:
+            raise IllegalArgumentError(f"Retry(max_attempts=) is a whole number above 0, not {self.max_attempts!r}")
+        classes = self.on if isinstance(self.on, tuple) else (self.on,)
+        for each in classes:
+            if not (isinstance(each, type) and issubclass(each, BaseException)):
+                raise IllegalArgumentError(f"Retry(on=) takes a tuple of exception classes, not {each!r}")
+        object.__setattr__(self, "on", classes)
+        if self.backoff is not None and not callable(self.backoff):
+            raise IllegalArgumentError(f"Retry(backoff=) takes a function, such as expo(), not {self.backoff!r}")
+
+    def lists(self, error: BaseException) -> bool:
+        """Whether ``error`` is worth another attempt."""
+        return not self.on or isinstance(error, self.on)
+
+    def wait_s(self, attempt: int, rng: random.Random) -> float:
+        """Seconds between the failure of ``attempt`` and the next one."""
+        if self.backoff is None:
+            return 0.0
+        wait = self.backoff(attempt)
+        return wait * (1 - rng.random() / 2) if self.jitter else wait

@@ -1,0 +1,177 @@
+"""The settings of an app: each one once, with type, default, unit, check and a line of documentation.
+
+Durations are seconds (a number or a ``timedelta``), sizes are bytes. Settings of the clients for credentials and TLS
+(``security_protocol``, ``sasl_*``, ``ssl_*``) go through to them unchanged and are not in the table. A new setting is
+one more row of ``SETTINGS`` and one more field of :class:`Settings`; there are to be at most 40.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from kafka.errors import IllegalArgumentError, KafkaConfigurationError
+from kafka.tasks.errors import did_you_mean
+from kafka.tasks.retry import Retry
+from kafka.tasks.topics import check_queue
+
+
+def seconds(name: str, value: Any) -> float:
+    """``value`` as positive seconds; a number or a ``timedelta``."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise IllegalArgumentError(f"{name} is a number of seconds above 0, or a timedelta, not {value!r}")
+    return float(value)
+
+
+def _whole(least: int, most: int) -> Callable[[str, Any], int]:
+    def check(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise IllegalArgumentError(f"{name} is a whole number from {least} to {most}, not {value!r}")
+        return value
+
+    return check
+
+
+def flag(name: str, value: Any) -> bool:
+    """``value`` as True or False; nothing else is taken for one."""
+    if not isinstance(value, bool):
+        raise IllegalArgumentError(f"{name} is True or False, not {value!r}")
+    return value
+
+
+def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """The same check, with None allowed."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def retry_policy(name: str, value: Any) -> Retry:
+    """A :class:`Retry` that this release can carry out."""
+    if not isinstance(value, Retry):
+        raise IllegalArgumentError(f"{name} is a Retry(max_attempts=...), not {value!r}")
+    if value.backoff is not None:
+        raise IllegalArgumentError(
+            f"{name}: Retry(backoff=) needs the schedule, which this release does not have yet; leave it out, and a "
+            "retry follows at once"
+        )
+    return value
+
+
+def _servers(name: str, value: Any) -> str:
+    if isinstance(value, (list, tuple)) and value and all(isinstance(v, str) and v for v in value):
+        return ",".join(value)
+    if not isinstance(value, str) or not value:
+        raise IllegalArgumentError(f"{name} is 'host:port', several with commas, or 'embedded:DIR', not {value!r}")
+    return value
+
+
+def _queues(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise IllegalArgumentError(f"{name} is a list of queue names, not {value!r}")
+    return tuple(check_queue(queue) for queue in value)
+
+
+def _queue(name: str, value: Any) -> str:
+    return check_queue(value)
+
+
+def _compression(name: str, value: Any) -> str | None:
+    if value not in (None, "gzip"):
+        raise IllegalArgumentError(f"{name} is None or 'gzip' in this release, not {value!r}")
+    return value  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row: the default, the check (name, value) -> value, the unit, and what it is for."""
+
+    default: Any
+    check: Callable[[str, Any], Any]
+    unit: str
+    doc: str
+
+
+SETTINGS: dict[str, Setting] = {
+    "bootstrap_servers": Setting("embedded:.kafka", _servers, "", "host:port of brokers, or embedded:DIR for our own"),
+    "default_queue": Setting("default", _queue, "", "the queue of tasks that name none"),
+    "queues": Setting((), _queues, "", "queues that no task of this app declares, but jobs are sent to"),
+    "partitions": Setting(8, _whole(1, 65_536), "", "partitions of topics that the app creates"),
+    "replication_factor": Setting(None, optional(_whole(1, 32_767)), "", "of these; None: the broker's default"),
+    "min_insync_replicas": Setting(None, optional(_whole(1, 32_767)), "", "of these; None: the broker's default"),
+    "create_topics": Setting(True, flag, "", "create missing topics on first use; else they are checked"),
+    "max_payload_bytes": Setting(1_000_000, _whole(1024, 100_000_000), "bytes", "largest payload of a job or result"),
+    "result_ttl": Setting(86_400.0, seconds, "s", "how long results are kept"),
+    "dead_ttl": Setting(2_592_000.0, seconds, "s", "how long dead jobs are kept"),
+    "store_result": Setting(True, flag, "", "write a record for a success, unless the task says otherwise"),
+    "track_queued": Setting(False, flag, "", "write a record of each enqueue: a bare id is known at once"),
+    "track_started": Setting(False, flag, "", "write a record when a job starts"),
+    "retry": Setting(None, optional(retry_policy), "", "the policy of tasks that have none of their own"),
+    "timeout": Setting(None, optional(seconds), "s", "hard limit of a job's run, unless the task says otherwise"),
+    "soft_timeout": Setting(None, optional(seconds), "s", "soft limit of a job's run, unless the task says otherwise"),
+    "crash_limit": Setting(3, _whole(1, 100), "", "workers that a job may kill before it is dead"),
+    "stop_grace": Setting(25.0, seconds, "s", "how long a stopping worker waits for running jobs"),
+    "kill_grace": Setting(5.0, seconds, "s", "how long it waits after it has asked them to end"),
+    "linger": Setting(0.002, seconds, "s", "how long the producer of jobs waits for more of them"),
+    "batch_bytes": Setting(16_384, _whole(1024, 1_000_000), "bytes", "of the batches of jobs; small ones share well"),
+    "compression": Setting(None, _compression, "", "of jobs and results"),
+    "request_timeout": Setting(40.0, seconds, "s", "how long a broker may take to answer"),
+    "result_view": Setting(100_000, _whole(100, 100_000_000), "jobs", "results that a client keeps in memory"),
+}
+"""Name -> row, in the order of the documentation."""
+
+_CLIENT_PREFIXES = ("security_protocol", "sasl_", "ssl_")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """An app's settings, checked. ``client`` holds those that go to the clients unchanged."""
+
+    bootstrap_servers: str
+    default_queue: str
+    queues: tuple[str, ...]
+    partitions: int
+    replication_factor: int | None
+    min_insync_replicas: int | None
+    create_topics: bool
+    max_payload_bytes: int
+    result_ttl: float
+    dead_ttl: float
+    store_result: bool
+    track_queued: bool
+    track_started: bool
+    retry: Retry | None
+    timeout: float | None
+    soft_timeout: float | None
+    crash_limit: int
+    stop_grace: float
+    kill_grace: float
+    linger: float
+    batch_bytes: int
+    compression: str | None
+    request_timeout: float
+    result_view: int
+    client: dict[str, Any]
+
+
+def read_settings(given: dict[str, Any]) -> Settings:
+    """Settings with defaults filled in; :class:`KafkaConfigurationError` for an unknown or impossible one."""
+    values: dict[str, Any] = {name: row.default for name, row in SETTINGS.items()}
+    client: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in SETTINGS:
+            try:
+                values[name] = SETTINGS[name].check(name, value)
+            except IllegalArgumentError as error:
+                raise KafkaConfigurationError(error.args[0]) from None
+        elif name.startswith(_CLIENT_PREFIXES):
+            client[name] = value
+        else:
+            raise KafkaConfigurationError(f"an app has no setting {name!r}{did_you_mean(name, SETTINGS)}")
+    if values["timeout"] and values["soft_timeout"] and values["soft_timeout"] >= values["timeout"]:
+        raise KafkaConfigurationError(
+            f"soft_timeout ({values['soft_timeout']:g} s) must be below timeout ({values['timeout']:g} s)"
+        )
+    return Settings(client=client, **values)

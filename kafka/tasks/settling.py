@@ -1,0 +1,135 @@
+"""Publish, then settle: the records of finished jobs go out together, and their leases end when all are durable.
+
+Owns what is between "the job has ended" and "its lease is accepted". Groups are whatever the worker hands over in one
+turn of its loop, so results are batched by themselves when jobs are short. What can go wrong on the way:
+
+* a record that its topic does not take (too large): a FAILURE takes its place, and the lease is accepted after that;
+* a state record appended after the time that a look-up scans: a copy goes to the late topic first;
+* a job that moves to the suspects counts as settled when the broker has *answered* its ACCEPT: whoever starts it before
+  that, and dies of it, leaves two of it behind;
+* any other error (the producer has tried for its delivery timeout): the lease is left alone, its lock runs out and the
+  job runs again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
+from kafka.tasks.consequences import Consequences
+from kafka.tasks.delivery import Delivery, Lease, Outgoing, Publisher
+from kafka.tasks.envelope import Envelope
+from kafka.tasks.ids import time_of
+from kafka.tasks.outcome import Verdict
+from kafka.tasks.results import LATE_AFTER_MS
+
+log = logging.getLogger(__name__)
+
+_TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
+
+
+@dataclass(slots=True)
+class Ending:
+    """One lease with the records that must be durable before it is accepted.
+
+    ``envelope`` None: it was no job. ``is_shortened``: a record was too large and has been replaced already.
+    ``is_move``: the job goes to the suspects.
+    """
+
+    lease: Lease
+    envelope: Envelope | None
+    records: list[Outgoing] = field(default_factory=list)
+    is_shortened: bool = False
+    is_move: bool = False
+
+
+class Settler:
+    """Sends groups of endings. ``on_settled(leases, well)`` is told when their part here is over."""
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        publisher: Publisher,
+        consequences: Consequences,
+        now_ms: Callable[[], int],
+        on_settled: Callable[[list[Lease], bool], None],
+    ) -> None:
+        self._delivery = delivery
+        self._publisher = publisher
+        self._consequences = consequences
+        self._now_ms = now_ms
+        self._on_settled = on_settled
+
+    def end(self, endings: Sequence[Ending]) -> None:
+        """Publish the records of these and accept their leases afterwards; those without records at once."""
+        bare = [ending.lease for ending in endings if not ending.records]
+        if bare:
+            self._accept(bare)
+        rest = [ending for ending in endings if ending.records]
+        if rest:
+            records = [record for ending in rest for record in ending.records]
+            self._publisher.publish(records, lambda answers: self._published(rest, answers))
+
+    def _published(self, endings: Sequence[Ending], answers: Sequence[int | BaseException]) -> None:
+        durable: list[Lease] = []
+        moved: list[Lease] = []
+        again: list[Ending] = []
+        failed: list[Lease] = []
+        position = 0
+        for ending in endings:
+            more: list[Outgoing] = []
+            error: BaseException | None = None
+            shortened = ending.is_shortened
+            for record in ending.records:
+                answer = answers[position]
+                position += 1
+                if isinstance(answer, BaseException):
+                    replaced = self._replaced(ending, record, answer)
+                    if replaced is None:
+                        error = answer
+                    else:
+                        more.append(replaced)
+                        shortened = True
+                elif ending.envelope is not None and self._too_late(record, ending.envelope, answer):
+                    more.append(self._consequences.late_copy(record))
+            if error is not None:
+                log.error("the records of job %s could not be written: %s", ending.lease.origin, error)
+                failed.append(ending.lease)
+            elif more:
+                again.append(Ending(ending.lease, ending.envelope, more, shortened))
+            elif ending.is_move:
+                moved.append(ending.lease)
+            else:
+                durable.append(ending.lease)
+        if durable:
+            self._accept(durable)
+        if moved:
+            self._accept_moved(moved)
+        if failed:
+            self._on_settled(failed, False)
+        if again:
+            self.end(again)
+
+    def _accept(self, leases: list[Lease]) -> None:
+        ours = [lease for lease in leases if not lease.lost]
+        if ours:
+            self._delivery.settle(ours, Verdict.ACCEPT)
+        self._on_settled(leases, True)
+
+    def _accept_moved(self, leases: list[Lease]) -> None:
+        ours = [lease for lease in leases if not lease.lost]
+        if ours:
+            self._delivery.settle(ours, Verdict.ACCEPT, lambda: self._on_settled(leases, True))
+        else:
+            self._on_settled(leases, True)
+
+    def _replaced(self, ending: Ending, record: Outgoing, error: BaseException) -> Outgoing | None:
+        """A shorter state record in the place of one that was too large; None when that cannot help."""
+        if not isinstance(error, _TOO_LARGE) or ending.is_shortened or ending.envelope is None or record.key is None:
+            return None
+        return self._consequences.too_large(ending.envelope, record, ending.lease.deliveries, self._now_ms())
+
+    def _too_late(self, record: Outgoing, envelope: Envelope, append_ms: int) -> bool:
+        return self._consequences.is_state(record) and append_ms - time_of(envelope.id) > LATE_AFTER_MS

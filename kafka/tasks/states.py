@@ -1,0 +1,34 @@
+"""The states of a job. Numbers order them: the smaller, the further. A new state is one more number, and its place in
+the sets below; :mod:`kafka.tasks.results` writes states by name, so numbers may be looked at but are never stored.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class JobState(IntEnum):
+    """Where a job is. ``UNKNOWN`` stands apart: no record of the job was found, which is no state of the job's own."""
+
+    SUCCESS = 1
+    FAILURE = 2
+    REVOKED = 3
+    RETRY = 4
+    STARTED = 5
+    QUEUED = 6
+    UNKNOWN = 7
+
+    @property
+    def is_final(self) -> bool:
+        """Nothing follows: SUCCESS, FAILURE or REVOKED."""
+        return self in READY
+
+
+FULL_RUN = frozenset({JobState.FAILURE, JobState.SUCCESS})
+"""The task's function ran to its end."""
+READY = frozenset({JobState.REVOKED, JobState.FAILURE, JobState.SUCCESS})
+"""Final: :meth:`JobHandle.result` does not wait any more."""
+EXCEPTION = frozenset({JobState.FAILURE, JobState.REVOKED})
+"""Final without a value."""
+UNREADY = frozenset({JobState.QUEUED, JobState.STARTED, JobState.RETRY})
+"""Still to come."""

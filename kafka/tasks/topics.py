@@ -1,0 +1,222 @@
+"""The topics of an app as data: names, partitions, configs; and how they come to be.
+
+===================  =======================================  =========================================================
+topic                policy                                   holds
+===================  =======================================  =========================================================
+``APP.QUEUE``        delete, never by time                    job records
+``APP.QUEUE.suspect`` the same                                jobs whose worker perhaps died while it held them
+``APP.QUEUE.dead``   delete, ``dead_ttl``                     jobs that failed for good, with their cause
+``APP.results``      delete, ``result_ttl``                   state records
+``APP.results.late`` the same                                 state records of jobs that end late
+===================  =======================================  =========================================================
+
+All have LogAppendTime: a job's id carries the broker's time, which clients learn from their produce answers, and a
+reader of results looks up by it. A new topic of an app is one more function here and one more line in :class:`Names`;
+queue names that would collide with an app's own topics are refused by :func:`check_queue`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kafka.errors import IllegalArgumentError, KafkaConfigurationError, TopicAlreadyExistsError
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_OWN = frozenset({"results", "commands", "schedule"})
+_SUFFIXES = frozenset({"due", "suspect", "dead", "late"})
+_LONGEST = 249
+"""Kafka's limit for a topic's name."""
+
+
+def check_name(kind: str, name: str) -> str:
+    """``name`` itself when it can be part of a topic's name; an error that says why when not."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 100:
+        raise IllegalArgumentError(
+            f"the name of {kind} is letters, digits, '_', '-' and single dots between them, 100 at most, not {name!r}"
+        )
+    return name
+
+
+def check_queue(queue: str) -> str:
+    """``queue`` itself when it is a possible queue; names of an app's own topics are not."""
+    check_name("a queue", queue)
+    first, last = queue.split(".", 1)[0], queue.rsplit(".", 1)[-1]
+    if first in _OWN or ("." in queue and last in _SUFFIXES):
+        raise IllegalArgumentError(f"a queue cannot be called {queue!r}: the app has a topic of its own of that name")
+    return queue
+
+
+class Names:
+    """The topic names of one app."""
+
+    __slots__ = ("app", "late", "results")
+
+    def __init__(self, app: str) -> None:
+        self.app = check_name("an app", app)
+        self.results = f"{app}.results"
+        self.late = f"{app}.results.late"
+
+    def queue(self, queue: str) -> str:
+        """The topic of a queue's jobs; also the name of the share group that reads it."""
+        return f"{self.app}.{queue}"
+
+    def suspect(self, queue: str) -> str:
+        """The topic of the queue's suspects; also the name of the share group that reads it."""
+        return f"{self.app}.{queue}.suspect"
+
+    def dead(self, queue: str) -> str:
+        """The topic of the queue's dead jobs."""
+        return f"{self.app}.{queue}.dead"
+
+
+@dataclass(frozen=True)
+class TopicPlan:
+    """A topic as it ought to be. ``replication_factor`` -1: the broker's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What an app's settings say of its topics; times in seconds, sizes in bytes."""
+
+    partitions: int = 8
+    replication_factor: int = -1
+    min_insync_replicas: int | None = None
+    result_ttl_s: float = 86_400.0
+    dead_ttl_s: float = 2_592_000.0
+    max_payload_bytes: int = 1_000_000
+
+
+HEADROOM_BYTES = 64 * 1024
+"""What a record batch may need beside one payload: headers, a dead record's traceback, the batch's own header."""
+
+
+def queue_plans(names: Names, queue: str, shape: Shape) -> list[TopicPlan]:
+    """The topics of one queue."""
+    kept = _configs(shape, {"retention.ms": "-1", "retention.bytes": "-1"})
+    dead = _configs(shape, {"retention.ms": _ms(shape.dead_ttl_s), "retention.bytes": "-1"})
+    return [
+        TopicPlan(names.queue(queue), shape.partitions, shape.replication_factor, kept),
+        TopicPlan(names.suspect(queue), shape.partitions, shape.replication_factor, kept),
+        TopicPlan(names.dead(queue), shape.partitions, shape.replication_factor, dead),
+    ]
+
+
+def results_plans(names: Names, shape: Shape) -> list[TopicPlan]:
+    """The topics of the app's results. Deletion is by whole segments: one is a 24th of a result's life."""
+    segment = str(max(60_000, int(shape.result_ttl_s * 1000 / 24)))
+    life = {"retention.ms": _ms(shape.result_ttl_s), "retention.bytes": "-1", "segment.ms": segment}
+    configs = _configs(shape, life)
+    return [
+        TopicPlan(name, shape.partitions, shape.replication_factor, configs) for name in (names.results, names.late)
+    ]
+
+
+def group_configs(read_committed: bool = False) -> tuple[tuple[str, str], ...]:
+    """The settings of a queue's share group, to be made and *seen* before its first heartbeat, most important first.
+
+    Without ``earliest`` the jobs that were enqueued before the first worker vanish. A broker that lacks a name (4.2 the
+    last two) answers INVALID_CONFIG for it: leave that one out. The delivery limit is the largest that a broker allows.
+    """
+    return (
+        ("share.auto.offset.reset", "earliest"),
+        ("share.isolation.level", "read_committed" if read_committed else "read_uncommitted"),
+        ("share.partition.max.record.locks", "4000"),
+        ("share.delivery.count.limit", "10"),
+    )
+
+
+def _configs(shape: Shape, own: Mapping[str, str]) -> dict[str, str]:
+    configs = {
+        "cleanup.policy": "delete",
+        "message.timestamp.type": "LogAppendTime",
+        "max.message.bytes": str(shape.max_payload_bytes + HEADROOM_BYTES),
+        **own,
+    }
+    if shape.min_insync_replicas is not None:
+        configs["min.insync.replicas"] = str(shape.min_insync_replicas)
+    return configs
+
+
+def _ms(seconds: float) -> str:
+    return "-1" if seconds == float("inf") else str(int(seconds * 1000))
+
+
+# -- how they come to be -----------------------------------------------------------------------------------------------
+
+
+class TopicAdmin(Protocol):
+    """What is asked of an administration client."""
+
+    def existing(self, names: Iterable[str]) -> Mapping[str, int]:
+        """Of ``names``, those that exist, with their number of partitions."""
+
+    def configs(self, name: str) -> Mapping[str, str]:
+        """The effective configs of a topic."""
+
+    def create(self, plan: TopicPlan) -> None:
+        """Create a topic; :class:`TopicAlreadyExistsError` when somebody else just did."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A topic as it is: what producers and readers need to know of it."""
+
+    name: str
+    partitions: int
+    max_message_bytes: int
+
+
+def ensure(
+    admin: TopicAdmin, plans: Iterable[TopicPlan], *, create: bool, warn: Callable[[str], Any] = lambda _: None
+) -> dict[str, Found]:
+    """See to it that the topics exist; what they are like, by name.
+
+    ``create=False``: a missing one is a :class:`KafkaConfigurationError` that tells how to make it. A topic that exists
+    and differs in what the queue relies on is an error when jobs or results could be lost by it, and a warning else.
+    """
+    wanted = {plan.name: plan for plan in plans}
+    there = dict(admin.existing(wanted))
+    for name, plan in wanted.items():
+        if name in there:
+            continue
+        if not create:
+            settings = " ".join(f"--config {key}={value}" for key, value in sorted(plan.configs.items()))
+            raise KafkaConfigurationError(
+                f"the topic {name} does not exist and the app's create_topics is off; create it with "
+                f"--topic {name} --partitions {plan.partitions} {settings}"
+            )
+        try:
+            admin.create(plan)
+            there[name] = plan.partitions
+        except TopicAlreadyExistsError:
+            there.update(admin.existing([name]))
+    return {name: _check(wanted[name], partitions, admin.configs(name), warn) for name, partitions in there.items()}
+
+
+def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: Callable[[str], Any]) -> Found:
+    def differs(key: str) -> bool:
+        return key in configs and configs[key] != plan.configs[key]
+
+    if differs("cleanup.policy") and "compact" in configs["cleanup.policy"]:
+        raise KafkaConfigurationError(
+            f"the topic {plan.name} has cleanup.policy={configs['cleanup.policy']}: compaction would remove jobs; "
+            "set it to delete"
+        )
+    if differs("message.timestamp.type"):
+        raise KafkaConfigurationError(
+            f"the topic {plan.name} has message.timestamp.type={configs['message.timestamp.type']}: with clocks that "
+            "differ, results would not be found; set it to LogAppendTime"
+        )
+    for key in ("retention.ms", "retention.bytes"):
+        if key in plan.configs and plan.configs[key] == "-1" and differs(key):
+            warn(f"the topic {plan.name} has {key}={configs[key]}: jobs that wait longer are lost; set it to -1")
+    limit = configs.get("max.message.bytes", plan.configs["max.message.bytes"])
+    return Found(plan.name, partitions, int(limit))

@@ -1,0 +1,354 @@
+"""The task queue, from ``delay()`` to the result and to the dead topic, with workers in threads of the test."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.errors import KafkaConfigurationError
+from kafka.tasks import (
+    App,
+    Cancel,
+    Context,
+    JobFailed,
+    JobRevoked,
+    JobState,
+    JobUnknown,
+    PayloadTooLarge,
+    Retry,
+    UnknownQueue,
+    run_worker,
+)
+from kafka.tasks.envelope import Death, death_of
+from kafka.tasks.ids import make_id
+from kafka.tasks.pools import make_loop
+from kafka.tasks.worker import Worker
+
+SOON_S = 20.0
+Unique = Callable[[str], str]
+
+
+class Service:
+    """A worker in a thread."""
+
+    def __init__(self, app: App, pool: str = "threads", concurrency: int = 2) -> None:
+        self.loop = make_loop()
+        self.worker: Worker | None = None
+        self._started = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(app, pool, concurrency), daemon=True)
+        self._thread.start()
+        assert self._started.wait(SOON_S), "the worker does not start"
+        if self._error is not None:
+            raise self._error
+
+    def _run(self, app: App, pool: str, concurrency: int) -> None:
+        def note(worker: Worker) -> None:
+            self.worker = worker
+            self._started.set()
+
+        try:
+            run_worker(app, (), pool, concurrency, self.loop, note)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._started.set()
+            self.loop.close()
+
+    def stop_soon(self) -> None:
+        """Begin to stop."""
+        if self._thread.is_alive() and self.worker is not None:
+            self.loop.call_soon_threadsafe(self.worker.stop)
+
+    def stop(self) -> dict[str, int]:
+        """Stop and wait for that; its counts."""
+        self.stop_soon()
+        self._thread.join(SOON_S)
+        assert not self._thread.is_alive(), "the worker does not stop"
+        assert self.worker is not None
+        return self.worker.counts
+
+
+class Bench:
+    """An app, other views of the same app, its workers, and its topics as a consumer sees them."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        self.bootstrap = bootstrap
+        self.name = name
+        self._apps: list[App] = []
+        self._services: list[Service] = []
+        self.app = self.another()
+
+    def another(self, **settings: Any) -> App:
+        """An App of the same name, with a connection of its own."""
+        settings = {"partitions": 3, "stop_grace": 3.0, "kill_grace": 1.0, **settings}
+        self._apps.append(App(self.name, bootstrap_servers=self.bootstrap, **settings))
+        return self._apps[-1]
+
+    def work(self, app: App | None = None, **options: Any) -> Service:
+        """Start a worker. It works for a copy of the app: a worker closes the app that it had."""
+        given = app or self.app
+        own = self.another(crash_limit=given.settings.crash_limit, max_payload_bytes=given.settings.max_payload_bytes)
+        own.tasks.update(given.tasks)
+        own._queues.update(given._queues)
+        self._services.append(Service(own, **options))
+        return self._services[-1]
+
+    def records(self, topic: str) -> list[Any]:
+        """All records of a topic, up to its present end."""
+        with KafkaConsumer(
+            bootstrap_servers=self.bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+        ) as consumer:
+            places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+            ends = {place: end for place, end in consumer.end_offsets(places).items() if end}
+            consumer.assign(ends)
+            found: list[Any] = []
+            give_up_at = time.monotonic() + SOON_S
+            while any(consumer.position(place) < end for place, end in ends.items()):
+                assert time.monotonic() < give_up_at
+                for records in consumer.poll(100).values():
+                    found += records
+            return found
+
+    def dead(self, count: int = 1) -> list[Death]:
+        """The deaths in the dead topic, once there are ``count``."""
+        give_up_at = time.monotonic() + SOON_S
+        while True:
+            found = [death_of(record.headers) for record in self.records(self.app.names.dead("default"))]
+            if len(found) >= count:
+                return [death for death in found if death is not None]
+            assert time.monotonic() < give_up_at, f"{found} and no more"
+
+    def close(self) -> None:
+        for service in self._services:
+            service.stop_soon()
+        for service in self._services:
+            service.stop()
+        for app in self._apps:
+            app.close(5)
+
+
+@pytest.fixture
+def bench(bootstrap: str, unique: Unique) -> Iterator[Bench]:
+    made = Bench(bootstrap, unique("app"))
+    yield made
+    made.close()
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pool", ["threads", "inline"])
+def test_jobs_that_were_there_before_the_first_worker_have_their_results(bench: Bench, pool: str) -> None:
+    @bench.app.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with bench.app.batch(SOON_S):
+        jobs = [add.delay(n, b=1) for n in range(300)]
+    assert jobs[0].status() is JobState.QUEUED
+    bench.work(pool=pool)
+    assert [job.result(SOON_S) for job in jobs] == [n + 1 for n in range(300)]
+    assert jobs[0].status() is JobState.SUCCESS
+
+
+def test_a_job_is_found_by_its_bare_id_from_elsewhere(bench: Bench) -> None:
+    go_on = threading.Event()
+
+    @bench.app.task
+    def wait() -> str:
+        assert go_on.wait(SOON_S)
+        return "waited"
+
+    @bench.app.task
+    def quick() -> None: ...
+
+    first, second = quick.delay(), wait.delay()
+    elsewhere = bench.another()
+    assert elsewhere.job(second.id).status() is JobState.UNKNOWN
+    bench.work()
+    assert first.wait(SOON_S)
+    assert elsewhere.job(first.id).status() is JobState.SUCCESS
+    assert elsewhere.job(first.id).result(0) is None
+    assert not elsewhere.job(second.id).wait(0.05)
+    threading.Timer(0.1, go_on.set).start()
+    assert elsewhere.job(second.id).result(SOON_S) == "waited"
+    assert second.result(SOON_S) == "waited"
+    with pytest.raises(JobUnknown):
+        elsewhere.job(make_id(int(time.time() * 1000), 0, b"12345678")).result(0.05)
+    with pytest.raises(JobUnknown):
+        elsewhere.job(make_id(int(time.time() * 1000), 77, b"12345678")).result(0.05)
+
+
+def test_jobs_by_name_and_their_states(bench: Bench) -> None:
+    bench.app = bench.another(track_queued=True)
+
+    @bench.app.task(name="double")
+    def double(n: int) -> int:
+        return n * 2
+
+    @bench.app.task(name="refuse")
+    def refuse() -> None:
+        raise Cancel("not today")
+
+    job, refused = bench.app.send("double", (4,)), bench.app.send("refuse")
+    late = bench.app.send("double", (5,), expires=0.001)
+    bench.app.flush(SOON_S)
+    assert bench.another().job(job.id).status() is JobState.QUEUED
+    bench.work()
+    assert job.result(SOON_S) == 8
+    with pytest.raises(JobRevoked, match="not today"):
+        refused.result(SOON_S)
+    with pytest.raises(JobRevoked, match="expired"):
+        late.result(SOON_S)
+
+
+def test_a_result_that_its_topic_does_not_take_is_a_failure_that_says_so(bench: Bench) -> None:
+    bench.app = bench.another(max_payload_bytes=2000)
+
+    @bench.app.task
+    def big() -> str:
+        return "x" * 200_000
+
+    job = big.delay()
+    bench.work()
+    with pytest.raises(JobFailed, match="200002 bytes"):
+        job.result(SOON_S)
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+def test_all_attempts_are_counted_and_the_last_failure_is_dead_with_its_cause(bench: Bench) -> None:
+    attempts: list[int] = []
+
+    @bench.app.task(bind=True, retry=Retry(max_attempts=3, on=(OSError,)))
+    def never(context: Context) -> None:
+        attempts.append(context.attempt)
+        raise OSError("the disk is full")
+
+    @bench.app.task(bind=True, retry=Retry(max_attempts=3))
+    def at_last(context: Context) -> int:
+        if context.attempt < 3:
+            raise ValueError
+        return context.attempt
+
+    job, other = never.delay(), at_last.delay()
+    bench.work()
+    with pytest.raises(JobFailed, match="OSError: the disk is full"):
+        job.result(SOON_S)
+    assert attempts == [1, 2, 3]
+    assert other.result(SOON_S) == 3
+    (death,) = bench.dead()
+    assert (death.cause, death.type, death.text) == ("attempts", "OSError", "the disk is full")
+    assert "never" in death.traceback
+    assert death.origin.startswith(f"{bench.name}.default:")
+
+
+def test_a_record_that_is_no_job_is_dead_and_the_worker_goes_on(bench: Bench) -> None:
+    @bench.app.task
+    def fine() -> str:
+        return "fine"
+
+    assert not fine.delay().wait(0)
+    with KafkaProducer(bootstrap_servers=bench.bootstrap) as producer:
+        topic = bench.app.names.queue("default")
+        producer.send(topic, b"hello")
+        producer.send(topic, b"hello", headers=[("id", b"no id"), ("name", b"fine")])
+        producer.send(topic, None, headers=[("id", b"0" * 32), ("name", b"fine")])
+        producer.flush()
+    bench.work()
+    assert fine.delay().result(SOON_S) == "fine"
+    assert sorted(death.cause for death in bench.dead(3)) == ["bad-id", "no-job", "no-payload"]
+
+
+def test_a_task_that_one_worker_does_not_know_is_left_to_one_that_does(bench: Bench) -> None:
+    @bench.app.task(name="new")
+    def new() -> str:
+        return "done"
+
+    job = new.delay()
+    bench.app.flush(SOON_S)
+    old_service = bench.work(bench.another())
+    assert not job.wait(0.3)
+    bench.work()
+    assert job.result(SOON_S) == "done"
+    old_service.stop()
+
+
+# -- leases ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_runs_for_longer_than_its_lock_runs_once(bench: Bench) -> None:
+    runs: list[int] = []
+
+    @bench.app.task(bind=True)
+    def long(context: Context) -> bool:
+        runs.append(context.deliveries)
+        for _ in range(25):
+            time.sleep(0.1)
+        return context.cancelled
+
+    with KafkaAdminClient(bootstrap_servers=bench.bootstrap) as admin:
+        lock = {"share.record.lock.duration.ms": "1000"}
+        admin.alter_configs([ConfigResource(ConfigResourceType.GROUP, bench.app.names.queue("default"), lock)])
+    job = long.delay()
+    bench.work()
+    bench.work()
+    assert job.result(SOON_S) is False
+    assert runs == [1]
+
+
+def test_a_stopping_worker_ends_what_runs_and_gives_back_the_rest_unsuspected(bench: Bench) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    ran: list[int] = []
+
+    @bench.app.task
+    def step(n: int) -> int:
+        ran.append(n)
+        if len(ran) == 50:
+            started.set()
+            assert go_on.wait(SOON_S)
+        return n
+
+    with bench.app.batch(SOON_S):
+        jobs = [step.delay(n) for n in range(400)]
+    first = bench.work(concurrency=1)
+    assert started.wait(SOON_S)
+    first.stop_soon()
+    go_on.set()
+    counts = first.stop()
+    assert counts["lost"] == counts["unsettled"] == 0
+    assert counts["given_back"] > 0
+    bench.work()
+    assert [job.result(SOON_S) for job in jobs] == list(range(400))
+    assert sorted(ran) == list(range(400))
+    assert bench.records(bench.app.names.suspect("default")) == []
+
+
+# -- topics ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_enqueued_is_said_at_once(bench: Bench) -> None:
+    app = bench.another(max_payload_bytes=2000)
+
+    @app.task(name="echo")
+    def echo(text: str) -> str:
+        return text
+
+    with pytest.raises(UnknownQueue, match="no topic"):
+        app.send("echo", ("a",), queue="nowhere")
+    with pytest.raises(PayloadTooLarge, match="2000"):
+        echo.delay("x" * 3000)
+    strict = bench.another(create_topics=False, default_queue="elsewhere")
+    with pytest.raises(KafkaConfigurationError, match=r"elsewhere.*--topic"):
+        strict.send("echo", ("a",))
+    foreign = bench.another(default_queue="other")
+    foreign.send("echo", ("a",)).raise_if_not_sent()
+    assert not app.send("echo", ("a",), queue="other").wait(0)

@@ -1,0 +1,53 @@
+"""Fixtures of the fault tests: brokers, and crews of workers that are ended with the test."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafka.testing import EmbeddedBroker
+from test.faults.counted_jobs import Crew
+from test.support.apache_kafka import ApacheKafka
+
+
+@pytest.fixture(scope="session")
+def embedded_broker_of_session() -> Iterator[EmbeddedBroker]:
+    """A broker that no test kills."""
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture(params=["embedded", "apache"])
+def servers(request: pytest.FixtureRequest) -> str:
+    """``host:port`` of either broker; shared, so names must be one's own."""
+    if request.param == "embedded":
+        embedded: EmbeddedBroker = request.getfixturevalue("embedded_broker_of_session")
+        return embedded.bootstrap
+    apache: ApacheKafka = request.getfixturevalue("apache_kafka")
+    return apache.bootstrap
+
+
+@pytest.fixture
+def crew(tmp_path: pathlib.Path) -> Iterator[Callable[[str, int], Crew]]:
+    """``crew(servers, partitions)``: an app of its own, without workers yet."""
+    made: list[Crew] = []
+
+    def make(servers: str, partitions: int) -> Crew:
+        made.append(Crew(tmp_path, f"crew-{uuid.uuid4().hex[:8]}", servers, partitions))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+    """Until the condition holds; fails with ``what`` when it does not in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.01)

@@ -1,0 +1,168 @@
+"""Workers killed with -9: no job is lost, and what they held starts again at once, not after their session."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.tasks import READY, JobFailed
+from kafka.tasks.envelope import death_of
+from kafka.tasks.results import decode
+from test.faults.conftest import wait_until
+from test.faults.counted_jobs import Crew
+
+MakeCrew = Callable[[str, int], Crew]
+
+JOBS = 2000
+WORKERS = 2
+AGAIN_S = 2.0
+"""Within this time after the kill the last of the killed worker's jobs has started again."""
+
+
+def read_all(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]:
+    """Key, value and headers of all records of a topic."""
+    with KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+        ends = consumer.end_offsets(places)
+        consumer.assign(places)
+        found = []
+        wanted = {place for place, end in ends.items() if end}
+        give_up_at = time.monotonic() + 20
+        while any(consumer.position(place) < ends[place] for place in wanted):
+            assert time.monotonic() < give_up_at, f"{topic} cannot be read to its end"
+            for records in consumer.poll(200).values():
+                found += [(record.key, record.value, record.headers) for record in records]
+        return found
+
+
+def _has_come_to(team: Crew, goal: int) -> bool:
+    return team.starts_count() > goal
+
+
+def warmed_up(team: Crew, workers: int) -> None:
+    """Start workers, and come back when each has run a job."""
+    for _ in range(workers):
+        team.start()
+    work = team.app.tasks["work"]
+
+    def all_have_run() -> bool:
+        with team.app.batch(10):
+            for _ in range(4):
+                work.delay(-1, 0.002)
+        return all(team.starts_count(worker.pid) for worker in team.workers)
+
+    wait_until(all_have_run, "every worker has run a job")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partitions", [WORKERS, 5])
+def test_every_job_ends_and_what_a_killed_worker_held_starts_again_within_two_seconds(
+    servers: str, crew: MakeCrew, partitions: int, rounds: int
+) -> None:
+    for _ in range(rounds):
+        _kill_one_in_the_middle(servers, crew(servers, partitions))
+
+
+def _kill_one_in_the_middle(servers: str, team: Crew) -> None:
+    warmed_up(team, WORKERS)
+    before = team.starts_count()
+    victim = team.workers[0]
+    work = team.app.tasks["work"]
+    handles = [work.delay(number, 0.002) for number in range(JOBS)]
+    team.app.flush(30)
+    wait_until(lambda: team.starts_count() - before > JOBS // 4, "in the middle of the jobs")
+    victim.kill()
+    killed_at = time.time()
+    for handle in handles:
+        assert handle.wait(60), f"{handle} has no terminal record\n{team.logs()}"
+    assert [handle.result(0) for handle in handles] == list(range(JOBS))
+
+    suspects = {dict(headers)["id"] or b"" for _, _, headers in read_all(servers, team.app.names.suspect("default"))}
+    assert suspects, "the killed worker held nothing"
+    starts = team.starts()
+    again = [min(start.at for start in starts[job.decode()] if start.pid != victim.pid) for job in suspects]
+    last_s = max(again) - killed_at
+    assert last_s < AGAIN_S, f"{last_s:.2f} s for the last of {len(suspects)}\n{team.logs()}"
+    team.close()
+
+
+def test_long_jobs_of_a_killed_worker_start_again_on_an_idle_one(servers: str, crew: MakeCrew) -> None:
+    team = crew(servers, 2)
+    warmed_up(team, WORKERS)
+    work = team.app.tasks["work"]
+    handles = [work.delay(number, 1.5) for number in range(2)]
+    wait_until(lambda: all(handle.id in team.starts() for handle in handles), "both run")
+    victim_pid = team.starts()[handles[0].id][0].pid
+    held = [handle for handle in handles if team.starts()[handle.id][0].pid == victim_pid]
+    next(worker for worker in team.workers if worker.pid == victim_pid).kill()
+    killed_at = time.time()
+    assert [handle.result(30) for handle in handles] == [0, 1]
+    starts = team.starts()
+    assert max(starts[handle.id][-1].at for handle in held) - killed_at < AGAIN_S, team.logs()
+    assert all(starts[handle.id][-1].pid != victim_pid for handle in held)
+
+
+@pytest.mark.slow
+def test_each_job_ends_once_for_its_readers_whoever_dies(servers: str, crew: MakeCrew) -> None:
+    """Workers are killed one after the other, and new ones come: the terminal records are one for each job, but for
+    those that a dying worker wrote and did not live to acknowledge; and what readers see never changes."""
+    team = crew(servers, 4)
+    warmed_up(team, 3)
+    work = team.app.tasks["work"]
+    handles = [work.delay(number, 0.002) for number in range(JOBS)]
+    team.app.flush(30)
+    for number in (1, 2, 3):
+        goal = number * JOBS // 5
+        wait_until(functools.partial(_has_come_to, team, goal), "on the way")
+        team.workers[number - 1].kill()
+        team.start()
+    for handle in handles:
+        assert handle.wait(60), f"{handle} has no terminal record\n{team.logs()}"
+    assert [handle.result(0) for handle in handles] == list(range(JOBS))
+    ends = Counter[str]()
+    for key, value, headers in read_all(servers, team.app.names.results):
+        state = decode(key, value, headers)
+        if state is not None and state.state in READY:
+            ends[state.id] += 1
+    assert all(ends[handle.id] >= 1 for handle in handles)
+
+
+def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(servers: str, crew: MakeCrew) -> None:
+    team = crew(servers, 2)
+    bad = team.app.tasks["kill_the_worker"].delay()
+    team.app.flush(10)
+    for _ in range(4):  # the first time unseen on the queue itself, then three that count
+        team.start()
+        wait_until(lambda: team.workers[-1].poll() is not None, "the job has killed another worker")
+        assert team.workers[-1].returncode == -signal.SIGKILL
+    team.start()
+    with pytest.raises(JobFailed, match="3 workers died"):
+        bad.result(30)
+    (dead,) = read_all(servers, team.app.names.dead("default"))
+    death = death_of(dead[2])
+    assert death is not None
+    assert (death.cause, death.type) == ("crashes", "WorkerLost")
+    assert len(team.starts()[bad.id]) == 4
+
+
+def test_a_worker_that_is_told_to_stop_leaves_nothing_to_suspect(servers: str, crew: MakeCrew) -> None:
+    team = crew(servers, 4)
+    warmed_up(team, WORKERS)
+    work = team.app.tasks["work"]
+    handles = [work.delay(number, 0.002) for number in range(JOBS // 2)]
+    team.app.flush(30)
+    before = team.starts_count()
+    wait_until(lambda: team.starts_count() > before + 100, "in the middle of the jobs")
+    leaver = team.workers[0]
+    leaver.terminate()
+    assert leaver.wait(20) == 0, team.logs()
+    assert [handle.result(60) for handle in handles] == list(range(JOBS // 2))
+    starts = team.starts()
+    assert all(len(starts[handle.id]) == 1 for handle in handles)
+    assert read_all(servers, team.app.names.suspect("default")) == []

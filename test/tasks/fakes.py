@@ -1,0 +1,349 @@
+"""A broker of lists, and a delivery, a publisher, a pool and a back end over it: all on a simulated loop.
+
+``Queues`` does what a share group does as far as the worker can tell: hand-outs are counted and locked, locks run out
+with the clock, a released or expired record is handed out again, acknowledging what is not held any more is refused.
+Nothing happens by itself: :func:`settle` runs the loop until it is idle, :func:`pass_time` lets the clock go on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafka.net.clock import ManualClock
+from kafka.net.loop import Loop
+from kafka.tasks.backend import Route, WorkerSide
+from kafka.tasks.delivery import DeliveryEvents, Lease, Outgoing, Published, Source
+from kafka.tasks.envelope import Envelope, Header
+from kafka.tasks.errors import UnknownQueue
+from kafka.tasks.ids import BrokerClock, IdMaker, make_id
+from kafka.tasks.outcome import Outcome, Verdict
+from kafka.tasks.payload import encode_call
+from kafka.tasks.results import ResultView, StateRecord, decode, encode
+from kafka.tasks.runner import Job
+from kafka.tasks.settings import Settings
+from kafka.tasks.topics import Names
+
+
+class Record:
+    """A record in a list, with what a share partition knows of it."""
+
+    def __init__(self, topic: str, offset: int, outgoing: Outgoing, time_ms: int) -> None:
+        self.topic = topic
+        self.offset = offset
+        self.value = outgoing.value
+        self.key = outgoing.key
+        self.headers: list[Header] = list(outgoing.headers or [])
+        self.partition = outgoing.partition
+        self.time_ms = time_ms
+        self.deliveries = 0
+        self.holder: object = None
+        self.locked_until = 0.0
+        self.is_done = False
+
+    def header(self, name: str) -> str | None:
+        found = dict(self.headers).get(name)
+        return None if found is None else found.decode()
+
+
+class Queues:
+    """The topics: lists of records, in order."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.topics: dict[str, list[Record]] = defaultdict(list)
+        self.deliveries: list[FakeDelivery] = []
+
+    def append(self, outgoing: Outgoing) -> int:
+        time_ms = int(self.clock.time() * 1000)
+        log = self.topics[outgoing.topic]
+        log.append(Record(outgoing.topic, len(log), outgoing, time_ms))
+        for delivery in self.deliveries:
+            delivery.look_soon()
+        return time_ms
+
+    def waiting(self, topic: str) -> list[Record]:
+        """Records of a queue that are not settled."""
+        return [record for record in self.topics[topic] if not record.is_done]
+
+    def states(self, names: Names) -> list[StateRecord]:
+        """All state records, the results topic first."""
+        found = []
+        for topic in (names.results, names.late):
+            for record in self.topics[topic]:
+                state = decode(record.key, record.value, record.headers, record.time_ms)
+                assert state is not None
+                found.append(state)
+        return found
+
+
+class FakeDelivery:
+    """A share group's member."""
+
+    def __init__(self, queues: Queues, loop: Loop, events: DeliveryEvents, lock_s: float = 30.0) -> None:
+        self.lock_s = lock_s
+        self.delivery_limit = 5
+        self.wants: dict[Source, tuple[int, bool]] = {}
+        self.renewed: list[list[Lease]] = []
+        self.settled: list[tuple[Lease, Verdict]] = []
+        self.is_closed = False
+        self._queues = queues
+        self._loop = loop
+        self._events = events
+        self._is_looking = False
+        queues.deliveries.append(self)
+
+    def want(self, source: Source, count: int, whole_batches: bool) -> None:
+        self.wants[source] = (count, whole_batches)
+        self.look_soon()
+
+    def look_soon(self) -> None:
+        if not self._is_looking and not self.is_closed:
+            self._is_looking = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._is_looking = False
+        now = self._loop.time()
+        for source, (count, whole) in list(self.wants.items()):
+            leases: list[Lease] = []
+            for record in self._queues.topics[source.topic]:
+                if len(leases) == count or self.is_closed:
+                    break
+                if record.holder is not None and record.locked_until <= now:
+                    record.holder = None
+                if record.holder is None and not record.is_done:
+                    record.deliveries += 1
+                    record.holder = self
+                    record.locked_until = now + self.lock_s
+                    leases.append(
+                        Lease(source, record.value, record.headers, record.deliveries, 0, record.offset, record)
+                    )
+            if leases:
+                self.wants[source] = (count - len(leases), whole)
+                self._events.leased(leases)
+
+    def renew(self, leases: Sequence[Lease]) -> None:
+        self.renewed.append(list(leases))
+        for lease in self._held(leases):
+            lease.token.locked_until = self._loop.time() + self.lock_s
+
+    def settle(
+        self, leases: Sequence[Lease], verdict: Verdict, answered: Callable[[], object] | None = None
+    ) -> None:
+        for lease in self._held(leases):
+            self.settled.append((lease, verdict))
+            lease.token.holder = None
+            lease.token.is_done = verdict is not Verdict.RELEASE
+        if answered is not None:
+            self._loop.call_soon(answered)
+        for delivery in self._queues.deliveries:
+            delivery.look_soon()
+
+    def _held(self, leases: Sequence[Lease]) -> list[Lease]:
+        ours: list[Lease] = []
+        lost: list[Lease] = []
+        for lease in leases:
+            record = lease.token
+            held = record.holder is self and record.locked_until > self._loop.time()
+            (ours if held and record.deliveries == lease.deliveries else lost).append(lease)
+        if lost:
+            self._loop.call_soon(self._events.lost, lost, "INVALID_RECORD_STATE")
+        return ours
+
+    def close(self) -> None:
+        self.release_all()
+        self._loop.call_soon(self._events.left)
+
+    def release_all(self) -> None:
+        """What the broker does when the connection ends."""
+        self.is_closed = True
+        for log in self._queues.topics.values():
+            for record in log:
+                if record.holder is self:
+                    record.holder = None
+        for delivery in self._queues.deliveries:
+            delivery.look_soon()
+
+
+class FakePublisher:
+    """Writes at once; ``errors`` by topic, ``is_stuck``: nothing is answered until :meth:`go_on`."""
+
+    def __init__(self, queues: Queues, loop: Loop) -> None:
+        self.errors: dict[str, list[BaseException]] = {}
+        self.is_stuck = False
+        self.is_closed = False
+        self.sizes: list[int] = []
+        self._queues = queues
+        self._loop = loop
+        self._stuck: list[Callable[[], None]] = []
+
+    def publish(self, records: Sequence[Outgoing], done: Published) -> None:
+        self.sizes.append(len(records))
+        if self.is_stuck:
+            self._stuck.append(lambda: self.publish(records, done))
+            return
+        answers: list[int | BaseException] = []
+        for record in records:
+            errors = self.errors.get(record.topic)
+            answers.append(errors.pop(0) if errors else self._queues.append(record))
+        self._loop.call_soon(done, answers)
+
+    def go_on(self) -> None:
+        self.is_stuck = False
+        stuck, self._stuck = self._stuck, []
+        for publish in stuck:
+            publish()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class ManualPool:
+    """A pool whose jobs end when the test says so."""
+
+    def __init__(self, concurrency: int, wake: Callable[[], None]) -> None:
+        self.concurrency = concurrency
+        self.depth = concurrency
+        self.jobs: list[Job] = []
+        self.interrupted: list[Job] = []
+        self.started_count: int | None = None
+        self.limit_at: float | None = None
+        self.most_at_once = 0
+        self._ended: list[tuple[Job, Outcome]] = []
+        self._wake = wake
+
+    @property
+    def free_slots(self) -> int:
+        return max(0, self.depth - self.busy)
+
+    @property
+    def busy(self) -> int:
+        return len(self.jobs) + len(self._ended)
+
+    def submit(self, job: Job) -> None:
+        self.jobs.append(job)
+        self.most_at_once = max(self.most_at_once, len(self.jobs))
+
+    def end(self, job: Job, outcome: Outcome, ran_s: float = 0.001) -> None:
+        job.ran_s = ran_s
+        self.jobs.remove(job)
+        self._ended.append((job, outcome))
+        self._wake()
+
+    def finished(self, timeout: float = 0.0) -> list[tuple[Job, Outcome]]:
+        ended, self._ended = self._ended, []
+        return ended
+
+    def recall(self) -> list[Job]:
+        kept = self.concurrency if self.started_count is None else self.started_count
+        back, self.jobs = self.jobs[kept:], self.jobs[:kept]
+        return back
+
+    def tick(self, now: float) -> float | None:
+        return self.limit_at
+
+    def interrupt(self) -> None:
+        for job in self.jobs:
+            job.cancelled = True
+        self.interrupted += self.jobs
+
+    def stop(self, grace: float) -> list[Job]:
+        return self.jobs
+
+    def statistics(self) -> dict[str, int]:
+        return {"busy": self.busy}
+
+
+def settle(loop: Loop) -> None:
+    """Run the loop until nothing is left to do now."""
+    for _ in range(10_000):
+        if not loop.run_once(0, advance=False):
+            return
+    raise AssertionError("the loop does not come to rest")
+
+
+def pass_time(loop: Loop, clock: ManualClock, seconds: float, step: float = 0.5) -> None:
+    """Let ``seconds`` pass in steps, running what becomes due."""
+    end = clock.monotonic() + seconds
+    while clock.monotonic() < end:
+        clock.advance(min(step, end - clock.monotonic()))
+        settle(loop)
+
+
+def a_job(
+    name: str, *args: Any, clock: ManualClock | None = None, partition: int = 0, **fields: Any
+) -> Envelope:
+    """An envelope that calls ``name``, enqueued now."""
+    ms = int((clock or ManualClock()).time() * 1000)
+    return Envelope(make_id(ms, partition, os.urandom(8)), name, encode_call(name, args, {}), **fields)
+
+
+class FakeSent:
+    """A producer's future that is done, unless a test says otherwise."""
+
+    def __init__(self, exception: BaseException | None = None, is_done: bool = True) -> None:
+        self.is_done = is_done
+        self.exception = exception
+
+
+class FakeBackend:
+    """A back end over :class:`Queues`; state records are seen when somebody looks. ``existing``: topics of others."""
+
+    def __init__(self, app: str, settings: Settings) -> None:
+        self.names = Names(app)
+        self.settings = settings
+        self.clock_of_test = ManualClock()
+        self.queues = Queues(self.clock_of_test)
+        self.clock = BrokerClock(self.clock_of_test.time)
+        self.new_id: Callable[[], str] = IdMaker(3, self.clock)
+        self.existing: set[str] = set()
+        self.routed: list[str] = []
+        self.waits: list[float | None] = []
+        self.on_wait: Callable[[], None] = lambda: None
+        self.next_sent: FakeSent | None = None
+        self.flushes = 0
+        self.is_closed = False
+
+    def route(self, queue: str, declared: bool) -> Route:
+        self.routed.append(queue)
+        if not declared and queue not in self.existing:
+            raise UnknownQueue(f"there is no queue {queue!r}")
+        return Route(self.names.queue(queue), self.settings.max_payload_bytes)
+
+    def send(self, topic: str, value: bytes, headers: list[Header]) -> FakeSent:
+        self.queues.append(Outgoing(topic, value, None, headers))
+        sent, self.next_sent = self.next_sent or FakeSent(), None
+        return sent
+
+    def send_state(self, record: StateRecord) -> FakeSent:
+        key, value, headers = encode(record)
+        self.queues.append(Outgoing(self.names.results, value, key, headers, 3))
+        return FakeSent()
+
+    def flush(self, timeout: float | None) -> None:
+        self.flushes += 1
+
+    def find(self, job_id: str) -> StateRecord | None:
+        view = ResultView()
+        for state in self.queues.states(self.names):
+            view.apply(state)
+        return view.get(job_id)
+
+    def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
+        self.waits.append(timeout)
+        self.on_wait()
+        return self.find(job_id)
+
+    def worker_side(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerSide:
+        return WorkerSide(FakeDelivery(self.queues, loop, events), FakePublisher(self.queues, loop), 8)
+
+    def close(self, timeout: float | None = None) -> None:
+        self.is_closed = True
+
+
+def open_fake(app: str, settings: Settings) -> FakeBackend:
+    """For ``kafka.tasks.backend.BACKENDS``."""
+    return FakeBackend(app, settings)

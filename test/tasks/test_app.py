@@ -1,0 +1,344 @@
+"""Tests of ``kafka.tasks.app`` and ``kafka.tasks.task``: declaring and enqueueing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from kafka.errors import IllegalArgumentError, KafkaConfigurationError
+from kafka.tasks import (
+    App,
+    Context,
+    JobState,
+    NotSerialisable,
+    PayloadTooLarge,
+    Retry,
+    TaskInMain,
+    UnknownQueue,
+)
+from kafka.tasks.envelope import decode
+from kafka.tasks.payload import decode_call
+from test.tasks.fakes import FakeBackend, FakeSent
+
+
+def only_record(backend: FakeBackend, topic: str) -> Any:
+    (record,) = backend.queues.topics[topic]
+    return record
+
+
+def test_delay_makes_one_record_of_a_call(app: App, backend: FakeBackend) -> None:
+    @app.task(queue="mail")
+    def send(user_id: int, body: str = "") -> str:
+        return f"{user_id} {body}"
+
+    job = send.delay(7, body="hi")
+    record = only_record(backend, "shop.mail")
+    envelope = decode(record.value, record.headers)
+    assert (envelope.id, envelope.name, envelope.attempt) == (job.id, send.name, 1)
+    assert decode_call(envelope.value) == ([7], {"body": "hi"})
+    assert send.name.endswith("test_delay_makes_one_record_of_a_call.<locals>.send")
+
+
+def test_a_plain_call_is_a_plain_call(app: App) -> None:
+    @app.task
+    def add(a: int, b: int) -> int:
+        "Adds."
+        return a + b
+
+    assert add(1, b=2) == 3
+    assert (vars(add)["__name__"], add.__doc__) == ("add", "Adds.")
+    assert app.tasks[add.name] is add
+
+
+def test_a_bound_task_gets_its_context_first(app: App, backend: FakeBackend) -> None:
+    @app.task(bind=True, name="look")
+    def look(ctx: Context, x: int) -> int:
+        assert not ctx.cancelled
+        return ctx.attempt + x
+
+    assert look(2) == 3
+    look.delay(2)
+    assert decode_call(only_record(backend, "shop.default").value) == ([2], {})
+
+
+def test_options_of_a_call_travel_with_the_job(app: App, backend: FakeBackend) -> None:
+    @app.task(expires=60)
+    def f() -> None: ...
+
+    f.using(timeout=5, soft_timeout=2.5, expires=3, store_result=False).delay()
+    f.delay()
+    first, second = [decode(r.value, r.headers) for r in backend.queues.topics["shop.default"]]
+    assert (first.timeout, first.soft_timeout, first.store_result) == (5, 2.5, False)
+    assert first.expires_ms == first.enqueued_ms + 3000
+    assert second.expires_ms == second.enqueued_ms + 60_000
+    assert (second.timeout, second.store_result) == (None, None)
+
+
+def test_an_option_may_have_the_name_of_an_argument(app: App, backend: FakeBackend) -> None:
+    @app.task
+    def f(queue: str, timeout: int) -> None: ...
+
+    f.using(timeout=1).delay(queue="x", timeout=9)
+    assert decode_call(only_record(backend, "shop.default").value) == ([], {"queue": "x", "timeout": 9})
+
+
+def test_settings_of_the_app_hold_where_the_task_says_nothing() -> None:
+    app = App("shop", default_queue="slow", timeout=9, soft_timeout=3, retry=Retry(2), store_result=False)
+
+    @app.task
+    def f() -> None: ...
+
+    @app.task(timeout=20, store_result=True)
+    def g() -> None: ...
+
+    assert (f.queue, f.options.timeout, f.options.soft_timeout, f.store_result) == ("slow", 9, 3, False)
+    assert f.retry == Retry(2)
+    assert (g.options.timeout, g.store_result) == (20, True)
+
+
+def test_send_by_name_needs_no_declaration(app: App, backend: FakeBackend) -> None:
+    backend.existing.add("mail")
+    job = app.send("mail.send", args=(7,), kwargs={"body": "hi"}, queue="mail")
+    envelope = decode(*[(r.value, r.headers) for r in backend.queues.topics["shop.mail"]][0])
+    assert (envelope.id, envelope.name) == (job.id, "mail.send")
+
+
+def test_send_to_a_queue_that_nobody_has_is_refused(app: App, backend: FakeBackend) -> None:
+    with pytest.raises(UnknownQueue):
+        app.send("mail.send", queue="mial")
+    assert not backend.queues.topics["shop.mial"]
+
+
+def test_a_declared_task_sent_by_name_keeps_its_queue_and_is_checked(app: App, backend: FakeBackend) -> None:
+    @app.task(queue="mail", name="mail.send")
+    def send(user_id: int) -> None: ...
+
+    app.send("mail.send", (7,))
+    assert only_record(backend, "shop.mail").header("name") == "mail.send"
+    with pytest.raises(TypeError, match="user_id"):
+        app.send("mail.send")
+
+
+@pytest.mark.parametrize("options", [{"queue": "mial"}, {"delay": 30}, {"retires": 3}, {"soft_timeout": 99}])
+def test_using_refuses_at_once_what_cannot_be(app: App, options: dict[str, Any]) -> None:
+    @app.task(queue="mail", timeout=10)
+    def f() -> None: ...
+
+    with pytest.raises((IllegalArgumentError, UnknownQueue)):
+        f.using(**options)
+
+
+def test_an_unknown_queue_names_the_nearest_one(app: App) -> None:
+    @app.task(queue="mail")
+    def f() -> None: ...
+
+    with pytest.raises(UnknownQueue, match="did you mean 'mail'"):
+        f.using(queue="mial")
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [((), {}), ((1, 2, 3), {}), ((1,), {"a": 2}), ((1,), {"b": 2}), ((1,), {"c": 1, "d": 2})],
+)
+def test_arguments_that_do_not_fit_are_refused_at_delay(
+    app: App, backend: FakeBackend, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    @app.task
+    def f(a: int, b: int = 0, *, c: int) -> None: ...
+
+    with pytest.raises(TypeError, match=r"f\(\)"):
+        f.delay(*args, **kwargs)
+    assert not backend.queues.topics["shop.default"]
+
+
+def test_arguments_that_fit_pass_in_every_form(app: App) -> None:
+    @app.task
+    def f(a: int, /, b: int = 0, *more: int, c: int = 1, **named: int) -> None: ...
+
+    for args, kwargs in (((1,), {}), ((1, 2, 3, 4), {}), ((1,), {"b": 2, "c": 3, "z": 4}), ((1,), {"a": 5})):
+        f.check_call(args, kwargs)
+
+
+def test_what_does_not_serialise_raises_at_delay_and_sends_nothing(app: App, backend: FakeBackend) -> None:
+    @app.task
+    def f(x: object) -> None: ...
+
+    with pytest.raises(NotSerialisable, match="argument 1"):
+        f.delay(object())
+    assert not backend.queues.topics["shop.default"]
+
+
+def test_a_payload_above_the_limit_raises_at_delay() -> None:
+    app = App("shop", bootstrap_servers="fake://", max_payload_bytes=2000)
+
+    @app.task
+    def f(x: str) -> None: ...
+
+    f.delay("x" * 1900)
+    with pytest.raises(PayloadTooLarge, match=r"bytes, and shop\.default takes 2000"):
+        f.delay("x" * 2000)
+
+
+def test_a_task_of_main_is_refused_with_the_line_that_helps(tmp_path: Any) -> None:
+    script = tmp_path / "jobs.py"
+    script.write_text(
+        "from kafka.tasks import App\n"
+        "app = App('shop', bootstrap_servers='nowhere:1')\n"
+        "@app.task\ndef f(): return 4\n"
+        "assert f() == 4\n"
+        "f.delay()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False, env=_environment()
+    )
+    assert "TaskInMain" in done.stderr
+    assert "`from jobs import f`" in done.stderr
+
+
+def test_a_task_of_a_module_run_with_dash_m_is_refused_too(tmp_path: Any) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("")
+    (tmp_path / "pack" / "jobs.py").write_text(
+        "from kafka.tasks import App\napp = App('shop')\n@app.task\ndef f(): ...\nf.delay()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pack.jobs"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+        env=_environment(),
+    )
+    assert "`from pack.jobs import f`" in done.stderr
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+def test_task_in_main_is_an_error_of_the_queue() -> None:
+    assert issubclass(TaskInMain, Exception)
+
+
+def test_a_coroutine_function_is_refused_at_declaration(app: App) -> None:
+    async def f() -> None: ...
+
+    with pytest.raises(IllegalArgumentError, match="asyncio pool"):
+        app.task(f)
+
+
+def test_bind_without_a_first_argument_is_refused_at_declaration(app: App) -> None:
+    declare: Any = app.task(bind=True)
+    with pytest.raises(IllegalArgumentError, match="no first argument"):
+        declare(lambda: None)
+
+
+def test_two_tasks_of_one_name_are_refused(app: App) -> None:
+    @app.task(name="x")
+    def f() -> None: ...
+
+    with pytest.raises(IllegalArgumentError, match="two tasks are called 'x'"):
+
+        @app.task(name="x")
+        def g() -> None: ...
+
+
+def test_a_module_that_is_loaded_again_replaces_its_tasks(app: App) -> None:
+    def f() -> None: ...
+
+    app.task(f)
+    again = app.task(f)
+    assert app.tasks[again.name] is again
+
+
+def test_task_takes_named_options_only(app: App) -> None:
+    declare: Any = app.task
+    with pytest.raises(IllegalArgumentError, match="named options only"):
+        declare("mail")
+
+
+def test_a_batch_flushes_once_and_knows_its_jobs(app: App, backend: FakeBackend) -> None:
+    @app.task
+    def f(n: int) -> None: ...
+
+    with app.batch() as batch:
+        made = [f.delay(n) for n in range(5)]
+    f.delay(9)
+    assert batch.jobs == made
+    assert backend.flushes == 1
+
+
+def test_a_batch_raises_the_first_error_of_a_job_that_did_not_arrive(app: App, backend: FakeBackend) -> None:
+    @app.task
+    def f() -> None: ...
+
+    def enqueue() -> None:
+        with app.batch():
+            backend.next_sent = FakeSent(OSError("gone"))
+            f.delay()
+
+    with pytest.raises(OSError, match="gone"):
+        enqueue()
+
+
+def test_a_batch_is_of_its_own_thread(app: App, backend: FakeBackend) -> None:
+    @app.task
+    def f() -> None: ...
+
+    with app.batch() as batch:
+        thread = threading.Thread(target=f.delay)
+        thread.start()
+        thread.join()
+    assert batch.jobs == []
+
+
+def test_flush_before_the_first_job_connects_nowhere() -> None:
+    App("shop", bootstrap_servers="nowhere:1").flush()
+
+
+def test_track_queued_writes_a_record_with_the_job() -> None:
+    app = App("shop", bootstrap_servers="fake://", track_queued=True)
+
+    @app.task
+    def f() -> None: ...
+
+    job = f.delay()
+    assert app.job(job.id).status() is JobState.QUEUED
+
+
+def test_a_scheme_that_nobody_serves_is_refused() -> None:
+    with pytest.raises(KafkaConfigurationError, match="memory"):
+        App("shop", bootstrap_servers="memory://").backend()
+
+
+def test_other_servers_mean_another_connection(app: App, backend: FakeBackend) -> None:
+    app.connect_to("fake://elsewhere")
+    assert backend.is_closed
+    assert app.backend() is not backend
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_connects_anew(app: App, backend: FakeBackend) -> None:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, b"1" if app.backend() is not backend else b"0")
+        os._exit(0)
+    os.waitpid(child, 0)
+    answer = os.read(reading, 1)
+    os.close(reading)
+    os.close(writing)
+    assert answer == b"1"
+    assert app.backend() is backend
+
+
+def test_names_and_queues_of_an_app_are_checked() -> None:
+    with pytest.raises(IllegalArgumentError):
+        App("no app")
+    assert App("shop", queues=["b", "a"]).queues == ["a", "b", "default"]

@@ -1,0 +1,185 @@
+"""Tests of ``kafka.tasks.consequences`` and ``kafka.tasks.settling``."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
+from kafka.net.clock import ManualClock
+from kafka.net.loop import Loop
+from kafka.tasks.consequences import Consequences
+from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.envelope import Envelope, death_of, decode
+from kafka.tasks.outcome import Failed, Fault, NoJob, Policy, Standing, Succeeded, Suspicious, decide
+from kafka.tasks.results import StateRecord
+from kafka.tasks.settling import Ending, Settler
+from kafka.tasks.states import JobState
+from kafka.tasks.topics import Names
+from test.tasks.fakes import FakeDelivery, FakePublisher, Queues, a_job, settle
+
+NAMES = Names("shop")
+MAKER = Consequences(NAMES, "host1")
+MAIN = Source("mail", "shop.mail")
+
+
+class NoEvents:
+    def leased(self, leases: list[Lease]) -> None: ...
+    def lost(self, leases: list[Lease], reason: str) -> None: ...
+    def left(self) -> None: ...
+
+
+def a_lease(envelope: Envelope) -> Lease:
+    return Lease(MAIN, envelope.value, envelope.headers(), 1, 2, 77)
+
+
+def test_a_success_is_one_record_keyed_by_the_id_in_the_ids_partition() -> None:
+    envelope = a_job("f", partition=6)
+    decision = decide(Succeeded(b"42"), Standing(), Policy(), 0)
+    (record,) = MAKER.of(decision, Succeeded(b"42"), envelope, a_lease(envelope), envelope.enqueued_ms)
+    assert (record.topic, record.partition, record.key, record.value) == (
+        "shop.results",
+        6,
+        envelope.id.encode(),
+        b"42",
+    )
+
+
+def test_a_job_that_ends_late_is_told_in_the_late_topic() -> None:
+    envelope = a_job("f")
+    decision = decide(Succeeded(b""), Standing(), Policy(), 0)
+    (record,) = MAKER.of(decision, Succeeded(b""), envelope, a_lease(envelope), envelope.enqueued_ms + 60_001)
+    assert record.topic == "shop.results.late"
+
+
+def test_a_dead_job_keeps_its_headers_and_gets_its_cause() -> None:
+    envelope = a_job("f", attempt=3)
+    outcome = Failed(Fault("OSError", "disk", "Trace"))
+    decision = decide(outcome, Standing(attempt=3), Policy(max_attempts=3), 0)
+    dead, state = MAKER.of(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
+    assert dead.topic == "shop.mail.dead"
+    assert decode(dead.value, dead.headers or []) == envelope
+    death = death_of(dead.headers or [])
+    assert death is not None
+    assert (death.cause, death.type, death.origin, death.host) == ("attempts", "OSError", "shop.mail:2:77", "host1")
+    assert dict(state.headers or [])["state"] == b"FAILURE"
+
+
+def test_a_suspect_moves_unchanged() -> None:
+    envelope = a_job("f", attempt=2)
+    decision = decide(Suspicious(), Standing(attempt=2, deliveries=2), Policy(), 0)
+    (record,) = MAKER.of(decision, Suspicious(), envelope, a_lease(envelope), 0)
+    assert record.topic == "shop.mail.suspect"
+    assert decode(record.value, record.headers or []) == envelope
+
+
+def test_what_is_no_job_goes_to_the_dead_topic_as_it_was() -> None:
+    lease = Lease(MAIN, None, [("x", b"1"), ("dead-cause", b"older")], 1, 0, 3)
+    record = MAKER.no_job(lease, NoJob("no-job", "what is this"), 5)
+    assert (record.topic, record.value) == ("shop.mail.dead", None)
+    death = death_of(record.headers or [])
+    assert death is not None
+    assert (death.cause, death.text) == ("no-job", "what is this")
+    assert (record.headers or [])[0] == ("x", b"1")
+
+
+class Bench:
+    """A settler over a queue in memory."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.loop = Loop.simulated(self.clock)
+        self.queues = Queues(self.clock)
+        self.delivery = FakeDelivery(self.queues, self.loop, NoEvents())
+        self.publisher = FakePublisher(self.queues, self.loop)
+        self.over: list[tuple[Lease, bool]] = []
+        self.settler = Settler(
+            self.delivery,
+            self.publisher,
+            MAKER,
+            self.now_ms,
+            lambda leases, well: self.over.extend((lease, well) for lease in leases),
+        )
+
+    def now_ms(self) -> int:
+        return int(self.clock.time() * 1000)
+
+    def ending(self, value: bytes = b"1") -> Ending:
+        envelope = a_job("f", clock=self.clock)
+        lease = a_lease(envelope)
+        self.queues.append(MAKER.of(decide(Suspicious(), Standing(), Policy(), 0), Suspicious(), envelope, lease, 0)[0])
+        record = self.queues.topics["shop.mail.suspect"][-1]
+        record.holder, record.deliveries, record.locked_until = self.delivery, 1, 1e9
+        lease.token = record
+        decision = decide(Succeeded(value), Standing(), Policy(), 0)
+        return Ending(lease, envelope, MAKER.of(decision, Succeeded(value), envelope, lease, self.now_ms()))
+
+    def states(self) -> list[StateRecord]:
+        return self.queues.states(NAMES)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_lease_is_accepted_after_its_records_are_durable(bench: Bench) -> None:
+    bench.publisher.is_stuck = True
+    ending = bench.ending()
+    bench.settler.end([ending])
+    settle(bench.loop)
+    assert bench.delivery.settled == []
+    bench.publisher.go_on()
+    settle(bench.loop)
+    assert [lease for lease, _ in bench.delivery.settled] == [ending.lease]
+    assert bench.over == [(ending.lease, True)]
+
+
+def test_a_group_is_published_in_one_go(bench: Bench) -> None:
+    bench.settler.end([bench.ending() for _ in range(50)])
+    settle(bench.loop)
+    assert bench.publisher.sizes == [50]
+    assert len(bench.delivery.settled) == 50
+
+
+def test_one_lease_that_fails_takes_no_other_with_it(bench: Bench) -> None:
+    endings = [bench.ending() for _ in range(3)]
+    bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
+    bench.settler.end(endings)
+    settle(bench.loop)
+    assert [lease for lease, _ in bench.delivery.settled] == [endings[1].lease, endings[2].lease]
+    assert (endings[0].lease, False) in bench.over
+
+
+def test_a_result_that_its_topic_does_not_take_is_a_failure_that_says_so(bench: Bench) -> None:
+    bench.publisher.errors["shop.results"] = [MessageSizeTooLargeError()]
+    bench.settler.end([bench.ending(b'"' + b"x" * 5000 + b'"')])
+    settle(bench.loop)
+    (state,) = bench.states()
+    assert state.state is JobState.FAILURE
+    assert state.detail()["type"] == "ResultTooLarge"
+    assert len(bench.delivery.settled) == 1
+
+
+def test_a_failure_that_its_topic_does_not_take_either_ends_there(bench: Bench) -> None:
+    bench.publisher.errors["shop.results"] = [MessageSizeTooLargeError(), MessageSizeTooLargeError()]
+    bench.settler.end([bench.ending(b'"' + b"x" * 5000 + b'"')])
+    settle(bench.loop)
+    assert [well for _, well in bench.over] == [False]
+
+
+def test_a_record_that_was_appended_late_is_copied_to_the_late_topic(bench: Bench) -> None:
+    bench.publisher.is_stuck = True
+    bench.settler.end([bench.ending()])
+    bench.clock.advance(61)
+    bench.publisher.go_on()
+    settle(bench.loop)
+    assert len(bench.queues.topics["shop.results"]) == len(bench.queues.topics["shop.results.late"]) == 1
+    assert len(bench.delivery.settled) == 1
+
+
+def test_a_lost_lease_is_not_accepted(bench: Bench) -> None:
+    ending = bench.ending()
+    ending.lease.lost = True
+    bench.settler.end([ending])
+    settle(bench.loop)
+    assert bench.delivery.settled == []

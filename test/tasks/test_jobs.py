@@ -1,0 +1,105 @@
+"""Tests of ``kafka.tasks.jobs``."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka.errors import IllegalArgumentError
+from kafka.tasks import App, JobFailed, JobHandle, JobRevoked, JobState, JobTimeout, JobUnknown
+from kafka.tasks.ids import make_id
+from kafka.tasks.outcome import Fault
+from kafka.tasks.results import StateRecord, fault_value, reason_value
+from test.tasks.fakes import FakeBackend, FakeSent
+
+
+@pytest.fixture
+def job(app: App, backend: FakeBackend) -> JobHandle[int]:
+    @app.task
+    def f() -> int:
+        return 1
+
+    return f.delay()
+
+
+def write(backend: FakeBackend, job_id: str, state: JobState, value: bytes = b"") -> None:
+    backend.send_state(StateRecord(job_id, state, value=value))
+
+
+def test_the_handle_that_enqueued_a_job_knows_that_it_is_queued(app: App, job: JobHandle[int]) -> None:
+    assert job.status() is JobState.QUEUED
+    assert app.job(job.id).status() is JobState.UNKNOWN
+
+
+def test_a_result_is_what_the_task_returned(app: App, backend: FakeBackend, job: JobHandle[int]) -> None:
+    write(backend, job.id, JobState.SUCCESS, b"42")
+    assert job.result(timeout=1) == 42
+    assert app.job(job.id).result() == 42
+    assert job.wait(0)
+    assert job.status() is JobState.SUCCESS
+
+
+def test_a_failure_tells_type_text_traceback_and_host(backend: FakeBackend, job: JobHandle[int]) -> None:
+    write(backend, job.id, JobState.FAILURE, fault_value(Fault("OSError", "disk full", "Trace"), "host1", 5))
+    with pytest.raises(JobFailed, match="OSError: disk full") as caught:
+        job.result()
+    error = caught.value
+    assert (error.type, error.text, error.traceback, error.host) == ("OSError", "disk full", "Trace", "host1")
+    assert error.job_id == job.id
+
+
+def test_a_revoked_job_says_why(backend: FakeBackend, job: JobHandle[int]) -> None:
+    write(backend, job.id, JobState.REVOKED, reason_value("expired", "h"))
+    with pytest.raises(JobRevoked, match="expired"):
+        job.result()
+
+
+def test_a_job_that_has_not_ended_in_time_is_a_timeout(backend: FakeBackend, job: JobHandle[int]) -> None:
+    with pytest.raises(JobTimeout, match="QUEUED"):
+        job.result(timeout=0)
+    write(backend, job.id, JobState.STARTED)
+    with pytest.raises(TimeoutError, match="STARTED"):
+        job.result(timeout=0)
+    assert not job.wait(0)
+
+
+def test_a_bare_id_without_a_record_is_unknown(app: App, backend: FakeBackend) -> None:
+    with pytest.raises(JobUnknown):
+        app.job(backend.new_id()).result(timeout=0)
+
+
+def test_an_id_older_than_results_are_kept_is_not_waited_for(app: App, backend: FakeBackend) -> None:
+    old = make_id(backend.clock.now_ms() - 2 * 86_400_000, 3, b"\0" * 8)
+    with pytest.raises(JobUnknown):
+        app.job(old).result()
+    assert backend.waits == []
+
+
+def test_a_job_that_could_not_be_enqueued_raises_the_producers_error(app: App, backend: FakeBackend) -> None:
+    @app.task
+    def f() -> None: ...
+
+    backend.next_sent = FakeSent(OSError("refused"))
+    job = f.delay()
+    for ask in (job.status, job.result, job.wait):
+        with pytest.raises(OSError, match="refused"):
+            ask()
+
+
+def test_waiting_ends_when_the_job_turns_out_not_to_be_enqueued(app: App, backend: FakeBackend) -> None:
+    @app.task
+    def f() -> None: ...
+
+    backend.next_sent = sent = FakeSent(is_done=False)
+
+    def fail() -> None:
+        sent.is_done, sent.exception = True, OSError("timed out")
+
+    backend.on_wait = fail
+    with pytest.raises(OSError, match="timed out"):
+        f.delay().result()
+
+
+@pytest.mark.parametrize("text", ["", "42", "g" * 32])
+def test_what_is_no_id_is_refused(app: App, text: str) -> None:
+    with pytest.raises(IllegalArgumentError):
+        app.job(text)

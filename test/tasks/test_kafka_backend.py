@@ -1,0 +1,466 @@
+"""Tests of ``kafka.tasks.kafka_backend``: its parts by themselves, and over an embedded broker in this process.
+
+The whole of it, with workers and on both brokers, is in ``test/conformance/test_tasks.py`` and ``test/faults``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from kafka.client import ApiRanges, KafkaClient
+from kafka.errors import (
+    IllegalStateError,
+    IncompatibleBrokerVersion,
+    InvalidRecordStateError,
+    KafkaConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    NoBrokersAvailable,
+)
+from kafka.future import Future
+from kafka.net.loop import Loop
+from kafka.share import Acknowledged, AcknowledgeType
+from kafka.tasks import App, JobState
+from kafka.tasks.delivery import Lease, Outgoing, Source
+from kafka.tasks.ids import BrokerClock
+from kafka.tasks.kafka_backend import KafkaBackend, delivery
+from kafka.tasks.kafka_backend.admin import check_share_groups, prepare_groups
+from kafka.tasks.kafka_backend.connection import connect
+from kafka.tasks.kafka_backend.delivery import ShareDelivery
+from kafka.tasks.kafka_backend.publisher import KafkaPublisher
+from kafka.tasks.outcome import Verdict
+from kafka.tasks.results import StateRecord, encode
+from kafka.tasks.settings import read_settings
+from kafka.tasks.topics import Names, group_configs
+from kafka.testing import EmbeddedBroker
+
+SOON_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(in_process=True) as running:
+        yield running
+
+
+# -- reaching a broker -------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_address_is_one_line_that_says_what_to_do() -> None:
+    loop = Loop()
+    with pytest.raises(NoBrokersAvailable) as caught:
+        connect(read_settings({"bootstrap_servers": "127.0.0.1:1"}), loop)
+    loop.close()
+    text = caught.value.args[0]
+    assert "127.0.0.1:1" in text
+    assert "bootstrap_servers" in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize("scheme", ["", "kafka://"])
+def test_servers_may_be_said_with_and_without_a_scheme(broker: EmbeddedBroker, scheme: str) -> None:
+    loop = Loop()
+    client = connect(read_settings({"bootstrap_servers": f"{scheme}127.0.0.1:1, {broker.bootstrap}"}), loop)
+    client.close()
+    loop.close()
+
+
+def test_embedded_wants_a_directory() -> None:
+    loop = Loop()
+    with pytest.raises(KafkaConfigurationError, match="no directory"):
+        connect(read_settings({"bootstrap_servers": "embedded:"}), loop)
+    loop.close()
+
+
+class Ranges:
+    """A client, as far as its broker's ranges go."""
+
+    def __init__(self, apis: dict[int, tuple[int, int]], features: dict[str, tuple[int, int]]) -> None:
+        self._found = ApiRanges(apis, features, "4.1")
+
+    def api_ranges(self) -> ApiRanges:
+        return self._found
+
+
+SHARE_APIS = {76: (1, 1), 78: (1, 2), 79: (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("apis", "features", "text"),
+    [
+        ({18: (0, 4)}, {}, "has no ShareGroupHeartbeat, ShareFetch, ShareAcknowledge: Apache Kafka 4.2"),
+        (SHARE_APIS, {}, "has not switched them on"),
+        (SHARE_APIS, {"share.version": (0, 0)}, "kafka-features.sh upgrade --feature share.version=1"),
+    ],
+)
+def test_a_cluster_without_share_groups_is_one_clear_error(
+    apis: dict[int, tuple[int, int]], features: dict[str, tuple[int, int]], text: str
+) -> None:
+    client: Any = Ranges(apis, features)
+    with pytest.raises(IncompatibleBrokerVersion) as caught:
+        check_share_groups(client)
+    assert text in caught.value.args[0]
+    fine: Any = Ranges(SHARE_APIS, {"share.version": (1, 1)})
+    check_share_groups(fine)
+
+
+# -- share groups' settings --------------------------------------------------------------------------------------------
+
+
+class Groups:
+    """A broker's settings of groups, which are seen ``lag`` looks after they were made; some names are refused."""
+
+    def __init__(self, refused: Sequence[str] = (), lag: int = 2, there: Sequence[tuple[str, str]] = ()) -> None:
+        self.there = dict(there)
+        self.made: list[tuple[str, str]] = []
+        self._refused = refused
+        self._lag = lag
+        self._looks = 0
+
+    def group_configs(self, groups: Sequence[str]) -> dict[str, dict[str, str]]:
+        self._looks += 1
+        seen = dict(self.made) if self._looks > self._lag else {}
+        return {group: {**self.there, **seen} for group in groups}
+
+    def alter_group_config(self, groups: Sequence[str], name: str, value: str) -> list[str]:
+        if name in self._refused:
+            return list(groups)
+        self.made.append((name, value))
+        return []
+
+
+def prepare(groups: Any, pauses: list[float] | None = None) -> int:
+    return prepare_groups(groups, ["a", "b"], group_configs(), (pauses if pauses is not None else []).append, 0.1)
+
+
+def test_the_settings_of_groups_are_made_and_seen() -> None:
+    groups, pauses = Groups(), list[float]()
+    assert prepare(groups, pauses) == 10
+    assert tuple(groups.made) == group_configs()
+    assert len(pauses) == 2
+
+
+def test_what_holds_already_is_left_alone() -> None:
+    groups = Groups(there=group_configs())
+    assert prepare(groups) == 10
+    assert groups.made == []
+
+
+def test_settings_that_the_broker_lacks_are_done_without() -> None:
+    groups = Groups(["share.partition.max.record.locks", "share.delivery.count.limit"])
+    assert prepare(groups) == 5
+    assert [name for name, _ in groups.made] == ["share.auto.offset.reset", "share.isolation.level"]
+
+
+def test_a_group_that_would_begin_at_the_end_of_its_topic_is_refused() -> None:
+    with pytest.raises(KafkaConfigurationError, match="jobs that wait already would be lost"):
+        prepare(Groups(["share.auto.offset.reset"]))
+
+
+def test_settings_that_are_never_seen_are_an_error() -> None:
+    with pytest.raises(KafkaTimeoutError, match="a, b"):
+        prepare(Groups(lag=1000))
+
+
+# -- delivery ----------------------------------------------------------------------------------------------------------
+
+
+class Member:
+    """In the place of a share consumer."""
+
+    made: list[Member] = []
+
+    def __init__(self, topic: str, **options: Any) -> None:
+        self.options = options
+        self.wants: list[tuple[int, bool]] = []
+        self.said: list[tuple[Any, AcknowledgeType]] = []
+        self.lock_s = 30.0
+        self.lost: set[Any] = set()
+        self.flushed: Future[None] = Future()
+        self.closed: Future[None] = Future()
+        self.made.append(self)
+
+    def request_records(self, count: int, exactly: bool) -> None:
+        self.wants.append((count, exactly))
+
+    def acknowledge(self, record: Any, kind: AcknowledgeType) -> None:
+        if record in self.lost:
+            raise IllegalStateError("its lock is gone")
+        self.said.append((record, kind))
+
+    def commit_async(self) -> Future[None]:
+        return self.flushed
+
+    def close_async(self) -> Future[None]:
+        return self.closed
+
+
+class Record:
+    """A share record."""
+
+    value, headers, delivery_count, partition = b"{}", (), 1, 0
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+
+class Events:
+    """What a worker is told."""
+
+    def __init__(self) -> None:
+        self.leases: list[Lease] = []
+        self.gone: list[tuple[list[Lease], str]] = []
+        self.errors: list[KafkaError] = []
+        self.has_left = 0
+
+    def leased(self, leases: list[Lease]) -> None:
+        self.leases += leases
+
+    def lost(self, leases: list[Lease], reason: str) -> None:
+        self.gone.append((leases, reason))
+
+    def failed(self, error: KafkaError) -> None:
+        self.errors.append(error)
+
+    def left(self) -> None:
+        self.has_left += 1
+
+
+MAIN, SUSPECT = Source("q", "app.q"), Source("q", "app.q.suspect", suspect=True)
+
+
+class Stage:
+    """A delivery over two members, and three leases of the first one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        Member.made = []
+        monkeypatch.setattr(delivery, "KafkaShareConsumer", Member)
+        self.loop = Loop.simulated()
+        self.events = Events()
+        client: Any = type("Client", (), {"loop": self.loop})()
+        self.delivery = ShareDelivery(client, [MAIN, SUSPECT], self.events, 10)
+        self.main, self.suspect = Member.made
+        self.main.options["on_records"]([Record(offset) for offset in range(3)])
+        self.leases = self.events.leases
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    made = Stage(monkeypatch)
+    yield made
+    made.loop.close()
+
+
+def test_each_topic_has_a_member_in_a_group_of_its_name(stage: Stage) -> None:
+    assert [member.options["group_id"] for member in Member.made] == ["app.q", "app.q.suspect"]
+    stage.delivery.want(MAIN, 64, True)
+    stage.delivery.want(SUSPECT, 1, False)
+    assert (stage.main.wants, stage.suspect.wants) == ([(64, False)], [(1, True)])
+    stage.suspect.lock_s = 15.0
+    assert stage.delivery.lock_s == 15.0
+
+
+def test_verdicts_are_acknowledgements_and_drop_is_none(stage: Stage) -> None:
+    first, second, third = stage.leases
+    stage.delivery.renew([first])
+    stage.delivery.settle([first], Verdict.ACCEPT)
+    stage.delivery.settle([second], Verdict.RELEASE)
+    stage.delivery.settle([third], Verdict.DROP)
+    kinds = [kind for _, kind in stage.main.said]
+    assert kinds == [AcknowledgeType.RENEW, AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE]
+
+
+def test_locks_that_the_broker_says_are_gone_are_told_once(stage: Stage) -> None:
+    first, second, third = stage.leases
+    error = InvalidRecordStateError("offset 0 is not acquired")
+    renewed = AcknowledgeType.RENEW
+    stage.delivery.settle([third], Verdict.ACCEPT)
+    stage.main.options["on_acknowledged"](
+        [
+            Acknowledged(first.token, renewed, error),
+            Acknowledged(second.token, renewed, None),
+            Acknowledged(third.token, AcknowledgeType.ACCEPT, error),
+        ]
+    )
+    assert [leases for leases, _ in stage.events.gone] == [[first]]
+    stage.main.options["on_lost"]([first.token, second.token], None)
+    assert [leases for leases, _ in stage.events.gone] == [[first], [second]]
+    assert "run out" in stage.events.gone[1][1]
+
+
+def test_a_lock_that_turns_out_to_be_gone_is_told_on_a_later_turn(stage: Stage) -> None:
+    stage.main.lost.add(stage.leases[0].token)
+    stage.delivery.renew(stage.leases)
+    assert stage.events.gone == []
+    stage.loop.run_once(0)
+    assert [leases for leases, _ in stage.events.gone] == [[stage.leases[0]]]
+    assert len(stage.main.said) == 2
+
+
+def test_who_asks_is_told_when_the_settlement_is_answered(stage: Stage) -> None:
+    told: list[int] = []
+    stage.delivery.settle(stage.leases, Verdict.ACCEPT, lambda: told.append(1))
+    stage.loop.run_once(0)
+    assert told == []
+    stage.main.flushed.success(None)
+    stage.loop.run_once(0)
+    assert told == [1]
+
+
+def test_it_has_left_when_all_its_members_have(stage: Stage) -> None:
+    stage.delivery.close()
+    stage.main.closed.success(None)
+    assert stage.events.has_left == 0
+    stage.suspect.closed.success(None)
+    assert stage.events.has_left == 1
+    stage.delivery.want(MAIN, 1, True)
+    assert stage.main.wants == []
+
+
+def test_a_group_that_cannot_be_joined_is_told(stage: Stage) -> None:
+    error = KafkaError("the group is a consumer group")
+    stage.main.options["on_error"](error)
+    assert stage.events.errors == [error]
+
+
+# -- publisher ---------------------------------------------------------------------------------------------------------
+
+
+def test_records_are_answered_in_order_with_their_append_times_or_errors(broker: EmbeddedBroker) -> None:
+    app = App("published", bootstrap_servers=broker.bootstrap, max_payload_bytes=2000, partitions=2)
+    app.send("x", queue="default").raise_if_not_sent()
+    settings = read_settings({"bootstrap_servers": broker.bootstrap, "max_payload_bytes": 2000})
+    loop, clock = Loop(), BrokerClock()
+    client: KafkaClient = connect(settings, loop)
+    publisher = KafkaPublisher(client, settings, clock)
+    names = Names("published")
+    answered: Future[Sequence[int | BaseException]] = Future()
+
+    def note(answers: Sequence[int | BaseException]) -> None:
+        answered.success(answers)
+
+    before_ms = clock.local_ms()
+    publisher.publish(
+        [
+            Outgoing(names.queue("default"), b"1", None, [("id", b"x")]),
+            Outgoing(names.results, b"2" * 200_000, b"key", [], 1),
+            Outgoing(names.results, b"3" * 2_000_000, b"key", [], 1),
+            Outgoing(names.results, b"4", b"key", [], 1),
+        ],
+        note,
+    )
+    assert loop.run_until(answered, SOON_S)
+    first, too_large, larger_still, last = answered.result()
+    assert isinstance(first, int)
+    assert isinstance(last, int)
+    assert before_ms - 2 <= first <= last <= clock.local_ms() + 2
+    assert isinstance(too_large, MessageSizeTooLargeError)
+    assert isinstance(larger_still, MessageSizeTooLargeError)
+    publisher.close()
+    client.close()
+    loop.close()
+    app.close(SOON_S)
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def app(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Iterator[App]:
+    made = App(
+        f"app-{abs(hash(request.node.name)) % 10**8}",
+        bootstrap_servers=broker.bootstrap,
+        partitions=2,
+        result_view=100,
+    )
+    yield made
+    made.close(SOON_S)
+
+
+@pytest.fixture
+def say(app: App) -> Callable[..., None]:
+    """Write a state record as a worker would."""
+    backend = app.backend()
+    assert isinstance(backend, KafkaBackend)
+
+    def write(job_id: str, state: JobState, value: bytes = b"", **fields: int) -> None:
+        key, body, headers = encode(StateRecord(job_id, state, value=value, **fields))
+        front = backend._connected()
+        front.send(app.names.results, body, key, headers, int(job_id[12:16], 16)).get(SOON_S)
+
+    return write
+
+
+def test_the_first_end_of_a_job_holds_for_those_who_saw_it_and_for_those_who_look_it_up(
+    app: App, broker: EmbeddedBroker, say: Callable[..., None]
+) -> None:
+    job = app.send("x")
+    assert not job.wait(0)
+    say(job.id, JobState.SUCCESS, b"1")
+    say(job.id, JobState.FAILURE, b"{}")
+    assert job.result(SOON_S) == 1
+    elsewhere = App(app.name, bootstrap_servers=broker.bootstrap, partitions=2)
+    assert elsewhere.job(job.id).status() is JobState.SUCCESS
+    say(job.id, JobState.FAILURE, b"{}")
+    assert elsewhere.job(job.id).result(SOON_S) == 1
+    elsewhere.close(SOON_S)
+
+
+def test_what_was_pushed_out_of_memory_is_looked_up(app: App, say: Callable[..., None]) -> None:
+    jobs = [app.send("x") for _ in range(120)]
+    assert not jobs[-1].wait(0)
+    for number, job in enumerate(jobs):
+        say(job.id, JobState.SUCCESS, b"%d" % number)
+    assert jobs[-1].result(SOON_S) == 119
+    assert [job.result(SOON_S) for job in jobs] == list(range(120))
+    assert jobs[0].status() is JobState.SUCCESS
+
+
+def test_many_threads_wait_each_for_its_own_job(app: App, say: Callable[..., None]) -> None:
+    jobs = [app.send("x") for _ in range(20)]
+    found: dict[int, int] = {}
+    waiting = [
+        threading.Thread(target=lambda n=number: found.update({n: jobs[n].result(SOON_S)})) for number in range(20)
+    ]
+    for thread in waiting:
+        thread.start()
+    for number, job in reversed(list(enumerate(jobs))):
+        say(job.id, JobState.SUCCESS, b"%d" % number)
+    for thread in waiting:
+        thread.join(SOON_S)
+    assert found == {number: number for number in range(20)}
+
+
+def test_a_handle_whose_app_was_closed_says_so_and_connects_to_nothing(app: App) -> None:
+    job = app.send("x")
+    app.close(SOON_S)
+    with pytest.raises(IllegalStateError, match="closed"):
+        job.wait(0)
+    assert app.job(job.id).status() is JobState.UNKNOWN
+
+
+def test_closing_lets_go_of_those_who_wait(app: App) -> None:
+    job = app.send("x")
+    ended = threading.Event()
+
+    def wait() -> None:
+        try:
+            job.wait(SOON_S)
+        except KafkaError:
+            pass
+        finally:
+            ended.set()
+
+    backend = app.backend()
+    assert isinstance(backend, KafkaBackend)
+    threading.Thread(target=wait, daemon=True).start()
+    results = backend._connected().results
+    while not results._waiting and not ended.is_set():
+        ended.wait(0.005)
+    app.close(SOON_S)
+    assert ended.wait(SOON_S / 2)

@@ -1,0 +1,54 @@
+"""Tests of ``kafka.tasks.retry``."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from kafka.errors import IllegalArgumentError
+from kafka.tasks.retry import Retry, expo
+
+
+def test_expo_doubles_up_to_its_cap() -> None:
+    wait = expo(first=4, factor=2, cap=900)
+    assert [wait(n) for n in (1, 2, 3, 8, 9, 10_000)] == [4, 8, 16, 512, 900, 900]
+
+
+def test_without_backoff_a_retry_follows_at_once() -> None:
+    assert Retry().wait_s(7, random.Random(1)) == 0
+
+
+def test_jitter_takes_away_half_at_most() -> None:
+    waits = [Retry(backoff=expo(first=8)).wait_s(1, random.Random(seed)) for seed in range(200)]
+    assert 4 <= min(waits) < 4.5
+    assert 7.5 < max(waits) <= 8
+    assert Retry(backoff=expo(first=8), jitter=False).wait_s(1, random.Random(1)) == 8
+
+
+def test_a_policy_lists_its_errors_and_their_subclasses() -> None:
+    policy = Retry(on=(OSError,))
+    assert policy.lists(FileNotFoundError())
+    assert not policy.lists(ValueError())
+    assert Retry().lists(ValueError())
+
+
+def test_one_class_needs_no_tuple() -> None:
+    on: Any = OSError
+    assert Retry(on=on).on == (OSError,)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"max_attempts": 0}, {"max_attempts": True}, {"max_attempts": 2.0}, {"on": ("OSError",)}, {"backoff": 4}],
+)
+def test_a_policy_that_makes_no_sense_is_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(IllegalArgumentError):
+        Retry(**arguments)
+
+
+@pytest.mark.parametrize("arguments", [{"first": 0}, {"factor": 0.5}, {"first": 10, "cap": 5}])
+def test_a_backoff_that_makes_no_sense_is_refused(arguments: dict[str, float]) -> None:
+    with pytest.raises(IllegalArgumentError):
+        expo(**arguments)

@@ -1,0 +1,138 @@
+"""Tests of ``kafka.tasks.runner``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafka.tasks import App, Cancel, Context, Retry, Task
+from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.outcome import Cancelled, Failed, Succeeded
+from kafka.tasks.runner import TEXT_CHARACTERS, Job, cut, fault_of, run
+from test.tasks.fakes import a_job
+
+
+def job_of(app: App, function: Callable[..., Any], *args: Any, **options: Any) -> Job:
+    declare: Callable[[Callable[..., Any]], Task[..., Any]] = app.task(name="f", **options)
+    task = declare(function)
+    lease = Lease(Source("q", "shop.q"), b"", [], 2)
+    return Job(lease, a_job("f", *args, attempt=3), task)
+
+
+def test_what_the_task_returns_is_encoded(app: App) -> None:
+    job = job_of(app, lambda a, b: {"sum": a + b}, 1, 2)
+    assert run(job) == Succeeded(b'{"sum":3}')
+    assert job.started_at is not None
+    assert job.ran_s >= 0
+
+
+def test_a_result_that_nobody_wants_is_not_encoded(app: App) -> None:
+    assert run(job_of(app, object, store_result=False)) == Succeeded(b"")
+    job = job_of(App("other"), lambda: 1)
+    job.envelope.store_result = False
+    assert run(job) == Succeeded(b"")
+
+
+def test_an_error_becomes_data(app: App) -> None:
+    def f() -> None:
+        raise FileNotFoundError("no such file")
+
+    outcome = run(job_of(app, f, retry=Retry(on=(OSError,))))
+    assert isinstance(outcome, Failed)
+    assert (outcome.fault.type, outcome.fault.text, outcome.listed) == ("FileNotFoundError", "no such file", True)
+    assert 'raise FileNotFoundError("no such file")' in outcome.fault.traceback
+    assert "tasks/runner.py" not in outcome.fault.traceback
+
+
+def test_an_error_that_the_policy_does_not_list_says_so(app: App) -> None:
+    def f() -> None:
+        raise ValueError
+
+    outcome = run(job_of(app, f, retry=Retry(on=(OSError,))))
+    assert isinstance(outcome, Failed)
+    assert not outcome.listed
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_no_exception_gets_out(app: App, error: BaseException) -> None:
+    def f() -> None:
+        raise error
+
+    outcome = run(job_of(app, f))
+    assert isinstance(outcome, Failed)
+    assert outcome.fault.type == type(error).__name__
+
+
+def test_endless_recursion_is_an_error_like_others(app: App) -> None:
+    def f() -> None:
+        f()
+
+    outcome = run(job_of(app, f))
+    assert isinstance(outcome, Failed)
+    assert outcome.fault.type == "RecursionError"
+
+
+def test_an_exception_without_a_text_of_its_own_is_no_trouble() -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    fault = fault_of(Odd())
+    assert fault.text == "<its text cannot be made: ValueError>"
+    assert "Odd" in fault.traceback
+
+
+def test_cancel_may_be_raised_or_returned(app: App) -> None:
+    def raises() -> None:
+        raise Cancel("enough")
+
+    assert run(job_of(app, raises)) == Cancelled("enough")
+    assert run(job_of(App("b"), lambda: Cancel("no"))) == Cancelled("no")
+
+
+def test_the_context_tells_about_the_run(app: App) -> None:
+    seen: list[Context] = []
+
+    def f(ctx: Context, x: int) -> bool:
+        seen.append(ctx)
+        return ctx.cancelled
+
+    job = job_of(app, f, 5, bind=True)
+    job.cancelled = True
+    assert run(job) == Succeeded(b"true")
+    (ctx,) = seen
+    assert (ctx.job_id, ctx.idempotency_key) == (job.envelope.id, job.envelope.id)
+    assert (ctx.attempt, ctx.deliveries, ctx.task_name) == (3, 2, "f")
+
+
+def test_log_lines_of_a_task_carry_its_job(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "kafka.tasks.job")
+    ctx = Context("1" * 32, "mail.send")
+    ctx.log("sent %d of %d", 1, 2)
+    assert caplog.messages == [f"mail.send[{'1' * 32}] sent 1 of 2"]
+
+
+@pytest.mark.parametrize("value", [object(), {1: 2}, float("inf")])
+def test_a_result_that_cannot_be_stored_is_a_failure(app: App, value: Any) -> None:
+    outcome = run(job_of(app, lambda: value, retry=Retry()))
+    assert isinstance(outcome, Failed)
+    assert (outcome.fault.type, outcome.listed) == ("NotSerialisable", False)
+
+
+def test_a_payload_that_is_none_is_a_failure_that_is_not_retried(app: App) -> None:
+    job = job_of(app, lambda: 1, retry=Retry())
+    job.envelope.value = b"\xff"
+    outcome = run(job)
+    assert isinstance(outcome, Failed)
+    assert (outcome.fault.type, outcome.listed) == ("BadRecord", False)
+
+
+def test_long_texts_are_cut_and_say_so() -> None:
+    fault = fault_of(ValueError("x" * 100_000))
+    assert len(fault.text) < TEXT_CHARACTERS + 100
+    assert "96000 characters left out" in fault.text
+    assert cut("short", 10) == "short"
+
+

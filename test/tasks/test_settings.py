@@ -1,0 +1,70 @@
+"""Tests of ``kafka.tasks.settings``."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kafka.errors import KafkaConfigurationError
+from kafka.tasks.retry import Retry, expo
+from kafka.tasks.settings import SETTINGS, Settings, read_settings
+
+
+def test_there_are_at_most_forty_settings_each_with_its_line() -> None:
+    assert len(SETTINGS) <= 40
+    assert all(row.doc for row in SETTINGS.values())
+    assert {f.name for f in dataclasses.fields(Settings)} == {*SETTINGS, "client"}
+
+
+def test_each_default_passes_its_own_check() -> None:
+    for name, row in SETTINGS.items():
+        assert row.check(name, row.default) == row.default
+
+
+def test_durations_are_seconds_or_a_timedelta() -> None:
+    assert read_settings({"result_ttl": timedelta(hours=2)}).result_ttl == 7200
+    assert read_settings({"timeout": 5}).timeout == 5.0
+
+
+def test_a_list_of_servers_is_as_good_as_a_text() -> None:
+    assert read_settings({"bootstrap_servers": ["a:1", "b:2"]}).bootstrap_servers == "a:1,b:2"
+
+
+def test_credentials_go_to_the_clients() -> None:
+    settings = read_settings({"security_protocol": "SSL", "ssl_cafile": "ca.pem", "sasl_mechanism": "PLAIN"})
+    assert settings.client == {"security_protocol": "SSL", "ssl_cafile": "ca.pem", "sasl_mechanism": "PLAIN"}
+
+
+def test_an_unknown_setting_names_the_nearest_one() -> None:
+    with pytest.raises(KafkaConfigurationError, match="did you mean 'partitions'"):
+        read_settings({"partition": 3})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"partitions": 0},
+        {"partitions": True},
+        {"partitions": 8.0},
+        {"result_ttl": 0},
+        {"result_ttl": "1h"},
+        {"result_ttl": float("nan")},
+        {"timeout": timedelta(0)},
+        {"create_topics": 1},
+        {"bootstrap_servers": ""},
+        {"bootstrap_servers": []},
+        {"queues": "mail"},
+        {"queues": ["a b"]},
+        {"default_queue": "results"},
+        {"compression": "brotli"},
+        {"retry": 3},
+        {"retry": Retry(backoff=expo())},
+        {"timeout": 5, "soft_timeout": 5},
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(KafkaConfigurationError):
+        read_settings(given)

@@ -1,0 +1,725 @@
+"""Tests of ``kafka.tasks.worker``: whole workers over a queue in memory, with a manual clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.net.clock import ManualClock
+from kafka.net.loop import Loop
+from kafka.tasks import App, Cancel, Retry
+from kafka.tasks.backend import WorkerSide
+from kafka.tasks.delivery import Lease, Outgoing, Source
+from kafka.tasks.envelope import Envelope, death_of
+from kafka.tasks.outcome import Failed, Fault, Outcome, Succeeded, Verdict
+from kafka.tasks.pools.base import Pool
+from kafka.tasks.pools.inline import InlinePool
+from kafka.tasks.results import StateRecord
+from kafka.tasks.runner import Job, run
+from kafka.tasks.states import READY, JobState
+from kafka.tasks.worker import Stage, Worker, WorkerOptions
+from test.tasks.fakes import FakeDelivery, FakePublisher, ManualPool, Queues, Record, a_job, pass_time, settle
+
+QUEUE, SUSPECT, DEAD = "shop.default", "shop.default.suspect", "shop.default.dead"
+SUSPECTS = Source("default", SUSPECT, True)
+OK = Succeeded(b"1")
+
+
+class Bench:
+    """A clock, a loop, topics, and workers of one app."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.loop = Loop.simulated(self.clock)
+        self.queues = Queues(self.clock)
+        self.app = App("shop", bootstrap_servers="fake://")
+        self.runs: list[int] = []
+        app = self.app
+
+        @app.task(name="note")
+        def note(number: int) -> int:
+            self.runs.append(number)
+            return number
+
+        @app.task(name="fail", retry=Retry(max_attempts=3, on=(OSError,)))
+        def fail(number: int) -> None:
+            self.runs.append(number)
+            raise OSError("disk")
+
+        @app.task(name="break")
+        def break_() -> None:
+            raise ValueError("no")
+
+        @app.task(name="cancel")
+        def cancel() -> None:
+            raise Cancel("enough")
+
+    def now_ms(self) -> int:
+        return int(self.clock.time() * 1000)
+
+    def put(self, name: str = "note", *args: Any, topic: str = QUEUE, **fields: Any) -> Envelope:
+        envelope = a_job(name, *args, clock=self.clock, **fields)
+        self.queues.append(Outgoing(topic, envelope.value, None, envelope.headers()))
+        return envelope
+
+    def put_many(self, count: int) -> list[Envelope]:
+        return [self.put("note", n) for n in range(count)]
+
+    def states(self) -> list[StateRecord]:
+        return self.queues.states(self.app.names)
+
+    def final(self, job_id: str) -> JobState | None:
+        return next((s.state for s in self.states() if s.id == job_id and s.state in READY), None)
+
+    def dead(self) -> list[tuple[Record, str]]:
+        found = []
+        for record in self.queues.topics[DEAD]:
+            death = death_of(record.headers)
+            assert death is not None
+            found.append((record, death.cause))
+        return found
+
+    def settle(self) -> None:
+        settle(self.loop)
+
+    def pass_time(self, seconds: float, step: float = 0.5) -> None:
+        pass_time(self.loop, self.clock, seconds, step)
+
+
+class Process:
+    """A worker with its delivery, publisher and pool; :meth:`kill` is kill -9."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        concurrency: int = 2,
+        inline: bool = False,
+        queues: tuple[str, ...] = ("default",),
+        options: WorkerOptions | None = None,
+    ) -> None:
+        self.bench = bench
+        self.left = 0
+        self.is_dead = False
+        self.worker = Worker(
+            bench.app.tasks, bench.app.names, queues, bench.loop, bench.now_ms, "host1", options, self._left
+        )
+        self.delivery = FakeDelivery(bench.queues, bench.loop, self.worker)
+        self.publisher = FakePublisher(bench.queues, bench.loop)
+        self.manual = ManualPool(concurrency, self._wake)
+        pool: Pool = InlinePool(run, 1, self._wake) if inline else self.manual
+        self.worker.start(WorkerSide(self.delivery, self.publisher, 8), pool)
+
+    def _left(self) -> None:
+        self.left += 1
+
+    def _wake(self) -> None:
+        self.bench.loop.call_soon_threadsafe(self._finished)
+
+    def _finished(self) -> None:
+        if not self.is_dead:
+            self.worker.finished()
+
+    def end(self, job: Job | None = None, outcome: Outcome = OK, ran_s: float = 0.001) -> Job:
+        job = job or self.manual.jobs[0]
+        self.manual.end(job, outcome, ran_s)
+        self.bench.settle()
+        return job
+
+    def kill(self) -> None:
+        """The process is gone: nothing of it acts any more, and the broker sees its connection end."""
+        self.is_dead = True
+        for name in ("leased", "lost", "left", "finished", "tick", "stop"):
+            setattr(self.worker, name, lambda *_: None)
+        if self.worker._timer is not None:
+            self.worker._timer.cancel()
+        self.publisher.is_stuck = True
+        self.delivery.release_all()
+        self.bench.settle()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# -- the plain way ----------------------------------------------------------------------------------------------------
+
+
+def test_each_job_runs_once_and_leaves_its_result(bench: Bench) -> None:
+    jobs = bench.put_many(200)
+    process = Process(bench, inline=True)
+    bench.settle()
+    assert sorted(bench.runs) == list(range(200))
+    assert [bench.final(job.id) for job in jobs] == [JobState.SUCCESS] * 200
+    assert bench.queues.waiting(QUEUE) == []
+    assert process.worker.statistics()["held"] == 0
+
+
+def test_jobs_that_come_later_run_too(bench: Bench) -> None:
+    Process(bench, inline=True)
+    bench.settle()
+    job = bench.put("note", 1)
+    bench.settle()
+    assert bench.final(job.id) is JobState.SUCCESS
+
+
+def test_nothing_is_accepted_before_its_result_is_durable(bench: Bench) -> None:
+    process = Process(bench, inline=True)
+    process.publisher.is_stuck = True
+    bench.put("note", 1)
+    bench.settle()
+    assert bench.runs == [1]
+    assert process.delivery.settled == []
+    process.publisher.go_on()
+    bench.settle()
+    assert [verdict for _, verdict in process.delivery.settled] == [Verdict.ACCEPT]
+
+
+def test_long_jobs_are_leased_one_for_each_slot(bench: Bench) -> None:
+    bench.put_many(20)
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    for _ in range(6):
+        process.end(ran_s=5.0)
+        assert process.worker.statistics()["held"] == 2
+
+
+def test_short_jobs_are_leased_by_the_hundreds(bench: Bench) -> None:
+    bench.put_many(2000)
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    for _ in range(4):
+        process.end(ran_s=0.00002)
+    assert process.worker.statistics()["held"] > 300
+    assert process.worker.statistics()["held"] <= 1024
+    assert any(whole for _, whole in process.delivery.wants.values())
+
+
+def test_two_queues_share_the_slots(bench: Bench) -> None:
+    for n in range(10):
+        bench.put("note", n)
+        bench.put("note", n, topic="shop.mail")
+    process = Process(bench, concurrency=4, queues=("default", "mail"))
+    bench.settle()
+    assert {job.lease.source.queue for job in process.manual.jobs} == {"default", "mail"}
+
+
+# -- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_all_attempts_count_and_the_last_failure_is_dead(bench: Bench) -> None:
+    job = bench.put("fail", 7)
+    Process(bench, inline=True)
+    bench.settle()
+    assert bench.runs == [7, 7, 7]
+    assert [s.state for s in bench.states()] == [JobState.RETRY, JobState.RETRY, JobState.FAILURE]
+    assert [s.attempt for s in bench.states()] == [1, 2, 3]
+    ((record, cause),) = bench.dead()
+    assert (cause, record.header("id"), record.header("attempt")) == ("attempts", job.id, "3")
+    assert bench.queues.waiting(QUEUE) == []
+
+
+def test_without_a_policy_an_error_ends_the_job(bench: Bench) -> None:
+    job = bench.put("break")
+    Process(bench, inline=True)
+    bench.settle()
+    assert bench.final(job.id) is JobState.FAILURE
+    assert [cause for _, cause in bench.dead()] == ["error"]
+
+
+def test_a_task_may_cancel_its_job(bench: Bench) -> None:
+    job = bench.put("cancel")
+    Process(bench, inline=True)
+    bench.settle()
+    assert bench.final(job.id) is JobState.REVOKED
+    assert bench.dead() == []
+
+
+def test_an_expired_job_is_revoked_and_does_not_run(bench: Bench) -> None:
+    job = bench.put("note", 1, expires_ms=bench.now_ms() + 1000)
+    bench.pass_time(2)
+    Process(bench, inline=True)
+    bench.settle()
+    assert (bench.final(job.id), bench.runs) == (JobState.REVOKED, [])
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Outgoing(QUEUE, b"hello"),
+        Outgoing(QUEUE, None),
+        Outgoing(QUEUE, b"{}", None, [("id", b"1" * 32)]),
+        Outgoing(QUEUE, b"{}", None, [("id", b"1" * 32), ("name", b"note")]),
+    ],
+)
+def test_a_record_that_is_no_job_goes_to_the_dead_topic_and_the_worker_goes_on(bench: Bench, record: Outgoing) -> None:
+    bench.queues.append(record)
+    good = bench.put("note", 1)
+    Process(bench, inline=True)
+    bench.settle()
+    ((dead, cause),) = bench.dead()
+    assert dead.value == record.value
+    assert cause in ("no-job", "bad-id")
+    assert bench.final(good.id) is JobState.SUCCESS
+    assert bench.queues.waiting(QUEUE) == []
+
+
+def test_a_payload_that_cannot_be_read_ends_as_a_failure(bench: Bench) -> None:
+    job = bench.put("note", 1)
+    bench.queues.topics[QUEUE][0].value = b"\xff"
+    Process(bench, inline=True)
+    bench.settle()
+    assert bench.final(job.id) is JobState.FAILURE
+    assert len(bench.dead()) == 1
+
+
+def test_an_unknown_task_is_released_for_others_and_dead_after_its_deliveries(bench: Bench) -> None:
+    job = bench.put("new.task")
+    process = Process(bench, inline=True)
+    bench.settle()
+    assert bench.dead() == []
+    bench.pass_time(30)
+    verdicts = [verdict for _, verdict in process.delivery.settled]
+    assert verdicts == [Verdict.RELEASE] * 3 + [Verdict.ACCEPT]
+    assert [cause for _, cause in bench.dead()] == ["unknown-task"]
+    assert bench.final(job.id) is JobState.FAILURE
+
+
+def test_a_worker_that_knows_the_task_gets_what_another_released(bench: Bench) -> None:
+    job = bench.put("note", 1)
+    old = Process(bench, inline=True)
+    note = bench.app.tasks.pop("note")
+    bench.settle()
+    bench.app.tasks["note"] = note
+    old.worker._clerk._tasks = {}
+    Process(bench, inline=True)
+    bench.pass_time(3)
+    assert bench.final(job.id) is JobState.SUCCESS
+
+
+# -- workers that die -------------------------------------------------------------------------------------------------
+
+
+def test_jobs_of_a_killed_worker_run_again_as_suspects(bench: Bench) -> None:
+    jobs = bench.put_many(2)
+    first = Process(bench, concurrency=2)
+    bench.settle()
+    assert len(first.manual.jobs) == 2
+    first.kill()
+    Process(bench, inline=True)
+    bench.settle()
+    assert [bench.final(job.id) for job in jobs] == [JobState.SUCCESS] * 2
+    assert len(bench.queues.topics[SUSPECT]) == 2
+    assert bench.queues.waiting(SUSPECT) == []
+    assert bench.dead() == []
+
+
+def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(bench: Bench) -> None:
+    job = bench.put("note", 1)
+    killed = 0
+    for _ in range(10):
+        process = Process(bench)
+        bench.settle()
+        if not process.manual.jobs:
+            break
+        process.kill()
+        killed += 1
+    assert killed == 4  # once unseen on the queue, three times counted among the suspects
+    ((record, cause),) = bench.dead()
+    assert (cause, record.header("crashes")) == ("crashes", "3")
+    assert bench.final(job.id) is JobState.FAILURE
+    assert bench.queues.waiting(SUSPECT) == []
+
+
+def test_a_job_with_a_crash_behind_it_runs_alone(bench: Bench) -> None:
+    bench.put("note", 1, topic=SUSPECT, crashes=1)
+    bench.put_many(6)
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    seen_alone = False
+    while process.manual.jobs:
+        alone = [job for job in process.manual.jobs if job.crashes]
+        if alone:
+            assert process.manual.jobs == alone
+            seen_alone = True
+        process.end()
+    assert seen_alone
+    assert len(bench.states()) == 7
+
+
+def test_suspects_without_a_crash_share_the_pool_but_are_never_buffered(bench: Bench) -> None:
+    for n in range(9):
+        bench.put("note", n, topic=SUSPECT)
+    process = Process(bench, concurrency=3)
+    bench.settle()
+    held = [r for r in bench.queues.topics[SUSPECT] if r.holder is not None]
+    assert len(process.manual.jobs) == len(held) == 3
+
+
+def test_suspects_go_before_what_waits_in_buffer_and_pool(bench: Bench) -> None:
+    bench.put_many(300)
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    for _ in range(4):
+        process.end(ran_s=0.001)  # now it is known that jobs are short, and the pool is filled ahead
+    assert len(process.manual.jobs) > 10
+    suspects = [bench.put("note", 1000 + n, topic=SUSPECT) for n in range(6)]
+    bench.settle()
+    assert len(process.manual.jobs) <= 2
+    ended = [process.end(ran_s=0.001).envelope.id for _ in range(10)]
+    assert set(ended) >= {envelope.id for envelope in suspects}
+    bench.pass_time(0.5)
+    process.end(ran_s=0.001)
+    assert len(process.manual.jobs) > 10  # no more of them came: the pool is filled ahead again
+
+
+def test_no_suspect_starts_before_the_broker_has_answered_what_made_it_one(bench: Bench) -> None:
+    bench.put("note", 1)
+    first = Process(bench)
+    bench.settle()
+    first.kill()
+    second = Process(bench)
+    answers: list[Callable[[], object]] = []
+    plain = second.delivery.settle
+
+    def settle_late(
+        leases: Sequence[Lease], verdict: Verdict, answered: Callable[[], object] | None = None
+    ) -> None:
+        plain(leases, verdict)
+        if answered is not None:
+            answers.append(answered)
+
+    second.delivery.settle = settle_late  # type: ignore[method-assign]
+    bench.settle()
+    assert len(bench.queues.waiting(SUSPECT)) == 1
+    assert second.manual.jobs == []
+    assert second.delivery.wants[Source("default", QUEUE)] == (0, False)
+    (answer,) = answers
+    answer()
+    bench.settle()
+    assert len(second.manual.jobs) == 1
+
+
+def test_locks_that_turn_out_to_be_short_are_renewed_in_time(bench: Bench) -> None:
+    process = Process(bench)
+    process.delivery.lock_s = 3.0
+    bench.put("note", 1)
+    bench.settle()
+    bench.pass_time(5.0)
+    assert process.worker.counts["lost"] == 0
+    assert len(process.delivery.renewed) >= 4
+
+
+def test_a_worker_that_is_stopped_before_it_starts_leaves_without_a_lease(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Worker.start
+
+    def stopped(worker: Worker, side: WorkerSide, pool: Pool) -> None:
+        worker.stop()
+        start(worker, side, pool)
+
+    monkeypatch.setattr(Worker, "start", stopped)
+    bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    assert process.left == 1
+    assert process.worker.counts["leased"] == 0
+
+
+def test_a_worker_whose_group_cannot_be_joined_stops_and_says_why(bench: Bench) -> None:
+    process = Process(bench)
+    bench.put("note", 1)
+    bench.settle()
+    error = KafkaError("the group is a consumer group")
+    process.worker.failed(error)
+    process.worker.failed(KafkaError("and so is the other"))
+    process.end()
+    assert process.left == 1
+    assert process.worker.error is error
+
+
+def test_a_retry_of_a_suspect_keeps_its_crashes(bench: Bench) -> None:
+    bench.put("fail", 1, topic=SUSPECT, crashes=2)
+    process = Process(bench)
+    bench.settle()
+    process.end(outcome=Failed(Fault("OSError")))
+    (record,) = bench.queues.topics[QUEUE]
+    assert (record.header("attempt"), record.header("crashes")) == ("2", "2")
+
+
+def test_a_killed_workers_buffer_is_started_again_within_two_seconds_of_work(bench: Bench) -> None:
+    jobs = bench.put_many(700)
+    first = Process(bench, concurrency=2)
+    bench.settle()
+    for _ in range(5):
+        first.end(ran_s=0.00002)
+    held = first.worker.statistics()["held"]
+    first.kill()
+    Process(bench, inline=True)
+    bench.settle()
+    assert 200 < held <= 600
+    assert all(bench.final(job.id) is JobState.SUCCESS for job in jobs)
+
+
+# -- locks ------------------------------------------------------------------------------------------------------------
+
+
+def test_running_jobs_are_renewed_every_third_of_the_lock(bench: Bench) -> None:
+    job = bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    bench.pass_time(300)
+    assert 29 <= len(process.delivery.renewed) <= 31
+    process.end(ran_s=300)
+    assert bench.final(job.id) is JobState.SUCCESS
+    assert bench.queues.topics[QUEUE][0].deliveries == 1
+
+
+def test_a_result_that_takes_long_to_write_is_renewed_too(bench: Bench) -> None:
+    job = bench.put("note", 1)
+    process = Process(bench, inline=True)
+    process.publisher.is_stuck = True
+    bench.settle()
+    bench.pass_time(100)
+    process.publisher.go_on()
+    bench.settle()
+    assert bench.final(job.id) is JobState.SUCCESS
+    assert bench.queues.topics[QUEUE][0].deliveries == 1
+
+
+def test_a_lost_lock_cancels_the_job_and_drops_its_outcome(bench: Bench) -> None:
+    job = bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    (running,) = process.manual.jobs
+    process.worker.lost([running.lease], "SHARE_SESSION_NOT_FOUND")
+    assert running.cancelled
+    process.end(running)
+    assert bench.final(job.id) is None
+    assert process.delivery.settled == []
+    assert process.worker.counts["dropped"] == 1
+
+
+def test_a_zombies_result_does_not_appear(bench: Bench) -> None:
+    job = bench.put("note", 1)
+    zombie = Process(bench)
+    bench.settle()
+    (running,) = zombie.manual.jobs
+    zombie.delivery.renew = lambda leases: None  # type: ignore[method-assign]
+    bench.pass_time(31)
+    Process(bench, inline=True)
+    bench.settle()
+    assert bench.final(job.id) is JobState.SUCCESS
+    zombie.worker.lost([running.lease], "lock timeout")
+    zombie.end(running, Failed(Fault("OSError")))
+    assert [s.state for s in bench.states()] == [JobState.SUCCESS]
+
+
+def test_buffered_jobs_that_wait_too_long_are_given_back(bench: Bench) -> None:
+    bench.put_many(300)
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    for _ in range(4):
+        process.end(ran_s=0.0001)
+    process.manual.started_count = 2
+    bench.pass_time(21)
+    assert process.worker.counts["given_back"] > 250
+    assert all(record.deliveries == 1 for record in bench.queues.topics[QUEUE])
+
+
+def test_a_lease_whose_records_cannot_be_written_is_left_to_its_lock(bench: Bench) -> None:
+    job = bench.put("note", 1)
+    process = Process(bench, inline=True)
+    process.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
+    bench.settle()
+    assert process.worker.counts["unsettled"] == 1
+    bench.pass_time(31)
+    bench.put("note", 2)
+    bench.settle()
+    assert bench.final(job.id) is JobState.SUCCESS
+
+
+# -- stopping ---------------------------------------------------------------------------------------------------------
+
+
+def stopping(bench: Bench, jobs: int = 300) -> Process:
+    bench.put_many(jobs)
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    for _ in range(4):
+        process.end(ran_s=0.0001)
+    process.manual.started_count = 2
+    return process
+
+
+def test_a_stop_gives_back_what_has_not_started_and_finishes_what_has(bench: Bench) -> None:
+    process = stopping(bench)
+    held = process.worker.statistics()["held"]
+    process.worker.stop()
+    bench.settle()
+    assert process.worker.stage is Stage.DRAINING
+    assert process.worker.counts["given_back"] == held - 2
+    assert [r.header("clean") for r in bench.queues.topics[QUEUE][300:]] == ["1"] * (held - 2)
+    assert process.left == 0
+    process.end()
+    process.end()
+    assert (process.left, process.worker.stage, process.publisher.is_closed) == (1, Stage.LEFT, True)
+    assert len(bench.states()) == 6
+
+
+def test_a_clean_stop_raises_no_suspicion(bench: Bench) -> None:
+    process = stopping(bench)
+    process.worker.stop()
+    bench.settle()
+    process.end()
+    process.end()
+    Process(bench, inline=True)
+    bench.settle()
+    assert bench.queues.topics[SUSPECT] == []
+    assert len({s.id for s in bench.states()}) == 300
+    assert bench.queues.waiting(QUEUE) == []
+
+
+def test_an_idle_worker_leaves_at_once(bench: Bench) -> None:
+    process = Process(bench)
+    bench.settle()
+    process.worker.stop()
+    bench.settle()
+    assert process.left == 1
+
+
+def test_running_jobs_are_renewed_while_the_worker_drains(bench: Bench) -> None:
+    process = stopping(bench)
+    process.worker.stop()
+    bench.settle()
+    before = len(process.delivery.renewed)
+    bench.pass_time(20)
+    assert len(process.delivery.renewed) > before
+
+
+def test_after_the_grace_running_jobs_are_asked_to_end_and_run_elsewhere(bench: Bench) -> None:
+    job = bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    process.worker.stop()
+    bench.pass_time(26)
+    (running,) = process.manual.interrupted
+    assert running.cancelled
+    process.end(running, Failed(Fault("kafka.tasks.errors.SoftTimeLimit"), listed=False))
+    assert process.left == 1
+    assert (bench.final(job.id), bench.dead()) == (None, [])
+    Process(bench, inline=True)
+    bench.settle()
+    assert bench.final(job.id) is JobState.SUCCESS
+    assert bench.queues.topics[SUSPECT] == []
+
+
+def test_jobs_that_do_not_end_are_given_back_and_the_worker_leaves(bench: Bench) -> None:
+    job = bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    process.worker.stop()
+    bench.pass_time(31)
+    assert process.left == 1
+    process.end(process.manual.jobs[0])
+    assert bench.final(job.id) is None
+    Process(bench, inline=True)
+    bench.settle()
+    assert bench.final(job.id) is JobState.SUCCESS
+
+
+def test_each_further_signal_goes_a_stage_further(bench: Bench) -> None:
+    bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    stages: list[Stage] = []
+    for _ in range(3):
+        process.worker.stop()
+        stages.append(process.worker.stage)
+    assert stages == [Stage.DRAINING, Stage.INTERRUPTING, Stage.ABANDONING]
+    bench.settle()
+    assert process.left == 1
+    process.worker.stop()
+    assert process.left == 1
+
+
+def test_a_worker_whose_broker_is_gone_leaves_all_the_same(bench: Bench) -> None:
+    bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    process.publisher.is_stuck = True
+    process.worker.stop()
+    bench.pass_time(37)
+    assert process.left == 1
+
+
+def test_jobs_that_arrive_while_it_stops_are_given_back(bench: Bench) -> None:
+    bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    process.worker.stop()
+    late = bench.put("note", 2)
+    process.delivery.want(Source("default", QUEUE), 1, False)
+    bench.settle()
+    assert late.id not in {job.envelope.id for job in process.manual.jobs}
+    assert bench.queues.topics[QUEUE][-1].header("clean") == "1"
+
+
+def test_track_started_writes_a_record_at_the_start(bench: Bench) -> None:
+    bench.put("note", 1)
+    Process(bench, inline=True, options=WorkerOptions(track_started=True))
+    bench.settle()
+    assert [s.state for s in bench.states()] == [JobState.STARTED, JobState.SUCCESS]
+
+
+# -- whatever happens -------------------------------------------------------------------------------------------------
+
+
+@hypothesis_settings(max_examples=150)
+@given(st.integers(0, 2**32), st.integers(1, 60))
+def test_whatever_dies_every_job_ends_with_one_result_or_is_dead(seed: int, count: int) -> None:
+    rng = random.Random(seed)
+    bench = Bench()
+    jobs = [bench.put(rng.choice(["note", "fail", "break"]), n) for n in range(count)]
+    processes: list[Process] = []
+
+    def start() -> None:
+        processes.append(Process(bench, concurrency=rng.randint(1, 4)))
+
+    def kill() -> None:
+        if processes:
+            processes.pop(rng.randrange(len(processes))).kill()
+
+    def stop() -> None:
+        if processes:
+            processes.pop(rng.randrange(len(processes))).worker.stop()
+
+    def end_some() -> None:
+        for process in processes:
+            for job in list(process.manual.jobs):
+                if rng.random() < 0.7:
+                    bad = Failed(Fault("OSError"), rng.random() < 0.5)
+                    outcome: Outcome = OK if job.envelope.name == "note" else bad
+                    process.manual.end(job, outcome, rng.choice([0.0001, 0.01, 3.0]))
+
+    moves: list[Callable[[], Any]] = [start, kill, stop, end_some, end_some, end_some, lambda: bench.pass_time(5, 2.5)]
+    for _ in range(rng.randint(3, 25)):
+        rng.choice(moves)()
+        bench.settle()
+    last = Process(bench, inline=True)
+    for process in processes:
+        process.kill()
+    bench.pass_time(90, 2.5)
+    assert bench.queues.waiting(QUEUE) == bench.queues.waiting(SUSPECT) == []
+    dead = {record.header("id") for record, _ in bench.dead()}
+    for job in jobs:
+        assert bench.final(job.id) is not None or job.id in dead
+    assert last.worker.statistics()["held"] == 0
