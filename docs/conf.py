@@ -1,4 +1,4 @@
-"""Settings of Sphinx. The tables that are made from the code come from ``_ext/tables.py``."""
+"""Settings of Sphinx. The tables that are made from the code come from ``_ext/``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ project = "kafka-taskloop"
 copyright = "the authors of kafka-taskloop"  # noqa: A001
 version = release = __version__
 
-extensions = ["sphinx.ext.autodoc", "tables"]
+extensions = ["tables", "handlers"]
 exclude_patterns = ["_build", "_ext"]
 nitpicky = True
-autodoc_typehints = "none"
 html_theme = "alabaster"
 html_theme_options = {"description": "A Kafka client that also carries background jobs", "fixed_sidebar": True}

@@ -1,15 +1,24 @@
 """Tables of the documentation that are made from the code when it is built, so that they cannot be out of date.
 
-``.. kafka-protocol-table::``   every API of Kafka, with the versions that our classes speak, from the registry
-``.. kafka-import-table::``     who may import whom, from ``test/test_architecture.py``
+``.. kafka-protocol-table::``          every API of Kafka, with the versions that our classes speak, from the registry
+``.. kafka-import-table::``            who may import whom, from ``test/test_architecture.py``
+``.. kafka-settings-table:: CLIENT``   settings that CLIENT has and not everybody; ``all``: those that every client has
+``.. kafka-settings-later::``          settings of kafka-python that are refused, from ``kafka/config.py``
+``.. kafka-app-settings-table::``      settings of an app, from ``kafka/tasks/settings.py``
+``.. kafka-options-later::``           options of tasks that are refused, from ``kafka/tasks/options.py``
+``.. kafka-broker-settings-table::``   settings of the embedded broker, from ``kafka/broker/settings.py``
+``.. kafka-methods-table:: NAME``      public methods of a public class, with the first sentence of each docstring
 
-A new generated table is one more function that returns rows, and its line in :func:`setup`.
+A new generated table is one more function that returns rows, and its line in :func:`setup`. What is more than a table
+is in a module of its own: ``handlers.py``.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
 import pathlib
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -63,15 +72,124 @@ def _entries(entries: tuple[str, ...]) -> str:
     return "; ".join(part for part in (whole, public) if part)
 
 
-def _directive(rows: Callable[[], Rows], depends_on: pathlib.Path) -> type[SphinxDirective]:
+# -- settings --------------------------------------------------------------------------------------------------------
+
+
+def settings_rows(client: str) -> Rows:
+    """Settings of one kind of client that not every client has, or, for ``all``, those that every client has."""
+    from kafka.config import ALL, SETTINGS, settings_of
+
+    yield ("setting", "default", "unit", "meaning")
+    for setting in SETTINGS if client == "all" else settings_of(client):
+        if (setting.clients == ALL) != (client == "all"):
+            continue
+        default = _value(setting.default if client == "all" else setting.default_for(client))
+        for other, value in setting.defaults.items() if client == "all" else ():
+            default += f"; {other}: {_value(value)}"
+        yield f"``{setting.name}``", default, setting.unit, _escaped(setting.doc)
+
+
+def settings_later() -> Rows:
+    """Settings that kafka-python has and that are refused so far."""
+    from kafka.config import NOT_YET
+
+    yield ", ".join(f"``{name}``" for name in sorted(NOT_YET)),
+
+
+def app_settings_rows() -> Rows:
+    """Settings of an app."""
+    from kafka.tasks.settings import SETTINGS
+
+    yield ("setting", "default", "unit", "meaning")
+    for name, setting in SETTINGS.items():
+        yield f"``{name}``", _value(setting.default), setting.unit, _escaped(setting.doc)
+
+
+def options_later() -> Rows:
+    """Options of tasks and calls that are refused so far."""
+    from kafka.tasks.options import LATER
+
+    yield ", ".join(f"``{name}``" for name in sorted(LATER)),
+
+
+def broker_settings_rows() -> Rows:
+    """Settings of the embedded broker, by Kafka's names."""
+    from kafka.broker.settings import BROKER_SETTINGS
+
+    yield ("setting", "default", "may be changed while it runs")
+    for setting in sorted(BROKER_SETTINGS.values(), key=lambda setting: setting.name):
+        yield f"``{setting.name}``", _value(setting.default), "yes" if setting.dynamic else ""
+
+
+def _value(value: Any) -> str:
+    """A default as one writes it, without quotes around texts."""
+    shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"``{shown}``" if shown else ""
+
+
+# -- classes ---------------------------------------------------------------------------------------------------------
+
+
+def methods_rows(name: str) -> Rows:
+    """Public methods of ``kafka.NAME`` (or ``kafka.tasks.NAME``) with the names of their arguments."""
+    import kafka
+    import kafka.tasks
+
+    found = getattr(kafka.tasks if name in kafka.tasks.__all__ else kafka, name)
+    yield ("method", "what it does")
+    seen: list[Any] = []  # a second name of a method is not shown
+    for method, value in vars(found).items():
+        doc = inspect.getdoc(value)
+        if method.startswith("_") or not doc or not (callable(value) or isinstance(value, property)) or value in seen:
+            continue
+        seen.append(value)
+        arguments = "" if isinstance(value, property) else f"({', '.join(_arguments(value))})"
+        yield f"``{method}{arguments}``", first_sentence(doc)
+
+
+def _arguments(function: Callable[..., Any]) -> Iterable[str]:
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        yield f"{stars}{parameter.name}"
+
+
+def first_sentence(doc: str) -> str:
+    """The first sentence of a docstring, as text that needs no other page."""
+    text = " ".join(plain(doc).split("\n\n")[0].split())
+    return re.split(r"(?<=[a-z0-9)`}\]])\. (?=[A-Z`])", text)[0].rstrip(".") + "."
+
+
+def plain(doc: str) -> str:
+    """A docstring with its cross-references as literals: those lead to modules, which have no pages."""
+    return re.sub(r":[a-z]+:`~?([^`]+)`", r"``\1``", doc)
+
+
+def _escaped(text: str) -> str:
+    """Names with underscores at their end, stars and bars, as they are. What is a literal already stays one."""
+    parts = plain(text).split("``")
+    return "``".join(part if at % 2 else re.sub(r"([*|_\\])", r"\\\1", part) for at, part in enumerate(parts))
+
+
+# -- directives ------------------------------------------------------------------------------------------------------
+
+
+def _directive(rows: Callable[..., Rows], depends_on: pathlib.Path, arguments: int = 0) -> type[SphinxDirective]:
     class Table(SphinxDirective):
-        """A table with a header row, from a function."""
+        """A table with a header row, from a function; a function that gives one cell alone becomes a paragraph."""
+
+        required_arguments = arguments
 
         def run(self) -> list[nodes.Node]:
             self.env.note_dependency(str(depends_on))
+            found = list(rows(*self.arguments))
+            if len(found) == 1 and len(found[0]) == 1:
+                return self._parsed([found[0][0]])
             lines = [".. list-table::", "   :header-rows: 1", ""]
-            for row in rows():
+            for row in found:
                 lines += [f"   {'*' if number == 0 else ' '} - {cell}" for number, cell in enumerate(row)]
+            return self._parsed(lines)
+
+        def _parsed(self, lines: list[str]) -> list[nodes.Node]:
             holder = nodes.container()
             self.state.nested_parse(StringList(lines, source=str(depends_on)), self.content_offset, holder)
             return holder.children
@@ -81,7 +199,17 @@ def _directive(rows: Callable[[], Rows], depends_on: pathlib.Path) -> type[Sphin
 
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
-    registry = ROOT / "kafka" / "protocol" / "registry.py"
-    app.add_directive("kafka-protocol-table", _directive(protocol_rows, registry))
-    app.add_directive("kafka-import-table", _directive(import_rows, ARCHITECTURE))
+    package = ROOT / "kafka"
+    tables: dict[str, tuple[Callable[..., Rows], pathlib.Path, int]] = {
+        "kafka-protocol-table": (protocol_rows, package / "protocol" / "registry.py", 0),
+        "kafka-import-table": (import_rows, ARCHITECTURE, 0),
+        "kafka-settings-table": (settings_rows, package / "config.py", 1),
+        "kafka-settings-later": (settings_later, package / "config.py", 0),
+        "kafka-app-settings-table": (app_settings_rows, package / "tasks" / "settings.py", 0),
+        "kafka-options-later": (options_later, package / "tasks" / "options.py", 0),
+        "kafka-broker-settings-table": (broker_settings_rows, package / "broker" / "settings.py", 0),
+        "kafka-methods-table": (methods_rows, package / "__init__.py", 1),
+    }
+    for name, (rows, depends_on, arguments) in tables.items():
+        app.add_directive(name, _directive(rows, depends_on, arguments))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

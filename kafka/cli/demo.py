@@ -1,0 +1,321 @@
+"""``python -m kafka demo``: from end to end, with real work: one job for each text file under a path counts its words.
+
+A run has a broker (an embedded one in a temporary directory, unless one is named), worker processes, an app of its own,
+and this process, which enqueues, waits and shows how far it is. Afterwards nothing is left of it: processes are ended,
+the directory is removed, on a named broker the run's topics and groups are deleted; so also after Ctrl-C and SIGTERM.
+
+Each file's job ends in one of three ways: *done*; *failed* (the task raised); *lost*: it was not enqueued, or had not
+ended when no worker was left, or nothing had ended for long. Seconds are from the first enqueue to the last result.
+Which files: ``demo_files.py``; counting: ``demo_words.py``; the task: ``demo_tasks.py``; processes:
+``demo_workers.py``; the display: ``demo_progress.py``; signals: ``demo_interrupts.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from itertools import islice
+from math import inf
+from typing import Any, Final, NamedTuple
+
+from kafka import KafkaAdminClient, KafkaClient
+from kafka.cli import EXIT_FAILED, EXIT_OK, CommandError
+from kafka.cli.demo_files import Found, text_files
+from kafka.cli.demo_interrupts import Interrupts
+from kafka.cli.demo_progress import Progress, choose
+from kafka.cli.demo_tasks import NAME_VARIABLE, QUEUE, WINDOW, make_app, task_of
+from kafka.cli.demo_words import Common, Tally
+from kafka.cli.demo_workers import Workers
+from kafka.errors import KafkaError
+from kafka.tasks import READY, App, JobFailed, JobHandle, JobRevoked
+from kafka.testing import EmbeddedBroker
+
+COMMONEST: Final = 10
+MOST_WORKERS: Final = 100
+LONGEST_SHOWN: Final = 40
+"""Characters of a word that are printed."""
+
+TURN_S: Final = 0.05
+CLOSE_S: Final = 5.0
+CHECK_S: Final = 10.0
+LAST_WORDS_S: Final = 1.0
+"""After the last worker has ended, so long for results that are on their way."""
+
+PATIENCE_S: Final = 60.0
+SLOWEST_BYTES_S: Final = 500_000
+"""A file is given :data:`PATIENCE_S` and a second for so many of its bytes, before its job counts as lost."""
+
+FAILURES_SHOWN: Final = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("path", nargs="?", metavar="PATH", help="a directory or file (default: this package's sources)")
+    parser.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT", help="a broker (default: an embedded one, in a temporary directory)"
+    )
+    parser.add_argument("--workers", type=_workers, default=2, metavar="N", help="processes (default %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, and nothing else on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Count, print, and say by the exit code whether all went well."""
+    found = _find(args.path)
+    summary = Summary()
+    commonest: list[Common] = []
+    if found.files:
+        with Interrupts() as interrupts:
+            summary, commonest = _count(interrupts, found, args.bootstrap_server, args.workers, quiet=args.json)
+    if args.json:
+        print(json.dumps(summary._asdict()))
+    else:
+        _print(summary, commonest)
+    return EXIT_FAILED if summary.failed + summary.lost else EXIT_OK
+
+
+class Summary(NamedTuple):
+    """What a run comes to; what ``--json`` prints."""
+
+    jobs: int = 0
+    done: int = 0
+    failed: int = 0
+    lost: int = 0
+    words: int = 0
+    seconds: float = 0.0
+
+
+class Run:
+    """The jobs of one run, from enqueueing to their results. ``failures``: the first few, for people.
+
+    ``has_broker``: whether the broker is still there, as far as that can be known.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        found: Found,
+        workers: Workers,
+        progress: Progress,
+        has_broker: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.tally = Tally()
+        self.done = 0
+        self.failed = 0
+        self.failures: list[str] = []
+        self._app = app
+        self._files = found.files
+        self._patience_s = PATIENCE_S + found.largest_bytes / SLOWEST_BYTES_S
+        self._workers = workers
+        self._progress = progress
+        self._has_broker = has_broker
+        self._clock = clock
+        self._waiting = iter(found.files)
+        self._under_way: dict[JobHandle[dict[str, Any]], str] = {}
+
+    def to_the_end(self) -> Summary:
+        """Enqueue everything and wait for it. KafkaError when not even the first job can be enqueued."""
+        started = ended_at = self._clock()
+        alone_at = inf
+        while True:
+            self._enqueue()
+            if not self._under_way:
+                break
+            self._pause()
+            for note in self._workers.check():
+                self._progress.note(note)
+            if not self._has_broker():  # before it is asked again, which would take its time
+                self._progress.note("the broker has ended")
+                break
+            now = self._clock()
+            alone_at = inf if self._workers.pids else min(alone_at, now)
+            if self._collect():
+                ended_at = now
+                self._progress.show(self.done + self.failed)
+            elif now - alone_at > LAST_WORDS_S:
+                self._progress.note("no worker is left")
+                break
+            elif now - ended_at > self._patience_s:
+                self._progress.note(f"no job has ended for {self._patience_s:.0f} s")
+                break
+        lost = len(self._files) - self.done - self.failed
+        seconds = round(self._clock() - started, 3)
+        return Summary(len(self._files), self.done, self.failed, lost, self.tally.words, seconds)
+
+    def _enqueue(self) -> None:
+        task = task_of(self._app)
+        try:
+            for path in islice(self._waiting, WINDOW - len(self._under_way)):
+                self._under_way[task.delay(path)] = path
+        except KafkaError as error:
+            if not self._under_way and not self.done + self.failed:
+                raise
+            self._waiting = iter(())
+            self._progress.note(f"no more jobs can be enqueued: {error.args[0] if error.args else error}")
+
+    def _pause(self) -> None:
+        """Wait for the youngest job, a moment at most: at the end no time is lost, and till then looks are few."""
+        try:
+            next(reversed(self._under_way)).wait(TURN_S)
+        except KafkaError:
+            time.sleep(TURN_S)
+
+    def _collect(self) -> int:
+        """Take in the jobs that have ended or could not be enqueued; how many there were."""
+        gone = []
+        with contextlib.suppress(KafkaError):  # the broker does not answer at the moment; patience ends the waiting
+            for job, path in self._under_way.items():
+                if self._is_over(job, path):
+                    gone.append(job)
+        for job in gone:
+            del self._under_way[job]
+        return len(gone)
+
+    def _is_over(self, job: JobHandle[dict[str, Any]], path: str) -> bool:
+        try:
+            job.raise_if_not_sent()
+        except KafkaError as error:
+            self._note_failure(path, error)
+            return True
+        if job.status() not in READY:
+            return False
+        try:
+            self.tally.add(path, job.result(timeout=0))
+            self.done += 1
+        except (JobFailed, JobRevoked) as error:
+            self._note_failure(path, error)
+            self.failed += 1
+        return True
+
+    def _note_failure(self, path: str, error: KafkaError) -> None:
+        if len(self.failures) < FAILURES_SHOWN:
+            self.failures.append(f"{path}: {error.args[0] if error.args else error}")
+
+
+def _find(path: str | None) -> Found:
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    try:
+        found = text_files(package if path is None else path)
+    except OSError as error:
+        reason = f"cannot read {path}: {error.strerror}" if error.strerror else str(error)
+        raise CommandError(f"{reason}; PATH is a directory or a file") from None
+    except ValueError as error:  # a NUL character in it
+        raise CommandError(f"{path!r} is no path: {error}") from None
+    if found.unreadable:
+        more = f", and {len(found.unreadable) - 1} more" if len(found.unreadable) > 1 else ""
+        print(f"left out, because it cannot be read: {found.unreadable[0]}{more}", file=sys.stderr)
+    return found
+
+
+def _count(
+    interrupts: Interrupts, found: Found, bootstrap: str | None, count: int, quiet: bool
+) -> tuple[Summary, list[Common]]:
+    """One run, with all that it needs, of which nothing is left when it is over."""
+    cleaning = contextlib.ExitStack()
+    try:
+        broker = None
+        if bootstrap is None:
+            with interrupts.held():
+                broker = _embedded(cleaning)
+        address = broker.bootstrap if broker is not None else bootstrap or ""
+        app = make_app(f"kafka-demo-{uuid.uuid4().hex[:8]}")
+        app.connect_to(address)
+        cleaning.callback(app.close, CLOSE_S)
+        app.backend()  # an address that cannot be is told here
+        if bootstrap is not None:
+            _check(address)
+        if not quiet:
+            kind = "an embedded broker" if bootstrap is None else "the broker"
+            print(f"{len(found.files)} files, {count} workers, {kind} at {address}", flush=True)
+        if bootstrap is not None:
+            cleaning.callback(_delete_topics, app, address)
+        logs = cleaning.enter_context(tempfile.TemporaryDirectory(prefix="kafka-demo-"))
+        arguments = ["kafka.cli.demo_tasks:app", "--queues", QUEUE, "--concurrency", "2", "--bootstrap-server", address]
+        workers = Workers(count, arguments, {NAME_VARIABLE: app.name}, logs, interrupts.held)
+        cleaning.callback(workers.stop)
+        workers.start()
+        progress = choose(len(found.files), quiet=quiet)
+        work = Run(app, found, workers, progress, lambda: broker is None or broker.is_running)
+        try:
+            summary = work.to_the_end()
+        finally:
+            progress.close()
+        for failure in work.failures:
+            print(f"failed: {failure}", file=sys.stderr)
+        return summary, [] if quiet else _commonest(work.tally)
+    finally:
+        with interrupts.held():
+            cleaning.close()
+
+
+def _check(address: str) -> None:
+    """Say at once when nothing answers, or when what answers has no share groups, before workers are started for it."""
+    if address.startswith("embedded:"):
+        return
+    with KafkaClient(bootstrap_servers=address) as client:
+        found = client.api_ranges(timeout=CHECK_S)
+    if found.features.get("share.version", (0, 0))[1] < 1:
+        raise CommandError(
+            f"{address} is Kafka {found.release} without share groups, which the workers need: 4.2 or later, with the "
+            "feature share.version 1",
+            EXIT_FAILED,
+        )
+
+
+def _embedded(cleaning: contextlib.ExitStack) -> EmbeddedBroker:
+    broker = EmbeddedBroker()
+    cleaning.callback(broker.close)
+    return broker.start()
+
+
+def _commonest(tally: Tally) -> list[Common]:
+    try:
+        return tally.commonest(COMMONEST)
+    except OSError as error:
+        print(f"no commonest words: {error}", file=sys.stderr)
+        return []
+
+
+def _delete_topics(app: App, address: str) -> None:
+    """Leave nothing of the run on a broker that is not ours, as far as it lets us."""
+    names = app.names
+    app.close(CLOSE_S)  # before its topics go: a client that asks for a missing topic can bring it back
+    topics = [names.queue(QUEUE), names.suspect(QUEUE), names.dead(QUEUE), names.results, names.late]
+    with contextlib.suppress(KafkaError), KafkaAdminClient(bootstrap_servers=address) as admin:
+        admin.delete_topics(topics, raise_errors=False)
+        for group in (names.queue(QUEUE), names.suspect(QUEUE)):
+            with contextlib.suppress(KafkaError):
+                admin.delete_groups([group])
+
+
+def _print(summary: Summary, commonest: list[Common]) -> None:
+    width = max((len(str(common.times)) for common in commonest), default=0)
+    for common in commonest:
+        print(f"{common.times:>{width}}  {_shown(common.word)}")
+    jobs, done, failed, lost, words, seconds = summary
+    print(f"demo: {jobs} jobs, {done} done, {failed} failed, {lost} lost, {words} words, {seconds:.1f} s")
+
+
+def _shown(word: str) -> str:
+    """A word as any terminal can show it: no control characters, nothing that stdout cannot encode, not too long."""
+    encoding = sys.stdout.encoding or "ascii"
+    text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in word[: LONGEST_SHOWN + 1])
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def _workers(text: str) -> int:
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if not 1 <= count <= MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"a number of workers from 1 to {MOST_WORKERS} is needed, not {text}")
+    return count

@@ -1,0 +1,36 @@
+"""The app of the benchmarks and its tasks: what their workers import.
+
+Each measurement has an app of its own, so that none finds another's topics; workers learn its name from the
+environment (:data:`NAME_VARIABLE`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Final
+
+from kafka.tasks import App
+
+NAME_VARIABLE: Final = "KAFKA_BENCH_APP"
+QUEUE: Final = "jobs"
+
+
+def noop(number: int) -> None:
+    """Nothing."""
+
+
+def waited(enqueued: float) -> float:
+    """Seconds from the caller's ``delay`` to this line; both clocks are the machine's."""
+    return time.monotonic() - enqueued
+
+
+def make_app(name: str, bootstrap_servers: str = "localhost:9092") -> App:
+    """An app as users have it, but for a memory of results that holds a whole run."""
+    app = App(name, bootstrap_servers=bootstrap_servers, default_queue=QUEUE, result_view=1_000_000)
+    app.task(name="noop")(noop)
+    app.task(name="waited")(waited)
+    return app
+
+
+app = make_app(os.environ.get(NAME_VARIABLE, "bench"))

@@ -1,0 +1,122 @@
+"""The command line's frame: the table, errors as one line, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import pytest
+
+from kafka import cli
+from kafka.errors import (
+    IllegalArgumentError,
+    KafkaConfigurationError,
+    KafkaConnectionError,
+    NoBrokersAvailable,
+)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], int]:
+    """Run a command "probe" that does what the function does."""
+
+    def run(action: Callable[[], int]) -> int:
+        module = types.ModuleType("test_cli_probe")
+        module.add_arguments = lambda parser: parser.add_argument("--n", type=int)  # type: ignore[attr-defined]
+        module.run = lambda args: action()  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "test_cli_probe", module)
+        monkeypatch.setitem(cli.COMMANDS, "probe", ("test_cli_probe", "a probe"))
+        return cli.main(["probe"])
+
+    return run
+
+
+def raising(error: BaseException) -> Callable[[], int]:
+    def action() -> int:
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (KafkaConfigurationError("linger: no such setting"), 2, "linger: no such setting"),
+        (IllegalArgumentError("no queue x"), 2, "no queue x"),
+        (cli.CommandError("no module a.b"), 2, "no module a.b"),
+        (cli.CommandError("port 9092 is in use", 1), 1, "port 9092 is in use"),
+        (NoBrokersAvailable("a:1: refused"), 1, "a:1: refused"),
+        (KafkaConnectionError("two\nlines"), 1, "two lines"),
+        (OSError("disk full"), 1, "disk full"),
+    ],
+)
+def test_errors_are_one_line_with_the_right_exit_code(
+    command: Callable[[Callable[[], int]], int],
+    error: Exception,
+    code: int,
+    text: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command(raising(error)) == code
+    assert capsys.readouterr().err == f"kafka probe: {text}\n"
+
+
+def test_a_command_returns_its_own_exit_code(command: Callable[[Callable[[], int]], int]) -> None:
+    assert command(lambda: 7) == 7
+
+
+def test_an_interrupt_is_130_and_silent(
+    command: Callable[[Callable[[], int]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(raising(KeyboardInterrupt())) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bug_is_not_hidden(command: Callable[[Callable[[], int]], int]) -> None:
+    with pytest.raises(ZeroDivisionError):
+        command(raising(ZeroDivisionError()))
+
+
+def test_a_reader_that_went_away_is_silent() -> None:
+    code = "import sys; from kafka import cli; sys.exit(cli.main(['probe']))"
+    module = "def add_arguments(p): pass\ndef run(args):\n    for _ in range(100000): print('x' * 100)\n    return 0\n"
+    script = f"import sys, types; m = types.ModuleType('m'); exec({module!r}, m.__dict__); sys.modules['m'] = m\n"
+    script += "from kafka import cli; cli.COMMANDS['probe'] = ('m', '')\n" + code
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(30) == cli.EXIT_BROKEN_PIPE
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["--nonsense"]])
+def test_wrong_use_is_one_line_and_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(arguments) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_help_lists_the_commands_without_importing_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for name, (_, text) in cli.COMMANDS.items():
+        assert name in shown and text.split()[0] in shown
+
+
+@pytest.mark.parametrize("name", sorted(cli.COMMANDS))
+def test_each_command_of_the_table_has_its_module(name: str) -> None:
+    module, _ = cli.COMMANDS[name]
+    if find_spec(module) is None:
+        pytest.skip(f"{module} is still to come")
+    imported = __import__(module, fromlist=["run"])
+    imported.add_arguments(argparse.ArgumentParser())
+    assert callable(imported.run)
