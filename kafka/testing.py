@@ -163,16 +163,20 @@ class EmbeddedBroker:
         os.makedirs(self.data_dir, exist_ok=True)
         command = [
             sys.executable, "-m", "kafka", "broker", "--data-dir", self.data_dir,
-            "--port", str(self._port), "--fsync", self._fsync, "--log-level", "info",
+            "--port", str(self._port), "--fsync", self._fsync, "--log-level", "info", "--exit-with-stdin",
         ]  # fmt: skip
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+        python_path = os.environ.get("PYTHONPATH")
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([root, *([python_path] if python_path else [])]),
+        }
         with open(self.log_path, "ab") as log_file:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log_file, env=environment
-            )
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log_file, env=environment
+            )  # nothing is written to stdin: it ends with this process, whatever ends that, and so does the broker
         line = self._first_line(self._process)
         if not line.startswith("listening on "):
             if self._process.poll() is None:
@@ -203,8 +207,9 @@ class EmbeddedBroker:
         return self._process
 
     def _reap(self) -> None:
-        if self._process is not None and self._process.stdout is not None:
-            self._process.stdout.close()
+        for stream in (self._process.stdin, self._process.stdout) if self._process is not None else ():
+            if stream is not None:
+                stream.close()
         self._process = None
         self._is_paused = False
 

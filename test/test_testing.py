@@ -6,11 +6,15 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from kafka.broker.state_file import has_broker
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.protocol.fetch import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -170,6 +174,23 @@ def test_a_torn_tail_is_cut_with_a_log_line_that_says_how_much(tmp_path: Path) -
             assert client.ask(produce_request("t", batch(b"c")), 9).responses[0].partition_responses[0].base_offset == 1
         log = Path(broker.log_path).read_text()
         assert f"cut a torn tail of {len(batch(b'b')) - 5} bytes" in log
+
+
+def test_the_broker_ends_with_a_test_process_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from kafka.testing import EmbeddedBroker; broker = EmbeddedBroker(sys.argv[1]).start();"
+        "print(broker.pid, flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "data")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tests:
+        assert tests.stdout is not None
+        assert int(tests.stdout.readline()) > 0
+        assert has_broker(str(tmp_path / "data"))
+        tests.kill()
+    give_up_at = time.monotonic() + 20
+    while has_broker(str(tmp_path / "data")):
+        assert time.monotonic() < give_up_at, "the broker was left behind"
+        threading.Event().wait(0.01)
 
 
 def test_a_second_process_kills_only_its_own(tmp_path: Path) -> None:

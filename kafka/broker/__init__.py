@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
     from kafka.broker.log import DirectoryLockedError
-    from kafka.broker.process import BrokerOptions, RunningBroker
+    from kafka.broker.process import BrokerOptions, RunningBroker, raise_descriptor_limit
     from kafka.broker.server import BrokerServer
 
 _HOME = {
@@ -21,9 +21,17 @@ _HOME = {
     "BrokerServer": "kafka.broker.server",
     "DirectoryLockedError": "kafka.broker.log",
     "RunningBroker": "kafka.broker.process",
+    "raise_descriptor_limit": "kafka.broker.process",
 }
 
-__all__ = ["Broker", "BrokerOptions", "BrokerServer", "DirectoryLockedError", "RunningBroker"]
+__all__ = [
+    "Broker",
+    "BrokerOptions",
+    "BrokerServer",
+    "DirectoryLockedError",
+    "RunningBroker",
+    "raise_descriptor_limit",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import logging
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from uuid import UUID
 
 from kafka.broker import registry
@@ -32,13 +32,14 @@ from kafka.broker.share.groups import ShareGroups
 from kafka.broker.share.sessions import ShareSessions
 from kafka.broker.share.state_store import ShareKey, ShareStateStore
 from kafka.broker.share.states import WAKE_AS_KAFKA_4_3, ShareEvent
-from kafka.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaError, KafkaStorageError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from kafka.protocol.framing import API_VERSIONS_KEY, ReceivedRequest, UnknownRequest
+from kafka.wire.message import Response
 
 log = logging.getLogger(__name__)
 
-_LEAVES_SHARES_ALONE = frozenset({0, 1, 2, 8, 9, 10, 18, 22, 32, 60})
-"""The APIs of everyday that change nothing in share groups: Produce, Fetch, ListOffsets, offsets and the like."""
+SYNC_RETRY_S = 1.0
+"""After a flush that failed, with the flush policy ``interval``."""
 
 PRODUCER_ID_BLOCK = 1000
 """Producer ids are made durable by the block, as in Kafka; what is left of one at a restart is never given out."""
@@ -89,8 +90,6 @@ class Broker:
         store = ShareStateStore(lambda replay: self.logs.journal("share-groups", replay))
         self.share = ShareGroups(store, self.config.limits, self.metadata.configs("group"))
         self._producer_ids = range(0)
-        self._share_at: float | None = None
-        self._is_share_deadline_known = False
         self._held: list[tuple[Reply, Reply]] = []
         self.apply_topic_defaults()
 
@@ -102,8 +101,6 @@ class Broker:
         if isinstance(received, UnknownRequest):
             return self._unknown(received.api_key)
         request, version, _, client_id = received
-        if request.api_key not in _LEAVES_SHARES_ALONE:
-            self._is_share_deadline_known = False
         handler = self._handlers.get(request.api_key)
         if handler is None or not handler.min_version <= version <= handler.max_version:
             return self._unknown(request.api_key)
@@ -123,18 +120,12 @@ class Broker:
         """Do what is due: sync, wake parked requests, end locks and sessions. When to come again at the latest
         (monotonic s), or None."""
         self._now = now
-        flush_at = self.logs.tick(now)
-        held, self._held = self._held, []
-        for shown, reply in held:
-            shown.version, shown.hang_up = reply.version, reply.hang_up
-            shown.complete(reply.response)
-        share_at = self._share_deadline()
+        flush_at = self._sync(now)
+        share_at = self.share.next_deadline
         if share_at is not None and share_at <= now:
             self.share_events(self.share.tick(now))
-            self._is_share_deadline_known = False
-        if self.purgatory.run(now):
-            self._is_share_deadline_known = False
-        deadlines = (flush_at, self.purgatory.next_deadline, self._share_deadline())
+        self.purgatory.run(now)
+        deadlines = (flush_at, self.purgatory.next_deadline, self.share.next_deadline)
         return min((at for at in deadlines if at is not None), default=None)
 
     def disconnected(self, connection: Connection, now: float) -> None:
@@ -143,7 +134,6 @@ class Broker:
         parked, connection.parked = connection.parked, None
         if parked is not None:
             parked()
-        self._is_share_deadline_known = False
         session = self.sessions.disconnected(connection)
         if session is not None:
             self.share_events(self.share.release(*session.key, session.partitions, now))
@@ -161,15 +151,30 @@ class Broker:
             return Reply.of(unsupported_version(), version=0)
         return Reply.hanging_up()
 
-    def _share_deadline(self) -> float | None:
-        """When a lock or a member's session ends next. Asking all share groups in every turn would cost something, so
-        it is done when something may have changed that."""
-        if not self._is_share_deadline_known:
-            self._share_at = self.share.next_deadline
-            self._is_share_deadline_known = True
-        return self._share_at
+    def _sync(self, now: float) -> float | None:
+        """Flush what is due, and let out the answers that waited for it; when to come again.
+
+        What cannot be flushed may be lost with the machine: that is logged, and the broker goes on. Answers that
+        promise otherwise (``always``) are not given: their connections end, as the outcome is not known.
+        """
+        is_safe = True
+        try:
+            flush_at = self.logs.tick(now)
+        except KafkaStorageError as error:
+            log.error("what was written is not safe from a loss of the machine: %s", error_text(error))
+            is_safe, flush_at = False, now + SYNC_RETRY_S
+        held, self._held = self._held, []
+        for shown, reply in held:
+            shown.version, shown.hang_up = reply.version, reply.hang_up or not is_safe
+            shown.complete(reply.response)
+        return flush_at
 
     # -- for handlers ------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """The request or tick under way, in monotonic s."""
+        return self._now
 
     def epoch_ms(self) -> int:
         """The time of day at the request or tick under way, in ms."""
@@ -194,6 +199,36 @@ class Broker:
             raise UnknownTopicIdError(f"no topic with the id {topic_id}")
         return found
 
+    def park(
+        self,
+        connection: Connection,
+        keys: Iterable[Hashable],
+        deadline: float,
+        attempt: Callable[[bool], Response | None],
+    ) -> Reply:
+        """Let a request wait until ``attempt`` gives its answer: it is made when something under ``keys`` was touched,
+        and a last time, with True, at ``deadline`` (monotonic s). A connection that ends takes its request along."""
+        reply = Reply()
+
+        def again(now: float, is_last: bool) -> bool:
+            self._now = now
+            try:
+                found = attempt(is_last)
+            except Exception:
+                log.exception("%r: a request that waited has failed; the connection ends", connection)
+                reply.hang_up = True
+            else:
+                if found is None and not is_last:
+                    return False
+                reply.response = found
+            connection.parked = None
+            reply.complete(reply.response)
+            return True
+
+        parked = self.purgatory.park(keys, deadline, again)
+        connection.parked = lambda: self.purgatory.cancel(parked)
+        return reply
+
     def appended(self, partition: PartitionLog) -> None:
         """Records were appended: fetches that wait for them are due."""
         self.purgatory.touch(partition)
@@ -216,11 +251,7 @@ class Broker:
     def topics_changed(self, names: Iterable[str]) -> None:
         """Topics were made, grown or deleted: put it on the disk, and tell the share groups."""
         self.sync_metadata()
-        changed = set(names)
-        for group in self.share.groups.values():
-            subscribed = group.subscribed_topics()
-            if not changed.isdisjoint(subscribed):
-                group.topics_changed(self.topic_infos(subscribed), self._now)
+        self.share.topics_changed(names, self.topic_infos, self._now)
 
     def topic_infos(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """What share groups need to know of the topics among these names that exist."""

@@ -62,8 +62,8 @@ def ensure_running(
         with starter_lock(path, timeout_s) as held:
             if not held:
                 raise KafkaTimeoutError(f"another process has been starting the broker of {path} for {timeout_s:g} s")
-            if has_broker(path):
-                state = _wait_for_answer(path, give_up_at)
+            state = _wait_for_answer(path, give_up_at) if has_broker(path) else None
+            if state is not None:
                 log.info("the embedded broker of %s is process %d at %s", path, state.pid, state.bootstrap)
             else:
                 state = _start(path, give_up_at, idle_s, arguments)
@@ -121,14 +121,15 @@ def _forget(process: subprocess.Popen[bytes]) -> None:
     process.returncode = 0
 
 
-def _wait_for_answer(path: str, give_up_at: float) -> BrokerState:
-    """The broker that holds the directory, as soon as it answers (it may be starting still)."""
+def _wait_for_answer(path: str, give_up_at: float) -> BrokerState | None:
+    """The broker that holds the directory, as soon as it answers (it may be starting still); None when it has ended
+    meanwhile."""
     while True:
         state = read_state(path)
         if state is not None and _answers(state):
             return state
         if not has_broker(path):
-            raise EmbeddedBrokerError(f"the broker of {path} ended while it was being asked; try again")
+            return None
         if time.monotonic() >= give_up_at:
             who = f"process {state.pid} at {state.bootstrap}" if state is not None else "a process that tells no port"
             raise KafkaTimeoutError(f"the broker of {path}, {who}, does not answer; is it stopped?")

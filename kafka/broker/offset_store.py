@@ -60,7 +60,7 @@ class OffsetStore:
         self._journal.append([(_key(group_id, where), _value(what)) for where, what in offsets.items()])
         if offsets:
             self._groups.setdefault(group_id, {}).update(offsets)
-        self._tidy()
+        self._journal.tidy(self._entries)
 
     def delete(self, group_id: str, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Forget some offsets of a group, or all of them and with them the group."""
@@ -72,7 +72,7 @@ class OffsetStore:
             del held[where]
         if not held:
             self._groups.pop(group_id, None)
-        self._tidy()
+        self._journal.tidy(self._entries)
 
     def topic_deleted(self, topic: str) -> None:
         """Forget a topic in every group."""
@@ -80,10 +80,6 @@ class OffsetStore:
             gone = [where for where in held if where.topic == topic]
             if gone:
                 self.delete(group_id, gone)
-
-    def _tidy(self) -> None:
-        if self._journal.should_rewrite:
-            self._journal.rewrite(self._entries())
 
     def _entries(self) -> Iterator[tuple[bytes, bytes | None]]:
         for group_id, held in self._groups.items():

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 MAX_PENDING_BYTES = 8 << 20
 """Answers that a peer has not taken; with more, its next request waits."""
 
+MAX_REQUESTS_PER_TURN = 64
+"""Of one connection: a peer that sends thousands ahead does not keep the others waiting."""
+
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -120,6 +123,7 @@ class _Session(TransportHandler):
         self.connection = Connection()
         self._machine = ServerConnection(server.max_request_bytes)
         self._is_paused = False
+        self._is_going_on = False
 
     def connected(self) -> None:
         peer, local = self.transport.peer, self.transport.local
@@ -139,12 +143,15 @@ class _Session(TransportHandler):
         self.server._gone(self)
 
     def _serve(self) -> None:
-        """Handle requests until one waits, none is left, or the peer does not take its answers."""
+        """Handle requests until one waits, none is left, it is others' turn, or the peer does not take its answers."""
         server = self.server
         machine = self._machine
         transport = self.transport
-        served = False
+        served = 0
         while not transport.is_closing and transport.pending_bytes < MAX_PENDING_BYTES:
+            if served == MAX_REQUESTS_PER_TURN:
+                self._go_on()
+                break
             try:
                 received = machine.next_request()
             except KafkaProtocolError as error:
@@ -154,7 +161,7 @@ class _Session(TransportHandler):
             if received is None:
                 break
             reply = server.broker.handle(self.connection, received, server.loop.time())
-            served = True
+            served += 1
             if not reply.done:
                 reply.on_done = self._answer_later
                 break
@@ -168,7 +175,13 @@ class _Session(TransportHandler):
             log.info("%r: hung up on %s", self.connection, self._machine.in_hand)
             self.transport.close()
             return
-        chunks = self._machine.answer(reply.response, reply.version)
+        asked = self._machine.in_hand
+        try:
+            chunks = self._machine.answer(reply.response, reply.version)
+        except Exception:
+            log.exception("%r: the answer to %s cannot be put into bytes; the connection ends", self.connection, asked)
+            self.transport.close()
+            return
         if chunks:
             self.transport.write(chunks)
 
@@ -176,7 +189,16 @@ class _Session(TransportHandler):
         if self.transport.is_closing:
             return
         self._answer(reply)
-        self.server.loop.call_soon(self._serve)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._is_going_on:
+            self._is_going_on = True
+            self.server.loop.call_soon(self._serve_again)
+
+    def _serve_again(self) -> None:
+        self._is_going_on = False
+        self._serve()
 
     def _set_reading(self) -> None:
         wants = self._machine.wants_bytes

@@ -8,6 +8,8 @@ groups are in ``share/group_configs.py``. What is in force for whom is ``config.
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -20,6 +22,8 @@ BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST = 1, 2, 3, 4, 5, 6, 7
 _TYPE_NAMES: Final = {INT: "INT", SHORT: "SHORT", LONG: "LONG"}
 _BITS: Final = {SHORT: 15, INT: 31, LONG: 63}
 _MAX_LONG: Final = 2**63 - 1
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
+_COMPACTION_LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 
 
 class Setting(NamedTuple):
@@ -45,10 +49,9 @@ class Setting(NamedTuple):
             if value.lower() not in ("true", "false"):
                 raise self._wrong(value, "Expected value to be either true or false")
         elif self.type in _TYPE_NAMES:
-            try:
-                number = int(value)
-            except ValueError:
-                raise self._wrong(value, f"Not a number of type {_TYPE_NAMES[self.type]}") from None
+            if not _INTEGER.fullmatch(value.strip()):  # int() would take 1_000, too
+                raise self._wrong(value, f"Not a number of type {_TYPE_NAMES[self.type]}")
+            number = int(value)
             if not -(2 ** _BITS[self.type]) <= number < 2 ** _BITS[self.type]:
                 raise self._wrong(value, f"Not a number of type {_TYPE_NAMES[self.type]}")
             self._check_range(value, number)
@@ -56,7 +59,9 @@ class Setting(NamedTuple):
             try:
                 ratio = float(value)
             except ValueError:
-                raise self._wrong(value, "Not a number of type DOUBLE") from None
+                ratio = math.nan
+            if not math.isfinite(ratio) or "_" in value:
+                raise self._wrong(value, "Not a number of type DOUBLE")
             self._check_range(str(ratio), ratio)
         elif self.words:
             given = list_of(value) if self.type == LIST else [value]
@@ -174,6 +179,21 @@ def check_topic_settings(values: Mapping[str, str]) -> None:
         if setting is None:
             raise InvalidConfigurationError(f"Unknown topic config name: {name}")
         setting.check(value)
+    check_topic_combination(values)
+
+
+def check_topic_combination(values: Mapping[str, str]) -> None:
+    """Raise InvalidConfigurationError (40) for values, each possible, that do not go together, or not with us."""
+    low, high = (int(values.get(name, TOPIC_SETTINGS[name].default)) for name in _COMPACTION_LAGS)
+    if low > high:
+        raise InvalidConfigurationError(
+            f"conflict topic config setting {_COMPACTION_LAGS[0]} ({low}) > {_COMPACTION_LAGS[1]} ({high})"
+        )
+    if values.get("remote.storage.enable", "").lower() == "true":
+        raise InvalidConfigurationError(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
+            "storage."
+        )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

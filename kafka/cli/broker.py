@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import argparse
 import logging
+import sys
 
-from kafka.broker import BrokerOptions, RunningBroker
-from kafka.cli import EXIT_FAILED, EXIT_OK, CommandError
+from kafka.broker import BrokerOptions, RunningBroker, raise_descriptor_limit
+from kafka.cli import EXIT_OK
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -43,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="end when no client has been connected for so long",
     )
+    parser.add_argument(
+        "--exit-with-stdin",
+        action="store_true",
+        help="end when standard input does: a pipe from a test that may be killed",
+    )
     parser.add_argument("--log-level", choices=LEVELS, default="warning", help="(default: %(default)s)")
 
 
@@ -56,15 +62,10 @@ def run(args: argparse.Namespace) -> int:
         fsync=args.fsync,
         settings=dict(args.settings),
         exit_when_idle_s=args.exit_when_idle,
+        lifeline_fd=sys.stdin.fileno() if args.exit_with_stdin else None,
     )
-    try:
-        running = RunningBroker(options)
-    except OSError as error:
-        raise CommandError(
-            f"cannot listen on {args.host}:{args.port}: {error.strerror or error}; choose another --host or --port "
-            "(0: a free one)",
-            EXIT_FAILED,
-        ) from None
+    raise_descriptor_limit()
+    running = RunningBroker(options)
     print(f"listening on {running.address}", flush=True)
     running.run()
     return EXIT_OK

@@ -28,6 +28,9 @@ from kafka.wire.types import BytesLike
 MAX_QUEUED_BYTES: Final = 1 << 20
 """About as much as a peer may send ahead of its answers."""
 
+FRAME_COST_BYTES: Final = 64
+"""What a queued frame takes beside its bytes: empty ones, too, fill the queue."""
+
 
 class ServerConnection:
     """``max_request_bytes``: Kafka's ``socket.request.max.bytes``."""
@@ -58,7 +61,7 @@ class ServerConnection:
         except KafkaProtocolError:
             return
         for frame in frames:
-            self._queued_bytes += len(frame)
+            self._queued_bytes += len(frame) + FRAME_COST_BYTES
         self._frames.extend(frames)
 
     def next_request(self) -> ReceivedRequest | UnknownRequest | None:
@@ -74,7 +77,7 @@ class ServerConnection:
                 raise self._reader.failed
             return None
         frame = self._frames.popleft()
-        self._queued_bytes -= len(frame)
+        self._queued_bytes -= len(frame) + FRAME_COST_BYTES
         self.in_hand = decode_request(frame)
         return self.in_hand
 

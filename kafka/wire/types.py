@@ -2,7 +2,7 @@
 
 A message class says ``partition_index: Int32``: to a type checker that is an ``int``, and the codec finds the wire type
 beside it. The names are those of the protocol guide (section "Protocol Primitive Types"). To add one, add it here, to
-``primitives.py`` and to the two tables at the top of ``codec.py``.
+the tables at the top of ``schema.py``, and if its size varies to ``_sized`` in ``source.py``, twice.
 
 ========== ==================== ==================================================================================
 name       in Python            on the wire

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka.broker import embedded
 from kafka.broker.embedded import LOG_NAME, EmbeddedBrokerError, Lease, ensure_running
+from kafka.broker.log import DirectoryLock
 from kafka.broker.state_file import BrokerState, has_broker, read_state, write_state
 from kafka.errors import KafkaTimeoutError
 from kafka.protocol.metadata import MetadataRequest
@@ -152,3 +156,58 @@ def test_the_client_side_loads_nothing_of_the_broker() -> None:
     assert "kafka.broker.broker" not in loaded
     assert "kafka.records" not in loaded
     assert "kafka.protocol" not in loaded
+
+
+@pytest.mark.parametrize("name", ["with spaces in it", "über/日本/missing parents", "-dash", "a=b;c"])
+def test_any_name_will_do_for_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    lease = ensure_running(name)
+    try:
+        assert lease.data_dir == str(tmp_path / name)
+        with RawClient(port_of(lease)) as client:
+            assert client.ask(MetadataRequest(topics=[])).controller_id == 1
+    finally:
+        os.kill(lease.pid, signal.SIGKILL)
+
+
+def test_a_broker_whose_directory_is_taken_away_ends_all_the_same(data_dir: str) -> None:
+    lease = ensure_running(data_dir, idle_s=0.3)
+    shutil.rmtree(data_dir)
+    wait_until(lambda: not is_alive(lease.pid))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and is our child may be a zombie still."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_one_that_ends_while_it_is_asked_is_followed_by_another(
+    data_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ensure_running(data_dir)
+    asked: list[BrokerState] = []
+
+    def killed_under_our_hands(state: BrokerState) -> bool:
+        asked.append(state)
+        if len(asked) == 1:
+            os.kill(first.pid, signal.SIGKILL)
+            wait_until(lambda: not has_broker(data_dir))
+            return False
+        return answers(state)
+
+    answers = embedded._answers
+    monkeypatch.setattr(embedded, "_answers", killed_under_our_hands)
+    assert ensure_running(data_dir).pid != first.pid
+
+
+def test_who_only_looks_for_a_broker_keeps_none_from_starting(tmp_path: Path) -> None:
+    """``has_broker`` takes the lock for a moment."""
+    DirectoryLock(str(tmp_path)).release()
+    fd = os.open(tmp_path / ".lock", os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    threading.Timer(0.01, os.close, (fd,)).start()
+    DirectoryLock(str(tmp_path)).release()

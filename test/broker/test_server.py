@@ -5,14 +5,17 @@ from __future__ import annotations
 import random
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from kafka.broker import BrokerOptions, RunningBroker
+from kafka.broker import BrokerOptions, RunningBroker, process
 from kafka.broker.broker import Broker
+from kafka.broker.process import ListenError
 from kafka.broker.server import MAX_PENDING_BYTES, BrokerServer
+from kafka.core.serving import ServerConnection
+from kafka.errors import KafkaStorageError
 from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
 from kafka.net.transport import Address, TransportHandler
@@ -21,7 +24,10 @@ from kafka.protocol.framing import decode_response, encode_request, read_correla
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.topics import CreateTopicsRequest
 from kafka.wire.frame import FrameReader
+from kafka.wire.message import Response
+from kafka.wire.types import BytesLike
 from test.broker.driver import batch, fetch_request, fetched, produce_request, values
+from test.broker.log.test_log_directory import full_disk
 from test.broker.raw_client import RawClient
 
 NOTHING = MetadataRequest(topics=[])
@@ -50,6 +56,17 @@ class MemoryClient(TransportHandler):
 
     def send(self, request: MetadataRequest, version: int = 12, correlation_id: int = 1) -> None:
         self.transport.write(encode_request(request, version, correlation_id, "memory"))
+
+
+def failing_answer(of: ServerConnection) -> Callable[..., list[BytesLike]]:
+    whole = ServerConnection.answer
+
+    def answer(self: ServerConnection, response: Response | None, version: int | None = None) -> list[BytesLike]:
+        if self is of:
+            raise ValueError("a number above the field's range")
+        return whole(self, response, version)
+
+    return answer
 
 
 class InMemory:
@@ -244,7 +261,7 @@ def test_a_port_in_use_is_an_error_of_the_start_and_leaves_the_directory_free(
     running: RunningBroker, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(ListenError, match="in use"):
         RunningBroker(BrokerOptions(str(other), port=running.state.port))
     Broker(str(other)).close()
 
@@ -260,3 +277,42 @@ def test_a_thousand_connections_are_served(running: RunningBroker) -> None:
     finally:
         for client in clients:
             client.close()
+
+
+def test_a_start_that_cannot_tell_where_it_listens_names_the_file_and_leaves_the_directory_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "write_state", full_disk)
+        with pytest.raises(KafkaStorageError, match="broker.json: No space left"):
+            RunningBroker(BrokerOptions(str(tmp_path / "data")))
+    Broker(str(tmp_path / "data")).close()
+
+
+def test_a_peer_that_sends_thousands_ahead_does_not_keep_the_others_waiting(memory: InMemory) -> None:
+    greedy, other = memory.client(), memory.client()
+    memory.settle()
+    for number in range(3000):
+        greedy.send(NOTHING, correlation_id=number)
+    other.send(NOTHING)
+    while not other.frames:
+        assert memory.loop.run_once(0)
+    assert len(greedy.frames) < 1000
+    memory.settle()
+    assert [read_correlation_id(frame) for frame in greedy.frames] == list(range(3000))
+
+
+def test_an_answer_that_cannot_be_put_into_bytes_ends_its_connection_alone(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.broker.metadata.create_topic("t", memory.broker.new_topic_id(), 1)
+    waiting, other = memory.client(), memory.client()
+    waiting.transport.write(encode_request(fetch_request("t", max_wait_ms=500), 12, 1, None))
+    memory.settle()
+    other.transport.write(encode_request(fetch_request("t", max_wait_ms=500), 12, 1, None))
+    memory.settle()
+    first = min(memory.server._sessions, key=lambda session: session.connection.number)
+    monkeypatch.setattr(first._machine.__class__, "answer", failing_answer(first._machine))
+    memory.loop.run_until(lambda: bool(other.frames), 2.0)
+    assert waiting.is_closed
+    assert not other.is_closed

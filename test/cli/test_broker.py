@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +17,9 @@ import pytest
 
 from kafka.protocol.metadata import MetadataRequest
 from kafka.testing import EmbeddedBroker
+from test.broker.driver import batch, fetch_request, produce_request
 from test.broker.raw_client import RawClient
+from test.broker.test_server import make_topic
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 30
@@ -60,6 +65,45 @@ def test_it_says_where_it_listens_and_ends_well_on_a_signal(
     assert running.stderr is not None
     assert (running.stdout.read(), running.stderr.read()) == ("", "")
     assert not (tmp_path / "data" / "broker.json").exists()
+
+
+def test_it_ends_well_in_time_while_it_is_busy(running: subprocess.Popen[str]) -> None:
+    """Producers at full speed, a fetch that waits, a peer that takes no answers, half a frame, a frame too many."""
+    port = int(first_line(running).strip().rpartition(":")[2])
+    with RawClient(port) as client, RawClient(port) as waiting, RawClient(port) as deaf, RawClient(port) as half:
+        make_topic(client, "t")
+        waiting.send(fetch_request("t", offsets=(0,), max_wait_ms=60_000, min_bytes=1 << 30), 12)
+        half.socket.sendall((1_000_000).to_bytes(4, "big") + b"half")
+        request = produce_request("t", batch(b"x" * 100_000))
+        for _ in range(30):
+            client.ask(request, 9)
+        deaf.socket.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            for _ in range(200):
+                deaf.send(fetch_request("t", partition_max_bytes=1 << 20), 12)
+        for _ in range(20):
+            client.send(request, 9)
+        running.send_signal(signal.SIGTERM)
+        started = time.monotonic()
+        assert running.wait(TIMEOUT_S) == 0
+        assert time.monotonic() - started < 5
+
+
+def test_a_soft_limit_of_open_files_is_none_for_a_broker(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, int(sys.argv[1])))"
+    run = "from kafka.cli import main; sys.exit(main(sys.argv[2:]))"
+    command = [sys.executable, "-c", f"{code}; {run}", str(hard), "broker", "--data-dir", str(tmp_path), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        clients = []
+        try:
+            port = int(first_line(process).strip().rpartition(":")[2])
+            clients = [RawClient(port) for _ in range(200)]
+            assert all(client.ask(MetadataRequest(topics=[])).controller_id == 1 for client in clients)
+        finally:
+            for client in clients:
+                client.close()
+            process.kill()
 
 
 def fail(*arguments: str) -> tuple[int, str]:

@@ -107,7 +107,7 @@ def test_a_request_above_the_limit_is_refused_by_its_length_alone() -> None:
 
 
 def test_reading_stops_while_too_much_waits_and_goes_on_after_it() -> None:
-    machine = ServerConnection(max_queued_bytes=100)
+    machine = ServerConnection(max_queued_bytes=200)
     frame = ask("k" * 60, 1)
     machine.receive(frame)
     assert machine.wants_bytes
@@ -115,6 +115,12 @@ def test_reading_stops_while_too_much_waits_and_goes_on_after_it() -> None:
     assert not machine.wants_bytes
     machine.next_request()
     assert machine.wants_bytes, "one was taken out; the unfinished one does not count"
+
+
+def test_empty_frames_fill_the_queue_too() -> None:
+    machine = ServerConnection(max_queued_bytes=1000)
+    machine.receive(bytes(4) * 20)
+    assert not machine.wants_bytes
 
 
 @given(st.binary(max_size=200))

@@ -24,6 +24,7 @@ from kafka.broker.settings import (
     LIST,
     STRING,
     TOPIC_SETTINGS,
+    check_topic_combination,
     check_topic_settings,
     list_of,
 )
@@ -251,6 +252,7 @@ def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_only: bo
     lists = {key: broker.topic_setting(topic, key) for key, setting in TOPIC_SETTINGS.items() if setting.type == LIST}
     changed = _changed(own, changes, lists)
     check_topic_settings({key: value for key, value in changed.items() if key not in own or own[key] != value})
+    check_topic_combination(changed)
     if not validate_only:
         broker.metadata.set_config("topic", name, changed)
         broker.sync_metadata()

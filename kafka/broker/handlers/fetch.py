@@ -41,18 +41,7 @@ def fetch(broker: Broker, call: Call[FetchRequest]) -> FetchResponse | Reply:
     response = waiting.attempt(is_last=request.max_wait_ms <= 0)
     if response is not None:
         return response
-    reply = Reply()
-
-    def again(now: float, is_last: bool) -> bool:
-        found = waiting.attempt(is_last)
-        if found is not None:
-            call.connection.parked = None
-            reply.complete(found)
-        return found is not None
-
-    parked = broker.purgatory.park(waiting.logs(), call.now + request.max_wait_ms / 1000, again)
-    call.connection.parked = lambda: broker.purgatory.cancel(parked)
-    return reply
+    return broker.park(call.connection, waiting.logs(), call.now + request.max_wait_ms / 1000, waiting.attempt)
 
 
 class _Fetch:

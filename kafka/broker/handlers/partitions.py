@@ -8,12 +8,13 @@ Different from Apache Kafka 4.3.0: nothing that is known.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafka.broker.broker import error_code, error_text
 from kafka.broker.registry import Call, handles
 from kafka.broker.settings import list_of
-from kafka.broker.topics import check_replicas
+from kafka.broker.topics import MAX_PARTITIONS_PER_REQUEST, check_replicas
 from kafka.errors import (
     BrokerResponseError,
     InvalidPartitionsError,
@@ -21,6 +22,7 @@ from kafka.errors import (
     InvalidRequestError,
     OffsetOutOfRangeError,
     PolicyViolationError,
+    UnknownError,
 )
 from kafka.protocol.topics import (
     CreatePartitionsRequest,
@@ -38,15 +40,18 @@ TO_THE_END = -1
 @handles(CreatePartitionsRequest, versions=(0, 3))
 def create_partitions(broker: Broker, call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
     request = call.request
-    names = [wanted.name for wanted in request.topics]
+    count_of = Counter(wanted.name for wanted in request.topics)
+    more = 0
     results = []
     grown = []
     for wanted in request.topics:
         code, text = 0, None
         try:
-            if names.count(wanted.name) > 1:
+            if count_of[wanted.name] > 1:
                 raise InvalidRequestError("Duplicate topic name.")
-            _check_growth(broker, wanted)
+            more += _check_growth(broker, wanted)
+            if more > MAX_PARTITIONS_PER_REQUEST:
+                raise UnknownError("more partitions than one request can make")  # -1: Kafka's answer
             if not request.validate_only:
                 broker.metadata.grow_topic(wanted.name, wanted.count)
                 grown.append(wanted.name)
@@ -62,7 +67,8 @@ def create_partitions(broker: Broker, call: Call[CreatePartitionsRequest]) -> Cr
     return CreatePartitionsResponse(throttle_time_ms=0, results=results)
 
 
-def _check_growth(broker: Broker, wanted: CreatePartitionsRequest.CreatePartitionsTopic) -> None:
+def _check_growth(broker: Broker, wanted: CreatePartitionsRequest.CreatePartitionsTopic) -> int:
+    """How many partitions are to be added."""
     topic = broker.topic(wanted.name)
     if wanted.count == topic.partitions:
         raise InvalidPartitionsError(f"Topic already has {topic.partitions} partition(s).")
@@ -71,8 +77,8 @@ def _check_growth(broker: Broker, wanted: CreatePartitionsRequest.CreatePartitio
             f"The topic {wanted.name} currently has {topic.partitions} partition(s); {wanted.count} would not be an "
             "increase."
         )
+    more = wanted.count - topic.partitions
     if wanted.assignments is not None:
-        more = wanted.count - topic.partitions
         if len(wanted.assignments) != more:
             raise InvalidReplicationAssignmentError(
                 f"Attempted to add {more} additional partition(s), but only {len(wanted.assignments)} assignment(s) "
@@ -80,6 +86,7 @@ def _check_growth(broker: Broker, wanted: CreatePartitionsRequest.CreatePartitio
             )
         for assignment in wanted.assignments:
             check_replicas(broker, assignment.broker_ids)
+    return more
 
 
 @handles(DeleteRecordsRequest, versions=(0, 2))

@@ -7,8 +7,9 @@ acknowledges on another connection meanwhile takes its session away: it then fai
 (123).
 
 Different from Apache Kafka 4.3.0: neighbouring acquired ranges come back as one; a group that nobody ever joined can be
-fetched from; a topic id that is unknown gives UNKNOWN_TOPIC_ID (100) for its partitions alone (there -1 for all). No
-transactions yet, so ``share.isolation.level`` changes nothing.
+fetched from; a topic id that is unknown gives UNKNOWN_TOPIC_ID (100) for its partitions alone, as KIP-932 has it (there
+the whole request gets -1, and one deleted topic would stop the fetches of all others). No transactions yet, so
+``share.isolation.level`` changes nothing.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from kafka.errors import (
     OffsetOutOfRangeError,
     ShareSessionLimitReachedError,
     ShareSessionNotFoundError,
+    UnknownError,
     UnknownTopicIdError,
 )
 from kafka.protocol.share import (
@@ -72,9 +74,12 @@ def share_fetch(broker: Broker, call: Call[ShareFetchRequest]) -> ShareFetchResp
             has_acknowledgements=bool(acks),
         )
     except ShareSessionLimitReachedError as error:
-        return _later(broker, call, _failed_fetch(error))
+        refused = _failed_fetch(error)  # told only after the request's wait, so that nobody asks without a pause
+        return broker.park(call.connection, (), _waits_until(call), lambda is_last: refused)
     except BrokerResponseError as error:
         return _failed_fetch(error)
+    if request.share_acquire_mode not in tuple(AcquireMode):  # the session has counted it, as in Kafka
+        return _failed_fetch(UnknownError(f"there is no acquire mode {request.share_acquire_mode}"))
     ack_faults = acknowledge(broker, group_id, member_id, acks, request.is_renew_ack, call.now)
     fetch = _ShareFetch(broker, call, group_id, member_id, session, ack_faults)
     if request.share_session_epoch == FINAL_EPOCH:
@@ -82,38 +87,14 @@ def share_fetch(broker: Broker, call: Call[ShareFetchRequest]) -> ShareFetchResp
         return fetch.response({})
     if request.max_records <= 0 or request.max_bytes <= 0:
         return fetch.response({})
-    response = fetch.attempt(call.now, is_last=request.max_wait_ms <= 0)
-    return response if response is not None else _parked(broker, call, fetch)
+    response = fetch.attempt(is_last=request.max_wait_ms <= 0)
+    if response is not None:
+        return response
+    return broker.park(call.connection, fetch.watched(), _waits_until(call), fetch.attempt)
 
 
-def _parked(broker: Broker, call: Call[ShareFetchRequest], fetch: _ShareFetch) -> Reply:
-    reply = Reply()
-
-    def again(now: float, is_last: bool) -> bool:
-        found = fetch.attempt(now, is_last)
-        if found is not None:
-            call.connection.parked = None
-            reply.complete(found)
-        return found is not None
-
-    deadline = call.now + call.request.max_wait_ms / 1000
-    parked = broker.purgatory.park(fetch.watched(), deadline, again)
-    call.connection.parked = lambda: broker.purgatory.cancel(parked)
-    return reply
-
-
-def _later(broker: Broker, call: Call[ShareFetchRequest], response: ShareFetchResponse) -> Reply:
-    """An error that is told only after the request's wait, so that nobody asks without a pause."""
-    reply = Reply()
-
-    def answer(now: float, is_last: bool) -> bool:
-        call.connection.parked = None
-        reply.complete(response)
-        return True
-
-    parked = broker.purgatory.park((), call.now + call.request.max_wait_ms / 1000, answer)
-    call.connection.parked = lambda: broker.purgatory.cancel(parked)
-    return reply
+def _waits_until(call: Call[ShareFetchRequest]) -> float:
+    return call.now + call.request.max_wait_ms / 1000
 
 
 class _Found(NamedTuple):
@@ -154,7 +135,7 @@ class _ShareFetch:
         self._is_new = session.is_new
         self._ack_faults = ack_faults
         self._order = session.rotated()
-        self._mode = AcquireMode.RECORD_LIMIT if call.request.share_acquire_mode == 1 else AcquireMode.BATCH_OPTIMIZED
+        self._mode = AcquireMode(call.request.share_acquire_mode)
         self._lock_ms = broker.share.config(group_id).number("share.record.lock.duration.ms")
 
     def watched(self) -> list[PartitionLog | ShareKey]:
@@ -167,8 +148,9 @@ class _ShareFetch:
                 keys.append(self._broker.logs.log(topic, number))
         return keys
 
-    def attempt(self, now: float, is_last: bool) -> ShareFetchResponse | None:
+    def attempt(self, is_last: bool) -> ShareFetchResponse | None:
         """The answer, or None when it is better to wait."""
+        now = self._broker.now
         current = self._broker.sessions.get(self._group_id, self._member_id)
         if current is not self._session:
             return _failed_fetch(ShareSessionNotFoundError("the share session has ended"))

@@ -5,6 +5,7 @@ Different from Apache Kafka 4.3.0: one broker, so a replication factor other tha
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafka.broker.broker import error_code, error_text
@@ -37,18 +38,18 @@ _DeleteResult = DeleteTopicsResponse.DeletableTopicResult
 @handles(CreateTopicsRequest, versions=(2, 7))
 def create_topics(broker: Broker, call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
     request = call.request
-    names = [wanted.name for wanted in request.topics]
+    count_of = Counter(wanted.name for wanted in request.topics)
     total = sum(max(0, wanted.num_partitions) for wanted in request.topics)
     results = []
     made = []
-    for at, wanted in enumerate(request.topics):
-        if names.count(wanted.name) > 1 and names.index(wanted.name) != at:
-            continue  # the first one answers for all
+    for wanted in {one.name: one for one in request.topics}.values():  # one answer for each name
         try:
-            if names.count(wanted.name) > 1:
+            if count_of[wanted.name] > 1:
                 raise InvalidRequestError("Duplicate topic name.")
             if total > MAX_PARTITIONS_PER_REQUEST:
                 raise PolicyViolationError("Excessively large number of partitions per request.")
+            if total + len(request.topics) > MAX_PARTITIONS_PER_REQUEST:
+                raise PolicyViolationError("Unable to perform excessively large batch operation.")
             results.append(_create(broker, wanted, request.validate_only))
             if not request.validate_only:
                 made.append(wanted.name)
@@ -134,10 +135,10 @@ def delete_topics(broker: Broker, call: Call[DeleteTopicsRequest]) -> DeleteTopi
         wanted = request.topics
     responses = []
     gone = []
-    names = [one.name for one in wanted if one.name is not None]
+    count_of = Counter(one.name for one in wanted if one.name is not None)
     for one in {(one.name, one.topic_id): one for one in wanted}.values():
         try:
-            if names.count(one.name or "") > 1:
+            if one.name is not None and count_of[one.name] > 1:
                 raise InvalidRequestError("Duplicate topic name.")
             topic = _topic_to_delete(broker, one)
             _delete(broker, topic)
@@ -174,8 +175,8 @@ def _topic_to_delete(broker: Broker, wanted: DeleteTopicsRequest.DeleteTopicStat
 
 
 def _delete(broker: Broker, topic: Topic) -> None:
-    for number in range(topic.partitions):
-        broker.purgatory.touch(broker.logs.log(topic, number))
+    for log in broker.logs.opened(topic):
+        broker.purgatory.touch(log)
     broker.logs.delete_topic(topic.name)
     broker.offsets.topic_deleted(topic.name)
     broker.share.topic_deleted(topic.topic_id)

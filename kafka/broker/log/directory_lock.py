@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from typing import Any
 
 from kafka.broker.log.files import make_directory, storage_error
@@ -18,6 +19,9 @@ with contextlib.suppress(ImportError):  # Windows has none: there, two brokers i
     import fcntl
 
 LOCK_NAME = ".lock"
+
+_GLANCE_S = 0.05
+"""Who looks whether there is a broker (``state_file.has_broker``) holds the lock for a moment; that is waited out."""
 
 
 class DirectoryLockedError(KafkaError):
@@ -46,16 +50,23 @@ class DirectoryLock:
             raise storage_error("open", path, error) from error
         try:
             self._take()
+        except OSError as error:
+            os.close(self._fd)
+            raise storage_error("write to", path, error) from error
         except BaseException:
             os.close(self._fd)
             raise
 
     def _take(self) -> None:
-        if fcntl is not None:
+        give_up_at = time.monotonic() + _GLANCE_S
+        while fcntl is not None:
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             except OSError:
-                raise DirectoryLockedError(self.directory, self._holder()) from None
+                if time.monotonic() >= give_up_at:
+                    raise DirectoryLockedError(self.directory, self._holder()) from None
+            time.sleep(_GLANCE_S / 10)
         os.ftruncate(self._fd, 0)
         os.write(self._fd, b"%d\n" % os.getpid())
 

@@ -7,6 +7,7 @@ Nothing here knows batches. Every ``OSError`` of a write (a full disk, a read-on
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 from collections import OrderedDict
@@ -14,6 +15,8 @@ from collections import OrderedDict
 from kafka.errors import KafkaStorageError
 
 log = logging.getLogger(__name__)
+
+_OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 Buffer = bytes | bytearray | memoryview
 
@@ -42,13 +45,19 @@ class FilePool:
             _, oldest = self._open.popitem(last=False)
             os.close(oldest)
         flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        try:
-            found = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o644)
-        except OSError as error:
+        while True:
             try:
-                found = os.open(path, os.O_RDONLY | flags)
-            except OSError:
-                raise storage_error("open", path, error) from error
+                found = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o644)
+                break
+            except OSError as error:
+                if error.errno in _OUT_OF_DESCRIPTORS and self._open:
+                    os.close(self._open.popitem(last=False)[1])  # connections have the rest: we live with fewer files
+                    continue
+                try:
+                    found = os.open(path, os.O_RDONLY | flags)
+                    break
+                except OSError:
+                    raise storage_error("open", path, error) from error
         self._open[path] = found
         return found
 

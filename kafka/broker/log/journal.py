@@ -76,10 +76,18 @@ class Journal:
         self._size += len(data)
         self._on_dirty()
 
-    def rewrite(self, entries: Iterable[Entry]) -> None:
-        """Put just these entries in the place of all. When that fails the old file goes on, until it has grown
-        again.
+    def tidy(self, entries: Callable[[], Iterable[Entry]]) -> None:
+        """Put what holds in the place of all, if that is worth it. What was appended is durable already, so a failure
+        is no error of anybody's request: the old file goes on, until it has grown again.
         """
+        if self.should_rewrite:
+            try:
+                self.rewrite(entries())
+            except KafkaStorageError as error:
+                log.warning("%s grows on, as it could not be written anew: %s", self.path, error)
+
+    def rewrite(self, entries: Iterable[Entry]) -> None:
+        """Put just these entries in the place of all. When that fails the old file stays as it is."""
         data = MAGIC + b"".join(encode(key, value) for key, value in entries)
         self._base_size = self._size
         self._pool.forget(self.path)
@@ -143,9 +151,9 @@ def decode(data: bytes, position: int) -> Iterator[tuple[int, bytes, bytes | Non
 
 
 def _has_entry_behind(data: bytes, position: int) -> bool:
-    """Whether a good entry follows the bad one: where the bad one's own lengths say that it ends."""
-    if position + _HEAD.size > len(data):
-        return False
-    _, key_size, value_size = _HEAD.unpack_from(data, position)
-    end: int = position + _HEAD.size + key_size + (0 if value_size == DELETED else value_size)
-    return end < len(data) and next(decode(data, end), None) is not None
+    """Whether a good entry follows the bad one, at any byte: the bad one's own lengths may be what is wrong with it.
+
+    Most bytes give lengths that do not fit, so that few CRCs are made. A tail of zeros, as a lost machine leaves one,
+    has none that fits.
+    """
+    return any(next(decode(data, at), None) is not None for at in range(position + 1, len(data) - _HEAD.size + 1))

@@ -4,7 +4,13 @@
              metadata.journal              metadata_store.py
              share-groups.journal          ../share/state_store.py
              topics/NAME.ID/PARTITION/     one log each; ID: the first 8 digits of the topic's id, so that a topic of
-                                           the same name that comes later never meets the old one's files
+                                           the same name that comes later never meets the old one's files; NAME: its
+                                           first 200 characters, so that no file's name is too long
+             topics/NAME.ID.deleted/       on its way out: removed at the next start, or taken back when the deletion
+                                           did not get as far as the metadata
+
+Directories of topics that the metadata does not know are kept and named in the log: metadata may have been lost, and
+nobody asked for their end.
 
 What has to go to the disk and when is ``flush.py``'s decision; :meth:`LogDirectory.tick` and, before answers,
 :meth:`LogDirectory.sync` carry it out.
@@ -19,7 +25,7 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from kafka.broker.log.directory_lock import DirectoryLock
-from kafka.broker.log.files import FilePool, make_directory
+from kafka.broker.log.files import FilePool, make_directory, storage_error
 from kafka.broker.log.flush import FlushPolicy
 from kafka.broker.log.journal import Journal
 from kafka.broker.log.metadata_store import MetadataStore, Topic
@@ -27,6 +33,10 @@ from kafka.broker.log.partition_log import LogConfig, PartitionLog
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 log = logging.getLogger(__name__)
+
+_DELETED = ".deleted"
+_NAME_CHARACTERS = 200
+
 
 def log_config(values: Mapping[str, str]) -> LogConfig:
     """What a topic's configuration, as text, says to its logs."""
@@ -100,24 +110,42 @@ class LogDirectory:
             )
         return found
 
+    def opened(self, topic: Topic) -> list[PartitionLog]:
+        """The topic's logs that are open: nothing waits on the others, and nothing in memory is theirs."""
+        return [
+            self._logs[topic.topic_id, number]
+            for number in range(topic.partitions)
+            if (topic.topic_id, number) in self._logs
+        ]
+
     def configure_topic(self, topic: Topic) -> None:
         """Put a topic's configuration, as the metadata has it now, in force on its open logs."""
         config = self._config(topic.name)
-        for number in range(topic.partitions):
-            found = self._logs.get((topic.topic_id, number))
-            if found is not None:
-                found.config = config
+        for found in self.opened(topic):
+            found.config = config
 
     def delete_topic(self, name: str) -> Topic:
-        """Forget a topic and remove its files. What a crash leaves of them is removed at the next start."""
-        topic = self.metadata.delete_topic(name)
+        """Forget a topic and remove its files. What a crash leaves of them is removed at the next start.
+
+        Errors, with which it stays: UnknownTopicOrPartitionError (3), KafkaStorageError (56).
+        """
+        found_topic = self.metadata.topic(name)
+        if found_topic is None:
+            raise UnknownTopicOrPartitionError(f"no topic {name}")
+        path = self._topic_path(found_topic)
+        _rename(path, path + _DELETED)
+        try:
+            topic = self.metadata.delete_topic(name)
+        except BaseException:
+            _rename(path + _DELETED, path)
+            raise
         for number in range(topic.partitions):
             found = self._logs.pop((topic.topic_id, number), None)
             if found is not None:
                 self._dirty.pop(found, None)
                 for segment in found.segments:
                     self.pool.forget(segment.path)
-        shutil.rmtree(self._topic_path(topic), ignore_errors=True)
+        shutil.rmtree(path + _DELETED, ignore_errors=True)
         return topic
 
     def journal(self, name: str, replay: Callable[[bytes, bytes | None], None]) -> Journal:
@@ -135,14 +163,20 @@ class LogDirectory:
         return log_config({**self.defaults, **self.metadata.config("topic", name)})
 
     def _topic_path(self, topic: Topic) -> str:
-        return os.path.join(self._topics_path, f"{topic.name}.{topic.topic_id.hex[:8]}")
+        return os.path.join(self._topics_path, f"{topic.name[:_NAME_CHARACTERS]}.{topic.topic_id.hex[:8]}")
 
     def _finish_deletions(self) -> None:
         known = {os.path.basename(self._topic_path(topic)) for topic in self.metadata}
         for name in os.listdir(self._topics_path):
-            if name not in known:
-                log.info("removing %s, whose topic was deleted", os.path.join(self._topics_path, name))
-                shutil.rmtree(os.path.join(self._topics_path, name), ignore_errors=True)
+            path = os.path.join(self._topics_path, name)
+            if name.endswith(_DELETED) and name[: -len(_DELETED)] in known:
+                log.warning("taking %s back: its topic was not deleted in the end", path)
+                _rename(path, path[: -len(_DELETED)])
+            elif name.endswith(_DELETED):
+                log.info("removing %s, whose topic was deleted", path)
+                shutil.rmtree(path, ignore_errors=True)
+            elif name not in known:
+                log.warning("%s belongs to no topic that the metadata knows; it is kept, and not served", path)
 
     # -- durability --------------------------------------------------------------------------------------------------
 
@@ -188,3 +222,13 @@ class LogDirectory:
             log.error("%s could not be closed well: %s", self.path, error)
         self.pool.close()
         self._lock.release()
+
+
+def _rename(path: str, new: str) -> None:
+    """Rename a topic's directory, if it has one yet."""
+    try:
+        os.rename(path, new)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise storage_error("rename", path, error) from error

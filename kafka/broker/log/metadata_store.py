@@ -124,8 +124,7 @@ class MetadataStore:
         self._journal.append([(b"change", json.dumps(changes, separators=(",", ":")).encode())])
         for key, value in changes.items():
             self._apply(key, value)
-        if self._journal.should_rewrite:
-            self._journal.rewrite(self._entries())
+        self._journal.tidy(self._entries)
 
     def _entries(self) -> Iterator[Entry]:
         for key, value in self._values.items():

@@ -22,7 +22,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from kafka.broker.log.files import Buffer, FilePool, make_directory, remove_file, replace_file, sync_directory
+from kafka.broker.log.files import (
+    Buffer,
+    FilePool,
+    make_directory,
+    remove_file,
+    replace_file,
+    storage_error,
+    sync_directory,
+)
 from kafka.broker.log.producer_state import ProducerStates
 from kafka.broker.log.scan import scan_segment
 from kafka.broker.log.segment import Segment, segment_name
@@ -166,7 +174,7 @@ class PartitionLog:
         if self._sync:
             self._pool.sync(last.path)
         self._dirty.discard(last.path)
-        last.seal(self.producers.snapshot(), sync=self._sync)
+        last.seal(self.producers.snapshot())
 
     def _segment_for(self, length: int, header: BatchHeader, now_ms: int) -> Segment:
         last = self._segments[-1]
@@ -279,7 +287,7 @@ class PartitionLog:
         self.flush()
         for segment in self._segments:
             if segment.size and not segment.is_sealed and segment is self._segments[-1]:
-                segment.seal(self.producers.snapshot(), sync=self._sync)
+                segment.seal(self.producers.snapshot())
             self._pool.forget(segment.path)
 
     # -- open --------------------------------------------------------------------------------------------------------
@@ -287,7 +295,10 @@ class PartitionLog:
     def _open(self, now_ms: int) -> None:
         make_directory(self.directory)
         saved = self._saved_start()
-        names = sorted(name for name in os.listdir(self.directory) if name.endswith(".log"))
+        try:
+            names = sorted(name for name in os.listdir(self.directory) if name.endswith(".log"))
+        except OSError as error:
+            raise storage_error("read the directory", self.directory, error) from error
         for name in names:
             stem = name[: -len(".log")]
             if not stem.isdigit():
@@ -313,7 +324,7 @@ class PartitionLog:
             except (TypeError, ValueError):
                 log.warning("%s: the producers in %s cannot be read", self.name, segment.seal_path)
         remove_file(segment.seal_path)
-        segment.is_sealed = False
+        segment.unseal()
         self.recovered_bytes += size
 
         def on_batch(header: BatchHeader, after_damage: bool) -> None:
@@ -350,8 +361,12 @@ class PartitionLog:
         path = os.path.join(self.directory, START_OFFSET_NAME)
         try:
             with open(path, "rb") as file:
-                return int(file.read())
+                text = file.read()
         except FileNotFoundError:
             return 0
-        except (OSError, ValueError) as error:
-            raise KafkaStorageError(f"cannot read the start offset in {path}: {error}") from error
+        except OSError as error:
+            raise storage_error("read", path, error) from error
+        if not text.endswith(b"\n") or not text.strip().isdigit():
+            log.warning("%s: %s says %r, which is no start offset: all that is there is served", self.name, path, text)
+            return 0
+        return int(text)

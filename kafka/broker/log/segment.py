@@ -173,9 +173,9 @@ class Segment:
     def seal_path(self) -> str:
         return self.path[: -len(".log")] + ".seal"
 
-    def seal(self, producers: list[list[object]], *, sync: bool) -> None:
+    def seal(self, producers: list[list[object]]) -> None:
         """Write down what is known, so that the next start need not scan. A damaged segment gets none: it stays
-        loud.
+        loud. No need to wait for the disk: one that a lost machine spoils has a wrong CRC, and then there is a scan.
         """
         if self.damages or self.is_sealed:
             return
@@ -184,7 +184,7 @@ class Segment:
             _SEAL_MAGIC, 0, self.size, self.next_offset, self.max_timestamp, self.max_timestamp_offset, len(index)
         )[8:]
         body += index + json.dumps(producers, separators=(",", ":")).encode()
-        replace_file(self.seal_path, _SEAL_MAGIC + struct.pack(">I", zlib.crc32(body)) + body, sync=sync)
+        replace_file(self.seal_path, _SEAL_MAGIC + struct.pack(">I", zlib.crc32(body)) + body, sync=False)
         self.is_sealed = True
 
     def load_seal(self, size: int) -> list[list[object]] | None:
@@ -205,6 +205,12 @@ class Segment:
         self.max_timestamp_offset = timestamp_offset
         self.is_sealed = True
         return producers
+
+    def unseal(self) -> None:
+        """Forget what a seal said: part of it could not be read."""
+        self.next_offset, self.size, self.index = self.base_offset, 0, SparseIndex()
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, -1
+        self.is_sealed = False
 
     def delete(self) -> None:
         """Remove the files."""

@@ -2,7 +2,8 @@
 
     groups.py             what handlers call: membership and share partitions, by name
       group.py              one group's members and assignment -> assignor.py
-      partition.py          one share partition -> inflight.py
+      partition.py          one share partition -> acquire.py, window.py, inflight.py
+      deadlines.py          who of all these is to be asked when
       state_store.py        durable state, through a journal that is handed in
     sessions.py           share sessions and their connections
     group_configs.py      settings, ranges, what they mean

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
+from kafka.broker.share.deadlines import Deadlines
 from kafka.broker.share.group import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatAnswer, ShareGroup, TopicInfo
 from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
@@ -31,6 +32,7 @@ class ShareGroups:
         self._store = store
         self._configs = {name: ShareGroupConfig(limits, values) for name, values in (configs or {}).items()}
         self._partitions: dict[ShareKey, SharePartition] = {}
+        self._deadlines: Deadlines[ShareKey | str] = Deadlines()
         self.groups: dict[str, ShareGroup] = {
             group_id: ShareGroup(group_id, self.config(group_id), epoch) for group_id, epoch in store.groups().items()
         }
@@ -46,6 +48,7 @@ class ShareGroups:
         group = self.groups.get(group_id)
         if group is not None:
             group.config = config
+            self._deadlines.at_latest(group_id, group.next_deadline)
         settings = config.partition_settings()
         for key, partition in self._partitions.items():
             if key.group_id == group_id:
@@ -86,6 +89,7 @@ class ShareGroups:
             now=now,
         )
         self.groups[group_id] = group
+        self._deadlines.at_latest(group_id, group.next_deadline)
         if group.epoch != before and member_epoch != LEAVE_EPOCH:
             self._store.write_group(group_id, group.epoch)
         return answer
@@ -106,6 +110,18 @@ class ShareGroups:
         self._forget([key for key in self.keys() if key.group_id == group_id])
         self._store.delete_group(group_id)
         del self.groups[group_id]
+        self._deadlines.discard(group_id)
+
+    def topics_changed(
+        self, names: Iterable[str], infos: Callable[[Iterable[str]], Mapping[str, TopicInfo]], now: float
+    ) -> None:
+        """Topics were made, grown or deleted. ``infos`` gives what is now known of topics, by name."""
+        changed = set(names)
+        for group_id, group in self.groups.items():
+            subscribed = group.subscribed_topics()
+            if not changed.isdisjoint(subscribed):
+                group.topics_changed(infos(subscribed), now)
+                self._deadlines.at_latest(group_id, group.next_deadline)
 
     # -- share partitions --------------------------------------------------------------------------------------------
 
@@ -127,6 +143,7 @@ class ShareGroups:
                 config.partition_settings(),
                 lambda start, changes: self._store.write(key, start, changes),
                 state.ranges if state is not None else (),
+                lambda when: self._deadlines.at_latest(key, when),
             )
             self._partitions[key] = found
             self._store.adopt(key, found)
@@ -188,22 +205,26 @@ class ShareGroups:
     @property
     def next_deadline(self) -> float | None:
         """When to call :meth:`tick` next, in monotonic s."""
-        deadlines = [group.next_deadline for group in self.groups.values()]
-        deadlines += [partition.next_deadline for partition in self._partitions.values()]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        return self._deadlines.next_at
 
     def tick(self, now: float) -> dict[ShareKey, ShareEvent]:
         """End what is over: sessions of members, locks. Gives the share partitions where something happened."""
-        for group in self.groups.values():
-            group.tick(now)
         events: dict[ShareKey, ShareEvent] = {}
-        for key, partition in self._partitions.items():
-            event = partition.tick(now)
-            if event:
-                events[key] = event
+        for name in self._deadlines.pop_due(now):
+            if isinstance(name, ShareKey):
+                partition = self._partitions[name]
+                event = partition.tick(now)
+                if event:
+                    events[name] = event
+                self._deadlines.at_latest(name, partition.next_deadline)
+            else:
+                group = self.groups[name]
+                group.tick(now)
+                self._deadlines.at_latest(name, group.next_deadline)
         return events
 
     def _forget(self, keys: Iterable[ShareKey]) -> None:
         for key in keys:
             self._partitions.pop(key, None)
+            self._deadlines.discard(key)
             self._store.delete(key)

@@ -14,7 +14,6 @@ for it when the journal is rewritten.
 
 from __future__ import annotations
 
-import logging
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -23,8 +22,6 @@ from uuid import UUID
 
 from kafka.broker.share.states import ACKNOWLEDGED, ARCHIVED, StateRange
 from kafka.errors import KafkaStorageError
-
-log = logging.getLogger(__name__)
 
 _PARTITION = 1
 _GROUP = 2
@@ -59,15 +56,15 @@ class LivePartition(Protocol):
     def state_ranges(self) -> Sequence[StateRange]: ...
 
 
+Entry = tuple[bytes, "bytes | None"]
+
+
 class StateJournal(Protocol):
     """What the store asks of a journal (``kafka.broker.log.Journal``)."""
 
-    @property
-    def should_rewrite(self) -> bool: ...
+    def append(self, entries: list[Entry]) -> None: ...
 
-    def append(self, entries: list[tuple[bytes, bytes | None]]) -> None: ...
-
-    def rewrite(self, entries: list[tuple[bytes, bytes | None]]) -> None: ...
+    def tidy(self, entries: Callable[[], list[Entry]]) -> None: ...
 
 
 class ShareStateStore:
@@ -100,13 +97,11 @@ class ShareStateStore:
         The share partition in use makes the change after this returns. A key that is not in use is kept here: an offset
         that an administrator sets stands alone.
         """
-        if self._journal.should_rewrite:
-            self._rewrite()
         name = self._names.get(key)
         if name is None:
             name = _encode_key(key)
         alone = key not in self._live
-        self._journal.append([(name, _encode_value(alone, start_offset, changes))])
+        self._append(name, _encode_value(alone, start_offset, changes))
         self._names[key] = name
         if alone:
             self._idle[key] = _Merged(start_offset, list(changes))
@@ -117,7 +112,7 @@ class ShareStateStore:
         self._idle.pop(key, None)
         name = self._names.pop(key, None)
         if name is not None:
-            self._journal.append([(name, None)])
+            self._append(name, None)
 
     def keys(self) -> set[ShareKey]:
         """All share partitions with state."""
@@ -131,18 +126,22 @@ class ShareStateStore:
 
     def write_group(self, group_id: str, epoch: int) -> None:
         """A group's epoch has moved."""
-        self._journal.append([(_encode_group(group_id), _EPOCH.pack(epoch))])
+        self._append(_encode_group(group_id), _EPOCH.pack(epoch))
         self._groups[group_id] = epoch
 
     def delete_group(self, group_id: str) -> None:
         """Forget a group; its share partitions are deleted one by one."""
         if self._groups.pop(group_id, None) is not None:
-            self._journal.append([(_encode_group(group_id), None)])
+            self._append(_encode_group(group_id), None)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _rewrite(self) -> None:
-        entries: list[tuple[bytes, bytes | None]] = [
+    def _append(self, name: bytes, value: bytes | None) -> None:
+        self._journal.tidy(self._entries)  # before, as what is in use changes only when this has been written
+        self._journal.append([(name, value)])
+
+    def _entries(self) -> list[Entry]:
+        entries: list[Entry] = [
             (_encode_group(group_id), _EPOCH.pack(epoch)) for group_id, epoch in self._groups.items()
         ]
         for key, name in self._names.items():
@@ -152,10 +151,7 @@ class ShareStateStore:
             else:
                 merged = self._idle[key]
                 entries.append((name, _encode_value(True, merged.start, merged.ranges)))
-        try:
-            self._journal.rewrite(entries)
-        except KafkaStorageError as error:
-            log.warning("the journal of share groups grows on, as it could not be written anew: %s", error)
+        return entries
 
     def _replay(self, name: bytes, value: bytes | None) -> None:
         try:

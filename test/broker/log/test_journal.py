@@ -70,6 +70,32 @@ def test_a_bad_entry_before_good_ones_is_an_error_and_nothing_is_cut(tmp_path: P
     assert (tmp_path / "j").read_bytes() == data
 
 
+def test_a_bad_length_before_good_entries_is_no_torn_tail(tmp_path: Path, pool: FilePool) -> None:
+    journal, _ = open_journal(tmp_path / "j", pool)
+    journal.append([(b"a", b"111")])
+    at = journal.size_bytes
+    journal.append([(b"b", b"222")])
+    journal.append([(b"c", b"333")])
+    whole = (tmp_path / "j").read_bytes()
+    for broken in range(at, at + 12):
+        data = bytearray(whole)
+        data[broken] ^= 0x41
+        (tmp_path / "j").write_bytes(data)
+        with pytest.raises(KafkaStorageError, match=f"byte {at}"):
+            open_journal(tmp_path / "j", pool)
+        assert (tmp_path / "j").read_bytes() == data
+
+
+def test_a_tail_of_zeros_is_cut(tmp_path: Path, pool: FilePool) -> None:
+    journal, _ = open_journal(tmp_path / "j", pool)
+    journal.append([(b"a", b"111")])
+    size = journal.size_bytes
+    with open(tmp_path / "j", "ab") as file:
+        file.write(bytes(4096))
+    assert open_journal(tmp_path / "j", pool)[1] == [(b"a", b"111")]
+    assert (tmp_path / "j").stat().st_size == size
+
+
 def test_a_rewrite_keeps_what_holds_and_shrinks_the_file(tmp_path: Path, pool: FilePool) -> None:
     journal, _ = open_journal(tmp_path / "j", pool, minimum=1000)
     turns = 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -8,9 +9,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from kafka.broker.log import DirectoryLock, DirectoryLockedError, FlushPolicy, LogDirectory
+from kafka.broker.log import DirectoryLock, DirectoryLockedError, FilePool, FlushPolicy, LogDirectory
 from kafka.errors import (
     KafkaConfigurationError,
+    KafkaStorageError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
@@ -27,6 +29,10 @@ sys.stdin.read()
 
 def open_directory(path: Path, policy: str = "never") -> LogDirectory:
     return LogDirectory(str(path), epoch_ms=lambda: 1000, flush=FlushPolicy.parse(policy))
+
+
+def full_disk(*arguments: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_the_second_process_is_told_the_directory_and_the_holders_pid(tmp_path: Path) -> None:
@@ -86,8 +92,75 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(tmp_p
     directory.log(topic, 0).append(batch([b"a"]), now_ms=1)
     directory.metadata.delete_topic("t")
     directory.close()
+    (name,) = os.listdir(tmp_path / "topics")
+    os.rename(tmp_path / "topics" / name, tmp_path / "topics" / f"{name}.deleted")
     again = open_directory(tmp_path)
     assert os.listdir(tmp_path / "topics") == []
+    again.close()
+
+
+def test_a_deletion_that_did_not_reach_the_metadata_is_taken_back(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    topic = directory.metadata.create_topic("t", uuid4(), 1)
+    directory.log(topic, 0).append(batch([b"a"]), now_ms=1)
+    directory.close()
+    (name,) = os.listdir(tmp_path / "topics")
+    os.rename(tmp_path / "topics" / name, tmp_path / "topics" / f"{name}.deleted")
+    again = open_directory(tmp_path)
+    assert again.log(topic, 0).end_offset == 1
+    again.close()
+
+
+def test_a_topic_whose_deletion_cannot_be_written_stays_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(tmp_path)
+    topic = directory.metadata.create_topic("t", uuid4(), 1)
+    directory.log(topic, 0).append(batch([b"a"]), now_ms=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full_disk)
+        with pytest.raises(KafkaStorageError, match="No space left"):
+            directory.delete_topic("t")
+    assert directory.log(topic, 0).append(batch([b"b"]), now_ms=1).base_offset == 1
+    directory.close()
+    again = open_directory(tmp_path)
+    assert again.log(topic, 0).end_offset == 2
+    again.close()
+
+
+def test_records_of_a_topic_that_the_metadata_does_not_know_are_kept_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = open_directory(tmp_path)
+    topic = directory.metadata.create_topic("t", uuid4(), 1)
+    directory.log(topic, 0).append(batch([b"a"]), now_ms=1)
+    directory.close()
+    (tmp_path / "metadata.journal").unlink()
+    again = open_directory(tmp_path)
+    (name,) = os.listdir(tmp_path / "topics")
+    assert name in caplog.text
+    assert os.listdir(tmp_path / "topics" / name / "0")
+    again.close()
+
+
+def test_the_longest_name_that_a_topic_can_have_has_a_directory(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    topic = directory.metadata.create_topic("t" * 249, uuid4(), 1)
+    assert directory.log(topic, 0).append(batch([b"a"]), now_ms=1).base_offset == 0
+    directory.close()
+
+
+def test_a_change_is_no_failure_because_the_journal_cannot_be_tidied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = open_directory(tmp_path)
+    monkeypatch.setattr(os, "replace", full_disk)
+    for turn in range(12_000):
+        directory.metadata.set_config("topic", "t", {"retention.ms": str(turn), "comment": "x" * 80})
+    assert caplog.text.count("could not be written anew") == 1, "and it is not tried again each time"
+    directory.close()
+    again = open_directory(tmp_path)
+    assert again.metadata.config("topic", "t")["retention.ms"] == "11999"
     again.close()
 
 
@@ -166,3 +239,25 @@ log = directory.log(directory.metadata.create_topic("t", uuid4(), 1), 0)
 while True:
     print(log.append(batch([b"x" * 100]), now_ms=1).last_offset, flush=True)
 """
+
+
+def test_files_make_room_for_each_other_when_descriptors_run_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = FilePool(100)
+    limit = 3
+    open_file = os.open
+
+    def scarce(path: str, flags: int, mode: int = 0o777) -> int:
+        if len(pool) >= limit:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return open_file(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", scarce)
+    for turn in range(20):
+        pool.write(str(tmp_path / str(turn % 7)), turn // 7, b"x")
+    assert [pool.read(str(tmp_path / str(number)), 0, 10) for number in range(7)] == [b"xxx"] * 6 + [b"xx"]
+    limit = 0
+    pool.close()
+    with pytest.raises(KafkaStorageError, match="Too many open files"):
+        pool.write(str(tmp_path / "0"), 0, b"x")

@@ -18,17 +18,14 @@ class MemoryJournal:
         self.rewrite_above = rewrite_above
         self.fails = False
 
-    @property
-    def should_rewrite(self) -> bool:
-        return len(self.entries) > self.rewrite_above
-
     def append(self, entries: Entries) -> None:
         if self.fails:
             raise KafkaStorageError("the disk is full")
         self.entries += entries
 
-    def rewrite(self, entries: Entries) -> None:
-        self.entries[:] = entries
+    def tidy(self, entries: Callable[[], Entries]) -> None:
+        if len(self.entries) > self.rewrite_above:
+            self.entries[:] = entries()
 
     def open(self, replay: Callable[[bytes, bytes | None], None]) -> MemoryJournal:
         for key, value in self.entries:

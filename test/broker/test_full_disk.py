@@ -1,0 +1,137 @@
+"""A disk that takes no more: what cannot be stored is refused with KAFKA_STORAGE_ERROR (56), all else goes on, and when
+there is room again so does the rest. A disk that cannot flush: logged, and no answer that promises what is not so.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka.protocol.share import ShareAcknowledgeRequest, ShareFetchRequest
+from kafka.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
+from kafka.protocol.transactions import InitProducerIdRequest
+from test.broker.driver import HandBroker, batch, fetch_request, fetched, produce_request, values
+from test.broker.log.test_log_directory import full_disk
+from test.broker.test_killed_under_load import GROUP, TOPIC
+
+STORAGE = 56
+
+
+def failing_sync(fd: int) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def create(hand: HandBroker, name: str) -> int:
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    return hand.ask(CreateTopicsRequest(topics=[topic])).topics[0].error_code
+
+
+def test_a_full_disk_refuses_what_it_cannot_store_and_serves_the_rest(
+    hand: HandBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic_id = hand.create_topic(TOPIC)
+    assert hand.set_group(GROUP, share_auto_offset_reset="earliest") == 0
+    hand.produce(TOPIC, batch(b"a", b"b", b"c"))
+    F, A = ShareFetchRequest, ShareAcknowledgeRequest
+    wanted = F.FetchTopic(
+        topic_id=topic_id, partitions=[F.FetchPartition(partition_index=0, acknowledgement_batches=[])]
+    )
+    opened = hand.ask(
+        F(
+            group_id=GROUP, member_id="m", share_session_epoch=0, max_wait_ms=0, min_bytes=1, max_records=10,
+            batch_size=10, share_acquire_mode=1, topics=[wanted], forgotten_topics_data=[],
+        )
+    )  # fmt: skip
+    assert opened.responses[0].partitions[0].acquired_records[0].last_offset == 2
+
+    def accept(epoch: int) -> int:
+        acks = A.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+        one = A.AcknowledgePartition(partition_index=0, acknowledgement_batches=[acks])
+        topic = A.AcknowledgeTopic(topic_id=topic_id, partitions=[one])
+        answer = hand.ask(A(group_id=GROUP, member_id="m", share_session_epoch=epoch, topics=[topic]))
+        assert answer.error_code == 0
+        return answer.responses[0].partitions[0].error_code
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full_disk)
+        assert hand.produce(TOPIC, batch(b"d")).error_code == STORAGE
+        assert create(hand, "other") == STORAGE
+        assert hand.set_group(GROUP, share_auto_offset_reset="latest") == STORAGE
+        assert hand.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)).error_code == STORAGE
+        deleted = hand.ask(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=TOPIC)], timeout_ms=0))
+        assert deleted.responses[0].error_code == STORAGE
+        assert accept(1) == STORAGE
+        assert values(fetched(hand.ask(fetch_request(TOPIC), 12))[0].records) == [b"a", b"b", b"c"]
+        hand.advance(31)  # the locks end, and that cannot be written
+    assert hand.produce(TOPIC, batch(b"d")).base_offset == 3
+    assert create(hand, "other") == 0
+    assert accept(2) == 121, "the lock is over"
+    hand.restart()
+    assert values(fetched(hand.ask(fetch_request(TOPIC), 12))[0].records) == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.fixture
+def careful(tmp_path: Path) -> Iterator[HandBroker]:
+    broker = HandBroker(tmp_path / "data", fsync="always")
+    yield broker
+    broker.broker.close()
+
+
+def test_an_answer_that_waited_for_a_flush_that_failed_is_not_given(
+    careful: HandBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    careful.create_topic("t")
+    careful.tick()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing_sync)
+        reply = careful.send(produce_request("t", batch(b"a")), 9)
+        assert not reply.done
+        again_at = careful.tick()
+        assert reply.done
+        assert reply.hang_up
+        assert again_at is not None
+        assert again_at >= careful.now + 1.0, "no spinning over a broken disk"
+        assert "not safe from a loss of the machine" in caplog.text
+    assert careful.produce("t", batch(b"b")).error_code == 0
+
+
+def test_a_flush_that_fails_keeps_no_long_poll_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hand = HandBroker(tmp_path / "data", fsync="interval")
+    hand.create_topic("t")
+    hand.create_topic("other")
+    waiting = hand.send(fetch_request("t", max_wait_ms=5000), 12)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing_sync)
+        hand.produce("other", batch(b"a"))
+        hand.advance(6)
+        assert waiting.done
+    hand.advance(2)
+    assert not hand.broker.logs.has_unsynced, "it is tried again"
+    hand.broker.close()
+
+
+def test_a_request_that_fails_while_it_waits_ends_its_connection_and_no_other(
+    hand: HandBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand.create_topic("t")
+    hand.create_topic("other")
+    bad = hand.send(fetch_request("t", max_wait_ms=5000), 12)
+    good = hand.send(fetch_request("other", max_wait_ms=5000), 12)
+    log = hand.broker.logs.log(hand.broker.topic("t"), 0)
+    hand.produce("t", batch(b"a"))
+    waiting = hand.send(fetch_request("t", offsets=(1,), max_wait_ms=5000), 12)
+    assert bad.done
+    monkeypatch.setattr(type(log), "end_offset", property(lambda self: 1 // (self is not log)))
+    hand.broker.purgatory.touch(log)
+    hand.tick()
+    assert waiting.hang_up
+    monkeypatch.undo()
+    hand.advance(6)
+    assert good.done
+    assert not good.hang_up
