@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from kafka.bootstrap import is_embedded, resolve_bootstrap
+from kafka.broker.embedded import ensure_running
 from kafka.errors import IllegalArgumentError
+from kafka.producer import KafkaProducer
 from kafka.testing import EmbeddedBroker
 
 
@@ -35,3 +39,15 @@ def test_a_directory_has_to_be_named() -> None:
     assert is_embedded("embedded:")
     with pytest.raises(IllegalArgumentError, match="needs a directory"):
         resolve_bootstrap("embedded:")
+
+
+def test_a_producer_survives_the_death_of_the_broker_of_its_directory(tmp_path: Path) -> None:
+    servers = f"embedded:{tmp_path}"
+    with KafkaProducer(bootstrap_servers=servers) as producer:
+        assert producer.send("t", b"before").get(30).offset == 0
+        former = ensure_running(str(tmp_path)).pid
+        os.kill(former, signal.SIGKILL)
+        assert producer.send("t", b"after").get(30).offset == 1
+        latter = ensure_running(str(tmp_path)).pid
+        assert latter != former
+    os.kill(latter, signal.SIGTERM)

@@ -1,15 +1,19 @@
 """Reaching the first broker: rounds over all addresses of all ``bootstrap_servers``.
 
-    idle --start()--> round: one server after the other --one is ready--> done: bootstrapped(connection)
-                        |  none is: failures + 1, wait back-off * 2**failures (at most 2**12) --> idle
+    idle --start()--> [find servers] --> round: one server after the other --one is ready--> bootstrapped(connection)
+                                           |  none is: failures + 1, wait back-off * 2**failures --> idle
+                                           |  (at most 2**12 times, and reconnect_backoff_max_ms)
 
 One server at a time, each with all its addresses. The order begins anywhere, so that the first in everybody's list does
 not meet everybody.
+
+The servers are a list, or are found anew for each round but the first (``find_servers``): ``embedded:DIR`` may have
+another port by then, and its broker comes back only when somebody asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kafka.client.connection import BrokerConnection
@@ -19,10 +23,15 @@ from kafka.core.retry import Rng
 from kafka.core.routing import NodeId
 from kafka.core.versions import Discovery, Greeting
 from kafka.errors import KafkaError
+from kafka.future import Future
 from kafka.net.transport import Network
 from kafka.wire.message import Response
 
 MAX_DOUBLINGS = 12
+
+Servers = Sequence[tuple[str, int]]
+FindServers = Callable[[], "Future[Servers]"]
+"""Looks up the servers without blocking; the future is completed on the loop."""
 
 
 class BootstrapOwner(Protocol):
@@ -44,11 +53,12 @@ class Bootstrap:
 
     def __init__(
         self,
-        servers: Sequence[tuple[str, int]],
+        servers: Servers,
         network: Network,
         settings: LinkSettings,
         rng: Rng,
         owner: BootstrapOwner,
+        find_servers: FindServers | None = None,
     ) -> None:
         self._servers = list(servers)
         self._network = network
@@ -57,6 +67,9 @@ class Bootstrap:
         self.owner = owner
         self._left: list[tuple[str, int]] = []
         self._trying: BrokerConnection | None = None
+        self._find_servers = find_servers
+        self._finding: Future[Servers] | None = None
+        self._is_first_round = True
         self.errors: list[BaseException] = []
         """What happened at each server in the round under way, or in the last one."""
         self._former_errors: list[BaseException] = []
@@ -67,12 +80,31 @@ class Bootstrap:
 
     @property
     def is_under_way(self) -> bool:
-        return self._trying is not None
+        return self._trying is not None or self._finding is not None
 
     def start(self) -> None:
         """Begin a round, unless one is under way or the back-off is not over."""
-        if self._trying is not None or self._network.loop.time() < self.next_at:
+        if self.is_under_way or self._network.loop.time() < self.next_at:
             return
+        if self._find_servers is None or self._is_first_round:
+            self._is_first_round = False
+            self._begin_round()
+            return
+        self._finding = self._find_servers()
+        self._finding.add_both(self._found)
+
+    def _found(self, outcome: Servers | BaseException) -> None:
+        if self._finding is None:
+            return  # closed
+        self._finding = None
+        if isinstance(outcome, BaseException):
+            self._former_errors, self.errors = self.errors, [outcome]
+            self._end_failed_round()
+        else:
+            self._servers = list(outcome)
+            self._begin_round()
+
+    def _begin_round(self) -> None:
         first = int(self._rng.random() * len(self._servers)) % len(self._servers)
         self._left = self._servers[first:] + self._servers[:first]
         self._former_errors, self.errors = self.errors, []
@@ -87,6 +119,7 @@ class Bootstrap:
 
     def close(self) -> None:
         """No more."""
+        self._finding = None
         trying, self._trying = self._trying, None
         if trying is not None:
             trying.close()
@@ -112,9 +145,14 @@ class Bootstrap:
         self.errors.append(error)
         if self._left:
             self._try_next()
-            return
+        else:
+            self._end_failed_round()
+
+    def _end_failed_round(self) -> None:
         self.failures += 1
         wait_s = self._settings.reconnect_backoff_s * 2 ** min(self.failures - 1, MAX_DOUBLINGS)
+        most_s = max(self._settings.reconnect_backoff_s, self._settings.reconnect_backoff_max_s)
+        wait_s = min(wait_s, most_s)
         self.next_at = self._network.loop.time() + wait_s
         self.owner.bootstrap_failed()
 

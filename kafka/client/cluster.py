@@ -46,6 +46,15 @@ class _Snapshot:
         self.ids: dict[str, UUID] = {}
         self.names: dict[UUID, str] = {}
 
+    def says_the_same_as(self, other: _Snapshot) -> bool:
+        """Brokers, leaders and errors are those of the other."""
+        return (
+            self.partitions == other.partitions
+            and self.topic_errors == other.topic_errors
+            and self.brokers == other.brokers
+            and self.controller_id == other.controller_id
+        )
+
 
 class ClusterMetadata:
     """Brokers, topics and leaders. Settings: ``metadata_max_age_ms``, ``retry_backoff_ms``, ``retry_backoff_max_ms``,
@@ -71,6 +80,8 @@ class ClusterMetadata:
         self._refreshed_at: float | None = None
         self._attempt_at: float | None = None
         self._failures = 0
+        self._is_urgent = False  # the next attempt waits for no back-off
+        self._no_news = 0  # refreshes in a row that told what was known
         self.on_request_update: Callable[[], object] = lambda: None
         """Called when a refresh has become due before its time."""
 
@@ -225,6 +236,8 @@ class ClusterMetadata:
 
     def _request_update(self) -> Future[ClusterMetadata]:
         self._need_update = True
+        if self._attempt_at is None or self._now() - self._attempt_at > 2 * self._retry_backoff_max_s:
+            self._no_news = 0  # nobody has asked for a while: this is about something new
         if self._pending is None:
             self._pending = Future()
         self.on_request_update()
@@ -232,7 +245,7 @@ class ClusterMetadata:
 
     def _update_for_news(self) -> Future[ClusterMetadata]:
         """The request under way does not ask for the new topics, so another one is needed, and without waiting."""
-        self._attempt_at = None
+        self._is_urgent = True
         return self._request_update()
 
     def ttl(self) -> float:
@@ -244,10 +257,11 @@ class ClusterMetadata:
         return max(left_s * 1000, self.refresh_backoff(), 0.0)
 
     def refresh_backoff(self) -> float:
-        """Milliseconds that the next refresh has to wait after the last attempt; doubled by each failure in a row."""
-        if self._attempt_at is None:
+        """Milliseconds that the next refresh has to wait after the last attempt; doubled by each failure in a row, and
+        by each answer in a row that told nothing new: whoever waits for a topic that is gone is no busy loop."""
+        if self._attempt_at is None or self._is_urgent:
             return 0.0
-        doublings = min(max(self._failures - 1, 0), 30)
+        doublings = min(max(self._failures - 1, self._no_news - 1, 0), 30)
         backoff_s: float = min(self._retry_backoff_s * 2.0**doublings, self._retry_backoff_max_s)
         return max((self._attempt_at + backoff_s - self._now()) * 1000, 0.0)
 
@@ -255,7 +269,7 @@ class ClusterMetadata:
         """The request for what is wanted now; from here on a refresh counts as under way."""
         self._under_way = self._pending or Future()
         self._pending = None
-        self._need_update = False
+        self._need_update = self._is_urgent = False
         self._attempt_at = self._now()
         wanted = None if self.need_all_topics else sorted(self._wanted)
 
@@ -278,17 +292,18 @@ class ClusterMetadata:
         if not metadata.brokers:
             self.failed_update(MetadataEmptyBrokerList("the broker knows of no brokers, not even itself"))
             return
-        self._snapshot = self._read(metadata)
+        former, self._snapshot = self._snapshot, self._read(metadata)
+        self._no_news = self._no_news + 1 if self._snapshot.says_the_same_as(former) else 0
         self._failures = 0
         self._refreshed_at = self._attempt_at = self._now()
         future, self._under_way = self._under_way, None
-        if future is not None:
-            future.success(self)
         for listener in list(self._listeners):
             try:
                 listener(self)
             except Exception:
                 log.exception("an error in %r, called for new metadata", listener)
+        if future is not None:  # behind the listeners: whoever waited finds them up to date
+            future.success(self)
 
     def seed(self, metadata: MetadataResponse) -> None:
         """What came along with the first greeting (version 0): better than nothing, and no refresh."""

@@ -8,6 +8,9 @@ request handed to :meth:`BrokerConnection.submit` ends its future once, with the
        waiting, deadline passes:    that request fails (KafkaTimeoutError), the connection stays
        in flight, deadline passes:  that request fails (RequestTimedOutError), the connection is closed, and with it
                                     all others fail (KafkaConnectionError), because answers come in order
+
+An answer with ``throttle_time_ms`` mutes the connection for that time: requests wait, since a broker that is asked
+earlier does not read on until then (KIP-219).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from kafka.core.dialogue import ByVersion
 from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import NodeId
 from kafka.core.states import LINK, Link, States
-from kafka.core.versions import ApiRanges, Discovery, NoAnswer
+from kafka.core.versions import API_VERSIONS_KEY, ApiRanges, Discovery, NoAnswer
 from kafka.errors import (
     Cancelled,
     IllegalStateError,
@@ -44,6 +47,9 @@ log = logging.getLogger(__name__)
 
 DELAY_CONNECTED_MS = 999_999_999
 """What ``connection_delay`` says of a connected node: there is nothing to wait for."""
+
+FIRST_API_VERSIONS_OF_KIP_219 = 2
+"""From this version of ApiVersions on (2.0), brokers answer first and are quiet afterwards."""
 
 
 class BrokerConnection:
@@ -77,6 +83,7 @@ class BrokerConnection:
         self._greeting: GreetingRun | None = None
         self._outbox = Outbox()
         self._used_at = 0.0
+        self._muted_until = 0.0  # 0 while it is not throttled
         self._timer: LoopTimer | None = None
         self._timer_at = inf
 
@@ -123,6 +130,7 @@ class BrokerConnection:
         return (
             self._states.now is Link.READY
             and not self._outbox.waiting
+            and not self._muted_until
             and len(self._machine.in_flight) < self._settings.max_in_flight
         )
 
@@ -142,7 +150,7 @@ class BrokerConnection:
         if exchange.deadline < self._timer_at:
             self._arm(exchange.deadline)
         waiting = self._outbox.waiting
-        if state is Link.READY and not waiting and len(self._machine.in_flight) < self._settings.max_in_flight:
+        if self.can_send_more():
             self._send(exchange)
             return
         waiting.append(exchange)
@@ -184,8 +192,17 @@ class BrokerConnection:
 
     def _send_waiting(self) -> None:
         waiting, in_flight, most = self._outbox.waiting, self._machine.in_flight, self._settings.max_in_flight
-        while waiting and len(in_flight) < most and self._states.now is Link.READY:
+        while waiting and len(in_flight) < most and self._states.now is Link.READY and not self._muted_until:
             self._send(waiting.popleft())
+
+    def _mute(self, throttle_ms: int) -> None:
+        """The broker wants to be left alone for a while."""
+        ranges = self.ranges
+        if ranges is None or ranges.ranges.get(API_VERSIONS_KEY, (0, 0))[1] < FIRST_API_VERSIONS_OF_KIP_219:
+            return  # an older broker has waited before it answered
+        self._muted_until = max(self._muted_until, self._loop.time() + throttle_ms / 1000)
+        if self._muted_until < self._timer_at:
+            self._arm(self._muted_until)
 
     # -- connecting ----------------------------------------------------------------------------------------------------
 
@@ -288,6 +305,9 @@ class BrokerConnection:
         for call, answer in machine.receive(data):
             exchange: Exchange = call.owner
             if isinstance(answer, Response):
+                throttle_ms = getattr(answer, "throttle_time_ms", 0)
+                if throttle_ms > 0:
+                    self._mute(throttle_ms)
                 owner.on_answer(exchange, answer)
                 exchange.future.success(answer)
             else:
@@ -349,6 +369,7 @@ class BrokerConnection:
         was_ready = self._states.now is Link.READY
         self._states.enter(Link.IDLE)
         self._greeting = None
+        self._muted_until = 0.0
         self._drop_transport()
         self._disarm()
         self.last_error = error
@@ -390,7 +411,7 @@ class BrokerConnection:
         nearest = min(self._machine.next_deadline(), self._outbox.next_deadline())
         state = self._states.now
         if state is Link.READY:
-            nearest = min(nearest, self._used_at + self._settings.max_idle_s)
+            nearest = min(nearest, self._muted_until or inf, self._used_at + self._settings.max_idle_s)
         elif state is Link.IDLE and self._outbox.waiting:
             nearest = min(nearest, self.retry_at)
         return nearest
@@ -402,8 +423,11 @@ class BrokerConnection:
             self._probe_ended(self._greeting, NoAnswer.SILENT)
         elif self._states.now is Link.READY:
             self._lose_if_overdue(now)
+        if self._muted_until and now >= self._muted_until:
+            self._muted_until = 0.0
+            self._send_waiting()
         for exchange in self._outbox.take_overdue_waiting(now):
-            why = "all allowed requests are in flight" if self._states.now is Link.READY else self._why_not_ready()
+            why = self._why_not_sent()
             text = f"{exchange.api} to {self.name}: not sent within {exchange.timeout_s:g} s: {why}"
             exchange.future.failure(KafkaTimeoutError(text))
         if self._states.now is Link.READY and self._is_unused() and now >= self._used_at + self._settings.max_idle_s:
@@ -428,7 +452,9 @@ class BrokerConnection:
     def _is_unused(self) -> bool:
         return not self.in_flight_count and not self._outbox.unwritten
 
-    def _why_not_ready(self) -> str:
+    def _why_not_sent(self) -> str:
+        if self._states.now is Link.READY:
+            return "throttled by the broker" if self._muted_until else "all allowed requests are in flight"
         if self.last_error is not None:
             return f"not connected; last error: {self.last_error}"
         return "still connecting"

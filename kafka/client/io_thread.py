@@ -11,21 +11,32 @@
     host.close()                                        # any thread
 
 Blocking on the loop's own thread would wait for itself and is refused. After a fork everything but ``close`` is refused
-in the child: the loop and its sockets are the parent's. A client that is forgotten without ``close()``, and the end of
-the interpreter, stop the thread.
+in the child: the loop and its sockets are the parent's.
+
+A host that is forgotten without ``close()`` lets its thread finish what the client's dependants have under way, and
+end::
+
+    forgotten               -> Ending.begin(): dependants finish -> the loop stops -> the thread ends; nobody waits
+    end of the interpreter  -> the same for all threads that are left, and at most EXIT_TIMEOUT_S of waiting for them
+
+So ``KafkaProducer(...).send(topic, value).get()`` works, and a program that ends without ``close()`` has sent what it
+handed over, as kafka-python's users expect.
 """
 
 from __future__ import annotations
 
 import abc
+import atexit
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
-from kafka.bootstrap import resolve_bootstrap
+from kafka.bootstrap import is_embedded, resolve_bootstrap
+from kafka.client.driver import gather
 from kafka.client.kafka_client import KafkaClient
 from kafka.config import narrow
 from kafka.errors import IllegalStateError, KafkaTimeoutError
@@ -36,8 +47,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-EXIT_TIMEOUT_S = 2.0
-"""How long the end of the interpreter waits for a thread that was not closed."""
+EXIT_TIMEOUT_S = 5.0
+"""How long the end of the interpreter waits, in all, for threads that were not closed."""
+
+LAST_MOMENT_S = 1.0
+"""How long it waits after that for threads that were told to drop everything."""
 
 
 class Host(abc.ABC):
@@ -125,7 +139,9 @@ class IoThread(Host):
         self._thread.start()
         started.wait()  # from here on the loop knows its thread
         # The thread holds the client but not this object, so that forgetting it is enough to end the thread.
-        self._finalizer = weakref.finalize(self, _stop, self.client, self._thread, self._pid)
+        self._ending = Ending(self.client, self._thread)
+        self._finalizer = weakref.finalize(self, self._ending.begin)
+        self._finalizer.atexit = False  # that is _end_all's, whichever of atexit's functions comes first
 
     def close(self, timeout_s: float | None = None) -> None:
         """Close the client and end the thread; wait for that, for at most ``timeout_s`` (not on the loop's thread)."""
@@ -133,7 +149,7 @@ class IoThread(Host):
             return
         self._is_closed = True
         self._finalizer.detach()
-        _stop(self.client, self._thread, self._pid, timeout_s)
+        self._ending.stop(timeout_s)
 
 
 class LoopHost(Host):
@@ -172,7 +188,10 @@ def make_host(
     if client is not None:
         return LoopHost(what, client.loop, client=client)
     configs = {**narrow("client", settings), **options}
-    configs["bootstrap_servers"] = resolve_bootstrap(configs["bootstrap_servers"])
+    servers = configs["bootstrap_servers"]
+    configs["bootstrap_servers"] = resolve_bootstrap(servers)
+    if any(map(is_embedded, servers)):
+        configs.setdefault("resolve_servers", lambda: resolve_bootstrap(servers))
     return IoThread(what, **configs) if loop is None else LoopHost(what, loop, **configs)
 
 
@@ -196,16 +215,59 @@ def _run_loop(client: KafkaClient, started: threading.Event) -> None:
     finally:
         client.close()
         loop.close()
+        for ending in [ending for ending in list(Ending.living) if ending.client is client]:
+            Ending.living.discard(ending)
 
 
-def _stop(client: KafkaClient, thread: threading.Thread, pid: int, timeout_s: float | None = EXIT_TIMEOUT_S) -> None:
-    if pid != os.getpid():
-        return
-    try:
-        client.loop.call_soon_threadsafe(client.loop.stop)
-    except RuntimeError:
-        return  # it has ended already
-    if thread is not threading.current_thread():
-        thread.join(timeout_s)
-        if thread.is_alive():
-            log.warning("%s did not end within %s s", thread.name, timeout_s)
+class Ending:
+    """The end of one I/O thread. It holds the client and the thread, and not the host."""
+
+    living: set[Ending] = set()
+    """Those whose thread may still run."""
+
+    def __init__(self, client: KafkaClient, thread: threading.Thread) -> None:
+        self.client = client
+        self.thread = thread
+        self.pid = os.getpid()
+        Ending.living.add(self)
+
+    def begin(self) -> None:
+        """Let the dependants finish, then stop. From any thread; waits for nothing."""
+        self._hand_over(self._finish)
+
+    def stop(self, timeout_s: float | None) -> None:
+        """Stop now, and wait for that for ``timeout_s`` (not on the loop's thread)."""
+        if self._hand_over(self.client.loop.stop) and self.thread is not threading.current_thread():
+            self.thread.join(timeout_s)
+            if self.thread.is_alive():
+                log.warning("%s did not end within %s s", self.thread.name, timeout_s)
+
+    def _hand_over(self, action: Callable[[], object]) -> bool:
+        if self.pid != os.getpid():
+            return False
+        try:
+            self.client.loop.call_soon_threadsafe(action)
+        except RuntimeError:  # it has ended already
+            Ending.living.discard(self)
+            return False
+        return True
+
+    def _finish(self) -> None:
+        finished = gather([dependant.finish() for dependant in self.client.dependants], return_errors=True)
+        finished.add_both(lambda _: self.client.loop.stop())
+
+
+def _end_all() -> None:
+    """The interpreter ends: let what is under way everywhere finish at the same time, for ``EXIT_TIMEOUT_S``."""
+    endings = [ending for ending in list(Ending.living) if ending.pid == os.getpid() and ending.thread.is_alive()]
+    for ending in endings:
+        ending.begin()
+    give_up_at = time.monotonic() + EXIT_TIMEOUT_S
+    for ending in endings:
+        ending.thread.join(max(give_up_at - time.monotonic(), 0.0))
+    for ending in endings:
+        if ending.thread.is_alive():
+            ending.stop(LAST_MOMENT_S)
+
+
+atexit.register(_end_all)

@@ -23,9 +23,11 @@ It only puts together what lives elsewhere: routes and connections ``router.py``
 
 from __future__ import annotations
 
+import contextlib
 import random
+import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kafka._version import __version__
 from kafka.client.check_version import VersionCheck
@@ -64,12 +66,25 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 
 
+class Dependant(Protocol):
+    """What lives on a client and has work of its own under way: a producer, say."""
+
+    def finish(self) -> Future[None]:
+        """Bring it to an end in good order; done when it is."""
+        ...
+
+    def close(self) -> None:
+        """End it now: what is left fails."""
+        ...
+
+
 class KafkaClient:
     """A client of one cluster. Settings: the rows of ``client`` in :mod:`kafka.config`.
 
     ``loop``: the loop to live on (default: one of its own). ``network``: how to connect (default: TCP on the loop).
     ``rng``: chance for back-offs and the choice of servers. ``all_topics``: whether metadata of every topic is read
-    until :meth:`set_topics` or :meth:`add_topic` says which; with False, of none.
+    until :meth:`set_topics` or :meth:`add_topic` says which; with False, of none. ``resolve_servers``: gives
+    ``bootstrap_servers`` anew when no broker can be reached any more; it may block, and runs in a thread of its own.
     """
 
     def __init__(
@@ -79,6 +94,7 @@ class KafkaClient:
         network: Network | None = None,
         rng: Rng | None = None,
         all_topics: bool = True,
+        resolve_servers: Callable[[], Sequence[str]] | None = None,
         **configs: Any,
     ) -> None:
         self.config = resolve("client", configs)
@@ -123,12 +139,15 @@ class KafkaClient:
             self._rng,
             self._find_coordinator,
             self.refresh_metadata,
+            None if resolve_servers is None else lambda: self._find_servers(resolve_servers),
         )
         self._refresher = MetadataRefresher(
             self.loop, self.cluster, self._ask_for_metadata, self._router.on_metadata
         )
         self._driver = DialogueDriver(self)
         self._tasks = ScheduledTasks(self.loop, self._count_event)
+        self.dependants: list[Dependant] = []
+        """Who has to be closed before this client; they enter and leave by themselves."""
         self._is_closed = False
         self._is_woken = False
         self._refresher.check()
@@ -214,7 +233,10 @@ class KafkaClient:
         self._check_usable()
         connection = self._router.nodes.find(node_id)
         if connection is None or not connection.can_send_more():
-            state = "not connected" if connection is None else f"{connection.state.value}"
+            state = "not connected"
+            if connection is not None:
+                busy = "its requests in flight are as many as may be, or it throttles"
+                state = busy if connection.connected() else connection.state.value
             raise NodeNotReadyError(f"node {node_id} takes no request now: {state}")
         exchange = self._exchange(request, None, None, None)
         connection.submit(exchange)
@@ -365,6 +387,9 @@ class KafkaClient:
             return
         if self._is_closed:
             return
+        if self.loop.is_usable:
+            for dependant in list(self.dependants):
+                dependant.close()
         self._is_closed = True
         error = Cancelled("the client was closed")
         self._refresher.close()
@@ -408,6 +433,21 @@ class KafkaClient:
         return self._driver.run(
             find_coordinator(coordinator, self.retry_backoff, self._settings.request_timeout_s)
         )
+
+    def _find_servers(self, resolve_servers: Callable[[], Sequence[str]]) -> Future[Sequence[tuple[str, int]]]:
+        found: Future[Sequence[tuple[str, int]]] = Future()
+
+        def work() -> None:
+            try:
+                done: Callable[[Any], object] = found.success
+                outcome: Any = parse_servers(resolve_servers())
+            except Exception as error:
+                done, outcome = found.failure, error
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                self.loop.call_soon_threadsafe(done, outcome)
+
+        threading.Thread(target=work, name="kafka-servers", daemon=True).start()
+        return found
 
     def _is_busy(self) -> bool:
         return bool(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafka.client.bootstrap import Bootstrap
+from kafka.client.bootstrap import Bootstrap, FindServers
 from kafka.client.cluster import ClusterMetadata
 from kafka.client.connection import BrokerConnection
 from kafka.client.greeting import ClusterVersions
@@ -60,6 +60,7 @@ class Router:
         rng: Rng,
         look_up: Callable[[Coordinator], Future[Found]],
         refresh: Callable[[tuple[str, ...]], Future[None]],
+        find_servers: FindServers | None = None,
     ) -> None:
         self._loop = network.loop
         self._cluster = cluster
@@ -72,7 +73,7 @@ class Router:
         self.versions = versions
         self.coordinators = Coordinators()
         self.nodes = Nodes(cluster, network, settings, self, rng)
-        self.bootstrap = Bootstrap(servers, network, settings, rng, self)
+        self.bootstrap = Bootstrap(servers, network, settings, rng, self, find_servers)
         self.events = 0
         """Grows with whatever a caller of ``poll`` may wait for."""
         self.collected: list[Response] | None = None

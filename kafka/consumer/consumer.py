@@ -31,6 +31,7 @@ from kafka.core.consume.fetcher import Fetcher
 from kafka.core.consume.offsets import FoundOffset
 from kafka.core.consume.positions import EARLIEST, LATEST
 from kafka.core.consume.record import ConsumerRecord
+from kafka.core.dialogue import ByVersion
 from kafka.core.routing import AnyNode
 from kafka.errors import (
     IllegalArgumentError,
@@ -40,7 +41,7 @@ from kafka.errors import (
 )
 from kafka.future import Future
 from kafka.net.loop import Loop
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 from kafka.wire.types import ZERO_UUID
 
@@ -50,6 +51,7 @@ _consumers: weakref.WeakSet[KafkaConsumer] = weakref.WeakSet()
 
 def _after_fork_in_child() -> None:
     for consumer in _consumers:
+        consumer._driver.lock = threading.Lock()  # the I/O thread, which is not here, may have held it
         consumer._refusal = "the consumer belongs to the parent process: after a fork, make a new one in the child"
 
 
@@ -138,6 +140,8 @@ class KafkaConsumer:
         """Read these partitions and no others. Ones that stay keep their positions; others begin where
         ``auto_offset_reset`` says, or where :meth:`seek` does."""
         self._check_usable()
+        if isinstance(partitions, (six.text_type, six.binary_type)):
+            raise TypeError("partitions: a list of TopicPartition is needed, not a text")
         wanted = [TopicPartition(*partition) for partition in partitions]
         self._driver.subscribed = frozenset()
         self._on_loop(self._driver.assign, wanted)
@@ -281,22 +285,34 @@ class KafkaConsumer:
         """The names of all topics that this client may see, internal ones left out. Asks the cluster."""
         self._check_usable()
 
-        def ask() -> Future[Any]:
-            request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-            return self._host.client.request(AnyNode(), request, min_version=4)
-
-        answer = self._wait_for(ask)
-        return {topic.name for topic in answer.topics if not topic.error_code and not topic.is_internal}
+        answer = self._wait_for(self._ask_for_topics, None)
+        return {topic.name for topic in answer.topics if topic.name and not topic.error_code and not topic.is_internal}
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The numbers of the topic's partitions; None when there is no such topic. Asks the cluster if need be."""
+        """The numbers of the topic's partitions; None when there is no such topic: asking does not create it. Asks the
+        cluster if need be."""
         self._check_usable()
-        cluster = self._host.client.cluster
-        found = cluster.partitions_for_topic(topic)
-        if found is None:
-            self._wait_for(lambda: self._host.client.refresh_metadata([topic]))
-            found = cluster.partitions_for_topic(topic)
-        return found
+        found = self._host.client.cluster.partitions_for_topic(topic)
+        if found is not None:
+            return found
+        answer = self._wait_for(self._ask_for_topics, topic)
+        for entry in answer.topics:
+            if entry.name == topic and entry.partitions:
+                return {partition.partition_index for partition in entry.partitions}
+        return None
+
+    def _ask_for_topics(self, name: str | None) -> Future[MetadataResponse]:
+        """The metadata of one topic, or of all; creates none: where a version cannot say that, all are asked for."""
+
+        def build(version: int) -> MetadataRequest:
+            if version == 0:
+                return MetadataRequest(topics=[])
+            if version < 4:
+                return MetadataRequest(topics=None)
+            wanted = None if name is None else [MetadataRequest.MetadataRequestTopic(name=name)]
+            return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+        return self._host.client.request(AnyNode(), ByVersion(MetadataRequest, build))
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster's metadata has been read."""

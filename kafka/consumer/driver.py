@@ -15,6 +15,7 @@ from typing import Any
 from kafka.client import KafkaClient
 from kafka.core.consume.fetcher import Fetcher, FindOffsets, SendFetch
 from kafka.core.consume.offsets import FoundOffset, list_offsets
+from kafka.errors import for_code
 from kafka.future import Future
 from kafka.net.loop import LoopTimer
 from kafka.protocol.fetch import FetchResponse
@@ -169,7 +170,13 @@ class ConsumerDriver:
                 news = found - known
                 if news:
                     self.fetcher.assign([*self.fetcher.positions, *sorted(news)])
+            if any(self._is_awaited(topic) for topic in self.subscribed):
+                cluster.request_update()  # after the back-off, which grows while nothing changes
         self.pump_soon()
+
+    def _is_awaited(self, topic: str) -> bool:
+        """Whether the topic is not there yet: nobody made it, or the broker is just doing that."""
+        return for_code(self.client.cluster.topic_error(topic)).retriable
 
     def close(self) -> None:
         """Do nothing from now on."""

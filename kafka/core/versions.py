@@ -38,6 +38,7 @@ from kafka.protocol.registry import NAMES
 from kafka.wire.message import Request, Response
 
 API_VERSIONS_KEY: Final = 18
+_GARBLED: Final = "answers something that is no Kafka message: probably not a Kafka broker"
 
 
 class ApiRanges:
@@ -154,12 +155,16 @@ def discover(software: tuple[str, str], *, strict: bool = True) -> Greeting:
     no release, UnsupportedVersionError when no version of ApiVersions is common.
     """
     newest = _api_versions(software), ApiVersionsRequest.max_version
+    is_garbled = False
     for _ in range(2):
         answer, metadata = yield Probe((newest, _METADATA))
         _check_garbled(strict, answer, metadata)
         if isinstance(answer, ApiVersionsResponse):
             return (yield from _modern(software, answer, _as_metadata(metadata)))
+        is_garbled = is_garbled or NoAnswer.GARBLED in (answer, metadata)
         if answer is NoAnswer.SILENT and not isinstance(metadata, MetadataResponse):
+            if is_garbled:
+                raise UnrecognizedBrokerVersion(_GARBLED)
             raise KafkaConnectionError("accepts connections but answers nothing: probably not a Kafka broker")
         for older, (request, version) in _OLD_PROBES.items():
             old_answer, old_metadata = yield Probe(((request, version), _METADATA))
@@ -172,6 +177,8 @@ def discover(software: tuple[str, str], *, strict: bool = True) -> Greeting:
             (old_metadata,) = yield Probe((_METADATA,))
             _check_garbled(strict, old_metadata)
             if not isinstance(old_metadata, MetadataResponse):
+                if is_garbled:
+                    raise UnrecognizedBrokerVersion(_GARBLED)
                 raise UnrecognizedBrokerVersion(
                     "closes the connection on every request: not a Kafka broker, or one that expects TLS"
                 )
@@ -225,4 +232,4 @@ def _as_metadata(outcome: Outcome) -> MetadataResponse | None:
 
 def _check_garbled(strict: bool, *outcomes: Outcome) -> None:
     if strict and NoAnswer.GARBLED in outcomes:
-        raise KafkaProtocolError("answers something that is no Kafka message: probably not a Kafka broker")
+        raise KafkaProtocolError(_GARBLED)

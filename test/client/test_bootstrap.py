@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafka.client.nodes import BOOTSTRAP
 from kafka.core.routing import AnyNode
 from kafka.errors import KafkaTimeoutError, NoBrokersAvailable
+from kafka.future import Future
 from kafka.protocol.groups import ListGroupsRequest
 from test.client.support import NONE, World
 from test.support.scripted import SILENT, ScriptedBroker
@@ -40,7 +43,33 @@ def test_the_wait_between_rounds_has_an_end(world: World) -> None:
     client = world.client("nowhere:1")
     client._router.bootstrap.failures = 40
     world.run(0.01)
-    assert client._router.bootstrap.next_at - world.now == pytest.approx(0.05 * 2**12, abs=0.1)
+    assert client._router.bootstrap.next_at - world.now == pytest.approx(30, abs=0.1)  # reconnect_backoff_max_ms
+    patient = world.client("nowhere:1", reconnect_backoff_max_ms=10**9)
+    patient._router.bootstrap.failures = 40
+    world.run(0.01)
+    assert patient._router.bootstrap.next_at - world.now == pytest.approx(0.05 * 2**12, abs=0.1)
+
+
+def test_servers_that_move_are_found_anew_for_each_round_but_the_first(world: World) -> None:
+    client = world.client("first:1")
+    found: list[list[tuple[str, int]] | OSError] = [OSError("cannot be started"), [("second", 2)]]
+    asked: list[float] = []
+
+    def find_servers() -> Future[Any]:
+        asked.append(world.now)
+        future: Future[Any] = Future()
+        outcome = found.pop(0)
+        complete = future.failure if isinstance(outcome, OSError) else future.success
+        world.loop.call_later(0.2, complete, outcome)
+        return future
+
+    client._router.bootstrap._find_servers = find_servers
+    ScriptedBroker(world.network, "second", 2)
+    future = client.request(AnyNode(), NONE, 30)
+    world.run(0.3)
+    assert "cannot be started" in client._router.bootstrap.why()
+    assert world.wait(future).brokers
+    assert asked == pytest.approx([0.05, 0.35], abs=0.01)
 
 
 def test_a_request_that_finds_no_broker_says_what_happened_at_each_server(world: World) -> None:

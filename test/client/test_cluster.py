@@ -238,3 +238,52 @@ def test_closing_fails_whoever_waits(cluster: ClusterMetadata) -> None:
     future = cluster.request_update()
     cluster.close(Cancelled("closed"))
     assert isinstance(future.exception, Cancelled)
+
+
+def test_answers_without_news_double_the_back_off_until_there_are_some(
+    cluster: ClusterMetadata, clock: ManualClock
+) -> None:
+    waits = []
+    for _ in range(8):
+        refresh(cluster, response(topic("gone", error=3)))
+        cluster.request_update()
+        waits.append(cluster.ttl())
+        clock.advance(cluster.ttl() / 1000)
+    assert waits == pytest.approx([100, 100, 200, 400, 800, 1000, 1000, 1000])
+    refresh(cluster, response(topic("gone", partition(0))))
+    cluster.request_update()
+    assert cluster.ttl() == pytest.approx(100)
+
+
+def test_a_request_after_a_quiet_time_does_not_pay_for_old_answers_without_news(
+    cluster: ClusterMetadata, clock: ManualClock
+) -> None:
+    for _ in range(8):
+        refresh(cluster, response(topic("t", partition(0))))
+        clock.advance(300)
+    refresh(cluster, response(topic("t", partition(0))))
+    clock.advance(3)
+    cluster.request_update()
+    assert cluster.ttl() == 0
+    refresh(cluster, response(topic("t", partition(0))))
+    cluster.request_update()
+    assert cluster.ttl() == pytest.approx(100)
+
+
+def test_a_topic_added_during_a_refresh_is_asked_for_as_soon_as_that_has_ended(cluster: ClusterMetadata) -> None:
+    cluster.metadata_request()
+    added = cluster.add_topic("t")
+    cluster.update_metadata(response())
+    assert not added.is_done
+    assert cluster.ttl() == 0
+    cluster.metadata_request()
+    cluster.failed_update(KafkaConnectionError("lost"))
+    assert cluster.ttl() == pytest.approx(100)  # one attempt was free
+
+
+def test_who_waits_for_a_refresh_finds_the_listeners_up_to_date(cluster: ClusterMetadata) -> None:
+    heard: list[str] = []
+    cluster.add_listener(lambda _: heard.append("listener"))
+    cluster.request_update().add_callback(lambda _: heard.append("waiter"))
+    refresh(cluster, response())
+    assert heard == ["listener", "waiter"]

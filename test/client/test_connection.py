@@ -18,7 +18,7 @@ from kafka.errors import (
 )
 from kafka.future import Future
 from kafka.protocol.api_versions import ApiVersionsRequest
-from kafka.protocol.groups import ListGroupsRequest
+from kafka.protocol.groups import ListGroupsRequest, ListGroupsResponse
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.produce import ProduceRequest
 from kafka.protocol.share import ShareGroupHeartbeatRequest
@@ -296,3 +296,47 @@ def test_closing_the_client_fails_everything_with_cancelled(
     assert all(isinstance(future.exception, Cancelled) for future in futures)
     world.run(0.01)
     assert not broker.open
+
+
+def throttled(request: object, version: int) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=0, groups=[], throttle_time_ms=2000)
+
+
+def calm(request: object, version: int) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=0, groups=[])
+
+
+def test_a_broker_that_throttles_is_left_alone_for_that_time(
+    world: World, broker: ScriptedBroker, client: KafkaClient
+) -> None:
+    broker.answers[ListGroupsRequest] = [throttled, calm]
+    world.wait(client.request(1, LIST))
+    began = world.now
+    assert client.connected(1) and not client.is_ready(1)
+    late = client.request(1, LIST, 30)
+    error = world.failure(client.request(1, LIST, 1))
+    assert "not sent within 1 s: throttled by the broker" in str(error)
+    assert world.wait(late).groups == []
+    assert world.now - began == pytest.approx(2)
+    assert client.is_ready(1)
+
+
+def test_a_throttled_connection_that_was_lost_begins_anew(
+    world: World, broker: ScriptedBroker, client: KafkaClient
+) -> None:
+    broker.answers[ListGroupsRequest] = [throttled, calm]
+    world.wait(client.request(1, LIST))
+    for peer in list(broker.open):
+        peer.transport.abort()
+    world.run(0.01)
+    began = world.now
+    world.wait(client.request(1, LIST, 30))
+    assert world.now - began < 1
+
+
+def test_a_broker_before_kip_219_has_waited_already(world: World) -> None:
+    broker = ScriptedBroker(world.network, ranges={3: (0, 5), 16: (0, 1), 18: (0, 1)})
+    broker.answers[ListGroupsRequest] = throttled
+    client = world.settled(world.client())
+    world.wait(client.request(1, LIST))
+    assert client.is_ready(1)

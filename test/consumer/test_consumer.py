@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,7 @@ from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
 from kafka.protocol.fetch import FetchRequest, FetchResponse
 from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
 from test.core.consume.test_fetched import batch
 from test.support.scripted import CLOSE, SILENT, Answer, ScriptedBroker
@@ -265,3 +267,30 @@ def test_a_consumer_is_refused_in_a_forked_child() -> None:
                 os._exit(0 if "after a fork" in str(error) else 2)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_may_look_at_a_consumer_whose_lock_another_thread_held() -> None:
+    with rig() as it:
+        consumer = it.consumer()
+        consumer.assign([A])
+        with consumer._driver.lock:
+            child = os.fork()
+            if child == 0:
+                signal.alarm(5)  # instead of a hang
+                os._exit(0 if consumer.assignment() == {A} and consumer.metrics() else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_topic_that_is_made_after_subscribe_is_read_soon() -> None:
+    with rig() as it:
+        topics, it.broker.topics = it.broker.topics, {}
+        consumer = it.consumer(auto_offset_reset="earliest")
+        consumer.subscribe(["t"])
+        it.run(30)
+        assert it.got == []
+        asked = len(it.broker.requests(MetadataRequest))
+        assert asked < 40  # and no busy loop
+        it.broker.topics = topics
+        it.run(3)
+        assert sorted(set(it.got)) == ALL

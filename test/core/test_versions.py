@@ -225,3 +225,14 @@ def test_the_table_of_old_releases_names_known_apis_and_only_grows() -> None:
     for ranges in OLD_RANGES.values():
         assert set(former) <= set(ranges) <= set(NAMES)
         former = dict(ranges)
+
+
+@pytest.mark.parametrize("rest", [GARBLED, SILENT, CLOSED])
+def test_what_answers_no_kafka_message_is_said_to_do_so(rest: NoAnswer) -> None:
+    with pytest.raises(UnrecognizedBrokerVersion, match="no Kafka message"):
+        failing(discover(SOFTWARE, strict=False), (GARBLED, rest), *[BOTH_CLOSED] * 3, (CLOSED,))
+
+
+def test_silence_and_then_garbage_is_no_kafka_message_either() -> None:
+    with pytest.raises(UnrecognizedBrokerVersion, match="no Kafka message"):
+        failing(discover(SOFTWARE, strict=False), (SILENT, GARBLED))

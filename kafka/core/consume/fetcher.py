@@ -190,8 +190,7 @@ class Fetcher:
             node = self._leader_of(partition)
             if node is None:
                 self._stale.add(partition.topic)
-                position.retry_at = now + self._retry_backoff_s
-                self._wake_at(position.retry_at)
+                self._wake_at(now + self._retry_backoff_s)  # or earlier, with the new metadata
                 continue
             if node in self._in_flight:
                 continue

@@ -262,3 +262,12 @@ def test_partitions_with_records_take_turns() -> None:
     first = rig.fetcher.ready()
     second = rig.fetcher.ready()
     assert first is not second
+
+
+def test_a_partition_goes_on_as_soon_as_its_leader_is_known_and_not_after_a_back_off() -> None:
+    rig = Rig(A)
+    rig.fetcher.position_of(A).seek(0)
+    rig.leaders[A] = None
+    assert [type(effect) for effect in rig.poll()] == [RefreshMetadata]
+    rig.leaders[A] = 1
+    assert rig.fetch().node == 1

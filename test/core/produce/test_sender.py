@@ -339,3 +339,16 @@ def test_an_unknown_producer_is_an_error_that_says_so_without_idempotence() -> N
     batch = rig.put_alone(b"a")
     rig.answer(rig.call(), UNKNOWN_PRODUCER)
     assert isinstance(batch.done.exception, UnknownProducerIdError)
+
+
+def test_a_batch_that_cannot_be_encoded_fails_alone() -> None:
+    rig = Rig(idempotent=False, partitions=2)
+    bad, _ = rig.put(b"x", partition=0)
+    bad.builder.base_timestamp = "now"  # type: ignore[assignment]
+    good, _ = rig.put(b"x", partition=1)
+    call = rig.call()
+    assert call.batches == [good]
+    assert bad.done.failed() and bad not in rig.accumulator.incomplete
+    rig.answer(call)
+    rig.put(b"x", partition=0)
+    assert len(rig.calls()) == 1
