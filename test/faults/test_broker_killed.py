@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
+import pathlib
+import signal
 from collections.abc import Callable
 
 import pytest
 
+from kafka.broker.embedded import ensure_running
 from kafka.testing import EmbeddedBroker
 from test.faults.conftest import wait_until
 from test.faults.counted_jobs import Crew
@@ -41,3 +45,18 @@ def test_no_acknowledged_job_is_lost_when_the_broker_is_killed_and_comes_back(
             handle.raise_if_not_sent()
         assert [handle.result(90) for handle in handles] == list(range(len(handles))), team.logs()
         assert [worker.poll() for worker in team.workers] == [None, None], team.logs()
+
+
+def test_a_killed_broker_of_a_directory_is_started_again_by_those_who_use_it(
+    crew: Callable[[str, int], Crew], tmp_path: pathlib.Path
+) -> None:
+    team = crew(f"embedded:{tmp_path}", 2)
+    team.start()
+    work = team.app.tasks["work"]
+    assert work.delay(0, 0.0).result(30) == 0
+    broker = ensure_running(tmp_path)
+    os.kill(broker.pid, signal.SIGKILL)
+    handles = [work.delay(number, 0.0) for number in range(100)]
+    assert [handle.result(60) for handle in handles] == list(range(100)), team.logs()
+    assert ensure_running(tmp_path).pid != broker.pid
+    assert [worker.poll() for worker in team.workers] == [None], team.logs()

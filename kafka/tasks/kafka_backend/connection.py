@@ -24,11 +24,15 @@ def connect(settings: Settings, loop: Any) -> KafkaClient:
 
     Errors: ``NoBrokersAvailable``; those of :func:`kafka.broker.embedded.ensure_running`.
     """
+    servers = settings.bootstrap_servers
+    is_embedded = servers.startswith(EMBEDDED)
     client = KafkaClient(
         loop=loop,
         all_topics=False,
         allow_auto_create_topics=False,
-        bootstrap_servers=_servers(settings.bootstrap_servers),
+        bootstrap_servers=_servers(servers),
+        # Where no connection is left, the directory's broker has ended: it is started again.
+        resolve_servers=(lambda: _servers(servers)) if is_embedded else None,
         request_timeout_ms=_ms(settings.request_timeout),
         **settings.client,
     )
