@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
+from kafka.core.share.holding import Acknowledged
 from kafka.core.share.records import AcknowledgeType, ShareRecord
-from kafka.core.share.session import Acknowledged
 from kafka.share.consumer import KafkaShareConsumer
 
 __all__ = ["AcknowledgeType", "Acknowledged", "KafkaShareConsumer", "ShareRecord"]

@@ -27,9 +27,9 @@ import six
 
 from kafka.client import Host, KafkaClient, make_host
 from kafka.config import resolve
+from kafka.core.share.holding import Acknowledged, Holding
 from kafka.core.share.membership import MemberState
 from kafka.core.share.records import AcknowledgeType, ShareRecord
-from kafka.core.share.session import Acknowledged, Holding
 from kafka.errors import (
     IllegalArgumentError,
     IllegalStateError,

@@ -22,10 +22,11 @@ from uuid import UUID
 
 from kafka.client import KafkaClient
 from kafka.core.routing import Coordinator
+from kafka.core.share.holding import Acknowledged, Holding
 from kafka.core.share.membership import HeartbeatOutcome, MemberState, ShareMembership
 from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
 from kafka.core.share.requests import Demand
-from kafka.core.share.session import Acknowledged, Holding, Outcome, ShareSession
+from kafka.core.share.session import Outcome, ShareSession
 from kafka.errors import (
     CorruptRecordError,
     GroupAuthorizationFailedError,

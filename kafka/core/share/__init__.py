@@ -2,6 +2,7 @@
 
     membership.py   the heartbeats that make a member: when, with what, and what to do with the answer
     session.py      one member's session with one broker: which request comes next, what an answer means
+    holding.py      what is held of one partition
     acks.py         acknowledgements on their way: sorted, merged into ranges, taken back when a lock is lost
     records.py      what was acquired: records, and the offsets among them that hold none
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from kafka.core.share.acks import TakenAcks
+from kafka.core.share.acks import AckRange, TakenAcks
 from kafka.core.share.records import AcknowledgeType, SharePartition
 from kafka.protocol.share import ShareAcknowledgeRequest, ShareFetchRequest
+
+B = TypeVar("B", ShareFetchRequest.AcknowledgementBatch, ShareAcknowledgeRequest.AcknowledgementBatch)
 
 
 class Demand(NamedTuple):
@@ -56,12 +58,9 @@ def fetch_request(
                 partitions=[
                     ShareFetchRequest.FetchPartition(
                         partition_index=partition.partition,
-                        acknowledgement_batches=[
-                            ShareFetchRequest.AcknowledgementBatch(
-                                first_offset=each.first, last_offset=each.last, acknowledge_types=[each.type]
-                            )
-                            for each in (acks[partition].ranges if partition in acks else ())
-                        ],
+                        acknowledgement_batches=_batches(
+                            ShareFetchRequest.AcknowledgementBatch, acks[partition].ranges if partition in acks else ()
+                        ),
                     )
                     for partition in partitions
                 ],
@@ -90,12 +89,9 @@ def acknowledge_request(
                 partitions=[
                     ShareAcknowledgeRequest.AcknowledgePartition(
                         partition_index=partition.partition,
-                        acknowledgement_batches=[
-                            ShareAcknowledgeRequest.AcknowledgementBatch(
-                                first_offset=each.first, last_offset=each.last, acknowledge_types=[each.type]
-                            )
-                            for each in acks[partition].ranges
-                        ],
+                        acknowledgement_batches=_batches(
+                            ShareAcknowledgeRequest.AcknowledgementBatch, acks[partition].ranges
+                        ),
                     )
                     for partition in partitions
                 ],
@@ -103,6 +99,11 @@ def acknowledge_request(
             for topic_id, partitions in _by_topic(acks).items()
         ],
     )
+
+
+def _batches(kind: type[B], ranges: Iterable[AckRange]) -> list[B]:
+    """The ranges as one request or the other has them."""
+    return [kind(first_offset=each.first, last_offset=each.last, acknowledge_types=[each.type]) for each in ranges]
 
 
 def _by_topic(partitions: Iterable[SharePartition]) -> dict[UUID, list[SharePartition]]:

@@ -34,7 +34,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, cast
 from uuid import UUID
 
-from kafka.core.share.acks import PendingAcks, TakenAcks
+from kafka.core.share.acks import TakenAcks
+from kafka.core.share.holding import Acknowledged, Holding
 from kafka.core.share.records import AcknowledgeType, AcquiredRange, SharePartition, ShareRecord, read_acquired
 from kafka.core.share.requests import Demand, Polling, acknowledge_request, fetch_request
 from kafka.errors import (
@@ -77,14 +78,6 @@ _LOCKS_GONE: Final = (
 """Errors of a fetched partition after which no lock of ours on it is left: its leader keeps them in memory only."""
 
 
-class Acknowledged(NamedTuple):
-    """What became of one acknowledgement; ``error`` None: it holds."""
-
-    record: ShareRecord
-    type: AcknowledgeType
-    error: KafkaError | None
-
-
 class Outcome(NamedTuple):
     """What an answer, or its absence, brought. ``lost``: held records whose locks are gone. ``error``: of the whole."""
 
@@ -93,33 +86,6 @@ class Outcome(NamedTuple):
     lost: list[ShareRecord]
     partition_errors: dict[SharePartition, KafkaError]
     error: KafkaError | None
-
-
-class Holding:
-    """What the member has of one partition: records held by offset, and acknowledgements to be sent."""
-
-    __slots__ = ("acks", "held", "partition", "session")
-
-    def __init__(self, session: ShareSession, partition: SharePartition) -> None:
-        self.session = session
-        self.partition = partition
-        self.held: dict[int, ShareRecord] = {}
-        self.acks = PendingAcks()
-
-    def drop(self) -> list[ShareRecord]:
-        """Forget everything: the records that were held, or were to be acknowledged."""
-        dropped = {record.offset: record for record in (*self.held.values(), *self.acks.clear())}
-        self.held.clear()
-        return list(dropped.values())
-
-    def refuse(self, taken: TakenAcks, error: KafkaError) -> list[Acknowledged]:
-        """The broker did not take these acknowledgements: their records are ours no more."""
-        for _, record in taken.records:
-            if self.held.get(record.offset) is record:
-                del self.held[record.offset]
-                self.acks.take_back(record)
-            record.lost = True
-        return [Acknowledged(record, kind, error) for kind, record in taken.records]
 
 
 class Exchange(NamedTuple):
