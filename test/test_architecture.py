@@ -47,7 +47,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "client", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
     ),
     "broker": (
-        "core.connection", "core.serving", "core.states", "protocol", "records", "wire", "net", "errors", "structs", "future",
+        "core.connection", "core.serving", "core.states",
+        "protocol", "records", "wire", "net", "errors", "structs", "future",
     ),
     "bootstrap": ("broker.embedded", "errors"),
     "tasks": (
