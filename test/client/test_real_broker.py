@@ -10,7 +10,7 @@ from kafka.client.kafka_client import KafkaClient
 from kafka.core.dialogue import Dialogue, send
 from kafka.core.retry import retrying
 from kafka.core.routing import AnyNode, Controller, Coordinator, Leader
-from kafka.errors import KafkaConnectionError
+from kafka.errors import KafkaConnectionError, raise_for_code
 from kafka.protocol.groups import ListGroupsRequest
 from kafka.protocol.list_offsets import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -41,7 +41,9 @@ def offset_of(client: KafkaClient, partition: TopicPartition) -> Dialogue[int]:
 
     def attempt() -> Dialogue[int]:
         response = yield from send(Leader(partition), ListOffsetsRequest(replica_id=-1, topics=[topic]))
-        return response.topics[0].partitions[0].offset
+        found = response.topics[0].partitions[0]
+        raise_for_code(found.error_code)  # a new leader may not know yet that it is one
+        return found.offset
 
     return retrying(
         attempt, what="reading the end", backoff=client.retry_backoff, timeout_s=60, topics=[partition.topic]

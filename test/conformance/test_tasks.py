@@ -40,6 +40,7 @@ class Service:
     def __init__(self, app: App, pool: str = "threads", concurrency: int = 2) -> None:
         self.loop = make_loop()
         self.worker: Worker | None = None
+        self._is_stopping = False
         self._started = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, args=(app, pool, concurrency), daemon=True)
@@ -62,8 +63,9 @@ class Service:
             self.loop.close()
 
     def stop_soon(self) -> None:
-        """Begin to stop."""
-        if self._thread.is_alive() and self.worker is not None:
+        """Begin to stop; the second call does nothing: it would be the signal that interrupts what runs."""
+        if self._thread.is_alive() and self.worker is not None and not self._is_stopping:
+            self._is_stopping = True
             self.loop.call_soon_threadsafe(self.worker.stop)
 
     def stop(self) -> dict[str, int]:

@@ -108,6 +108,27 @@ def test_send_by_name_needs_no_declaration(app: App, backend: FakeBackend) -> No
     assert (envelope.id, envelope.name) == (job.id, "mail.send")
 
 
+@pytest.mark.parametrize(
+    ("name", "more", "text"),
+    [
+        (3, {}, "the name of a task is a text"),
+        ("", {}, "the name of a task is a text"),
+        ("a\ud800", {}, "the name of a task is a text"),
+        ("f", {"args": 3}, "args is a list or tuple"),
+        ("f", {"args": "abc"}, "args is a list or tuple"),
+        ("f", {"kwargs": 3}, "kwargs is a dict"),
+        ("f", {"kwargs": {3: 4}}, "kwargs is a dict whose keys are texts"),
+        ("f", {"expires": 1e18}, "below a century"),
+    ],
+)
+def test_send_refuses_what_would_arrive_as_something_else(
+    app: App, backend: FakeBackend, name: Any, more: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(IllegalArgumentError, match=text):
+        app.send(name, **more)
+    assert backend.queues.topics.get("shop.default", []) == []
+
+
 def test_send_to_a_queue_that_nobody_has_is_refused(app: App, backend: FakeBackend) -> None:
     with pytest.raises(UnknownQueue):
         app.send("mail.send", queue="mial")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
 from kafka.errors import IllegalArgumentError
@@ -103,3 +107,21 @@ def test_waiting_ends_when_the_job_turns_out_not_to_be_enqueued(app: App, backen
 def test_what_is_no_id_is_refused(app: App, text: str) -> None:
     with pytest.raises(IllegalArgumentError):
         app.job(text)
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), "5", True])
+def test_a_timeout_that_cannot_be_is_refused(app: App, job: JobHandle[int], timeout: Any) -> None:
+    waits: list[Callable[[Any], object]] = [job.result, job.wait, app.flush, app.batch, app.close]
+    for wait in waits:
+        with pytest.raises(IllegalArgumentError, match="timeout is a number of seconds, 0 or more, a timedelta"):
+            wait(timeout)
+
+
+@pytest.mark.parametrize("timeout", [None, timedelta(seconds=1), 1e300, float("inf"), 2])
+def test_a_timeout_may_be_a_timedelta_or_without_end(
+    app: App, backend: FakeBackend, job: JobHandle[int], timeout: Any
+) -> None:
+    write(backend, job.id, JobState.SUCCESS, b"42")
+    assert job.result(timeout) == 42
+    assert job.wait(timeout)
+    app.flush(timeout)

@@ -207,6 +207,12 @@ def test_a_job_without_records_is_not_found_and_nothing_is_read() -> None:
     assert not any(isinstance(want, Read) for want in log.wants)
 
 
+def test_an_id_of_the_first_minute_of_all_times_asks_for_no_negative_one() -> None:
+    dialogue = look_up("0" * 32)
+    next(dialogue)
+    assert dialogue.send(7) == OffsetAt(False, 0, 0)
+
+
 def test_the_end_is_taken_before_the_look_up_by_time() -> None:
     log = Log()
     run(log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,11 @@ import pytest
 
 from kafka.tasks import App, Cancel, Context, Retry, Task
 from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.envelope import Death
 from kafka.tasks.outcome import Cancelled, Failed, Succeeded
+from kafka.tasks.results import fault_value
 from kafka.tasks.runner import TEXT_CHARACTERS, Job, cut, fault_of, run
+from kafka.tasks.topics import HEADROOM_BYTES
 from test.tasks.fakes import a_job
 
 
@@ -74,14 +78,19 @@ def test_endless_recursion_is_an_error_like_others(app: App) -> None:
     assert outcome.fault.type == "RecursionError"
 
 
-def test_an_exception_without_a_text_of_its_own_is_no_trouble() -> None:
+@pytest.mark.parametrize("second", [ValueError, KeyboardInterrupt, SystemExit])
+def test_an_exception_without_a_text_of_its_own_is_no_trouble(app: App, second: type[BaseException]) -> None:
     class Odd(Exception):
         def __str__(self) -> str:
-            raise ValueError
+            raise second
 
-    fault = fault_of(Odd())
-    assert fault.text == "<its text cannot be made: ValueError>"
-    assert "Odd" in fault.traceback
+    def f() -> None:
+        raise Odd
+
+    outcome = run(job_of(app, f))
+    assert isinstance(outcome, Failed)
+    assert outcome.fault.text == f"<its text cannot be made: {second.__name__}>"
+    assert "Odd" in outcome.fault.traceback
 
 
 def test_cancel_may_be_raised_or_returned(app: App) -> None:
@@ -90,6 +99,14 @@ def test_cancel_may_be_raised_or_returned(app: App) -> None:
 
     assert run(job_of(app, raises)) == Cancelled("enough")
     assert run(job_of(App("b"), lambda: Cancel("no"))) == Cancelled("no")
+
+
+def test_the_reason_of_a_cancel_is_text_whatever_it_was(app: App) -> None:
+    reason: Any = OSError("full")
+    assert run(job_of(app, lambda: Cancel(reason))) == Cancelled("full")
+    outcome = run(job_of(App("b"), lambda: Cancel("x" * 100_000)))
+    assert isinstance(outcome, Cancelled)
+    assert len(outcome.reason) < TEXT_CHARACTERS + 100
 
 
 def test_the_context_tells_about_the_run(app: App) -> None:
@@ -133,6 +150,16 @@ def test_long_texts_are_cut_and_say_so() -> None:
     fault = fault_of(ValueError("x" * 100_000))
     assert len(fault.text) < TEXT_CHARACTERS + 100
     assert "96000 characters left out" in fault.text
-    assert cut("short", 10) == "short"
+    assert cut("short", 10, 10) == "short"
+
+
+@pytest.mark.parametrize("letter", ["x", "\u00e9", "\U0001f600", "\ud800"])
+def test_a_dead_record_with_the_longest_texts_has_room_beside_the_largest_payload(letter: str) -> None:
+    fault = fault_of(ValueError(letter * 100_000))
+    headers = Death("error", fault.type, fault.text, fault.traceback).headers()
+    assert sum(len(raw or b"") for _, raw in headers) < HEADROOM_BYTES - 4096
+    value = fault_value(fault, "host", 0)
+    assert len(value) < HEADROOM_BYTES - 4096
+    assert json.loads(value)["text"] == fault.text
 
 

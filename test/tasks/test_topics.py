@@ -133,3 +133,14 @@ def test_a_queue_that_expires_is_a_warning() -> None:
     there = TopicPlan("shop.mail", 2, 1, {"retention.ms": "604800000"})
     ensure(Admin(mail=there), queue_plans(NAMES, "mail", Shape())[:1], create=True, warn=warnings.append)
     assert warnings == ["the topic shop.mail has retention.ms=604800000: jobs that wait longer are lost; set it to -1"]
+
+
+def test_a_topic_that_somebody_else_just_made_and_our_broker_does_not_know_yet_is_taken_as_planned() -> None:
+    class Lagging(Admin):
+        def existing(self, names: Iterable[str]) -> Mapping[str, int]:
+            return {}
+
+    admin = Lagging()
+    plans = queue_plans(NAMES, "mail", Shape())
+    admin.racing = {plan.name for plan in plans}
+    assert ensure(admin, plans, create=True)["shop.mail"].partitions == 8
