@@ -11,14 +11,14 @@ import logging
 import os
 
 from kafka.errors import IllegalArgumentError
-from kafka.tasks import check_pool, check_queues, load, run_worker
+from kafka.tasks import MOST_CONCURRENCY, check_pool, check_queues, load, run_worker
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("app", metavar="MODULE:APP", help="the app to work for, such as shop.tasks:app")
-    parser.add_argument("--queues", default="", metavar="A,B", help="queues to work on (default: all of the app's)")
+    parser.add_argument("--queues", metavar="A,B", help="queues to work on (default: all of the app's)")
     parser.add_argument("--pool", default="threads", metavar="NAME", help="how jobs run: threads (default) or inline")
     parser.add_argument("--concurrency", type=int, default=os.cpu_count() or 1, metavar="N", help="jobs at once")
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="instead of the app's bootstrap_servers")
@@ -30,11 +30,18 @@ def run(args: argparse.Namespace) -> int:
     if args.log_level == "INFO":  # each attempt to connect is a line there; what comes of it is told here
         logging.getLogger("kafka.client").setLevel(logging.WARNING)
     app = load(args.app)
-    if args.bootstrap_server:
+    if args.bootstrap_server is not None:
         app.connect_to(args.bootstrap_server)
     check_pool(args.pool)
-    if args.concurrency < 1:
-        raise IllegalArgumentError(f"--concurrency is at least 1, not {args.concurrency}")
-    queues = check_queues(app, [name.strip() for name in args.queues.split(",") if name.strip()])
+    if not 1 <= args.concurrency <= MOST_CONCURRENCY:
+        raise IllegalArgumentError(
+            f"--concurrency is at least 1 and at most {MOST_CONCURRENCY}, not {args.concurrency}"
+        )
+    names = [] if args.queues is None else [name.strip() for name in args.queues.split(",")]
+    if not all(names):
+        raise IllegalArgumentError(
+            f"--queues is a list of names with commas between them, not {args.queues!r}; leave it out for all queues"
+        )
+    queues = check_queues(app, names)
     run_worker(app, queues, args.pool, args.concurrency)
     return 0

@@ -28,7 +28,7 @@ from kafka.tasks.errors import (
 )
 from kafka.tasks.jobs import JobHandle
 from kafka.tasks.loader import load
-from kafka.tasks.pools import check_pool
+from kafka.tasks.pools import MOST_CONCURRENCY, check_pool
 from kafka.tasks.retry import Retry, expo
 from kafka.tasks.serve import check_queues, run_worker
 from kafka.tasks.states import EXCEPTION, FULL_RUN, READY, UNREADY, JobState
@@ -37,6 +37,7 @@ from kafka.tasks.task import Call, Task
 __all__ = [
     "EXCEPTION",
     "FULL_RUN",
+    "MOST_CONCURRENCY",
     "READY",
     "UNREADY",
     "App",

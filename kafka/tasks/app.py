@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from types import NoneType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from kafka.errors import IllegalArgumentError
@@ -24,11 +25,11 @@ from kafka.tasks.envelope import Envelope, Header
 from kafka.tasks.errors import PayloadTooLarge, UnknownQueue, did_you_mean
 from kafka.tasks.ids import is_id
 from kafka.tasks.jobs import JobHandle
-from kafka.tasks.options import call_options, task_options
+from kafka.tasks.options import call_options, check_task_name, task_options
 from kafka.tasks.payload import encode_call
 from kafka.tasks.results import StateRecord
 from kafka.tasks.retry import Retry
-from kafka.tasks.settings import SETTINGS, read_settings
+from kafka.tasks.settings import SETTINGS, patience, read_settings
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
 from kafka.tasks.topics import Names, check_queue
@@ -156,6 +157,11 @@ class App:
         must exist on the broker. ``options`` are those of :meth:`Task.using`.
         """
         read = call_options(options)
+        check_task_name("the name of a task", name)
+        if not isinstance(args, (list, tuple)):
+            raise IllegalArgumentError(f"args is a list or tuple of arguments, not {args!r}")
+        if not isinstance(kwargs, (Mapping, NoneType)) or not all(isinstance(key, str) for key in kwargs or ()):
+            raise IllegalArgumentError(f"kwargs is a dict whose keys are texts, not {kwargs!r}")
         task = self.tasks.get(name)
         positional, named = tuple(args), dict(kwargs or {})
         expires = read.expires
@@ -163,8 +169,6 @@ class App:
             task.check_call(positional, named)
             queue = queue or task.queue
             expires = expires if expires is not None else task.options.expires
-        if not isinstance(name, str) or not name:
-            raise IllegalArgumentError(f"the name of a task is a text, not {name!r}")
         headers = Envelope(
             "",
             name,
@@ -176,16 +180,17 @@ class App:
         target = check_queue(queue or self.settings.default_queue)
         return self.enqueue(name, target, headers, expires, positional, named)
 
-    def batch(self, timeout: float | None = None) -> Batch:
+    def batch(self, timeout: Seconds | None = None) -> Batch:
         """Many jobs, one flush: ``with app.batch() as b: task.delay(...)``; leaving it flushes, and raises the first
         error of a job that did not arrive. ``b.jobs`` are the handles made by this thread meanwhile.
         """
-        return Batch(self, timeout)
+        return Batch(self, patience("timeout", timeout))
 
-    def flush(self, timeout: float | None = None) -> None:
+    def flush(self, timeout: Seconds | None = None) -> None:
         """Wait until all jobs enqueued so far are acknowledged; ``KafkaTimeoutError`` after ``timeout`` seconds."""
+        seconds = patience("timeout", timeout)
         if self._backend is not None:
-            self._backend.flush(timeout)
+            self._backend.flush(seconds)
 
     def job(self, job_id: str) -> JobHandle[Any]:
         """The handle of a job of this app that somebody enqueued."""
@@ -199,13 +204,14 @@ class App:
         servers = SETTINGS["bootstrap_servers"].check("bootstrap_servers", bootstrap_servers)
         self.settings = dataclasses.replace(self.settings, bootstrap_servers=servers)
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout: Seconds | None = None) -> None:
         """Flush and disconnect. Using the app again connects again."""
+        seconds = patience("timeout", timeout)
         with self._lock:
             backend, self._backend = self._backend, None
             self._routes = {}
         if backend is not None:
-            backend.close(timeout)
+            backend.close(seconds)
 
     # -- for the queue's own parts ------------------------------------------------------------------------------------
 

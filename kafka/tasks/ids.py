@@ -35,7 +35,7 @@ def make_id(ms: int, partition: int, random: bytes) -> str:
 
 def is_id(text: str) -> bool:
     """Whether ``text`` has the shape of a job id."""
-    return _ID.fullmatch(text) is not None
+    return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
 def time_of(job_id: str) -> int:

@@ -8,6 +8,7 @@ with the schedule.
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Generic, TypeVar
 
 from kafka.tasks.backend import Backend, Sent
@@ -15,6 +16,7 @@ from kafka.tasks.errors import JobFailed, JobRevoked, JobTimeout, JobUnknown
 from kafka.tasks.ids import time_of
 from kafka.tasks.payload import decode_value
 from kafka.tasks.results import StateRecord
+from kafka.tasks.settings import patience
 from kafka.tasks.states import READY, JobState
 
 R = TypeVar("R")
@@ -47,12 +49,12 @@ class JobHandle(Generic[R]):
             return record.state
         return JobState.UNKNOWN if self._sent is None else JobState.QUEUED
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout: float | timedelta | None = None) -> bool:
         """Wait until the job has ended, for at most ``timeout`` seconds; whether it has."""
-        record = self._ended(timeout)
+        record = self._ended(patience("timeout", timeout))
         return record is not None and record.state in READY
 
-    def result(self, timeout: float | None = None) -> R:
+    def result(self, timeout: float | timedelta | None = None) -> R:
         """What the task returned; waits for it, for at most ``timeout`` seconds.
 
         Raises :class:`JobFailed`, :class:`JobRevoked`, :class:`JobTimeout` when it has not ended in time,
@@ -60,6 +62,7 @@ class JobHandle(Generic[R]):
         producer's error when the job could not be enqueued. A task with ``store_result=False`` leaves no record of a
         success to wait for.
         """
+        timeout = patience("timeout", timeout)
         record = self._ended(timeout)
         if record is None or record.state not in READY:
             raise self._not_ended(record, timeout)

@@ -11,14 +11,19 @@ import importlib.util
 import os
 import sys
 
+from kafka.errors import KafkaError
 from kafka.tasks.app import App
 from kafka.tasks.errors import LoadError, did_you_mean
+
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+"""A setting that cannot be is told where it was written, not where it was checked."""
 
 
 def load(target: str, directory: str | None = None) -> App:
     """The app that ``target`` names; :class:`LoadError` else. Errors inside the module are told with their place."""
     module_name, _, path = target.partition(":")
-    if not module_name or not all(part.isidentifier() for part in module_name.split(".")):
+    is_file = module_name.endswith(".py")
+    if not module_name or is_file or not all(part.isidentifier() for part in module_name.split(".")):
         raise LoadError(f"{target!r} is not MODULE:APP, such as shop.tasks:app{_file_hint(module_name)}")
     where = directory or os.getcwd()
     if where not in sys.path:
@@ -45,7 +50,13 @@ def _import(name: str, where: str) -> object:
             raise LoadError(f"there is no module {error.name!r} (looked in {where} and on Python's path)") from None
         raise LoadError(f"importing {name} failed: {error}{_place(error)}") from error
     except (Exception, SystemExit) as error:
-        raise LoadError(f"importing {name} failed: {type(error).__name__}: {error}{_place(error)}") from error
+        raise LoadError(f"importing {name} failed: {_told(error)}{_place(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, KafkaError) and error.args:  # its text begins with its class already
+        return str(error.args[0])
+    return f"{type(error).__name__}: {error}"
 
 
 def _place(error: BaseException) -> str:
@@ -53,7 +64,7 @@ def _place(error: BaseException) -> str:
     place = ""
     while frames is not None:
         file = frames.tb_frame.f_code.co_filename
-        if not file.startswith("<frozen") and "importlib" not in file and file != __file__:
+        if not file.startswith(("<frozen", _PACKAGE)) and "importlib" not in file:
             place = f" ({file}, line {frames.tb_lineno})"
         frames = frames.tb_next
     return place

@@ -58,7 +58,8 @@ class CallOptions:
     store_result: bool | None = None
 
 
-def _name(option: str, value: Any) -> str:
+def check_task_name(option: str, value: Any) -> str:
+    """``value`` itself when a task can be called so."""
     if not isinstance(value, str) or not value or len(value) > 250 or not value.isprintable():
         raise IllegalArgumentError(f"{option} is a text of 1 to 250 printable characters, not {value!r}")
     return value
@@ -77,7 +78,7 @@ _CALL: dict[str, Callable[[str, Any], Any]] = {
 }
 _TASK: dict[str, Callable[[str, Any], Any]] = {
     **_CALL,
-    "name": optional(_name),
+    "name": optional(check_task_name),
     "retry": optional(retry_policy),
     "bind": flag,
 }

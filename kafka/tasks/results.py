@@ -104,12 +104,17 @@ def decode(key: bytes | None, value: bytes | None, headers: Sequence[Header], ti
 def fault_value(fault: Fault, host: str, time_ms: int) -> bytes:
     """The value of a FAILURE or RETRY record."""
     body = {"type": fault.type, "text": fault.text, "traceback": fault.traceback, "host": host, "time": time_ms}
-    return json.dumps(body, separators=(",", ":")).encode()
+    return _json(body)
 
 
 def reason_value(reason: str, host: str) -> bytes:
     """The value of a REVOKED record."""
-    return json.dumps({"reason": reason, "host": host}, separators=(",", ":")).encode()
+    return _json({"reason": reason, "host": host})
+
+
+def _json(body: dict[str, Any]) -> bytes:
+    """As UTF-8, so that no text takes more than its size; a lone surrogate becomes its escape, which is JSON's, too."""
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 def better(old: StateRecord | None, new: StateRecord, *, same_topic: bool = True) -> bool:
@@ -210,7 +215,7 @@ def look_up(job_id: str) -> Generator[Want, Any, StateRecord | None]:
     best: StateRecord | None = None
     for late, until_ms in ((False, enqueued + LATE_AFTER_MS), (True, None)):
         end: int = yield EndOffset(late, partition)
-        start: int = yield OffsetAt(late, partition, enqueued - SKEW_MS)
+        start: int = yield OffsetAt(late, partition, max(0, enqueued - SKEW_MS))
         if 0 <= start < end:
             records: list[StateRecord] = yield Read(late, partition, job_id, start, end, until_ms)
             for record in records:

@@ -20,7 +20,11 @@ from kafka.tasks.task import Task
 
 TEXT_CHARACTERS = 4_000
 TRACEBACK_CHARACTERS = 16_000
-"""Longer texts of errors are cut, with a note of how much is gone."""
+TEXT_BYTES = 8_000
+TRACEBACK_BYTES = 32_000
+"""Longer texts of errors are cut, with a note of how much is gone. Both together fit into what a dead record may have
+beside the largest payload (:data:`kafka.tasks.topics.HEADROOM_BYTES`): one that its topic refused would never end.
+"""
 
 
 class Job:
@@ -81,9 +85,9 @@ def _run(job: Job, task: Task[..., Any]) -> Outcome:
         else:
             value = task.function(*args, **kwargs)
     except Cancel as cancel:
-        return Cancelled(cancel.reason)
+        return Cancelled(_text(cancel.reason))
     if isinstance(value, Cancel):
-        return Cancelled(value.reason)
+        return Cancelled(_text(value.reason))
     stored = envelope.store_result if envelope.store_result is not None else task.store_result
     if not stored:
         return Succeeded(b"")
@@ -97,23 +101,37 @@ def fault_of(error: BaseException, skip: int = 0) -> Fault:
     """An exception as data, without the first ``skip`` frames, which are ours."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    try:
-        text = str(error)
-    except Exception as second:
-        text = f"<its text cannot be made: {type(second).__name__}>"
     frames = error.__traceback__
     for _ in range(skip):
         frames = frames.tb_next if frames is not None and frames.tb_next is not None else frames
     try:
         lines = "".join(traceback.format_exception(kind, error, frames))
-    except Exception as second:
+    except BaseException as second:
         lines = f"<its traceback cannot be made: {type(second).__name__}>"
-    return Fault(name, cut(text, TEXT_CHARACTERS), cut(lines, TRACEBACK_CHARACTERS))
+    return Fault(name, _text(error), cut(lines, TRACEBACK_CHARACTERS, TRACEBACK_BYTES))
 
 
-def cut(text: str, most: int) -> str:
-    """``text``, or its first and last part with a note of how many characters are left out between."""
-    if len(text) <= most:
+def _text(value: object) -> str:
+    """What the user's object says of itself, whatever its ``__str__`` does."""
+    try:
+        text = str(value)
+    except BaseException as error:
+        text = f"<its text cannot be made: {type(error).__name__}>"
+    return cut(text, TEXT_CHARACTERS, TEXT_BYTES)
+
+
+def cut(text: str, most: int, most_bytes: int) -> str:
+    """``text``, or its first and last part with a note of how many characters are left out between.
+
+    ``most_bytes`` is that of the parts as UTF-8.
+    """
+    half = min(len(text), most) // 2
+    if len(text) <= most and _size(text) <= most_bytes:
         return text
-    half = most // 2
+    while _size(text[:half] + text[-half:]) > most_bytes:
+        half = half * 3 // 4
     return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "backslashreplace"))

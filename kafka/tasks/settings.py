@@ -17,14 +17,32 @@ from kafka.tasks.errors import did_you_mean
 from kafka.tasks.retry import Retry
 from kafka.tasks.topics import check_queue
 
+LONGEST_S = 100 * 365.25 * 86_400
+"""A longer duration is a mistake, and more than timers and timestamps take."""
+
 
 def seconds(name: str, value: Any) -> float:
     """``value`` as positive seconds; a number or a ``timedelta``."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-        raise IllegalArgumentError(f"{name} is a number of seconds above 0, or a timedelta, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_S:
+        raise IllegalArgumentError(
+            f"{name} is a number of seconds above 0 (and below a century), or a timedelta, not {value!r}"
+        )
     return float(value)
+
+
+def patience(name: str, value: Any) -> float | None:
+    """How long a caller waits: seconds from 0 on, a ``timedelta``, or None (as more than a century) for any time."""
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise IllegalArgumentError(
+            f"{name} is a number of seconds, 0 or more, a timedelta, or None to wait for any time, not {value!r}"
+        )
+    return float(value) if value <= LONGEST_S else None
 
 
 def _whole(least: int, most: int) -> Callable[[str, Any], int]:
@@ -117,6 +135,7 @@ SETTINGS: dict[str, Setting] = {
     "linger": Setting(0.002, seconds, "s", "how long the producer of jobs waits for more of them"),
     "batch_bytes": Setting(16_384, _whole(1024, 1_000_000), "bytes", "of the batches of jobs; small ones share well"),
     "compression": Setting(None, _compression, "", "of jobs and results"),
+    "connect_timeout": Setting(5.0, seconds, "s", "how long each server may take to answer at all, at first"),
     "request_timeout": Setting(40.0, seconds, "s", "how long a broker may take to answer"),
     "result_view": Setting(100_000, _whole(100, 100_000_000), "jobs", "results that a client keeps in memory"),
 }
@@ -151,6 +170,7 @@ class Settings:
     linger: float
     batch_bytes: int
     compression: str | None
+    connect_timeout: float
     request_timeout: float
     result_view: int
     client: dict[str, Any]

@@ -162,7 +162,7 @@ class TopicAdmin(Protocol):
         """The effective configs of a topic."""
 
     def create(self, plan: TopicPlan) -> None:
-        """Create a topic; :class:`TopicAlreadyExistsError` when somebody else just did."""
+        """Create a topic; :class:`TopicAlreadyExistsError` when somebody else just did. It is usable in both cases."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def ensure(
             admin.create(plan)
             there[name] = plan.partitions
         except TopicAlreadyExistsError:
-            there.update(admin.existing([name]))
+            there[name] = admin.existing([name]).get(name, plan.partitions)
     return {name: _check(wanted[name], partitions, admin.configs(name), warn) for name, partitions in there.items()}
 
 

@@ -21,6 +21,7 @@ from kafka.errors import (
     KafkaConfigurationError,
     KafkaTimeoutError,
     NoError,
+    TopicAlreadyExistsError,
     for_code,
 )
 from kafka.tasks.topics import TopicPlan
@@ -65,9 +66,14 @@ class Administration:
         topic = NewTopic(
             plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs)
         )
-        self._wait(admin.dialogues.create_topics([topic], backoff=self._backoff, timeout_s=self._timeout_s))
+        usable = admin.dialogues.wait_for_topics([plan.name], timeout_s=self._timeout_s)
+        try:
+            self._wait(admin.dialogues.create_topics([topic], backoff=self._backoff, timeout_s=self._timeout_s))
+        except TopicAlreadyExistsError:  # whoever made it just now: the broker that we ask may not know of it yet
+            self._wait(usable)
+            raise
         log.info("created the topic %s with %d partitions", plan.name, plan.partitions)
-        self._wait(admin.dialogues.wait_for_topics([plan.name], timeout_s=self._timeout_s))
+        self._wait(usable)
 
     def group_configs(self, groups: Sequence[str]) -> dict[str, dict[str, str]]:
         """The effective settings of share groups."""

@@ -37,7 +37,7 @@ def connect(settings: Settings, loop: Any) -> KafkaClient:
         **settings.client,
     )
     try:
-        client.api_ranges()
+        client.api_ranges(timeout=settings.connect_timeout)
     except KafkaError as error:
         client.close()
         reason = error.args[0] if error.args else type(error).__name__

@@ -14,6 +14,7 @@ from kafka.tasks.pools.threads import ThreadPool
 
 __all__ = [
     "LATER",
+    "MOST_CONCURRENCY",
     "POOLS",
     "Finished",
     "InlinePool",
@@ -32,6 +33,9 @@ POOLS: dict[str, type[InlinePool] | type[ThreadPool]] = {"inline": InlinePool, "
 LATER = frozenset({"asyncio", "fork", "prefork"})
 """Pools of the design that this release does not have."""
 
+MOST_CONCURRENCY = 1000
+"""Slots of one worker; who wants more jobs at once wants more workers."""
+
 
 def make_loop() -> Loop:
     """The select loop of a worker process: brokers' sockets, children's channels, signals and timers."""
@@ -41,8 +45,10 @@ def make_loop() -> Loop:
 def make_pool(name: str, run: Run, concurrency: int, wake: Wake) -> Pool:
     """The pool of that name; :class:`IllegalArgumentError` for one that is unknown or not here yet."""
     check_pool(name)
-    if concurrency < 1:
-        raise IllegalArgumentError(f"the concurrency of a pool is at least 1, not {concurrency}")
+    if not 1 <= concurrency <= MOST_CONCURRENCY:
+        raise IllegalArgumentError(
+            f"the concurrency of a pool is at least 1 and at most {MOST_CONCURRENCY}, not {concurrency}"
+        )
     return POOLS[name](run, concurrency, wake)
 
 
