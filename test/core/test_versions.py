@@ -167,7 +167,7 @@ def test_each_release_is_told_by_its_fact_alone_and_with_all_older_ones(
         if isinstance(fact, int):
             ranges[fact] = (0, max(most, ranges.get(fact, (0, 0))[1]))
         else:
-            features[fact] = (0, most)
+            features[fact] = (0, max(most, features.get(fact, (0, 0))[1]))
     assert infer_release(ranges, features) == release
 
 
