@@ -49,7 +49,7 @@ from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.outcome import Failed, NotStarted, Outcome, Verdict
 from kafka.tasks.pace import BATCH, MOST, Pace
 from kafka.tasks.pools.base import Pool
-from kafka.tasks.runner import Job
+from kafka.tasks.runner import Job, fault_of
 from kafka.tasks.settling import Ending, Settler
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
@@ -269,7 +269,11 @@ class Worker:
             self.counts["done"] += 1
             if self._was_interrupted(job, outcome):
                 outcome = NotStarted()
-            self._end(job, outcome, now_ms, endings)
+            try:
+                self._end(job, outcome, now_ms, endings)
+            except Exception as error:  # what one job left behind must not take the others of this turn with it
+                log.exception("%r: its outcome cannot be written", job)
+                self._end(job, Failed(fault_of(error), listed=False), now_ms, endings)
         for queue, times in ran.items():
             queue.pace.ran(sum(times), len(times))
         if ran:

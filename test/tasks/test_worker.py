@@ -18,7 +18,7 @@ from kafka.tasks import App, Cancel, Retry
 from kafka.tasks.backend import WorkerSide
 from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.envelope import Envelope, death_of
-from kafka.tasks.outcome import Failed, Fault, Outcome, Succeeded, Verdict
+from kafka.tasks.outcome import Cancelled, Failed, Fault, Outcome, Succeeded, Verdict
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.pools.inline import InlinePool
 from kafka.tasks.results import StateRecord
@@ -232,6 +232,19 @@ def test_without_a_policy_an_error_ends_the_job(bench: Bench) -> None:
     bench.settle()
     assert bench.final(job.id) is JobState.FAILURE
     assert [cause for _, cause in bench.dead()] == ["error"]
+
+
+def test_an_outcome_that_cannot_be_written_fails_its_own_job_and_no_other(bench: Bench) -> None:
+    first, second = bench.put_many(2)
+    process = Process(bench)
+    bench.settle()
+    broken, whole = process.manual.jobs
+    process.manual.end(broken, Cancelled(object()), 0.001)  # type: ignore[arg-type]
+    process.manual.end(whole, OK, 0.001)
+    bench.settle()
+    assert bench.final(broken.envelope.id) is JobState.FAILURE
+    assert bench.final(whole.envelope.id) is JobState.SUCCESS
+    assert {first.id, second.id} == {broken.envelope.id, whole.envelope.id}
 
 
 def test_a_task_may_cancel_its_job(bench: Bench) -> None:
