@@ -23,7 +23,6 @@ import six
 from kafka.client import Host, KafkaClient, make_host
 from kafka.config import resolve
 from kafka.consumer.delivery import Delivery
-from kafka.consumer.deserialize import deserializer_for
 from kafka.consumer.driver import ConsumerDriver
 from kafka.consumer.reader import Reader, Records
 from kafka.core.consume.fetched import ReaderOptions
@@ -31,6 +30,7 @@ from kafka.core.consume.fetcher import Fetcher
 from kafka.core.consume.offsets import FoundOffset
 from kafka.core.consume.positions import EARLIEST, LATEST
 from kafka.core.consume.record import ConsumerRecord
+from kafka.core.deserialize import deserializer_for
 from kafka.core.dialogue import ByVersion
 from kafka.core.routing import AnyNode
 from kafka.errors import (

@@ -17,7 +17,7 @@ from kafka.core.consume.fetcher import Fetcher, FindOffsets, SendFetch
 from kafka.core.consume.offsets import FoundOffset, list_offsets
 from kafka.errors import for_code
 from kafka.future import Future
-from kafka.net.loop import LoopTimer
+from kafka.net.alarm import Alarm
 from kafka.protocol.fetch import FetchResponse
 from kafka.structs import TopicPartition
 
@@ -46,7 +46,7 @@ class ConsumerDriver:
         self._loop = client.loop
         self._settings = settings
         self._on_news = on_news
-        self._timer: LoopTimer | None = None
+        self._alarm = Alarm(self._loop, self.pump)
         self._is_pump_due = False
         self._is_refreshing = False
         client.cluster.add_listener(self._metadata_changed)
@@ -61,7 +61,7 @@ class ConsumerDriver:
         with self.lock:
             effects = self.fetcher.poll(self._loop.time())
             deadline = self.fetcher.next_deadline
-        self._arm(deadline)
+        self._alarm.set(deadline)
         for effect in effects:
             if isinstance(effect, SendFetch):
                 future = self.client.request(
@@ -97,14 +97,6 @@ class ConsumerDriver:
                 read_committed=self.fetcher.options.read_committed,
             )
         )
-
-    def _arm(self, when: float) -> None:
-        timer = self._timer
-        if timer is not None and timer.is_pending:
-            if timer.when == when:
-                return
-            timer.cancel()
-        self._timer = self._loop.call_at(when, self.pump) if when < inf else None
 
     def _fetched(self, effect: SendFetch, response: FetchResponse) -> None:
         with self.lock:
@@ -182,6 +174,6 @@ class ConsumerDriver:
         """Do nothing from now on."""
         if not self.is_closed:
             self.is_closed = True
-            self._arm(inf)
+            self._alarm.set(inf)
             self.client.cluster.remove_listener(self._metadata_changed)
             self.client.close_lane(self.lane)

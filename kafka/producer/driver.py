@@ -26,7 +26,7 @@ from kafka.errors import (
     raise_for_code,
 )
 from kafka.future import Future
-from kafka.net.loop import LoopTimer
+from kafka.net.alarm import Alarm
 from kafka.protocol.produce import ProduceResponse
 from kafka.protocol.transactions import InitProducerIdRequest
 
@@ -45,7 +45,7 @@ class Driver:
         self.is_closed = False
         self._loop = client.loop
         self._settings = settings
-        self._timer: LoopTimer | None = None
+        self._alarm = Alarm(self._loop, self.pump)
         self._is_pump_due = False
         self._learning: dict[str, Future[None]] = {}
         self._is_refreshing = False
@@ -73,21 +73,13 @@ class Driver:
             elif not self._is_refreshing:
                 self._is_refreshing = True
                 self.client.refresh_metadata(sorted(effect.topics)).add_both(self._refreshed)
-        self._arm(self.sender.next_deadline)
+        self._alarm.set(self.sender.next_deadline)
 
     def pump_soon(self) -> None:
         """Pump in this turn of the loop or the next."""
         if not self._is_pump_due:
             self._is_pump_due = True
             self._loop.call_soon(self.pump)
-
-    def _arm(self, when: float) -> None:
-        timer = self._timer
-        if timer is not None and timer.is_pending:
-            if timer.when == when:
-                return
-            timer.cancel()
-        self._timer = self._loop.call_at(when, self.pump) if when < inf else None
 
     def _answered(self, effect: SendBatches, response: ProduceResponse | None) -> None:
         self.sender.answered(effect, response, self._loop.time())
@@ -180,7 +172,7 @@ class Driver:
                 log.warning("the producer was closed with %d records that had no answer yet: they fail", left)
             self.sender.abort()
             self.is_closed = True
-            self._arm(inf)
+            self._alarm.set(inf)
             self.client.cluster.remove_listener(self._metadata_changed)
             self.client.dependants.remove(self)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import base64
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ import six
 
 from kafka.client import Host, KafkaClient, make_host
 from kafka.config import resolve
+from kafka.core.deserialize import deserializer_for
 from kafka.core.share.holding import Acknowledged, Holding
 from kafka.core.share.membership import MemberState
 from kafka.core.share.records import AcknowledgeType, ShareRecord
@@ -90,7 +91,10 @@ class KafkaShareConsumer:
         if settings["group_id"] is None:
             raise KafkaConfigurationError("group_id: a share consumer needs the name of its group")
         self._has_thread = loop is None and client is None
-        self._deserializers = settings["key_deserializer"], settings["value_deserializer"]
+        self._deserializers = (
+            deserializer_for(settings["key_deserializer"]),
+            deserializer_for(settings["value_deserializer"]),
+        )
         if not self._has_thread and self._deserializers != (None, None):
             raise KafkaConfigurationError("key_deserializer, value_deserializer: on a loop, records come as bytes")
         self._is_implicit = settings["share_acknowledgement_mode"] == "implicit"
@@ -319,7 +323,7 @@ class KafkaShareConsumer:
         for count, record in enumerate(taken):
             try:
                 if record.sizes is None:  # else it was read before, and put back
-                    record.replace(*(_read(how, record, data) for how, data in self._undone(record)))
+                    record.replace(*self._read(record))
             except Exception:
                 if count:
                     self._inbox.put_back(taken[count:])
@@ -333,15 +337,10 @@ class KafkaShareConsumer:
                 raise
         return taken
 
-    def _undone(self, record: ShareRecord) -> Iterable[tuple[Any, bytes | None]]:
-        return zip(self._deserializers, (record.key, record.value), strict=True)
-
-
-def _read(how: Any, record: ShareRecord, data: bytes | None) -> Any:
-    if how is None:
-        return data
-    read = getattr(how, "deserialize", None)
-    return how(data) if read is None else read(record.topic, record.headers, data)
+    def _read(self, record: ShareRecord) -> Iterator[Any]:
+        """The record's key and value, as their deserializers read them."""
+        for how, data in zip(self._deserializers, (record.key, record.value), strict=True):
+            yield data if how is None else how(record.topic, record.headers, data)
 
 
 class _Events:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -69,14 +68,6 @@ def fields_of(cls: type[Struct]) -> list[Field]:
         found = [Field(name, spec, _field_type(hints[name])) for name, spec in cls.fields.items()]
         _fields[cls] = found
     return found
-
-
-def structs_of(cls: type[Struct]) -> Iterator[type[Struct]]:
-    """The class and every structure below it, each once."""
-    seen: list[type[Struct]] = [cls]
-    for each in seen:
-        yield each
-        seen.extend(f.type.cls for f in fields_of(each) if f.type.cls is not None and f.type.cls not in seen)
 
 
 def _field_type(annotation: Any) -> FieldType:

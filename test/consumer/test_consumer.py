@@ -10,7 +10,7 @@ import pytest
 
 from kafka.client import KafkaClient
 from kafka.consumer import KafkaConsumer
-from kafka.consumer.deserialize import deserializer_for
+from kafka.core.deserialize import deserializer_for
 from kafka.errors import (
     IllegalArgumentError,
     IllegalStateError,

@@ -12,19 +12,17 @@ Who fetches checks the headers only (:func:`scan`); decoding, CRC and deserialis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, Final
 
 from kafka.core.consume.record import ConsumerRecord
+from kafka.core.deserialize import Deserialize
 from kafka.errors import CorruptRecordError, KafkaError, MessageSizeTooLargeError
 from kafka.protocol.fetch import FetchResponse
 from kafka.records import ABORT, BatchHeader, check_crc, decode_control, decode_raw, parse_header
 from kafka.records.header import Buffer
 from kafka.structs import TopicPartition
-
-Deserialize = Callable[[str, Any, Any], Any]
-"""``(topic, headers, bytes or None) -> value``."""
 
 _first_offset: Final = attrgetter("first_offset")
 

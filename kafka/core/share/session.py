@@ -187,11 +187,6 @@ class ShareSession:
         return not self._in_flight and any(self._resting.get(partition, now) <= now for partition in self._wanted)
 
     @property
-    def is_open(self) -> bool:
-        """The broker has a session of ours, as far as we know."""
-        return self._epoch != OPENING
-
-    @property
     def in_flight(self) -> bool:
         """A request is out; the next one has to wait."""
         return self._in_flight

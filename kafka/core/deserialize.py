@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from kafka.core.consume.fetched import Deserialize
+Deserialize = Callable[[str, Any, Any], Any]
+"""``(topic, headers, bytes or None) -> value``."""
 
 
 def deserializer_for(given: Any) -> Deserialize | None:

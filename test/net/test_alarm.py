@@ -1,0 +1,27 @@
+"""An alarm goes off once, at the last instant that it was set to."""
+
+from __future__ import annotations
+
+from math import inf
+
+from kafka.net.alarm import Alarm
+from kafka.net.clock import ManualClock
+from kafka.net.loop import Loop
+
+
+def test_only_the_last_instant_counts_and_infinity_is_never() -> None:
+    clock = ManualClock()
+    loop = Loop.simulated(clock)
+    rang: list[float] = []
+    alarm = Alarm(loop, lambda: rang.append(clock.monotonic()))
+    for when in (5.0, 3.0, 3.0, 4.0):
+        alarm.set(when)
+    loop.run_until(lambda: rang, 10.0)
+    assert rang == [4.0]
+    alarm.set(6.0)
+    alarm.set(inf)
+    loop.run_until(lambda: len(rang) > 1, 10.0)
+    assert rang == [4.0]
+    alarm.set(clock.monotonic() + 1)
+    loop.run_until(lambda: len(rang) > 1, 10.0)
+    assert len(rang) == 2
