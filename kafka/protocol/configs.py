@@ -110,3 +110,21 @@ class IncrementalAlterConfigsResponse(Response, api_key=44, versions=(0, 1), fle
 
     throttle_time_ms: Int32
     responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse]
+
+
+class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"], api_key=74, versions=(0, 1), flexible=0):
+    """Ask for the resources that have configurations; in version 0 for those of client metrics only (KIP-1142)."""
+
+    resource_types: list[Int8] = field(default_factory=list, since=1)
+
+
+class ListConfigResourcesResponse(Response, api_key=74, versions=(0, 1), flexible=0):
+    """Their names, and from version 1 on their types."""
+
+    class ConfigResource(Struct):
+        resource_name: String
+        resource_type: Int8 = field(default=16, since=1, ignorable=True)
+
+    throttle_time_ms: Int32
+    error_code: Int16
+    config_resources: list[ListConfigResourcesResponse.ConfigResource]

@@ -24,6 +24,9 @@ class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"], api_key=36, v
 
     auth_bytes: Bytes
 
+    def __repr__(self) -> str:
+        return f"SaslAuthenticateRequest(<{len(self.auth_bytes)} bytes>)"  # a password, perhaps
+
 
 class SaslAuthenticateResponse(Response, api_key=36, versions=(0, 2), flexible=2):
     """The broker's step, and from version 1 on how long the authentication lasts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka.wire.message import Request, Response, Struct, field
-from kafka.wire.types import Boolean, Int16, Int32, Int64, String
+from kafka.wire.types import Boolean, Int8, Int16, Int32, Int64, String
 
 
 class InitProducerIdRequest(Request["InitProducerIdResponse"], api_key=22, versions=(0, 6), flexible=2):
@@ -108,6 +108,42 @@ class EndTxnResponse(Response, api_key=26, versions=(0, 5), flexible=3):
     error_code: Int16
     producer_id: Int64 = field(default=-1, since=5, ignorable=True)
     producer_epoch: Int16 = field(default=-1, since=5, ignorable=True)
+
+
+class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"], api_key=27, versions=(0, 2), flexible=1):
+    """Write the markers that end transactions: for coordinators, and for operators who abort by hand."""
+
+    class WritableTxnMarkerTopic(Struct):
+        name: String
+        partition_indexes: list[Int32]
+
+    class WritableTxnMarker(Struct):
+        producer_id: Int64
+        producer_epoch: Int16
+        transaction_result: Boolean
+        topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic]
+        coordinator_epoch: Int32
+        transaction_version: Int8 = field(default=0, since=2, ignorable=True)
+
+    markers: list[WriteTxnMarkersRequest.WritableTxnMarker]
+
+
+class WriteTxnMarkersResponse(Response, api_key=27, versions=(0, 2), flexible=1):
+    """The error of each partition of each marker."""
+
+    class WritableTxnMarkerPartitionResult(Struct):
+        partition_index: Int32
+        error_code: Int16
+
+    class WritableTxnMarkerTopicResult(Struct):
+        name: String
+        partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]
+
+    class WritableTxnMarkerResult(Struct):
+        producer_id: Int64
+        topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult]
+
+    markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult]
 
 
 class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"], api_key=28, versions=(0, 5), flexible=3):

@@ -126,9 +126,5 @@ def choose() -> Crc:
     return _CANDIDATES[-1]()
 
 
-_chosen: Final = choose()
-
-
-def crc32c(data: Buffer, value: int = 0) -> int:
-    """The CRC-32C of ``data``, or of the bytes that gave ``value`` followed by ``data``."""
-    return _chosen(data, value)
+crc32c: Final = choose()
+"""``crc32c(data, value=0)``: the CRC-32C of ``data``, or of the bytes that gave ``value`` followed by ``data``."""

@@ -20,6 +20,12 @@ from kafka.errors import InvalidReceiveError
 DEFAULT_MAX_BYTES: Final = 100_000_000
 """Kafka's ``socket.request.max.bytes``, and our ``receive_message_max_bytes``."""
 
+_OTHERS: Final = {
+    **{bytes((kind, 3, minor)): "; does the peer speak TLS?" for kind in (0x15, 0x16) for minor in range(5)},
+    **dict.fromkeys((b"GET", b"POS", b"HTT"), "; does the peer speak HTTP?"),
+}
+"""What other protocols begin with, which as a length is always too much -> what to think of."""
+
 _LENGTH: Final = _Struct(">i")
 pack_length = _LENGTH.pack
 
@@ -36,10 +42,10 @@ class FrameReader:
     frames in front of the fault.
     """
 
-    __slots__ = ("_chunks", "_held", "_max_bytes", "_wanted", "failed")
+    __slots__ = ("_chunks", "_held", "_wanted", "failed", "max_bytes")
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._chunks: list[bytes] = []  # pieces of the unfinished frame, its length included
         self._held = 0  # bytes in them
         self._wanted = 4  # bytes that the unfinished frame (or its length) takes in all
@@ -73,8 +79,9 @@ class FrameReader:
                 wanted = 4
                 break
             (length,) = _LENGTH.unpack_from(data, position)
-            if not 0 <= length <= self._max_bytes:
-                why = "is negative" if length < 0 else f"is above the limit of {self._max_bytes}"
+            if not 0 <= length <= self.max_bytes:
+                why = "is negative" if length < 0 else f"is above the limit of {self.max_bytes}"
+                why += _OTHERS.get(data[position : position + 3], "")
                 self.failed = InvalidReceiveError(f"a frame's length of {length} bytes {why}", offset=position)
                 if frames:
                     return frames  # whoever called looks at `failed`, and the next call raises

@@ -17,9 +17,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
-from kafka.wire.message import Message, Struct
+from kafka.wire.message import Message, Request, Struct
 from kafka.wire.schema import FIXED, Field, fields_of
+
+MAX_ELEMENTS = 1 << 17
+"""Of a request: elements of all its arrays, and tagged fields that are not known, together. A few bytes make an object
+of a hundred, so that a frame's length alone would not bound what a broker has to hold and to do for it."""
+
+MAX_STRING_BYTES = 32_767
+"""Lengths of two bytes can say no more, and compact ones must not (as in Kafka's own codecs)."""
 
 
 class Source:
@@ -60,10 +68,14 @@ class Source:
         """The fields of a structure in this version: in line, tagged (by tag), absent."""
         present = [f for f in fields_of(cls) if f.spec.present(self.version)]
         absent = [f for f in fields_of(cls) if not f.spec.present(self.version)]
-        tagged = [f for f in present if self.flexible and f.spec.tagged(self.version)]
+        tagged = [f for f in present if self.is_tagged(f)]
         plain = [f for f in present if f not in tagged]
         tagged.sort(key=lambda f: f.spec.tag or 0)
         return plain, tagged, absent
+
+    def is_tagged(self, each: Field) -> bool:
+        """Whether a field travels as a tagged one. A structure that is null is 0 there, and -1 in line."""
+        return self.flexible and each.spec.tagged(self.version)
 
     def groups(self, plain: list[Field]) -> Iterator[list[Field]]:
         """Runs of neighbouring fields of fixed size together, every other field alone."""
@@ -107,10 +119,8 @@ class WriterSource(Source):
 
     def _refuse_if_set(self, m: str, each: Field) -> None:
         value = f"{m}.{each.name}"
-        if each.type.array and each.spec.default is not None:
-            test = f"{value}"  # an empty list and None both say nothing
-        else:
-            test = f"{value} != {self.bind(each.implicit, 'default')}"
+        says_nothing = each.type.array and each.spec.default is not None  # an empty list as well as None
+        test = value if says_nothing else self._differs(value, each.implicit)
         self.add(f"if {test}: unsupported({self.cls.__qualname__!r}, {each.name!r}, {self.version})")
 
     def _value(self, value: str, each: Field, compact: bool) -> None:
@@ -122,7 +132,7 @@ class WriterSource(Source):
             null = b"\x00" if compact else b"\xff\xff\xff\xff"
             if not array:
                 if kind == "struct":
-                    null = b"\xff"
+                    null = b"\x00" if self.is_tagged(each) else b"\xff"
                 elif kind == "string" and not compact:
                     null = b"\xff\xff"
             self.add(f"if {v} is None: a({null!r})")
@@ -199,7 +209,7 @@ class WriterSource(Source):
             elif default is None:
                 test = f"{value} is not None"
             else:
-                test = f"{value} != {self.bind(default, 'default')}"
+                test = self._differs(value, default)
             self.add(f"if {test}:")
             self.indent += 1
             outer = self.fresh("o")
@@ -210,13 +220,29 @@ class WriterSource(Source):
                 self._value(value, each, True)
             self.add(f"{t}[{each.spec.tag}] = b''.join(out); out, a = {outer}")
             self.indent -= 1
-        self.add(f"write_tags(a, {t}, {m}.unknown_tags)")
+        self.add(f"if {t} or {m}.unknown_tags: write_tags(a, {t}, {m}.unknown_tags)")
+        self.add("else: a(b'\\x00')")
+
+    def _differs(self, value: str, default: Any) -> str:
+        """Whether a field has another value than its default. Of a structure of plain values, field by field: each
+        partition of a fetch has three such fields, and hardly ever is anything in them."""
+        if not isinstance(default, Struct) or not all(
+            isinstance(getattr(default, name), (int, float, str, UUID)) for name in default.fields
+        ):
+            return f"{value} != {self.bind(default, 'default')}"
+        v = self.fresh("v")
+        self.add(f"{v} = {value}")
+        fields = [f"{v}.{name} != {self.bind(getattr(default, name), 'default')}" for name in default.fields]
+        return " or ".join([f"{v} is None", f"{v}.unknown_tags", *fields])
 
 
 class ReaderSource(Source):
     kind = "read"
 
     def body(self) -> None:
+        self.is_limited = issubclass(self.cls, Request)
+        if self.is_limited:
+            self.add(f"left = {MAX_ELEMENTS}")
         self._struct("m", self.cls)
         self.add("return m, p")
 
@@ -264,7 +290,7 @@ class ReaderSource(Source):
         kind, cls, array = each.type
         nullable = each.spec.nullable(self.version)
         if cls is not None and not array:
-            self._nested(target, cls, nullable, each.name)
+            self._nested(target, cls, nullable, 1 if self.is_tagged(each) else 0)
             return
         if kind == "uuid" and not array:
             self._uuid(target)
@@ -287,11 +313,11 @@ class ReaderSource(Source):
             self._sized(target, k, kind, each.name)
         self.indent -= 1
 
-    def _nested(self, target: str, cls: type[Struct], nullable: bool, name: str) -> None:
+    def _nested(self, target: str, cls: type[Struct], nullable: bool, least: int) -> None:
         if nullable:
             k = self.fresh("k")
             self.add(f"{k}, = {self.packer('b', 'unpack_from')}(d, p); p += 1")
-            self.add(f"if {k} < 0: {target} = None")
+            self.add(f"if {k} < {least}: {target} = None")
             self.add("else:")
             self.indent += 1
         x = self.fresh("x")
@@ -309,6 +335,7 @@ class ReaderSource(Source):
         self.add(f"{q} = p + {k}")
         self.add(f"if {q} > n: corrupt('the end of the data in {name}', n)")
         if kind == "string":
+            self.add(f"if {k} > {MAX_STRING_BYTES}: corrupt('{name} is longer than a string may be', p)")
             self.add(f"{target} = str(d[p:{q}], 'utf-8'); p = {q}")
         elif kind == "bytes":
             self.add(f"{target} = bytes(d[p:{q}]); p = {q}")
@@ -319,9 +346,11 @@ class ReaderSource(Source):
         if kind in FIXED:
             character, size = FIXED[kind]
             self.add(f"if p + {k} * {size} > n: corrupt('more elements in {name} than bytes', p)")
+            self._count(k)
             self.add(f"{target} = list(unpack_many('>%d{character}' % {k}, d, p)); p += {k} * {size}")
             return
         self.add(f"if {k} > n - p: corrupt('more elements in {name} than bytes', p)")
+        self._count(k)
         items = self.fresh("l")
         self.add(f"{items} = []")
         self.add(f"for _ in range({k}):")
@@ -340,9 +369,19 @@ class ReaderSource(Source):
         self.indent -= 1
         self.add(f"{target} = {items}")
 
+    def _count(self, k: str) -> None:
+        if self.is_limited:
+            self.add(f"left -= {k}")
+            self.add(f"if left < 0: corrupt('more than {MAX_ELEMENTS} elements in the arrays of one request', p)")
+
     def _tags(self, m: str, tagged: list[Field]) -> None:
         count, unknown = self.fresh("k"), self.fresh("u")
         self._read_length(count, True, "")
+        if self.is_limited:
+            self.add(f"if {count} >= 0:")
+            self.indent += 1
+            self._count(f"{count} + 1")
+            self.indent -= 1
         self.add(f"{unknown} = None")
         self.add(f"for _ in range({count} + 1):")
         self.indent += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,3 +46,17 @@ def test_frames_in_front_of_a_bad_length_are_given_and_the_fault_is_shown() -> N
     assert isinstance(reader.failed, InvalidReceiveError)
     with pytest.raises(InvalidReceiveError):
         reader.feed(b"")
+
+
+@pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        (b"\x16\x03\x01\x00\xa5\x01", "does the peer speak TLS?"),
+        (b"\x15\x03\x03\x00\x02\x02", "does the peer speak TLS?"),
+        (b"GET / HTTP/1.1\r\n", "does the peer speak HTTP?"),
+        (b"HTTP/1.1 400 Bad", "does the peer speak HTTP?"),
+    ],
+)
+def test_bytes_of_another_protocol_are_named(data, hint):
+    with pytest.raises(InvalidReceiveError, match=re.escape(hint)):
+        FrameReader().feed(data)
