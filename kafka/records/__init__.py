@@ -4,6 +4,9 @@
     header.py       the layout of a batch, the walk from batch to batch, the CRC check
     reader.py       batch -> records
     control.py      the markers that end transactions
+    message_set.py  what came before batches: messages v0 and v1 -> records
+    message_set_builder.py  and back
+    lz4_header.py   a fault of v0 that has to be kept
     compression.py  one table row per codec (bounded both in what it reads and in what it makes)
     log.py          what a broker does with batches: validate, place, stamp, recover
     varint.py       zigzag integers
@@ -39,6 +42,7 @@ from kafka.records.header import (
     parse_header,
 )
 from kafka.records.log import rewrite_base, scan_log, set_log_append_time, validate_batch, validate_records
+from kafka.records.message_set_builder import MessageSetBuilder, encode_message_set
 from kafka.records.reader import Headers, RawRecord, Record, decode_raw, decode_records
 
 __all__ = [
@@ -60,6 +64,7 @@ __all__ = [
     "BatchHeader",
     "ControlMarker",
     "Headers",
+    "MessageSetBuilder",
     "RawRecord",
     "Record",
     "RecordBatchBuilder",
@@ -71,6 +76,7 @@ __all__ = [
     "decode_raw",
     "decode_records",
     "encode_control",
+    "encode_message_set",
     "iter_batches",
     "max_record_bytes",
     "parse_header",

@@ -2,17 +2,33 @@
 
 A row says how the codec compresses and how it decompresses *with a bound*: bytes from the network may inflate a
 thousandfold, so no decompressor here makes more than the bound plus one byte before it stops. Message sets v0 and v1
-use the same rows.
+use the same rows, but for zstd, which came after them, and for a fault of theirs with lz4 (``lz4_header.py``).
+
+gzip is the standard library's. snappy, lz4 and zstd come from ``cramjam``, the extra ``compression``; it is loaded with
+the first batch that wants it, and :func:`codec_for` names the extra where it is missing. What Kafka has of its own is
+the framing of snappy, which its Java clients got from the library that they use::
+
+    magic     8 bytes   82 "SNAPPY" 00
+    version   i32       1
+    least     i32       1     the oldest version that can read this
+    block ... length i32, then so many bytes of raw snappy; 32 KiB of data in each
+
+Other clients (librdkafka) send one raw block without any of that; readers tell them apart by the magic. lz4 is the
+frame format with *independent* blocks: Kafka's Java reader knows no others.
 
 A codec is added by one more row in :data:`CODECS`; its name is already in :data:`CODEC_NAMES`. What belongs to a batch
 (attributes, CRC, positions) is in :mod:`kafka.records.header`.
+
+Source: KIP-110 (zstd), KIP-390 (levels); the layout of snappy was read off bytes from Apache Kafka 0.8.2.2 and 4.3.0.
 """
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from importlib import import_module
+from typing import Any, Final, NamedTuple
 
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 
@@ -32,15 +48,36 @@ _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
+_SNAPPY_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+_SNAPPY_MAGIC: Final = _SNAPPY_HEADER[:8]
+_SNAPPY_BLOCK_BYTES: Final = 32 * 1024
+_LENGTH: Final = struct.Struct(">i")
+
+_LZ4_DEFAULT_LEVEL: Final = 0
+_LZ4_MOST: Final = 12
+"""The library's best; Kafka's levels go to 17 and do no more than this from here on."""
+_ZSTD_DEFAULT_LEVEL: Final = 3
+
+_FIRST_GUESS: Final = 64 * 1024
+_NO_ROOM: Final = "failed to write whole buffer"
+"""What cramjam says when an output buffer is full. Should the text change, whatever inflates above the first guess is
+called malformed, which the tests of this module would show."""
+
+
 class Codec(NamedTuple):
     """One codec: ``compress(data, level)``, with ``level`` None for its own default, and ``decompress(data,
     max_bytes)``, which raises :class:`~kafka.errors.CorruptRecordError` for anything that is malformed, cut or inflates
-    above ``max_bytes``."""
+    above ``max_bytes``.
+
+    ``levels``: the least and the most that Kafka takes (KIP-390), None for a codec without any. ``library``: the module
+    that it needs beside the standard library; empty for none."""
 
     number: int
     name: str
     compress: Callable[[bytes, int | None], bytes]
     decompress: Callable[[bytes, int], bytes]
+    levels: tuple[int, int] | None = None
+    library: str = ""
 
 
 def _gzip_compress(data: bytes, level: int | None) -> bytes:
@@ -72,8 +109,100 @@ def _gzip_decompress(data: bytes, max_bytes: int) -> bytes:
             raise CorruptRecordError(f"{len(rest)} bytes after the end of gzip data")
 
 
+def _cramjam() -> Any:
+    """The library of the extra ``compression``; :func:`codec_for` has found it installed."""
+    return import_module("cramjam")
+
+
+def _inflate(name: str, decompress_into: Callable[[bytes, bytearray], int], data: bytes, max_bytes: int) -> bytes:
+    """Decompress into a buffer that grows up to the bound: what is made never exceeds what was asked for."""
+    room = min(max_bytes, max(4 * len(data), _FIRST_GUESS))
+    while True:
+        out = bytearray(room)
+        try:
+            count = decompress_into(data, out)
+        except Exception as error:  # cramjam.DecompressionError; anything else would end a broker just as well
+            if _NO_ROOM not in str(error):
+                raise CorruptRecordError(f"{name} data that cannot be decompressed: {error}") from None
+            if room >= max_bytes:
+                raise CorruptRecordError(f"{name} data that inflates above the bound of {max_bytes} bytes") from None
+            room = min(max_bytes, 4 * room)
+        else:
+            return bytes(memoryview(out)[:count])
+
+
+def _lz4_compress(data: bytes, level: int | None) -> bytes:
+    machine = _cramjam().lz4.Compressor(
+        level=_LZ4_DEFAULT_LEVEL if level is None else max(0, min(level, _LZ4_MOST)),
+        content_checksum=False,
+        block_linked=False,
+    )
+    machine.compress(data)
+    return bytes(machine.finish())
+
+
+def _lz4_decompress(data: bytes, max_bytes: int) -> bytes:
+    return _inflate("lz4", _cramjam().lz4.decompress_into, data, max_bytes)
+
+
+def _zstd_compress(data: bytes, level: int | None) -> bytes:
+    return bytes(_cramjam().zstd.compress(data, _ZSTD_DEFAULT_LEVEL if level is None else level))
+
+
+def _zstd_decompress(data: bytes, max_bytes: int) -> bytes:
+    return _inflate("zstd", _cramjam().zstd.decompress_into, data, max_bytes)
+
+
+def _snappy_compress(data: bytes, level: int | None) -> bytes:
+    compress_raw = _cramjam().snappy.compress_raw
+    parts: list[bytes] = [_SNAPPY_HEADER]
+    for start in range(0, len(data), _SNAPPY_BLOCK_BYTES):
+        block = bytes(compress_raw(data[start : start + _SNAPPY_BLOCK_BYTES]))
+        parts.append(_LENGTH.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _snappy_decompress(data: bytes, max_bytes: int) -> bytes:
+    """Framed, or one raw block."""
+    snappy = _cramjam().snappy
+    if not data.startswith(_SNAPPY_MAGIC):
+        return _snappy_block(snappy, data, max_bytes, max_bytes)
+    end = len(data)
+    pos = len(_SNAPPY_HEADER)
+    if end < pos:
+        raise CorruptRecordError("snappy data that ends in its header")
+    parts: list[bytes] = []
+    room = max_bytes
+    while pos < end:
+        if end - pos < 4:
+            raise CorruptRecordError("snappy data that ends in a block's length")
+        length = int(_LENGTH.unpack_from(data, pos)[0])
+        pos += 4
+        if not 0 <= length <= end - pos:
+            raise CorruptRecordError(f"a block of {length} bytes in snappy data, where {end - pos} are left")
+        part = _snappy_block(snappy, data[pos : pos + length], room, max_bytes)
+        room -= len(part)
+        parts.append(part)
+        pos += length
+    return b"".join(parts)
+
+
+def _snappy_block(snappy: Any, block: bytes, room: int, max_bytes: int) -> bytes:
+    try:
+        size = int(snappy.decompress_raw_len(block))
+        if size <= room:
+            return bytes(snappy.decompress_raw(block))
+    except Exception as error:  # cramjam.DecompressionError, as above
+        raise CorruptRecordError(f"snappy data that cannot be decompressed: {error}") from None
+    raise CorruptRecordError(f"snappy data that inflates above the bound of {max_bytes} bytes")
+
+
 CODECS: Final[dict[int, Codec]] = {
-    GZIP: Codec(GZIP, "gzip", _gzip_compress, _gzip_decompress),
+    GZIP: Codec(GZIP, "gzip", _gzip_compress, _gzip_decompress, (1, 9)),
+    SNAPPY: Codec(SNAPPY, "snappy", _snappy_compress, _snappy_decompress, None, "cramjam"),
+    LZ4: Codec(LZ4, "lz4", _lz4_compress, _lz4_decompress, (1, 17), "cramjam"),
+    ZSTD: Codec(ZSTD, "zstd", _zstd_compress, _zstd_decompress, (-131072, 22), "cramjam"),
 }
 
 
@@ -81,17 +210,29 @@ def codec_for(number: int) -> Codec:
     """The codec with Kafka's ``number`` (1 to 7, from a batch's attributes).
 
     Raises :class:`~kafka.errors.CorruptRecordError` for a number that Kafka does not have, and
-    :class:`~kafka.errors.UnsupportedCodecError` for one that it has and we do not: those bytes are not at fault.
+    :class:`~kafka.errors.UnsupportedCodecError` for one whose library is not installed, with the name of the extra that
+    brings it: those bytes are not at fault.
     """
     codec = CODECS.get(number)
     if codec is None:
-        name = CODEC_NAMES.get(number)
-        if name is None:
-            raise CorruptRecordError(f"compression codec {number} does not exist")
-        raise UnsupportedCodecError(f"compression codec {name} is not available; available: {available_codecs()}")
+        raise CorruptRecordError(f"compression codec {number} does not exist")
+    if codec.library and not _is_installed(codec.library):
+        raise UnsupportedCodecError(
+            f"compression codec {codec.name} needs the library {codec.library}: "
+            f"pip install 'kafka-taskloop[compression]'; available: {available_codecs()}"
+        )
     return codec
 
 
 def available_codecs() -> str:
     """The names of the codecs that work here, for messages: ``none, gzip``."""
-    return ", ".join(["none", *(codec.name for codec in CODECS.values())])
+    works = [codec.name for codec in CODECS.values() if not codec.library or _is_installed(codec.library)]
+    return ", ".join(["none", *works])
+
+
+def _is_installed(library: str) -> bool:
+    try:
+        import_module(library)
+    except ImportError:
+        return False
+    return True

@@ -51,6 +51,8 @@ LOG_APPEND_TIME: Final = 1
 NO_PRODUCER_ID: Final = -1
 MAX_OFFSET: Final = 2**63 - 1
 
+SIZE_AND_MAGIC: Final = struct.Struct(">i4xb")
+"""From byte 8 on, in every format."""
 _LEGACY_HEADER: Final = struct.Struct(">qiIbb")
 _LEGACY_MIN_BYTES: Final = (26, 34)
 """The least size of a message v0 and v1, with a null key and a null value."""
@@ -165,9 +167,9 @@ def parse_header(data: Buffer, pos: int = 0) -> BatchHeader | None:
     available = len(data) - pos
     if available <= MAGIC_AT:
         return None
-    size, magic = _SIZE_AND_MAGIC.unpack_from(data, pos + 8)
+    size, magic = SIZE_AND_MAGIC.unpack_from(data, pos + 8)
     if magic != 2:
-        return _parse_legacy_header(data, pos, size, magic)
+        return parse_message(data, pos, size, magic)
     length = size + FRAME_BYTES
     if length < HEADER_BYTES:
         raise CorruptRecordError(f"a batch at byte {pos} claims {length} bytes; its header alone has {HEADER_BYTES}")
@@ -217,10 +219,9 @@ def parse_header(data: Buffer, pos: int = 0) -> BatchHeader | None:
     )
 
 
-_SIZE_AND_MAGIC: Final = struct.Struct(">i4xb")
-
-
-def _parse_legacy_header(data: Buffer, pos: int, size: int, magic: int) -> BatchHeader | None:
+def parse_message(data: Buffer, pos: int, size: int, magic: int, *, any_offset: bool = False) -> BatchHeader | None:
+    """What :func:`parse_header` does for a message of a set, whose size and magic have been read; with ``any_offset``
+    for one that was produced, in whose offset producers may write what they like."""
     if magic not in (0, 1):
         raise CorruptRecordError(f"a batch at byte {pos} has the unknown magic {magic}")
     length = size + FRAME_BYTES
@@ -229,7 +230,7 @@ def _parse_legacy_header(data: Buffer, pos: int, size: int, magic: int) -> Batch
     if length > len(data) - pos:
         return None
     offset, _, crc, _, attributes = _LEGACY_HEADER.unpack_from(data, pos)
-    if offset < 0:
+    if offset < 0 and not any_offset:
         raise CorruptRecordError(f"a message v{magic} at byte {pos} has the offset {offset}")
     return BatchHeader(pos, pos + length, offset, -1, magic, crc, attributes, 0, -1, -1, NO_PRODUCER_ID, -1, -1, 1)
 

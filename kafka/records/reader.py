@@ -16,7 +16,7 @@
 
 Two levels: :func:`decode_raw` gives tuples, for who builds objects of his own (the consumer, the embedded broker);
 :func:`decode_records` gives :class:`Record`. Batches are found, and their CRCs checked, in :mod:`kafka.records.header`.
-Message sets v0 and v1 get a module of their own beside this one, and a row in :func:`decode_raw`.
+Message sets v0 and v1 have a module of their own (:mod:`kafka.records.message_set`), which both call for them.
 
 :func:`_decode_plain` is the hot loop of every consumer: varints of one and two bytes are read in place, because a call
 per varint doubles the time. It reads bytes from the network: each length is checked, directly or by the position that
@@ -29,9 +29,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafka.errors import CorruptRecordError, UnsupportedForMessageFormatError
+from kafka.errors import CorruptRecordError
 from kafka.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, codec_for
 from kafka.records.header import CODEC_MASK, HEADER_BYTES, TIMESTAMP_TYPE_BIT, BatchHeader, Buffer
+from kafka.records.message_set import decode_message
 from kafka.records.varint import MAX_VARINT_BYTES, decode_varint
 
 Headers = list[tuple[str, bytes | None]]
@@ -89,10 +90,10 @@ def decode_raw(
 
     Raises :class:`~kafka.errors.CorruptRecordError` for records that are malformed, fewer or more than the header says,
     or would inflate above ``max_decompressed_bytes``; :class:`~kafka.errors.UnsupportedCodecError` for a codec that is
-    not available; :class:`~kafka.errors.UnsupportedForMessageFormatError` for a message set (``magic`` below 2).
+    not available.
     """
     if header.magic != 2:
-        raise UnsupportedForMessageFormatError(f"no reader for message sets v{header.magic}")
+        return decode_message(data, header, max_decompressed_bytes)
     if header.base_timestamp >= _TIMESTAMP_RANGE - _TWO_BYTES:
         raise CorruptRecordError(f"the base timestamp {header.base_timestamp} in {header!r}")
     codec = header.attributes & CODEC_MASK

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import random
+import struct
+import sys
 import tracemalloc
 import zlib
 
@@ -12,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
-from kafka.records.compression import CODEC_NAMES, CODECS, GZIP, ZSTD, available_codecs, codec_for
+from kafka.records.compression import CODEC_NAMES, CODECS, GZIP, LZ4, SNAPPY, ZSTD, available_codecs, codec_for
 
 
 @pytest.mark.parametrize("number", sorted(CODECS))
@@ -41,6 +44,9 @@ def test_compressed_data_cut_anywhere_is_corrupt(number: int) -> None:
     codec = codec_for(number)
     compressed = codec.compress(b"some text, some text, some text", None)
     for end in range(len(compressed)):
+        if number == SNAPPY and end == 16:
+            assert codec.decompress(compressed[:end], 1000) == b""  # between blocks: nothing tells how many there are
+            continue
         with pytest.raises(CorruptRecordError):
             codec.decompress(compressed[:end], 1000)
 
@@ -85,10 +91,66 @@ def test_gzip_is_not_read_from_another_format_of_the_same_library() -> None:
         codec_for(GZIP).decompress(zlib.compress(b"one"), 100)
 
 
-def test_a_codec_that_kafka_has_and_we_do_not_is_named_with_those_that_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(CODECS, ZSTD, raising=False)
-    with pytest.raises(UnsupportedCodecError, match="zstd is not available; available: none, gzip"):
-        codec_for(ZSTD)
+@pytest.mark.parametrize("number", [SNAPPY, LZ4, ZSTD])
+def test_a_codec_whose_library_is_missing_names_the_extra_and_what_works(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    message = rf"{CODEC_NAMES[number]} needs .*pip install 'kafka-taskloop\[compression\]'; available: none, gzip$"
+    with pytest.raises(UnsupportedCodecError, match=message):
+        codec_for(number)
+
+
+@pytest.mark.parametrize("number", sorted(CODECS))
+def test_every_level_that_kafka_takes_is_taken(number: int) -> None:
+    codec = codec_for(number)
+    data = b"some text, some text, some text" * 50
+    for level in codec.levels or ():
+        assert codec.decompress(codec.compress(data, level), len(data)) == data
+
+
+@pytest.mark.parametrize("number", sorted(CODECS))
+@pytest.mark.parametrize("size", [1, 65_535, 65_536, 65_537, 1_000_000])
+def test_data_larger_than_the_first_guess_survives_whatever_its_ratio(number: int, size: int) -> None:
+    codec = codec_for(number)
+    for data in (bytes(size), random.Random(7).randbytes(size)):
+        assert codec.decompress(codec.compress(data, None), size) == data
+        with pytest.raises(CorruptRecordError, match=f"bound of {size - 1} bytes"):
+            codec.decompress(codec.compress(data, None), size - 1)
+
+
+def test_snappy_is_framed_as_javas_library_does_and_a_raw_block_is_read_too() -> None:
+    data = bytes(range(256)) * 300
+    framed = codec_for(SNAPPY).compress(data, None)
+    assert framed.startswith(b"\x82SNAPPY\x00\0\0\0\1\0\0\0\1")
+    (first,) = struct.unpack_from(">i", framed, 16)
+    assert codec_for(SNAPPY).decompress(framed[20 : 20 + first], 40_000) == data[: 32 * 1024]
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\0", b"\0\0\0", b"\0\0\0\x05abc", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff\0"]
+)
+def test_snappy_blocks_of_impossible_lengths_are_corrupt(tail: bytes) -> None:
+    with pytest.raises(CorruptRecordError):
+        codec_for(SNAPPY).decompress(codec_for(SNAPPY).compress(b"one", None) + tail, 1000)
+
+
+def test_a_snappy_block_that_claims_to_be_large_is_not_believed() -> None:
+    with pytest.raises(CorruptRecordError, match="bound of 1000 bytes"):
+        codec_for(SNAPPY).decompress(b"\xff\xff\xff\xff\x0f", 1000)
+
+
+def test_lz4_frames_have_independent_blocks_as_javas_reader_wants_them() -> None:
+    frame = codec_for(LZ4).compress(bytes(200_000), None)
+    assert frame[:4] == b"\x04\x22\x4d\x18"
+    assert frame[4] >> 6 == 1  # the version
+    assert frame[4] & 0x20  # the bit
+
+
+@pytest.mark.parametrize("number", [LZ4, ZSTD])
+def test_frames_one_after_another_are_one_stream(number: int) -> None:
+    codec = codec_for(number)
+    assert codec.decompress(codec.compress(b"one ", None) + codec.compress(b"two", None), 7) == b"one two"
 
 
 @pytest.mark.parametrize("number", [5, 6, 7])
