@@ -15,11 +15,18 @@ import pytest
 from test.support import apache_kafka as apache
 from test.support import jars
 from test.support.apache_kafka import ApacheKafka
+from test.support.certificates import Certificates
 
 # Examples that are derived from the test itself: a red run of CI can be had again, and no change turns red by chance.
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
 hypothesis.settings.register_profile("here", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """A certificate authority, a server, clients: made for the session."""
+    return Certificates(tmp_path_factory.mktemp("certificates")).make()
 
 
 @pytest.fixture(scope="session")

@@ -132,6 +132,8 @@ class Loop:
         self.clock = clock
         self.time: Callable[[], float] = clock.monotonic
         """Monotonic seconds."""
+        self._left_s: Callable[[float], float] | None = getattr(clock, "left_s", None)
+        """For a clock that may stand still; others need not be asked."""
         self._generation = _fork_generation
         self._manual = manual
         self._selector = selector
@@ -332,7 +334,7 @@ class Loop:
             timeout_s = _MAX_SLEEP_S if timeout_s is None else min(timeout_s, _MAX_SLEEP_S)
             when = self._timers.next_when()
             if when is not None:
-                timeout_s = min(timeout_s, when - self.time())
+                timeout_s = min(timeout_s, when - self.time() if self._left_s is None else self._left_s(when))
             if timeout_s > 0 and not self._wakeup.may_sleep():
                 timeout_s = 0.0
         try:

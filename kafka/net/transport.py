@@ -18,7 +18,6 @@ from __future__ import annotations
 import abc
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if self.family == socket.AF_INET6 else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True)
-class ConnectionOptions:
+class ConnectionOptions(NamedTuple):
     """How a connection is made. Buffer sizes in bytes; None leaves the operating system's own."""
 
     connect_timeout_s: float = 10.0

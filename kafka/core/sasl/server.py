@@ -1,0 +1,218 @@
+"""What a listener with SASL lets pass: the dialogue around a mechanism, from the server's side.
+
+As measured on Apache Kafka 4.3.0 (KIP-43, KIP-152, KIP-368):
+
+    START       ApiVersions, once     -> passes; when it went well: VERSIONS
+                SaslHandshake         -> v0: TOKENS, v1: REQUESTS; unknown mechanism: 33, and the end
+                anything else         -> hang up
+    VERSIONS    SaslHandshake alone
+    REQUESTS    SaslAuthenticate      -> a step of the mechanism: again REQUESTS, or DONE; refused: 58, and the end
+                ApiVersions, SaslHandshake -> ILLEGAL_SASL_STATE (34), and the end; anything else -> the end
+    TOKENS      frames that are tokens, without Kafka's headers; refused: the end without a word
+    DONE        all passes; with a session lifetime, SaslHandshake begins again (not twice within a second), with the
+                same mechanism and user; what comes after the lifetime, and is no SaslHandshake, is hung up on
+
+"The end" comes after ``connection.failed.authentication.delay.ms``, and so does the answer in front of it: guessing is
+to be slow. This machine decides; the broker carries out. A session lifetime counts for old clients, too, though they
+are not told (SaslHandshake v0, SaslAuthenticate v0).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafka.core.sasl.mechanism import SaslError, ServerMechanism
+from kafka.errors import IllegalSaslStateError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
+from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from kafka.wire.message import Request, Response
+
+REAUTHENTICATION_PAUSE_S: Final = 1.0
+"""A second SaslHandshake within this time after one counts as any other request."""
+
+
+class State(enum.Enum):
+    """Where the dialogue stands."""
+
+    START = "start"
+    VERSIONS = "versions"
+    REQUESTS = "requests"
+    TOKENS = "tokens"
+    DONE = "done"
+    ENDED = "ended"
+
+
+class Verdict(NamedTuple):
+    """What becomes of a request that is not the broker's to answer.
+
+    ``token``: to be sent as a frame without a header. ``is_last``: the connection ends behind it. ``is_delayed``: all
+    that only after the delay. Neither response nor token, and last: hang up.
+    """
+
+    response: Response | None = None
+    token: bytes | None = None
+    is_last: bool = False
+    is_delayed: bool = False
+
+
+HANG_UP: Final = Verdict(is_last=True)
+END_LATER: Final = Verdict(is_last=True, is_delayed=True)
+
+
+class SaslServer:
+    """One connection's authentication.
+
+    ``mechanisms``: those that are offered; ``begin`` makes the server's side of one. ``lifetime_ms``: Kafka's
+    ``connections.max.reauth.ms``, 0 for sessions without an end.
+    """
+
+    def __init__(
+        self, mechanisms: Sequence[str], begin: Callable[[str], ServerMechanism], lifetime_ms: int = 0
+    ) -> None:
+        self.user: str | None = None
+        """Who has been let in; None before."""
+        self.state = State.START
+        self.mechanism_name: str | None = None
+        self.expires_at: float | None = None
+        """Monotonic s."""
+        self._mechanisms = tuple(mechanisms)
+        self._begin = begin
+        self._lifetime_ms = lifetime_ms
+        self._mechanism: ServerMechanism | None = None
+        self._reauthenticated_at: float | None = None
+        self.failure: str | None = None
+        """Why it was refused, for the log."""
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Frames are tokens now, not requests."""
+        return self.state is State.TOKENS
+
+    def admit(self, request: Request[Any], version: int, now: float) -> Verdict | None:
+        """What becomes of a request; None: the broker answers it."""
+        state = self.state
+        if state is State.DONE:
+            return self._while_open(request, version, now)
+        if state is State.REQUESTS:
+            return self._while_authenticating(request, version, now)
+        if isinstance(request, SaslHandshakeRequest) and state in (State.START, State.VERSIONS):
+            return self._handshake(request, version)
+        if isinstance(request, ApiVersionsRequest) and state is State.START:
+            return None
+        return self._end(HANG_UP)
+
+    def admit_unknown(self, is_api_versions: bool, now: float) -> Verdict | None:
+        """The same for a request that cannot be read: of ApiVersions in an unknown version, or of anything else."""
+        if self.state is State.DONE:
+            return self._end(HANG_UP) if self.expires_at is not None and now >= self.expires_at else None
+        return None if is_api_versions and self.state is State.START else self._end(HANG_UP)
+
+    def answered(self, response: Response | None) -> None:
+        """What the broker answered to a request that passed: ApiVersions is had once."""
+        if self.state is State.START and isinstance(response, ApiVersionsResponse) and response.error_code == 0:
+            self.state = State.VERSIONS
+
+    def token(self, data: bytes, now: float) -> Verdict:
+        """A frame without a header, while :attr:`takes_tokens`."""
+        try:
+            answer = self._step(data, now)
+        except SaslError as error:
+            self.failure = str(error)
+            return self._end(END_LATER)
+        return Verdict(token=answer)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _while_open(self, request: Request[Any], version: int, now: float) -> Verdict | None:
+        is_over = self.expires_at is not None and now >= self.expires_at
+        if isinstance(request, SaslHandshakeRequest) and self._lifetime_ms:
+            last = self._reauthenticated_at
+            if last is None or now - last >= REAUTHENTICATION_PAUSE_S:
+                return self._handshake_again(request, version)
+        if is_over:
+            self.failure = "the session is over, and was not renewed"
+            return self._end(HANG_UP)
+        return None  # SaslHandshake and SaslAuthenticate, too: their handlers say ILLEGAL_SASL_STATE
+
+    def _while_authenticating(self, request: Request[Any], version: int, now: float) -> Verdict:
+        if isinstance(request, SaslAuthenticateRequest):
+            return self._authenticate(request, now)
+        self.failure = f"{type(request).__name__} in the midst of authentication"
+        code = int(IllegalSaslStateError.errno or 0)
+        response: Response | None = None
+        if isinstance(request, SaslHandshakeRequest):
+            response = SaslHandshakeResponse(error_code=code, mechanisms=[])
+        elif isinstance(request, ApiVersionsRequest):
+            response = ApiVersionsResponse(error_code=code, api_keys=[])
+        return self._end(END_LATER._replace(response=response))
+
+    def _handshake(self, request: SaslHandshakeRequest, version: int) -> Verdict:
+        name = request.mechanism
+        if name not in self._mechanisms:
+            self.failure = "a mechanism that is not enabled"
+            code = int(UnsupportedSaslMechanismError.errno or 0)
+            response = SaslHandshakeResponse(error_code=code, mechanisms=list(self._mechanisms))
+            return self._end(END_LATER._replace(response=response))
+        self.mechanism_name = name
+        self._mechanism = self._begin(name)
+        self.state = State.REQUESTS if version else State.TOKENS
+        return Verdict(SaslHandshakeResponse(error_code=0, mechanisms=list(self._mechanisms)))
+
+    def _handshake_again(self, request: SaslHandshakeRequest, version: int) -> Verdict:
+        if request.mechanism not in self._mechanisms:
+            self.failure = "re-authentication with a mechanism that is not enabled"
+            return self._end(HANG_UP)
+        before = self.mechanism_name
+        verdict = self._handshake(request, version)
+        if request.mechanism != before:
+            self._mechanism = None  # answered all the same, and refused with the next request
+        return verdict
+
+    def _authenticate(self, request: SaslAuthenticateRequest, now: float) -> Verdict:
+        if self._mechanism is None:
+            self.failure = "re-authentication with another mechanism"
+            return self._end(END_LATER)
+        try:
+            answer = self._step(request.auth_bytes, now)
+        except SaslError as error:
+            self.failure = str(error)
+            code = int(SaslAuthenticationFailedError.errno or 0)
+            response = SaslAuthenticateResponse(error_code=code, error_message=str(error), auth_bytes=b"")
+            return self._end(END_LATER._replace(response=response))
+        lifetime_ms = self._lifetime_ms if self.state is State.DONE else 0
+        return Verdict(
+            SaslAuthenticateResponse(
+                error_code=0, error_message="", auth_bytes=answer, session_lifetime_ms=lifetime_ms
+            )
+        )
+
+    def _step(self, token: bytes, now: float) -> bytes:
+        mechanism = self._mechanism
+        if mechanism is None:
+            raise SaslError("re-authentication with another mechanism")
+        answer = mechanism.step(bytes(token))
+        if mechanism.is_complete:
+            if self.user is not None:
+                if mechanism.user != self.user:
+                    raise SaslError(
+                        f"Cannot change principals during re-authentication from User.{self.user}: "
+                        f"User.{mechanism.user}"
+                    )
+                self._reauthenticated_at = now
+            self.user = mechanism.user
+            self._mechanism = None
+            self.state = State.DONE
+            self.expires_at = now + self._lifetime_ms / 1000 if self._lifetime_ms else None
+        return answer
+
+    def _end(self, verdict: Verdict) -> Verdict:
+        self.state = State.ENDED
+        self._mechanism = None
+        return verdict
