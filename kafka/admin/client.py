@@ -105,11 +105,11 @@ class KafkaAdminClient:
 
     def list_topics(self) -> list[str]:
         """The names of all topics."""
-        return self._run(dialogues.list_topics())
+        return self._run(dialogues.list_topics(backoff=self._backoff, timeout_s=self._timeout_s))
 
     def describe_topics(self, topics: Sequence[str | UUID] | None = None) -> list[dict[str, Any]]:
         """Topics with their partitions; all of them for None. A missing one has ``error_code`` 3."""
-        return self._run(dialogues.describe_topics(topics))
+        return self._run(dialogues.describe_topics(topics, backoff=self._backoff, timeout_s=self._timeout_s))
 
     # -- settings ------------------------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class KafkaAdminClient:
 
     def describe_cluster(self) -> dict[str, Any]:
         """``{"cluster_id", "controller_id", "brokers": [{"broker_id", "host", "port", "rack"}]}``."""
-        return self._run(dialogues.describe_cluster())
+        return self._run(dialogues.describe_cluster(backoff=self._backoff, timeout_s=self._timeout_s))
 
     def list_groups(
         self,
@@ -166,7 +166,15 @@ class KafkaAdminClient:
         types_filter: Iterable[str] | None = None,
     ) -> list[dict[str, Any]]:
         """All groups: ``[{"group_id", "protocol_type", "group_state", "group_type"}]``."""
-        return self._run(dialogues.list_groups(broker_ids, states_filter or (), types_filter or ()))
+        return self._run(
+            dialogues.list_groups(
+                broker_ids,
+                states_filter or (),
+                types_filter or (),
+                backoff=self._backoff,
+                timeout_s=self._timeout_s,
+            )
+        )
 
     def delete_groups(self, group_ids: Iterable[str]) -> dict[str, str]:
         """Delete empty groups of any type: ``{group: "OK"}``; raises the first error."""

@@ -33,13 +33,15 @@ class VersionCheck:
         strict: bool,
     ) -> None:
         self.future: Future[Discovery] = Future()
+        self.has_connected = False
+        """Whether the server took a connection; it was lost, then, if this failed."""
         self._address = address
         self._strict = strict
         patient = replace(
             settings,
             greeting_step_s=step_timeout_s,
-            options=replace(
-                settings.options, connect_timeout_s=min(settings.options.connect_timeout_s, step_timeout_s)
+            options=settings.options._replace(
+                connect_timeout_s=min(settings.options.connect_timeout_s, step_timeout_s)
             ),
         )
         self._connection = BrokerConnection(node_id, network, patient, self, rng)
@@ -49,6 +51,7 @@ class VersionCheck:
         return self._address
 
     def greeting(self) -> Greeting:
+        self.has_connected = True
         return discover(SOFTWARE, strict=self._strict)
 
     def on_ready(self, connection: BrokerConnection, discovery: Discovery) -> None:

@@ -24,6 +24,7 @@ It only puts together what lives elsewhere: routes and connections ``router.py``
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -338,8 +339,9 @@ class KafkaClient:
     def check_version(self, node_id: NodeId | None = None, timeout: float = 2, strict: bool = False) -> str:
         """The release that a broker looks like: "0.8.2", "0.9", "0.10.2", "2.8", "4.3". Blocks, driving the loop.
 
-        ``timeout``: seconds for each step. Without ``node_id``: any broker, asked once for each client. With ``strict``
-        an answer that no known release gives is an error of its own.
+        ``timeout``: seconds for each step. Without ``node_id``: any broker, asked once for each client; servers that
+        take connections and lose them are asked again for ``timeout`` seconds. With ``strict`` an answer that no known
+        release gives is an error of its own.
 
         Errors: NoBrokersAvailable (nothing answers; the text says what happened at each server), the node's
         KafkaConnectionError, UnrecognizedBrokerVersion, UnknownBrokerIdError.
@@ -357,23 +359,37 @@ class KafkaClient:
         address = self._router.address_of(node_id)
         if address is None:
             raise UnknownBrokerIdError(f"node {node_id}: not in the cluster's metadata")
-        return self._check(node_id, address, timeout, strict).ranges
+        return self._check(node_id, address, timeout, strict).future.result().ranges
 
     def _check_servers(self, timeout: float, strict: bool) -> Discovery:
-        errors: list[KafkaError] = []
-        for server in self._servers:
-            try:
-                return self._check(BOOTSTRAP, server, timeout, strict)
-            except KafkaError as error:
-                errors.append(error)
+        give_up_at = self.loop.time() + timeout
+        for failures in itertools.count(1):
+            errors: list[KafkaError] = []
+            is_there = False
+            for server in self._servers:
+                check = self._check(BOOTSTRAP, server, timeout, strict)
+                try:
+                    return check.future.result()
+                except KafkaError as error:
+                    errors.append(error)
+                    is_there = is_there or (check.has_connected and error.retriable)
+            wait_s = self.retry_backoff.delay_s(failures)
+            if not is_there or self.loop.time() + wait_s >= give_up_at:
+                break
+            self.loop.run_until(self._pause(wait_s))
         if len(errors) == 1 and not errors[0].retriable:
             raise errors[0]
         raise NoBrokersAvailable("; ".join(str(e.args[0]) if e.args else str(e) for e in errors))
 
-    def _check(self, node_id: NodeId, address: tuple[str, int], timeout: float, strict: bool) -> Discovery:
+    def _check(self, node_id: NodeId, address: tuple[str, int], timeout: float, strict: bool) -> VersionCheck:
         check = VersionCheck(node_id, address, self._network, self._settings, self._rng, timeout, strict)
         self.loop.run_until(check.future)
-        return check.future.result()
+        return check
+
+    def _pause(self, seconds: float) -> Future[None]:
+        future: Future[None] = Future()
+        self.loop.call_later(seconds, future.success, None)
+        return future
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from typing import Final
 
 RELEASES: Final[tuple[tuple[str, int | str, int], ...]] = (
     ("4.3", 35, 5),  # DescribeLogDirs
-    ("4.3", "metadata.version", 30),  # for brokers that lack DescribeLogDirs, as the embedded one does
     ("4.2", 78, 2),  # ShareFetch
     ("4.2", 9, 10),  # OffsetFetch
     ("4.1", 1, 18),  # Fetch

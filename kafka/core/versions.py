@@ -172,6 +172,13 @@ def discover(software: tuple[str, str], *, strict: bool = True) -> Greeting:
             if isinstance(old_answer, Response):
                 release = older
                 break
+            if older == "0.9" and answer is NoAnswer.CLOSED:
+                # Two connections were lost. That is 0.8, or a bad line to a newer broker, which would be taken for an
+                # old one for as long as this client lives: so the first probe is made once more.
+                again, metadata = yield Probe((newest, _METADATA))
+                _check_garbled(strict, again, metadata)
+                if isinstance(again, ApiVersionsResponse):
+                    return (yield from _modern(software, again, _as_metadata(metadata)))
         else:
             release = "0.8.0"
             (old_metadata,) = yield Probe((_METADATA,))
@@ -186,7 +193,7 @@ def discover(software: tuple[str, str], *, strict: bool = True) -> Greeting:
         # for another reason (it was starting, or had too many connections): the first probe is made once more.
         if release != "0.9" or answer is not NoAnswer.CLOSED:
             return Discovery(ApiRanges(OLD_RANGES[release], release=release), _as_metadata(old_metadata))
-    raise UnrecognizedBrokerVersion("knows ListGroups and closes the connection on ApiVersions: no release does that")
+    raise KafkaConnectionError("the connection was lost on ApiVersions, twice; ListGroups was answered")
 
 
 def greet(software: tuple[str, str], version: int = ApiVersionsRequest.max_version) -> Greeting:

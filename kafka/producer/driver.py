@@ -14,7 +14,7 @@ from kafka.client import KafkaClient
 from kafka.core.dialogue import Dialogue, send
 from kafka.core.produce.accumulator import Accumulator, TopicQueues
 from kafka.core.produce.identity import ProducerIdentity
-from kafka.core.produce.sender import AskIdentity, SendBatches, Sender
+from kafka.core.produce.sender import FIRST_VERSION_OF_BATCHES, AskIdentity, SendBatches, Sender
 from kafka.core.produce.topics import learn_topic
 from kafka.core.routing import AnyNode
 from kafka.errors import (
@@ -63,7 +63,12 @@ class Driver:
             return
         for effect in self.sender.poll(self._loop.time()):
             if isinstance(effect, SendBatches):
-                future = self.client.request(effect.node, effect.request, max_version=effect.max_version)
+                future = self.client.request(
+                    effect.node,
+                    effect.request,
+                    min_version=FIRST_VERSION_OF_BATCHES,
+                    max_version=effect.max_version,
+                )
                 future.add_callback(self._answered, effect)
                 future.add_errback(self._failed, effect)
             elif isinstance(effect, AskIdentity):

@@ -10,9 +10,12 @@ from kafka.client.nodes import BOOTSTRAP
 from kafka.core.routing import AnyNode
 from kafka.errors import KafkaTimeoutError, NoBrokersAvailable
 from kafka.future import Future
+from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.groups import ListGroupsRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.wire.message import Request
 from test.client.support import NONE, World
-from test.support.scripted import SILENT, ScriptedBroker
+from test.support.scripted import CLOSE, SILENT, ScriptedBroker
 
 
 def test_the_servers_are_tried_in_turn_until_one_answers(world: World) -> None:
@@ -134,3 +137,22 @@ def test_check_version_says_at_once_that_nobody_is_there(world: World) -> None:
     client = world.client("one:1,two:2")
     with pytest.raises(NoBrokersAvailable, match=r"one:1.*Connection refused.*two:2.*Connection refused"):
         client.check_version()
+
+
+@pytest.mark.parametrize("lost", [ApiVersionsRequest, MetadataRequest])
+@pytest.mark.parametrize("count", [1, 3])
+def test_check_version_goes_on_after_lost_connections(
+    world: World, broker: ScriptedBroker, lost: type[Request[Any]], count: int
+) -> None:
+    answer: Any = broker.answers[lost]
+    left = [CLOSE] * count
+    broker.answers[lost] = lambda request, version: left.pop() if left else answer(request, version)
+    assert world.client().check_version(timeout=5) == "4.3"
+    assert not left
+
+
+def test_check_version_of_a_server_that_loses_every_connection_ends(world: World, broker: ScriptedBroker) -> None:
+    broker.answers[MetadataRequest] = lambda request, version: CLOSE
+    with pytest.raises(NoBrokersAvailable, match="closed the connection during the greeting"):
+        world.client().check_version(timeout=5)
+    assert 3 < world.now < 6

@@ -83,20 +83,20 @@ BOTH_CLOSED = (CLOSED, CLOSED)
 
 
 def test_a_0_8_2_broker_knows_find_coordinator() -> None:
-    found, asked = converse(discover(SOFTWARE), BOTH_CLOSED, BOTH_CLOSED, (FindCoordinatorResponse(), METADATA))
+    found, asked = converse(discover(SOFTWARE), *[BOTH_CLOSED] * 3, (FindCoordinatorResponse(), METADATA))
     assert found.release == "0.8.2"
     assert asked[-1] == [(10, 0), (3, 0)]
 
 
 def test_a_0_8_1_broker_knows_offset_fetch() -> None:
     offsets = OffsetFetchResponse(topics=[])
-    found, asked = converse(discover(SOFTWARE), BOTH_CLOSED, BOTH_CLOSED, BOTH_CLOSED, (offsets, METADATA))
+    found, asked = converse(discover(SOFTWARE), *[BOTH_CLOSED] * 4, (offsets, METADATA))
     assert found.release == "0.8.1"
     assert asked[-1] == [(9, 0), (3, 0)]
 
 
 def test_a_0_8_0_broker_knows_metadata_alone() -> None:
-    found, asked = converse(discover(SOFTWARE), BOTH_CLOSED, BOTH_CLOSED, BOTH_CLOSED, BOTH_CLOSED, (METADATA,))
+    found, asked = converse(discover(SOFTWARE), *[BOTH_CLOSED] * 5, (METADATA,))
     assert found.release == "0.8.0"
     assert asked[-1] == [(3, 0)]
     assert found.metadata is METADATA
@@ -110,6 +110,21 @@ def test_a_modern_broker_that_closed_the_first_connection_by_chance_is_asked_onc
     assert found.release == "3.9"
 
 
+def test_a_modern_broker_that_lost_two_connections_is_not_taken_for_an_old_one() -> None:
+    found, asked = converse(
+        discover(SOFTWARE), BOTH_CLOSED, BOTH_CLOSED, (api_versions((1, 0, 17), (18, 0, 4)), METADATA)
+    )
+    assert found.release == "3.9"
+    assert asked[-1] == [(18, 4), (3, 0)]
+
+
+def test_a_broker_that_loses_every_api_versions_is_worth_another_try() -> None:
+    groups = ListGroupsResponse(error_code=0, groups=[])
+    with pytest.raises(KafkaConnectionError, match="twice") as caught:
+        failing(discover(SOFTWARE), BOTH_CLOSED, (groups, METADATA), BOTH_CLOSED, (groups, METADATA))
+    assert caught.value.retriable
+
+
 def test_a_peer_that_never_answers_is_called_no_broker() -> None:
     with pytest.raises(KafkaConnectionError, match="answers nothing"):
         failing(discover(SOFTWARE), (SILENT, SILENT))
@@ -117,7 +132,7 @@ def test_a_peer_that_never_answers_is_called_no_broker() -> None:
 
 def test_a_peer_that_closes_on_everything_is_unrecognized() -> None:
     with pytest.raises(UnrecognizedBrokerVersion, match="TLS"):
-        failing(discover(SOFTWARE), *[BOTH_CLOSED] * 4, (CLOSED,))
+        failing(discover(SOFTWARE), *[BOTH_CLOSED] * 5, (CLOSED,))
 
 
 def test_a_garbled_answer_is_an_error_when_strict_and_a_refusal_when_not() -> None:

@@ -15,9 +15,13 @@ from kafka.protocol.groups import DeleteGroupsRequest, DeleteGroupsResponse, Lis
 from kafka.protocol.metadata import MetadataRequest
 
 
-def describe_cluster() -> Dialogue[dict[str, Any]]:
+def describe_cluster(*, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[dict[str, Any]]:
     """``{"cluster_id", "controller_id", "brokers": [{"broker_id", "host", "port", "rack", ...}]}``. Brokers before 2.8
     are asked for metadata instead."""
+    return (yield from retrying(_describe, what="describing the cluster", backoff=backoff, timeout_s=timeout_s))
+
+
+def _describe() -> Dialogue[dict[str, Any]]:
     try:
         answer = yield from send(AnyNode(), DescribeClusterRequest(include_cluster_authorized_operations=False))
     except IncompatibleBrokerVersion:
@@ -33,21 +37,29 @@ def list_groups(
     broker_ids: Sequence[int] | None = None,
     states_filter: Iterable[str] = (),
     types_filter: Iterable[str] = (),
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
 ) -> Dialogue[list[dict[str, Any]]]:
     """All groups: ``[{"group_id", "protocol_type", "group_state", "group_type"}]``. Each broker lists those that it
     coordinates, so all are asked. States since 2.6 (KIP-518), types since 3.8 (KIP-848)."""
-    if broker_ids is None:
-        cluster = yield from describe_cluster()
-        broker_ids = [broker["broker_id"] for broker in cluster["brokers"]]
     states, types = list(states_filter), list(types_filter)
     least = 5 if types else 4 if states else None
     request = ListGroupsRequest(states_filter=states, types_filter=types)
-    answers: list[Any] = yield All([Send(broker, request, min_version=least) for broker in broker_ids])
-    found = []
-    for broker, answer in zip(broker_ids, answers, strict=True):
-        raise_first([(answer.error_code, None, f"list_groups at node {broker}")])
-        found += [to_dict(group) for group in answer.groups]
-    return found
+
+    def attempt() -> Dialogue[list[dict[str, Any]]]:
+        asked = broker_ids
+        if asked is None:
+            cluster = yield from _describe()
+            asked = [broker["broker_id"] for broker in cluster["brokers"]]
+        answers: list[Any] = yield All([Send(broker, request, min_version=least) for broker in asked])
+        found = []
+        for broker, answer in zip(asked, answers, strict=True):
+            raise_first([(answer.error_code, None, f"list_groups at node {broker}")])
+            found += [to_dict(group) for group in answer.groups]
+        return found
+
+    return (yield from retrying(attempt, what="listing the groups", backoff=backoff, timeout_s=timeout_s))
 
 
 def delete_groups(

@@ -161,15 +161,21 @@ def delete_records(
     return found
 
 
-def describe_topics(topics: Sequence[str | UUID] | None = None) -> Dialogue[list[dict[str, Any]]]:
+def describe_topics(
+    topics: Sequence[str | UUID] | None = None, *, backoff: Backoff, timeout_s: float = 30.0
+) -> Dialogue[list[dict[str, Any]]]:
     """Topics as the cluster's metadata tells them, each with ``partitions``; all of them for None. Creates none."""
-    answer = yield from _metadata(topics)
+    answer = yield from retrying(
+        lambda: _metadata(topics), what="describing topics", backoff=backoff, timeout_s=timeout_s
+    )
     return [to_dict(topic) for topic in answer.topics]
 
 
-def list_topics() -> Dialogue[list[str]]:
+def list_topics(*, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[list[str]]:
     """The names of all topics."""
-    answer = yield from _metadata(None)
+    answer = yield from retrying(
+        lambda: _metadata(None), what="listing the topics", backoff=backoff, timeout_s=timeout_s
+    )
     return [topic.name for topic in answer.topics if topic.name is not None]
 
 
@@ -180,20 +186,20 @@ def wait_for_topics(topic_names: Iterable[str], *, timeout_s: float = 10.0) -> D
     while True:
         reason = ""
         try:
-            described = yield from describe_topics(names)
-            for topic in described:
-                code = topic["error_code"] or next((p["error_code"] for p in topic["partitions"] if p["error_code"]), 0)
+            answer = yield from _metadata(names)
+            for topic in answer.topics:
+                code = topic.error_code or next((p.error_code for p in topic.partitions if p.error_code), 0)
                 if code:
-                    reason = f"{topic['name']}: {for_code(code).__name__}"
-                elif not topic["partitions"] or any(p["leader_id"] < 0 for p in topic["partitions"]):
-                    reason = f"{topic['name']}: not every partition has a leader"
+                    reason = f"{topic.name}: {for_code(code).__name__}"
+                elif not topic.partitions or any(p.leader_id < 0 for p in topic.partitions):
+                    reason = f"{topic.name}: not every partition has a leader"
+            if not reason:
+                yield from refresh_metadata(names)
+                return
         except KafkaError as error:
             if not error.retriable or isinstance(error, Cancelled):
                 raise
             reason = str(error)
-        if not reason:
-            yield from refresh_metadata(names)
-            return
         if left_s <= 0:
             raise KafkaTimeoutError(f"topics are not ready after {timeout_s:g} s: {reason}")
         yield from sleep(0.05)

@@ -40,6 +40,8 @@ MAX_IN_FLIGHT_PER_PARTITION: Final = 5
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 """Sequences go from 2**31 - 1 to 0."""
 FIRST_VERSION_WITH_IDS: Final = 13
+FIRST_VERSION_OF_BATCHES: Final = 3
+"""Older brokers call a batch corrupt, which would be tried again until its time is over: better it is not sent."""
 
 
 class SendBatches(NamedTuple):

@@ -49,7 +49,8 @@ class Administration:
     def existing(self, names: Iterable[str]) -> Mapping[str, int]:
         """See :class:`kafka.tasks.topics.TopicAdmin`."""
         found = {}
-        for topic in self._wait(admin.dialogues.describe_topics(list(names))):
+        asked = admin.dialogues.describe_topics(list(names), backoff=self._backoff, timeout_s=self._timeout_s)
+        for topic in self._wait(asked):
             error = for_code(topic["error_code"]) if topic["error_code"] else NoError
             if error is NoError:
                 found[topic["name"]] = len(topic["partitions"])
