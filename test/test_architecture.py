@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "client", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
     ),
     "broker": (
-        "core.connection", "core.serving", "core.states",
+        "core.connection", "core.sasl", "core.serving", "core.states",
         "protocol", "records", "wire", "net", "errors", "structs", "future",
     ),
     "bootstrap": ("broker.embedded", "errors"),
@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "testing": (
         "public", "public client", "public producer", "public consumer", "public share", "public admin",
-        "public broker", "broker.embedded", "public tasks", "public net", "errors", "structs", "future",
+        "public broker", "broker.embedded", "public tasks", "public net", "net.loop", "errors", "structs", "future",
     ),
     "cli": (
         "public", "public client", "public producer", "public consumer", "public share", "public admin",

@@ -11,26 +11,55 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
+    from kafka.broker.faults import ApiName, Rule, SeenRequest, Vocabulary, api_name
     from kafka.broker.log import DirectoryLockedError
     from kafka.broker.process import BrokerOptions, RunningBroker, raise_descriptor_limit
+    from kafka.broker.releases import LATEST, RELEASES, find_release
+    from kafka.broker.security import BrokerSecurity, read_properties, read_users, tls_settings, write_properties
     from kafka.broker.server import BrokerServer
 
 _HOME = {
+    "ApiName": "kafka.broker.faults",
     "Broker": "kafka.broker.broker",
     "BrokerOptions": "kafka.broker.process",
+    "BrokerSecurity": "kafka.broker.security",
     "BrokerServer": "kafka.broker.server",
     "DirectoryLockedError": "kafka.broker.log",
+    "LATEST": "kafka.broker.releases",
+    "RELEASES": "kafka.broker.releases",
+    "Rule": "kafka.broker.faults",
     "RunningBroker": "kafka.broker.process",
+    "SeenRequest": "kafka.broker.faults",
+    "Vocabulary": "kafka.broker.faults",
+    "api_name": "kafka.broker.faults",
+    "find_release": "kafka.broker.releases",
     "raise_descriptor_limit": "kafka.broker.process",
+    "read_properties": "kafka.broker.security",
+    "read_users": "kafka.broker.security",
+    "tls_settings": "kafka.broker.security",
+    "write_properties": "kafka.broker.security",
 }
 
 __all__ = [
+    "ApiName",
     "Broker",
     "BrokerOptions",
+    "BrokerSecurity",
     "BrokerServer",
     "DirectoryLockedError",
+    "LATEST",
+    "RELEASES",
+    "Rule",
     "RunningBroker",
+    "SeenRequest",
+    "Vocabulary",
+    "api_name",
+    "find_release",
     "raise_descriptor_limit",
+    "read_properties",
+    "read_users",
+    "tls_settings",
+    "write_properties",
 ]
 
 

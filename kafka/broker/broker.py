@@ -8,38 +8,59 @@ The broker owns what handlers share: the data directory, the share groups, the c
 knows no sockets (``server.py``), no wall clock (``epoch_offset`` turns ``now`` into one) and no chance but ``rng``.
 What single requests mean is in ``handlers/``; which there are, in ``registry.py``.
 
-:meth:`Broker.tick` is also where group commit happens: with the flush policy ``always``, replies are held until one
-sync has covered all that the turn has written.
+:meth:`Broker.tick` is also where group commit begins: one sync covers all that the turn has written. Which answers wait
+for it is in ``held_answers.py``.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import logging
 import random
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from kafka.broker import registry
+from kafka.broker import authentication, registry
 from kafka.broker.config import BrokerConfig
+from kafka.broker.features import Features
+from kafka.broker.fetch_sessions import FetchSessions
+from kafka.broker.held_answers import HeldAnswers
 from kafka.broker.log import FlushPolicy, LogDirectory, PartitionLog, Topic
+from kafka.broker.log.maintenance import Maintenance, maintenance_settings
 from kafka.broker.offset_store import OffsetStore
 from kafka.broker.purgatory import Purgatory
+from kafka.broker.quotas import Quotas
+from kafka.broker.release import PlayedRelease
+from kafka.broker.releases import LATEST, find_release
 from kafka.broker.reply import Connection, Reply
 from kafka.broker.settings import TOPIC_SETTINGS
-from kafka.broker.share.group import TopicInfo
-from kafka.broker.share.groups import ShareGroups
 from kafka.broker.share.sessions import ShareSessions
-from kafka.broker.share.state_store import ShareKey, ShareStateStore
 from kafka.broker.share.states import WAKE_AS_KAFKA_4_3, ShareEvent
+from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, StateTopics
+from kafka.broker.transactions import TransactionCoordinator
+from kafka.broker.transactions.orphans import end_orphans
 from kafka.errors import KafkaError, KafkaStorageError, UnknownTopicIdError, UnknownTopicOrPartitionError
-from kafka.protocol.framing import API_VERSIONS_KEY, ReceivedRequest, UnknownRequest
+from kafka.protocol.framing import ReceivedRequest, UnknownRequest
 from kafka.wire.message import Response
+
+if TYPE_CHECKING:
+    from kafka.broker.credentials import Credentials
+    from kafka.broker.faults import Faults
+    from kafka.broker.groups.coordinator import Groups
+    from kafka.broker.share.group import TopicInfo
+    from kafka.broker.share.groups import ShareGroups
+    from kafka.broker.share.state_store import ShareKey
 
 log = logging.getLogger(__name__)
 
-SYNC_RETRY_S = 1.0
-"""After a flush that failed, with the flush policy ``interval``."""
+NO_LIMIT = 2**63 - 1
+
+EPOCHS_PER_START = 2
+"""What a restart adds to each partition's leader epoch, as with Apache Kafka 4.3.0 (measured): the leader is lost, then
+found again."""
 
 PRODUCER_ID_BLOCK = 1000
 """Producer ids are made durable by the block, as in Kafka; what is left of one at a restart is never given out."""
@@ -49,6 +70,8 @@ class Broker:
     """One broker on one data directory.
 
     ``settings``: static broker settings by Kafka's names. ``fsync``: ``always``, ``interval`` or ``never``.
+    ``release``: the release of Apache Kafka to play, one of :data:`~kafka.broker.releases.RELEASES`; else ValueError.
+    ``users``: name -> password, let in on listeners with SASL (``credentials.py``).
     Errors of the start: KafkaConfigurationError, DirectoryLockedError, KafkaStorageError.
     """
 
@@ -61,18 +84,26 @@ class Broker:
         now: float = 0.0,
         epoch_offset: float = 0.0,
         rng: random.Random | None = None,
+        release: str = LATEST,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         self.config = BrokerConfig(settings)
         self.epoch_offset = epoch_offset
         """Wall clock less monotonic clock, in s; the server keeps it right."""
         self.advertised: tuple[str | None, int] = ("127.0.0.1", 0)
         """Host and port that clients are told; None: the address that the client came to."""
+        self.advertised_on: dict[str, tuple[str | None, int]] = {}
+        """The same by the listener that they came to, where there are several."""
         self.wake_policy = WAKE_AS_KAFKA_4_3
+        self._faults: Faults | None = None
         self._now = now
-        self._rng = rng or random.Random()
-        self._handlers = registry.load()
+        self.rng = rng or random.Random()
+        self._secret_rng = rng or random.SystemRandom()
+        self._users = dict(users or {})
+        self.release = PlayedRelease(find_release(release), registry.HANDLERS)
         self._flush_policy = FlushPolicy.parse(fsync)
         self.logs = LogDirectory(data_dir, epoch_ms=self.epoch_ms, flush=self._flush_policy)
+        self._held = HeldAnswers(self.logs, self._flush_policy)
         try:
             self._load()
         except BaseException:
@@ -81,56 +112,116 @@ class Broker:
 
     def _load(self) -> None:
         self.metadata = self.logs.metadata
+        self._count_start()
         self.cluster_id: str = self.metadata.meta("cluster_id") or self._new_cluster_id()
         self.config.dynamic = self.metadata.configs("broker")
+        if self._users:
+            self.credentials  # noqa: B018  # puts them into the metadata
+        self.features = Features(self)
+        self.features.keep_min_isr()
+        self.quotas = Quotas(self.metadata)
         self.purgatory = Purgatory()
-        self.offsets = OffsetStore(self.logs.journal)
+        self.answer_room: Callable[[], int] = lambda: NO_LIMIT
+        """How many bytes of records an answer may have, besides one batch: the server knows what waits to be sent."""
+        slots = self.config.number("max.incremental.fetch.session.cache.slots")
+        self.fetch_sessions = FetchSessions(slots, self.rng)
+        self.state = StateTopics(self)
+        self.offsets = OffsetStore(self.state.topic(CONSUMER_OFFSETS), self._topic_id)
         max_sessions = self.config.limits.max_share_sessions
         self.sessions: ShareSessions[tuple[UUID, int], Connection] = ShareSessions(max_sessions)
-        store = ShareStateStore(lambda replay: self.logs.journal("share-groups", replay))
-        self.share = ShareGroups(store, self.config.limits, self.metadata.configs("group"))
+        self._share: ShareGroups | None = None
+        self._groups: Groups | None = None
+        if any(self.metadata.topic(name) is not None for name in (CONSUMER_OFFSETS, SHARE_GROUP_STATE)):
+            self._share, self._groups = self.share, self.groups
         self._producer_ids = range(0)
-        self._held: list[tuple[Reply, Reply]] = []
+        self.transactions = TransactionCoordinator(self)
         self.apply_topic_defaults()
+        self.transactions.recover()
+        self.state.loaded()
+        self.maintenance = Maintenance(
+            self.logs,
+            self._now,
+            epoch_ms=self.epoch_ms,
+            on_visit=functools.partial(end_orphans, self),
+            on_start_moved=self._records_gone,
+            settings=lambda: maintenance_settings(self.config.value),
+        )
 
     # -- the machine -------------------------------------------------------------------------------------------------
 
     def handle(self, connection: Connection, received: ReceivedRequest | UnknownRequest, now: float) -> Reply:
         """Answer one request. ``now``: monotonic s. The caller sends at most one per connection at a time."""
+        if self._faults is not None and self._faults.is_armed:
+            self._now = now
+            return self._faults.handle(connection, received, now)
+        return self.handle_now(connection, received, now)
+
+    def handle_now(self, connection: Connection, received: ReceivedRequest | UnknownRequest, now: float) -> Reply:
+        """The same, and no fault strikes it."""
         self._now = now
+        sasl = connection.sasl
+        if sasl is not None:
+            kept_out = authentication.admit(self, connection, sasl, received, now)
+            if kept_out is not None:
+                return kept_out
         if isinstance(received, UnknownRequest):
-            return self._unknown(received.api_key)
+            return self.release.unknown(received.api_key)
         request, version, _, client_id = received
-        handler = self._handlers.get(request.api_key)
-        if handler is None or not handler.min_version <= version <= handler.max_version:
-            return self._unknown(request.api_key)
+        handler = self.release.handler(request.api_key, version)
+        if handler is None:
+            return self.release.unknown(request.api_key)
+        call = registry.Call(request, version, client_id, connection, now)
         try:
-            outcome = handler.function(self, registry.Call(request, version, client_id, connection, now))
+            outcome = self.release.refusal(call) or self.features.refusal(call) or handler.function(self, call)
+            self.release.dress(self, call, outcome)
         except Exception:
             log.exception("%r: %s v%d failed; the connection ends", connection, type(request).__name__, version)
             return Reply.hanging_up()
         reply = outcome if isinstance(outcome, Reply) else Reply.of(outcome)
-        if self._flush_policy.sync_before_answer and reply.done and self.logs.has_unsynced:
-            held = Reply()
-            self._held.append((held, reply))
-            return held
-        return reply
+        if sasl is not None:
+            sasl.answered(reply.response)
+        return self._held.show(reply, request.api_key)
+
+    def handle_token(self, connection: Connection, data: bytes, now: float) -> Reply:
+        """Answer a frame that is a SASL token without a header: the connection's ``sasl`` says when they come."""
+        self._now = now
+        return authentication.take_token(self, connection, data, now)
 
     def tick(self, now: float) -> float | None:
         """Do what is due: sync, wake parked requests, end locks and sessions. When to come again at the latest
         (monotonic s), or None."""
         self._now = now
-        flush_at = self._sync(now)
-        share_at = self.share.next_deadline
-        if share_at is not None and share_at <= now:
-            self.share_events(self.share.tick(now))
+        if self._faults is not None:
+            self._faults.tick(now)
+        flush_at = self.logs.tick(now)
+        maintained_at = self.maintenance.tick(now)
+        share, groups = self._share, self._groups
+        if share is not None and share.next_deadline is not None and share.next_deadline <= now:
+            self.share_events(share.tick(now))
+        if groups is not None:
+            groups.tick(now)
+        self._expire_offsets(now)
+        self.transactions.tick(now)
         self.purgatory.run(now)
-        deadlines = (flush_at, self.purgatory.next_deadline, self.share.next_deadline)
+        deadlines = [
+            flush_at, maintained_at, self.purgatory.next_deadline, self.transactions.next_deadline,
+            self.offsets.next_deadline, now if self.logs.syncer.has_to_begin else None,
+        ]  # fmt: skip
+        deadlines += [part.next_deadline for part in (self._faults, share, groups) if part is not None]
         return min((at for at in deadlines if at is not None), default=None)
+
+    def _expire_offsets(self, now: float) -> None:
+        due_at = self.offsets.next_deadline
+        if due_at is not None and due_at <= now:
+            interval_ms = self.config.number("offsets.retention.check.interval.ms")
+            retention_ms = self.config.number("offsets.retention.minutes") * 60_000
+            self.offsets.tick(now, self.epoch_ms(), interval_ms, retention_ms)
 
     def disconnected(self, connection: Connection, now: float) -> None:
         """A connection has ended."""
         self._now = now
+        if self._faults is not None:
+            self._faults.disconnected(connection)
         parked, connection.parked = connection.parked, None
         if parked is not None:
             parked()
@@ -142,32 +233,47 @@ class Broker:
         """Flush everything and give the directory up."""
         self.logs.close()
 
-    def _unknown(self, api_key: int) -> Reply:
-        """As Apache Kafka 4.3.0 (measured): an ApiVersions of a version that we lack is told the versions of
-        ApiVersions only, in version 0 (KIP-511); any other unknown request ends the connection."""
-        if api_key == API_VERSIONS_KEY:
-            from kafka.broker.handlers.api_versions import unsupported_version
+    # -- parts that not every broker needs: made when first asked for, since imports are most of a start ---------------
 
-            return Reply.of(unsupported_version(), version=0)
-        return Reply.hanging_up()
+    @property
+    def share(self) -> ShareGroups:
+        """The share groups."""
+        if self._share is None:
+            from kafka.broker.share.groups import ShareGroups
+            from kafka.broker.share.state_store import ShareStateStore
 
-    def _sync(self, now: float) -> float | None:
-        """Flush what is due, and let out the answers that waited for it; when to come again.
+            store = ShareStateStore(
+                self.state.topic(SHARE_GROUP_STATE),
+                self.state.topic(CONSUMER_OFFSETS),
+                lambda topic_id: self.metadata.topic_by_id(topic_id) is not None,
+            )
+            self._share = ShareGroups(store, self.config.limits, self.metadata.configs("group"))
+        return self._share
 
-        What cannot be flushed may be lost with the machine: that is logged, and the broker goes on. Answers that
-        promise otherwise (``always``) are not given: their connections end, as the outcome is not known.
-        """
-        is_safe = True
-        try:
-            flush_at = self.logs.tick(now)
-        except KafkaStorageError as error:
-            log.error("what was written is not safe from a loss of the machine: %s", error_text(error))
-            is_safe, flush_at = False, now + SYNC_RETRY_S
-        held, self._held = self._held, []
-        for shown, reply in held:
-            shown.version, shown.hang_up = reply.version, reply.hang_up or not is_safe
-            shown.complete(reply.response)
-        return flush_at
+    @property
+    def groups(self) -> Groups:
+        """The groups of consumers, of either protocol."""
+        if self._groups is None:
+            from kafka.broker.groups.coordinator import Groups
+
+            self._groups = Groups(self)
+        return self._groups
+
+    @property
+    def faults(self) -> Faults:
+        """What is to go wrong. A broker that nobody asks for it does without the whole instrument."""
+        if self._faults is None:
+            from kafka.broker.faults import Faults
+
+            self._faults = Faults(self)
+        return self._faults
+
+    @cached_property
+    def credentials(self) -> Credentials:
+        """The users of listeners with SASL; most brokers have neither."""
+        from kafka.broker.credentials import Credentials
+
+        return Credentials(self.metadata, self._users, self._secret_rng)
 
     # -- for handlers ------------------------------------------------------------------------------------------------
 
@@ -182,7 +288,7 @@ class Broker:
 
     def endpoint(self, connection: Connection) -> tuple[str, int]:
         """The host and port under which this client reaches the broker."""
-        host, port = self.advertised
+        host, port = self.advertised_on.get(connection.listener or "", self.advertised)
         return host or connection.local_host or "127.0.0.1", port
 
     def topic(self, name: str) -> Topic:
@@ -229,6 +335,10 @@ class Broker:
         connection.parked = lambda: self.purgatory.cancel(parked)
         return reply
 
+    def complete(self, reply: Reply, call: registry.Call[Any], response: Response) -> None:
+        """Answer a request that has waited, or is just being handled; after a sync, where the answer is a promise."""
+        self._held.complete(reply, call.request.api_key, response)
+
     def appended(self, partition: PartitionLog) -> None:
         """Records were appended: fetches that wait for them are due."""
         self.purgatory.touch(partition)
@@ -239,10 +349,14 @@ class Broker:
             if event.wakes(self.wake_policy):
                 self.purgatory.touch(key)
 
+    def _records_gone(self, topic: Topic, partition: int, log: PartitionLog) -> None:
+        """Retention has moved a log's beginning: fetches that wait behind it and share groups are told."""
+        self.log_start_moved(topic, partition, log.start_offset)
+        self.purgatory.touch(log)
+
     def log_start_moved(self, topic: Topic, partition: int, start_offset: int) -> None:
         """A log's beginning was deleted: so it is for the share groups on it."""
-        keys = self.share.keys()
-        for key in keys:
+        for key in self._share.keys() if self._share is not None else ():
             if key.topic_id == topic.topic_id and key.partition == partition:
                 loaded = self.share.loaded(*key)
                 if loaded is not None:
@@ -251,22 +365,43 @@ class Broker:
     def topics_changed(self, names: Iterable[str]) -> None:
         """Topics were made, grown or deleted: put it on the disk, and tell the share groups."""
         self.sync_metadata()
-        self.share.topics_changed(names, self.topic_infos, self._now)
+        names = list(names)
+        if self._share is not None:
+            self._share.topics_changed(names, self.topic_infos, self._now)
+        if self._groups is not None:
+            self._groups.topics_changed(names)
+
+    def _topic_id(self, name: str) -> UUID | None:
+        found = self.metadata.topic(name)
+        return None if found is None else found.topic_id
 
     def topic_infos(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """What share groups need to know of the topics among these names that exist."""
+        from kafka.broker.share.group import TopicInfo
+
         found = {name: self.metadata.topic(name) for name in names}
         return {name: TopicInfo(topic.topic_id, topic.partitions) for name, topic in found.items() if topic}
 
+    def leader_epoch(self, topic: Topic, partition: int) -> int:
+        """The leader epoch of a partition, opened or not."""
+        return EPOCHS_PER_START * (self.metadata.starts - topic.born_at(partition))
+
+    def _count_start(self) -> None:
+        try:
+            self.metadata.count_start()
+        except KafkaStorageError as error:
+            log.error("leader epochs will repeat after the next start: %s", error_text(error))
+        self.logs.leader_epoch = self.leader_epoch
+
     def sync_metadata(self) -> None:
-        """Metadata changes seldom and is dear: it goes to the disk at once, unless nothing ever does."""
+        """Metadata changes seldom and is dear: it goes to the disk before the answer, unless nothing ever does."""
         if self._flush_policy.name != "never":
-            self.metadata.flush()
+            self.logs.syncer.hurry(self.metadata)
 
     def apply_topic_defaults(self) -> None:
         """Put the broker's settings in force as the defaults of all topics."""
         self.logs.defaults = {
-            setting.name: self.config.value(setting.broker_name)
+            setting.name: self.config.topic_default(setting)
             for setting in TOPIC_SETTINGS.values()
             if setting.broker_name is not None
         }
@@ -280,20 +415,21 @@ class Broker:
 
     def new_topic_id(self) -> UUID:
         """A random id (version 4)."""
-        return UUID(int=self._rng.getrandbits(128), version=4)
+        return UUID(int=self.rng.getrandbits(128), version=4)
 
     def new_producer_id(self) -> int:
         """A producer id that was never given out."""
         if not self._producer_ids:
             first = int(self.metadata.meta("next_producer_id", 0))
             self.metadata.set_meta("next_producer_id", first + PRODUCER_ID_BLOCK)
+            self.sync_metadata()
             self._producer_ids = range(first, first + PRODUCER_ID_BLOCK)
         first = self._producer_ids[0]
         self._producer_ids = self._producer_ids[1:]
         return first
 
     def _new_cluster_id(self) -> str:
-        text = base64.urlsafe_b64encode(self._rng.randbytes(16)).rstrip(b"=").decode()
+        text = base64.urlsafe_b64encode(self.rng.randbytes(16)).rstrip(b"=").decode()
         self.metadata.set_meta("cluster_id", text)
         return text
 

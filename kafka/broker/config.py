@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafka.broker.settings import BROKER_SETTINGS, check_broker_settings, share_setting_name
+from kafka.broker.settings import (
+    BROKER_SETTINGS,
+    COARSER_SETTINGS,
+    Setting,
+    check_broker_settings,
+    share_setting_name,
+    shared_name,
+)
 from kafka.broker.share.group_configs import BrokerLimits, check_broker_limits
 from kafka.errors import InvalidConfigurationError, KafkaConfigurationError
 
@@ -58,6 +65,8 @@ class BrokerConfig:
         setting = BROKER_SETTINGS.get(name)
         if setting is not None:
             found.append(Sourced(name, setting.default, FROM_DEFAULT))
+        elif (shared := shared_name(name)) is not None:  # one listener's own: what holds for all comes behind it
+            found += [one for one in self.sources(shared) if not BROKER_SETTINGS[shared].is_null]
         return found
 
     def value(self, name: str) -> str:
@@ -65,6 +74,21 @@ class BrokerConfig:
         if not self.dynamic and name not in self.static:
             return BROKER_SETTINGS[name].default
         return self.sources(name)[0].value
+
+    def topic_default(self, setting: Setting) -> str:
+        """What the broker's settings make a topic's be, where the topic has none of its own."""
+        if setting.broker_name is None:
+            return setting.default
+        if self.is_set(setting.broker_name):
+            return self.value(setting.broker_name)
+        for name, unit_ms in COARSER_SETTINGS.get(setting.broker_name, {}).items():
+            if self.is_set(name):
+                return str(self.number(name) * unit_ms if self.number(name) >= 0 else -1)
+        return self.value(setting.broker_name)
+
+    def is_set(self, name: str) -> bool:
+        """Whether somebody gave the setting a value."""
+        return name in self.static or any(name in values for values in self.dynamic.values())
 
     def number(self, name: str) -> int:
         return int(self.value(name))

@@ -1,43 +1,102 @@
-"""Committed offsets of groups, in memory and in a journal, the last commit of a partition holding.
+"""Committed offsets of groups: in memory, and as records of ``__consumer_offsets``, a partition's last one holding.
 
-    key    group u16 + UTF-8 | topic u16 + UTF-8 | partition i32
-    value  offset i64 | leader epoch i32 | time of the commit i64 (ms) | metadata u16 + UTF-8
+    commit          plain: holds at once
+    commit_pending  part of a producer's transaction: holds when :meth:`OffsetStore.complete` says that it committed
 
-Kafka keeps the same facts in ``__consumer_offsets``. Who may commit is the handlers' business, and later that of the
-groups.
+Each group's offsets are in one partition of the topic, and a commit is one append, written before anything changes
+here. An offset carries its topic's id, so that a topic of the same name that comes later has none of them, also when
+the broker died between the deletion of the topic and that of its offsets.
+
+Offsets expire (``offsets.retention.minutes``) unless whoever knows the groups says from when their time counts, or that
+it does not: :attr:`OffsetStore.expires_from`. Who may commit is the groups' and the handlers' business.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
 
-from kafka.broker.log import Journal
+from kafka.broker.state.group_records import GROUP_KEYS, OffsetCommitKey, OffsetCommitValue
+from kafka.broker.state.record_codec import decode_value, encode_key, encode_value
+from kafka.errors import KafkaStorageError
 from kafka.structs import TopicPartition
+from kafka.wire.types import ZERO_UUID
 
-_LENGTH = struct.Struct(">H")
-_PARTITION = struct.Struct(">i")
-_VALUE = struct.Struct(">qiqH")
+log = logging.getLogger(__name__)
 
-Replay = Callable[[bytes, "bytes | None"], None]
+_VALUE_VERSION: Final = 4
+_EXPIRING_VALUE_VERSION: Final = 1
+_KIND: Final = OffsetCommitKey.api_key.to_bytes(2, "big")
+NEVER: Final = None
 
 
 class CommittedOffset(NamedTuple):
-    """One committed offset. ``metadata`` is the committer's own text."""
+    """One committed offset. ``metadata`` is the committer's own text; times in ms. ``expires_ms``: the committer gave
+    it an end (OffsetCommit 2 to 4), -1: it has the broker's. ``topic_id`` is the store's to fill."""
 
     offset: int
     leader_epoch: int
     metadata: str
     committed_ms: int
+    expires_ms: int = -1
+    topic_id: UUID = ZERO_UUID
+
+
+class StateLog(Protocol):
+    """What the store asks of a :class:`~kafka.broker.state.state_topic.StateTopic`."""
+
+    def partition_of(self, key: str) -> int: ...
+
+    def append(
+        self,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        *,
+        producer: tuple[int, int] | None = None,
+    ) -> None: ...
+
+    def replay(
+        self,
+        on_record: Callable[[int, bytes, bytes | None, tuple[int, int] | None], None],
+        on_marker: Callable[[int, int, int, bool], None],
+    ) -> None: ...
+
+    def when_deleted(self, callback: Callable[[], None]) -> None: ...
+
+
+ExpiresFrom = Callable[[str, str, CommittedOffset], "int | None"]
+"""``(group, topic, offset)`` -> from when the offset's time counts, in ms, or None: it does not expire."""
+
+Offsets = dict[TopicPartition, CommittedOffset]
+_Pending = dict[tuple[str, TopicPartition], "CommittedOffset | None"]
+"""What a transaction has committed; None: a later plain commit has overtaken it, and it still counts as unstable."""
+
+
+def from_the_commit(group_id: str, topic: str, offset: CommittedOffset) -> int | None:
+    """The rule for groups without members: an offset's time counts from its commit."""
+    return offset.committed_ms
 
 
 class OffsetStore:
-    """All groups' offsets. ``open_journal`` is ``LogDirectory.journal``."""
+    """All groups' offsets. ``topic_id`` gives the id of a topic that exists."""
 
-    def __init__(self, open_journal: Callable[[str, Replay], Journal]) -> None:
-        self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
-        self._journal = open_journal("offsets", self._replay)
+    def __init__(self, topic: StateLog, topic_id: Callable[[str], UUID | None]) -> None:
+        self.expires_from: ExpiresFrom = from_the_commit
+        """To be replaced by who knows the groups: a topic that a member is subscribed to does not lose its offsets."""
+        self.on_emptied: Callable[[str], None] = lambda group_id: None
+        """Called for a group that has lost its last offset by expiry, to be replaced likewise."""
+        self._topic = topic
+        self._topic_id = topic_id
+        self._groups: dict[str, Offsets] = {}
+        self._pending: dict[int, dict[int, _Pending]] = {}
+        self._check_at: float | None = None
+        topic.replay(self._on_record, self._on_marker)
+        topic.when_deleted(self._forget_all)
+        self._forget_deleted_topics()
+
+    # -- reading -----------------------------------------------------------------------------------------------------
 
     def groups(self) -> list[str]:
         """The names of all groups with offsets."""
@@ -47,7 +106,7 @@ class OffsetStore:
         """Whether a group has offsets."""
         return group_id in self._groups
 
-    def of_group(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+    def of_group(self, group_id: str) -> Offsets:
         """All offsets of a group."""
         return dict(self._groups.get(group_id, {}))
 
@@ -55,65 +114,227 @@ class OffsetStore:
         """One offset, or None."""
         return self._groups.get(group_id, {}).get(partition)
 
-    def commit(self, group_id: str, offsets: dict[TopicPartition, CommittedOffset]) -> None:
+    def has_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:
+        """Whether a transaction that has not ended has an offset of the group (of this partition): it is not stable
+        then, and who asks for stable ones is told to come again (88)."""
+        for producers in self._pending.values():
+            for pending in producers.values():
+                if partition is not None:
+                    if (group_id, partition) in pending:
+                        return True
+                elif any(name == group_id for name, _ in pending):
+                    return True
+        return False
+
+    def pending_partition(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` that a transaction with offsets of this group includes."""
+        return self._topic.partition_of(group_id)
+
+    # -- committing --------------------------------------------------------------------------------------------------
+
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Store offsets, all or none; durable when it returns. KafkaStorageError (56) when that fails."""
-        self._journal.append([(_key(group_id, where), _value(what)) for where, what in offsets.items()])
-        if offsets:
-            self._groups.setdefault(group_id, {}).update(offsets)
-        self._journal.tidy(self._entries)
+        if not offsets:
+            return
+        named = self._named(offsets)
+        home = self._topic.partition_of(group_id)
+        self._topic.append(home, [_record(group_id, where, what) for where, what in named.items()])
+        self._put(home, group_id, named)
+
+    def commit_pending(
+        self, group_id: str, producer_id: int, producer_epoch: int, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        """As :meth:`commit`, within a producer's transaction: nobody reads them before :meth:`complete`."""
+        if not offsets:
+            return
+        named = self._named(offsets)
+        home = self._topic.partition_of(group_id)
+        self._topic.append(
+            home,
+            [_record(group_id, where, what) for where, what in named.items()],
+            producer=(producer_id, producer_epoch),
+        )
+        pending = self._pending.setdefault(home, {}).setdefault(producer_id, {})
+        pending.update({(group_id, where): what for where, what in named.items()})
+
+    def complete(self, producer_id: int, committed: bool, partitions: Iterable[int]) -> None:
+        """A producer's transaction has ended in these partitions of ``__consumer_offsets``: its marker is there."""
+        for home in partitions:
+            producers = self._pending.get(home)
+            if producers is None:
+                continue
+            pending = producers.pop(producer_id, {})
+            if not producers:
+                del self._pending[home]
+            if committed:
+                for (group_id, where), what in pending.items():
+                    if what is not None:
+                        self._groups.setdefault(group_id, {})[where] = what
+
+    # -- forgetting --------------------------------------------------------------------------------------------------
 
     def delete(self, group_id: str, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Forget some offsets of a group, or all of them and with them the group."""
+        """Forget some offsets of a group, or all of them and with them the group; pending ones too."""
         held = self._groups.get(group_id, {})
-        gone = [where for where in (list(held) if partitions is None else partitions) if where in held]
+        home = self._topic.partition_of(group_id)
+        known = dict.fromkeys(held)
+        for pending in self._pending.get(home, {}).values():
+            known.update(dict.fromkeys(where for name, where in pending if name == group_id))
+        gone = [where for where in (known if partitions is None else partitions) if where in known]
         if gone:
-            self._journal.append([(_key(group_id, where), None) for where in gone])
-        for where in gone:
-            del held[where]
-        if not held:
-            self._groups.pop(group_id, None)
-        self._journal.tidy(self._entries)
+            self._topic.append(home, [(_key(group_id, where), None) for where in gone])
+            self._drop(home, group_id, gone)
 
     def topic_deleted(self, topic: str) -> None:
-        """Forget a topic in every group."""
-        for group_id, held in list(self._groups.items()):
-            gone = [where for where in held if where.topic == topic]
-            if gone:
-                self.delete(group_id, gone)
+        """Forget a topic in every group, pending offsets included. What the disk does not take now is forgotten once
+        more at the next start."""
+        self._forget(lambda where, what: where.topic == topic)
 
-    def _entries(self) -> Iterator[tuple[bytes, bytes | None]]:
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def expire(self, now_ms: int, retention_ms: int) -> None:
+        """Forget what is older than ``retention_ms``, or past its own end; not while a transaction is about it."""
+        for group_id, held in list(self._groups.items()):
+            home = self._topic.partition_of(group_id)
+            gone = [
+                where
+                for where, what in held.items()
+                if self._is_over(group_id, where, what, now_ms, retention_ms)
+                and not self._is_pending(home, group_id, where)
+            ]
+            if gone:
+                log.info("group %s: %d offsets have expired", group_id, len(gone))
+                self.delete(group_id, gone)
+                if group_id not in self._groups:
+                    self.on_emptied(group_id)
+
+    def _is_over(
+        self, group_id: str, where: TopicPartition, what: CommittedOffset, now_ms: int, retention_ms: int
+    ) -> bool:
+        since = self.expires_from(group_id, where.topic, what)
+        if since is None:
+            return False
+        return now_ms >= (what.expires_ms if what.expires_ms >= 0 else since + retention_ms)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When to call :meth:`tick` next, in monotonic s; None while nothing can expire."""
+        if not self._groups:
+            return None
+        return 0.0 if self._check_at is None else self._check_at
+
+    def tick(self, now: float, now_ms: int, interval_ms: int, retention_ms: int) -> None:
+        """Look for what has expired, each ``interval_ms`` (offsets.retention.check.interval.ms)."""
+        is_first = self._check_at is None
+        self._check_at = now + interval_ms / 1000
+        if not is_first:
+            try:
+                self.expire(now_ms, retention_ms)
+            except KafkaStorageError as error:
+                log.error("expired offsets are kept for now: %s", error)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _named(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Offsets:
+        ids = {topic: self._topic_id(topic) or ZERO_UUID for topic in {where.topic for where in offsets}}
+        return {where: what._replace(topic_id=ids[where.topic]) for where, what in offsets.items()}
+
+    def _put(self, home: int, group_id: str, offsets: Offsets) -> None:
+        self._groups.setdefault(group_id, {}).update(offsets)
+        for pending in self._pending.get(home, {}).values():
+            for where in offsets:
+                if (group_id, where) in pending:
+                    pending[group_id, where] = None
+
+    def _drop(self, home: int, group_id: str, places: Iterable[TopicPartition]) -> None:
+        held = self._groups.get(group_id, {})
+        producers = self._pending.get(home, {})
+        for where in places:
+            held.pop(where, None)
+            for pending in producers.values():
+                pending.pop((group_id, where), None)
+        if not held:
+            self._groups.pop(group_id, None)
+
+    def _is_pending(self, home: int, group_id: str, where: TopicPartition) -> bool:
+        return any((group_id, where) in pending for pending in self._pending.get(home, {}).values())
+
+    def _all(self) -> Iterator[tuple[str, TopicPartition, CommittedOffset | None]]:
         for group_id, held in self._groups.items():
             for where, what in held.items():
-                yield _key(group_id, where), _value(what)
+                yield group_id, where, what
+        for producers in self._pending.values():
+            for pending in producers.values():
+                for (group_id, where), one in pending.items():
+                    yield group_id, where, one
 
-    def _replay(self, key: bytes, value: bytes | None) -> None:
-        group_id, at = _text(key, 0)
-        topic, at = _text(key, at)
-        where = TopicPartition(topic, _PARTITION.unpack_from(key, at)[0])
-        if value is None:
-            held = self._groups.get(group_id, {})
-            held.pop(where, None)
-            if not held:
-                self._groups.pop(group_id, None)
+    def _forget_all(self) -> None:
+        self._groups.clear()
+        self._pending.clear()
+
+    def _forget_deleted_topics(self) -> None:
+        """What a crash has left: offsets of topics whose deletion was done."""
+
+        def is_gone(where: TopicPartition, what: CommittedOffset | None) -> bool:
+            now = self._topic_id(where.topic)
+            return now is None or (what is not None and what.topic_id not in (ZERO_UUID, now))
+
+        self._forget(is_gone)
+
+    def _forget(self, is_gone: Callable[[TopicPartition, CommittedOffset | None], bool]) -> None:
+        """Forget offsets of topics that are gone, whether or not the disk takes note of it."""
+        gone: dict[str, dict[TopicPartition, None]] = {}
+        for group_id, where, what in self._all():
+            if is_gone(where, what):
+                gone.setdefault(group_id, {})[where] = None
+        for group_id, places in gone.items():
+            log.info("group %s: forgetting %d offsets of topics that are gone", group_id, len(places))
+            try:
+                self.delete(group_id, places)
+            except KafkaStorageError as error:
+                log.error("group %s: these offsets are forgotten until the next start only: %s", group_id, error)
+                self._drop(self._topic.partition_of(group_id), group_id, places)
+
+    def _on_record(self, home: int, key: bytes, value: bytes | None, producer: tuple[int, int] | None) -> None:
+        if not key.startswith(_KIND):
             return
-        offset, epoch, committed_ms, size = _VALUE.unpack_from(value)
-        metadata = value[_VALUE.size : _VALUE.size + size].decode()
-        self._groups.setdefault(group_id, {})[where] = CommittedOffset(offset, epoch, metadata, committed_ms)
+        name = GROUP_KEYS.decode(key)
+        assert isinstance(name, OffsetCommitKey)
+        where = TopicPartition(name.topic, name.partition)
+        if value is None:
+            self._drop(home, name.group, [where])
+            return
+        found = decode_value(OffsetCommitValue, value)
+        what = CommittedOffset(
+            found.offset,
+            found.leader_epoch,
+            found.metadata,
+            found.commit_timestamp,
+            found.expire_timestamp,
+            found.topic_id,
+        )
+        if producer is not None:
+            self._pending.setdefault(home, {}).setdefault(producer[0], {})[name.group, where] = what
+        else:
+            self._put(home, name.group, {where: what})
+
+    def _on_marker(self, home: int, producer_id: int, epoch: int, committed: bool) -> None:
+        self.complete(producer_id, committed, [home])
 
 
 def _key(group_id: str, where: TopicPartition) -> bytes:
-    group, topic = group_id.encode(), where.topic.encode()
-    return b"".join(
-        (_LENGTH.pack(len(group)), group, _LENGTH.pack(len(topic)), topic, _PARTITION.pack(where.partition))
+    return encode_key(OffsetCommitKey(group=group_id, topic=where.topic, partition=where.partition))
+
+
+def _record(group_id: str, where: TopicPartition, what: CommittedOffset) -> tuple[bytes, bytes]:
+    """Version 4, as Apache Kafka 4.3.0 writes it; 1 for an offset with an end of its own."""
+    value = OffsetCommitValue(
+        offset=what.offset,
+        leader_epoch=what.leader_epoch,
+        metadata=what.metadata,
+        commit_timestamp=what.committed_ms,
+        expire_timestamp=what.expires_ms,
+        topic_id=what.topic_id,
     )
-
-
-def _value(what: CommittedOffset) -> bytes:
-    metadata = what.metadata.encode()
-    return _VALUE.pack(what.offset, what.leader_epoch, what.committed_ms, len(metadata)) + metadata
-
-
-def _text(data: bytes, at: int) -> tuple[str, int]:
-    (size,) = _LENGTH.unpack_from(data, at)
-    end = at + _LENGTH.size + size
-    return data[at + _LENGTH.size : end].decode(), end
+    version = _VALUE_VERSION if what.expires_ms < 0 else _EXPIRING_VALUE_VERSION
+    return _key(group_id, where), encode_value(value, version)

@@ -1,8 +1,9 @@
 """A broker with all that it runs on: loop, sockets, signals, state file, the end for idleness.
 
 ``python -m kafka broker`` runs one in its main thread, ``kafka.testing`` one in a thread of its own. Rules of ending:
-SIGTERM, SIGINT and :meth:`RunningBroker.stop` end it well (all is flushed and sealed); with ``exit_when_idle_s`` it
-also ends when no connection has stood for so long, with ``lifeline_fd`` when that pipe's other end is closed.
+SIGTERM, SIGINT, SIGHUP (unless ``nohup`` has it ignored) and :meth:`RunningBroker.stop` end it well (all is flushed and
+sealed); with ``exit_when_idle_s`` it also ends when no connection has stood for so long, with ``lifeline_fd`` when that
+pipe's other end is closed.
 """
 
 from __future__ import annotations
@@ -11,22 +12,34 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import threading
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from kafka.broker import registry
+from kafka.broker.background import BackgroundThread
 from kafka.broker.broker import Broker
+from kafka.broker.listeners import ListenerSpec, read_listeners
 from kafka.broker.log.files import storage_error
+from kafka.broker.releases import LATEST
 from kafka.broker.server import WILDCARD_HOSTS, BrokerServer
 from kafka.broker.state_file import STATE_NAME, BrokerState, read_state, remove_state, starter_lock, write_state
 from kafka.errors import KafkaError
+from kafka.net.clock import AdjustableClock
 from kafka.net.loop import Loop, LoopTimer
 from kafka.net.signals import SignalWatch
 from kafka.net.tcp import TcpNetwork
 
+if TYPE_CHECKING:
+    from kafka.broker.control import Control
+
 log = logging.getLogger(__name__)
 
 _IDLE_RETRY_S = 0.1
+
+_LOAD_AFTER_S = 1.0
+_LOAD_PAUSE_S = 0.01
 
 
 class ListenError(KafkaError):
@@ -35,16 +48,24 @@ class ListenError(KafkaError):
 
 class BrokerOptions(NamedTuple):
     """How to run a broker. ``port`` 0: a free one, if possible the one that this directory's last broker had, so that
-    clients find it again. ``settings``: Kafka's names. ``fsync``: always, interval or never. ``lifeline_fd``: a pipe
-    whose other end somebody holds who needs the broker; the broker ends with it."""
+    clients find it again. ``settings``: Kafka's names. ``fsync``: always, interval or never. ``emulate``: the
+    release to play, a name of ``releases.py``. ``lifeline_fd``: a pipe whose other end somebody holds who needs the
+    broker; the broker ends with it."""
 
     data_dir: str
     host: str = "127.0.0.1"
     port: int = 0
     fsync: str = "interval"
     settings: Mapping[str, str] = {}
+    users: Mapping[str, str] = {}
+    """Name -> password, for listeners with SASL."""
+    emulate: str = LATEST
     exit_when_idle_s: float | None = None
     lifeline_fd: int | None = None
+    control_fd: int | None = None
+    """One end of a pair of sockets, to be the remote control (``control.py``); the broker closes it."""
+    is_process: bool = True
+    """Whether the broker has the process for itself, so that a fault may kill it."""
 
 
 class RunningBroker:
@@ -56,7 +77,10 @@ class RunningBroker:
     def __init__(self, options: BrokerOptions) -> None:
         self.options = options
         self.data_dir = os.path.abspath(options.data_dir)
-        self._loop = Loop()
+        self._control: Control | None = None
+        self._control_socket = None if options.control_fd is None else socket.socket(fileno=options.control_fd)
+        adjustable = AdjustableClock() if options.control_fd is not None else None
+        self._loop = Loop(adjustable)
         self._network = TcpNetwork(self._loop)
         self._idle_timer: LoopTimer | None = None
         self._signals: SignalWatch | None = None
@@ -68,33 +92,50 @@ class RunningBroker:
                 fsync=options.fsync,
                 now=clock.monotonic(),
                 epoch_offset=clock.time() - clock.monotonic(),
+                release=options.emulate,
+                users=options.users,
             )
             try:
                 self._server = self._listen()
-                host = "127.0.0.1" if options.host in WILDCARD_HOSTS else options.host
-                self.state = BrokerState(os.getpid(), host, self._server.address.port)
+                self._background = BackgroundThread(self._loop, self._server.end_turn)
+                self.broker.logs.syncer.executor = self._background
+                self.broker.logs.syncer.may_block = lambda: self._server.connection_count <= 1
+                host = self._server.main_listener.host
+                self.state = BrokerState(
+                    os.getpid(),
+                    "127.0.0.1" if host in WILDCARD_HOSTS else host,
+                    self._server.address.port,
+                    {name: str(address) for name, address in self._server.addresses.items()},
+                )
                 self._tell()
                 if options.lifeline_fd is not None:
                     self._loop.watch(options.lifeline_fd, on_readable=self._lifeline_readable)
+                if adjustable is not None:
+                    self._control = self._controlled(adjustable)
             except BaseException:
                 self.broker.close()
                 raise
         except BaseException:
             self._network.close()
             self._loop.close()
+            if self._control_socket is not None:
+                self._control_socket.close()
             raise
         self._went_idle(self._loop.time())
 
     @property
     def address(self) -> str:
-        """``HOST:PORT``, as bound."""
+        """``HOST:PORT``, as bound; of several listeners, the PLAINTEXT one if there is one."""
         return str(self._server.address)
 
     def run(self) -> None:
-        """Serve until the end, and end well. In the main thread SIGTERM and SIGINT are that end."""
+        """Serve until the end, and end well. In the main thread SIGTERM, SIGINT and SIGHUP are that end."""
         if threading.current_thread() is threading.main_thread():
-            self._signals = self._loop.watch_signals(self._signalled, signal.SIGTERM, signal.SIGINT)
+            self._signals = self._loop.watch_signals(self._signalled, *_ending_signals())
         try:
+            if self._control is not None:
+                self._control.wait_for_serve()
+            self._loop.call_later(_LOAD_AFTER_S, self._load_next, registry.load_by_module())
             self._loop.run_forever()
         finally:
             if self._signals is not None:
@@ -111,16 +152,27 @@ class RunningBroker:
 
     def _listen(self) -> BrokerServer:
         host, port = self.options.host, self.options.port
-        last = read_state(self.data_dir) if port == 0 else None
+        specs = read_listeners(self.broker.config, host, port, has_users=bool(self.options.users))
+        last = read_state(self.data_dir) if any(spec.port == 0 for spec in specs) else None
         if last is not None:
             try:
-                return BrokerServer(self.broker, self._network, host, last.port, on_idle=self._went_idle)
+                return self._listen_at([_as_before(spec, last) for spec in specs])
             except OSError as error:
-                log.debug("port %d, which the last broker here had, cannot be had: %s", last.port, error)
+                log.debug("the ports which the last broker here had cannot be had: %s", error)
         try:
-            return BrokerServer(self.broker, self._network, host, port, on_idle=self._went_idle)
+            return self._listen_at(specs)
         except OSError as error:
             raise ListenError(f"{error.strerror or error}; choose another host or port (0: a free one)") from error
+
+    def _listen_at(self, specs: Sequence[ListenerSpec]) -> BrokerServer:
+        return BrokerServer(self.broker, self._network, listeners=specs, on_idle=self._went_idle)
+
+    def _controlled(self, clock: AdjustableClock) -> Control:
+        from kafka.broker.control import Control
+
+        assert self._control_socket is not None
+        sock, is_process = self._control_socket, self.options.is_process
+        return Control(sock, self.broker, self._server, self._loop, clock, is_process=is_process)
 
     def _tell(self) -> None:
         try:
@@ -137,6 +189,12 @@ class RunningBroker:
     def _signalled(self, signum: int) -> None:
         log.info("%s: the broker ends", signal.Signals(signum).name)
         self._loop.stop()
+
+    def _load_next(self, rest: Iterator[str]) -> None:
+        """Import, one at a time, the handlers that nobody has asked for: the start does without them, but the files
+        may be of another release by the time that somebody does."""
+        if next(rest, None) is not None:
+            self._loop.call_later(_LOAD_PAUSE_S, self._load_next, rest)
 
     def _went_idle(self, since: float | None) -> None:
         if self._idle_timer is not None:
@@ -165,10 +223,31 @@ class RunningBroker:
             return
         started = self._loop.time()
         self._server.close()
+        if self._control is not None:
+            self._control.close()
         self._network.close()
         remove_state(self.data_dir)
         self.broker.close()
+        self._background.close()
         log.info("closed %s in %.0f ms", self.data_dir, (self._loop.time() - started) * 1000)
+
+
+def _as_before(spec: ListenerSpec, last: BrokerState) -> ListenerSpec:
+    """A listener that may have any port gets the one that it had."""
+    if spec.port:
+        return spec
+    place = last.listeners.get(spec.name)
+    port = int(place.rpartition(":")[2]) if place else last.port if spec.protocol == "PLAINTEXT" else 0
+    return spec._replace(port=port)
+
+
+def _ending_signals() -> list[int]:
+    """SIGHUP comes when a terminal is closed: a good end is better than the default, which is none."""
+    found = [signal.SIGTERM, signal.SIGINT]
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
+        found.append(hangup)
+    return [int(each) for each in found]
 
 
 def raise_descriptor_limit() -> None:

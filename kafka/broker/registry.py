@@ -1,21 +1,24 @@
-"""Which requests the broker answers: one table, for dispatch and for the ApiVersions answer.
+"""Which requests the broker can answer: one table, of which each release that it plays takes its part.
 
 A handler is a function in ``handlers/``, marked with what it handles::
 
     @handles(MetadataRequest, versions=(0, 13))
     def metadata(broker: Broker, call: Call[MetadataRequest]) -> MetadataResponse: ...
 
-It returns the response, or a :class:`~kafka.broker.reply.Reply` that is completed later. A new module of handlers goes
-into ``MODULES``; its docstring says what it does and what it lacks beside Apache Kafka (the documentation shows it).
+It returns the response, or a :class:`~kafka.broker.reply.Reply` that is completed later. ``MODULES`` says the same of
+all modules without importing one: a broker tells what it serves from there, and imports a module when the first request
+for it comes. So a new handler is a mark in its module and an entry here, and they may not differ; a new module's
+docstring says what it does and what it lacks beside Apache Kafka (the documentation shows it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafka.broker.reply import Connection, Reply
+from kafka.protocol.registry import NAMES
 from kafka.wire.message import Request, Response
 
 if TYPE_CHECKING:
@@ -23,25 +26,56 @@ if TYPE_CHECKING:
 
 Q = TypeVar("Q", bound="Request[Any]")
 
-MODULES: Final = (
-    "api_versions",
-    "cluster",
-    "configs",
-    "coordinator",
-    "fetch",
-    "groups",
-    "list_offsets",
-    "metadata",
-    "offsets",
-    "partitions",
-    "produce",
-    "producer_ids",
-    "share_acknowledge",
-    "share_fetch",
-    "share_groups",
-    "topics",
-)
-"""The modules of ``kafka.broker.handlers``."""
+MODULES: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
+    "acls": {"DescribeAcls": (0, 3), "CreateAcls": (0, 3), "DeleteAcls": (0, 3)},
+    "alter_configs": {"AlterConfigs": (0, 2)},
+    "api_versions": {"ApiVersions": (0, 4)},
+    "classic_groups": {
+        "JoinGroup": (0, 9), "SyncGroup": (0, 5), "Heartbeat": (0, 4), "LeaveGroup": (0, 5), "DescribeGroups": (0, 6),
+    },
+    "cluster": {"DescribeCluster": (0, 2)},
+    "config_resources": {"ListConfigResources": (0, 1)},
+    "configs": {"DescribeConfigs": (0, 4), "IncrementalAlterConfigs": (0, 1)},
+    "consumer_groups": {"ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1)},
+    "coordinator": {"FindCoordinator": (0, 6)},
+    "delegation_tokens": {
+        "CreateDelegationToken": (0, 3), "RenewDelegationToken": (0, 2), "ExpireDelegationToken": (0, 2),
+        "DescribeDelegationToken": (0, 3),
+    },
+    "fetch": {"Fetch": (0, 18)},
+    "groups": {"ListGroups": (0, 5), "DeleteGroups": (0, 2)},
+    "list_offsets": {"ListOffsets": (0, 11), "OffsetForLeaderEpoch": (0, 4)},
+    "log_dirs": {"DescribeLogDirs": (0, 5), "AlterReplicaLogDirs": (0, 2)},
+    "metadata": {"Metadata": (0, 13)},
+    "offsets": {"OffsetCommit": (0, 10), "OffsetFetch": (0, 10), "OffsetDelete": (0, 0)},
+    "partitions": {"CreatePartitions": (0, 3), "DeleteRecords": (0, 2)},
+    "produce": {"Produce": (0, 13)},
+    "producer_ids": {"InitProducerId": (0, 5)},
+    "quorum": {
+        "DescribeQuorum": (0, 2), "UnregisterBroker": (0, 0), "AddRaftVoter": (0, 1), "RemoveRaftVoter": (0, 0),
+        "UpdateFeatures": (0, 2),
+    },
+    "quotas": {"DescribeClientQuotas": (0, 1), "AlterClientQuotas": (0, 1)},
+    "reassignments": {
+        "ElectLeaders": (0, 2), "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0),
+    },
+    "sasl": {"SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2)},
+    "scram": {"DescribeUserScramCredentials": (0, 0), "AlterUserScramCredentials": (0, 0)},
+    "share_acknowledge": {"ShareAcknowledge": (1, 2)},
+    "share_fetch": {"ShareFetch": (1, 2)},
+    "share_groups": {
+        "ShareGroupHeartbeat": (1, 1), "ShareGroupDescribe": (1, 1), "DescribeShareGroupOffsets": (0, 1),
+        "AlterShareGroupOffsets": (0, 0), "DeleteShareGroupOffsets": (0, 0),
+    },
+    "topic_partitions": {"DescribeTopicPartitions": (0, 0)},
+    "topics": {"CreateTopics": (0, 7), "DeleteTopics": (0, 6)},
+    "transactions": {
+        "AddPartitionsToTxn": (0, 5), "AddOffsetsToTxn": (0, 4), "EndTxn": (0, 5), "TxnOffsetCommit": (0, 5),
+    },
+    "txn_listings": {"DescribeTransactions": (0, 0), "ListTransactions": (0, 2), "DescribeProducers": (0, 0)},
+    "txn_markers": {"WriteTxnMarkers": (0, 2)},
+}  # fmt: skip
+"""Module of ``kafka.broker.handlers`` -> its APIs and their versions, both inclusive."""
 
 
 class Call(Generic[Q]):
@@ -61,23 +95,44 @@ Outcome = Response | Reply
 HandlerFunction = Callable[["Broker", Call[Any]], Outcome]
 
 
-class Handler(NamedTuple):
-    """One row. ``listed_from``: the lowest version that ApiVersions names; Kafka names some of Produce that it does not
-    serve, for librdkafka's sake."""
+class Handler:
+    """One row: all versions that there are, of any release. Which of them a broker serves and tells is decided by the
+    release that it plays (``release.py``). ``function`` is there at once, and imports its module when first called."""
 
-    key: int
-    min_version: int
-    max_version: int
-    listed_from: int
-    function: HandlerFunction
+    __slots__ = ("function", "key", "max_version", "min_version", "module")
+
+    def __init__(self, key: int, min_version: int, max_version: int, module: str) -> None:
+        self.key = key
+        self.min_version = min_version
+        self.max_version = max_version
+        self.module = module
+        self.function: HandlerFunction = self._first_call
+
+    def load(self) -> HandlerFunction:
+        """The function itself."""
+        import_module(f"kafka.broker.handlers.{self.module}")
+        self.function = _FUNCTIONS[self.key]
+        return self.function
+
+    def _first_call(self, broker: Broker, call: Call[Any]) -> Outcome:
+        return self.load()(broker, call)
 
 
-HANDLERS: Final[dict[int, Handler]] = {}
-"""API key -> handler. Filled by :func:`load`."""
+KEYS: Final = {name: key for key, name in NAMES.items()}
+
+HANDLERS: Final[Mapping[int, Handler]] = {
+    KEYS[name]: Handler(KEYS[name], *versions, module)
+    for module, apis in MODULES.items()
+    for name, versions in apis.items()
+}
+"""API key -> handler."""
+
+_FUNCTIONS: Final[dict[int, HandlerFunction]] = {}
+"""API key -> function, of the modules that are imported."""
 
 
 def handles(
-    request: type[Q], versions: tuple[int, int], *, listed_from: int | None = None
+    request: type[Q], versions: tuple[int, int]
 ) -> Callable[[Callable[[Broker, Call[Q]], Outcome]], Callable[[Broker, Call[Q]], Outcome]]:
     """Make the decorated function the handler of these versions of a request (both inclusive)."""
     low, high = versions
@@ -85,17 +140,28 @@ def handles(
         raise ValueError(f"{request.__name__} has no versions {low} to {high}")
 
     def register(function: Callable[[Broker, Call[Q]], Outcome]) -> Callable[[Broker, Call[Q]], Outcome]:
-        key = request.api_key
-        if key in HANDLERS:
+        key, module = request.api_key, function.__module__.rpartition(".")[2]
+        if key in _FUNCTIONS:
             raise ValueError(f"{request.__name__} has two handlers")
-        HANDLERS[key] = Handler(key, low, high, low if listed_from is None else listed_from, function)
+        row = HANDLERS.get(key)
+        if row is None or (row.min_version, row.max_version, row.module) != (low, high, module):
+            raise ValueError(f"{module} handles {request.__name__} {low} to {high}, and MODULES does not say so")
+        _FUNCTIONS[key] = function
         return function
 
     return register
 
 
-def load() -> dict[int, Handler]:
-    """The whole table."""
-    for name in MODULES:
-        import_module(f"kafka.broker.handlers.{name}")
+def load_by_module() -> Iterator[str]:
+    """Import one module after the other, and say which."""
+    for name, apis in MODULES.items():
+        for api in apis:
+            HANDLERS[KEYS[api]].load()
+        yield name
+
+
+def load() -> Mapping[int, Handler]:
+    """The whole table, with everything imported."""
+    for _ in load_by_module():
+        pass
     return HANDLERS

@@ -8,8 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kafka.wire.message import Response
+from kafka.wire.types import BytesLike
+
+if TYPE_CHECKING:
+    from kafka.core.sasl.server import SaslServer
+    from kafka.net.transport import Transport
 
 _numbers = itertools.count(1)
 
@@ -17,10 +23,11 @@ _numbers = itertools.count(1)
 class Connection:
     """A client's connection as handlers see it; sessions and parked requests end with it. Hashed by identity.
 
-    ``parked``: what is to be called when the connection ends before its pending request is answered.
+    ``parked``: what is to be called when the connection ends before its pending request is answered. ``listener``: the
+    name of the one that it came to. ``sasl``: what lets its requests pass, on a listener with SASL.
     """
 
-    __slots__ = ("host", "local_host", "number", "parked", "port")
+    __slots__ = ("host", "listener", "local_host", "number", "parked", "port", "sasl")
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, local_host: str | None = None) -> None:
         self.number = next(_numbers)
@@ -28,6 +35,8 @@ class Connection:
         self.port = port
         self.local_host = local_host
         self.parked: Callable[[], None] | None = None
+        self.listener: str | None = None
+        self.sasl: SaslServer | None = None
 
     def __repr__(self) -> str:
         return f"<Connection {self.number} from {self.host}:{self.port}>"
@@ -36,7 +45,7 @@ class Connection:
 class Reply:
     """What becomes of a request. ``on_done`` is called once, when it is set before the end; look at ``done`` first."""
 
-    __slots__ = ("done", "hang_up", "on_done", "response", "version")
+    __slots__ = ("and_then", "done", "hang_up", "mangle", "on_done", "response", "token", "version")
 
     def __init__(self) -> None:
         self.done = False
@@ -44,7 +53,13 @@ class Reply:
         self.hang_up = False
         self.version: int | None = None
         """The response's version where that is not the request's."""
+        self.token: bytes | None = None
+        """Instead of a response: bytes for a frame without a header (SASL)."""
         self.on_done: Callable[[Reply], None] | None = None
+        self.mangle: Callable[[list[BytesLike]], list[BytesLike]] | None = None
+        """A fault: what becomes of the answer's bytes."""
+        self.and_then: Callable[[Transport], object] | None = None
+        """A fault: what becomes of the connection behind the answer, or instead of a good end."""
 
     @classmethod
     def of(cls, response: Response | None, version: int | None = None) -> Reply:

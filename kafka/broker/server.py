@@ -6,26 +6,35 @@ One turn of the loop::
 
 so that all requests that came together share one sync and one round of wake-ups. Runs over any
 :class:`~kafka.net.transport.Network`: sockets, or memory in tests. It decides nothing about requests; limits are those
-of Kafka: ``socket.request.max.bytes`` for a frame, and reading stops while a peer has sent far ahead of its answers or
-takes none.
+of Kafka: ``socket.request.max.bytes`` for a frame (and, ours, ``wire.source.MAX_ELEMENTS`` for what is in it), and
+reading stops while a peer has sent far ahead of its answers or takes none. A slow reader holds at most
+:data:`MAX_PENDING_BYTES` and one answer (``fetch.max.bytes``) in memory; all of them together
+:data:`MAX_ALL_PENDING_BYTES` and an answer of one batch each. How many connections there may be is
+``connection_quotas.py``'s decision.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kafka.broker.broker import Broker
+from kafka.broker.connection_quotas import Admission, ConnectionQuotas
+from kafka.broker.listeners import ListenerSpec, plaintext
 from kafka.broker.reply import Connection, Reply
 from kafka.core.serving import ServerConnection
 from kafka.errors import KafkaProtocolError
 from kafka.net.loop import LoopTimer
-from kafka.net.transport import Address, Network, Transport, TransportHandler
+from kafka.net.transport import Address, Listener, Network, Transport, TransportHandler
+from kafka.protocol.framing import ReceivedRequest, UnknownRequest
 
 log = logging.getLogger(__name__)
 
 MAX_PENDING_BYTES = 8 << 20
 """Answers that a peer has not taken; with more, its next request waits."""
+
+MAX_ALL_PENDING_BYTES = 256 << 20
+"""The same of all peers together; with more, fetches get one batch at a time, whatever they ask for."""
 
 MAX_REQUESTS_PER_TURN = 64
 """Of one connection: a peer that sends thousands ahead does not keep the others waiting."""
@@ -34,7 +43,8 @@ WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::"})
 
 
 class BrokerServer:
-    """Serves ``broker`` at ``host``:``port`` (0: a free one) of ``network``. OSError when the address cannot be had.
+    """Serves ``broker`` at ``host``:``port`` (0: a free one) of ``network``, or at ``listeners``. OSError when an
+    address cannot be had.
 
     ``on_idle`` is called with the time (monotonic s) when the last connection has gone, and None when one came.
     """
@@ -47,20 +57,45 @@ class BrokerServer:
         port: int = 0,
         *,
         on_idle: Callable[[float | None], object] = lambda since: None,
+        listeners: Sequence[ListenerSpec] | None = None,
     ) -> None:
         self.broker = broker
         self.loop = network.loop
         self._on_idle = on_idle
         self._sessions: set[_Session] = set()
+        self._slow: set[_Session] = set()
+        self._quotas: ConnectionQuotas[_Session] = ConnectionQuotas(broker.config.number)
         self._timer: LoopTimer | None = None
+        self._heard_from: dict[_Session, float] = {}
+        """When each connection has last sent something, the longest ago first."""
+        self._idle_timer: LoopTimer | None = None
         self._is_turn_ending = False
         self.is_closed = False
-        self._listener = network.listen(host, port, self._accept)
-        self.address: Address = self._listener.address
-        """As bound."""
-        broker.advertised = (None if host in WILDCARD_HOSTS else host, self.address.port)
+        self.is_refusing = False
+        """New connections are ended as soon as they stand."""
         self.max_request_bytes = broker.config.number("socket.request.max.bytes")
+        self.max_idle_s = broker.config.number("connections.max.idle.ms") / 1000
+        """Below 0: connections may be idle for ever."""
+        self.listeners = list(listeners or [plaintext(host, port)])
+        self._listening: dict[str, Listener] = {}
+        """By name."""
+        try:
+            for spec in self.listeners:
+                self._listening[spec.name] = self._listen(network, spec)
+        except BaseException:
+            self._stop_listening()
+            raise
+        self.main_listener = next((spec for spec in self.listeners if spec.protocol == "PLAINTEXT"), self.listeners[0])
+        """The one that is told to who asks for an address: PLAINTEXT if there is one."""
+        self.address: Address = self._listening[self.main_listener.name].address
+        """As bound, of the main listener."""
+        broker.advertised = broker.advertised_on[self.main_listener.name]
+        broker.answer_room = self.answer_room
         self.end_turn()
+
+    def answer_room(self) -> int:
+        """How many bytes of answers may still be made for peers that may not take them."""
+        return MAX_ALL_PENDING_BYTES - sum(session.transport.pending_bytes for session in self._slow)
 
     @property
     def connection_count(self) -> int:
@@ -70,9 +105,13 @@ class BrokerServer:
     def close(self) -> None:
         """Stop listening, end all connections. The broker stays, and is its owner's to close."""
         self.is_closed = True
-        self._listener.close()
+        self._stop_listening()
         if self._timer is not None:
             self._timer.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for session in self._quotas.waiting():
+            session.transport.abort()
         for session in list(self._sessions):
             session.transport.close()
             self.broker.disconnected(session.connection, self.loop.time())
@@ -82,32 +121,110 @@ class BrokerServer:
         """Let :meth:`Broker.tick` run when this turn's requests have been handled."""
         if not self._is_turn_ending:
             self._is_turn_ending = True
-            self.loop.call_soon(self._tick)
+            self.loop.call_soon(self.tick)
 
-    def _tick(self) -> None:
+    def tick(self) -> float | None:
+        """Let the broker do what is due, and come again at its deadline, which is also the result."""
         self._is_turn_ending = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self.is_closed:
-            return
+            return None
         clock = self.loop.clock
         self.broker.epoch_offset = clock.time() - clock.monotonic()
         deadline = self.broker.tick(self.loop.time())
+        while (waiting := self._quotas.next_admitted()) is not None:
+            self._admit(waiting)
+            waiting.transport.resume_reading()
         if deadline is not None:
-            self._timer = self.loop.call_at(deadline, self._tick)
+            self._timer = self.loop.call_at(deadline, self.tick)
+        return deadline
 
-    def _accept(self, transport: Transport) -> _Session:
-        session = _Session(self, transport)
-        self._sessions.add(session)
-        if len(self._sessions) == 1:
-            self._on_idle(None)
+    def disconnect_all(self) -> int:
+        """End all connections that stand, as a machine does that goes down; how many there were."""
+        sessions = list(self._sessions)
+        for session in sessions:
+            session.transport.abort()
+        return len(sessions)
+
+    @property
+    def addresses(self) -> dict[str, Address]:
+        """Where each listener listens, by name."""
+        return {name: listening.address for name, listening in self._listening.items()}
+
+    def _listen(self, network: Network, spec: ListenerSpec) -> Listener:
+        if spec.tls is not None:
+            from kafka.net.tls import TlsNetwork
+
+            network = TlsNetwork(network, spec.tls)
+        listening = network.listen(spec.host, spec.port, lambda transport: self._accept(spec, transport))
+        host = None if spec.host in WILDCARD_HOSTS else spec.host
+        told: tuple[str | None, int] = spec.advertised or (host, 0)
+        self.broker.advertised_on[spec.name] = (told[0], told[1] or listening.address.port)
+        return listening
+
+    def _stop_listening(self) -> None:
+        for listening in self._listening.values():
+            listening.close()
+
+    def _accept(self, spec: ListenerSpec, transport: Transport) -> _Session:
+        session = _Session(self, spec, transport)
+        if self.is_refusing:
+            transport.abort()
+            return session
+        host = transport.peer.host if transport.peer is not None else ""
+        admission = self._quotas.arrive(session, host)
+        if admission is Admission.ADMITTED:
+            self._admit(session)
+        elif admission is Admission.WAITS:
+            log.warning("a connection of %s waits: there are as many as max.connections says", host)
+            transport.pause_reading()
+        else:
+            log.warning("a connection of %s is ended: there are as many as max.connections.per.ip says", host)
+            transport.abort()
         return session
 
+    def _admit(self, session: _Session) -> None:
+        self._sessions.add(session)
+        self._heard(session)
+        if len(self._sessions) == 1:
+            self._on_idle(None)
+
+    def _heard(self, session: _Session) -> None:
+        """A connection is in use."""
+        self._heard_from.pop(session, None)
+        self._heard_from[session] = self.loop.time()
+        if self._idle_timer is None and self.max_idle_s >= 0:
+            self._idle_timer = self.loop.call_later(self.max_idle_s, self._end_idle)
+
+    def _end_idle(self) -> None:
+        """End the connections that nobody has used for ``connections.max.idle.ms``: who has not said who it is keeps
+        none for ever, and nobody keeps one that is forgotten."""
+        self._idle_timer = None
+        now = self.loop.time()
+        while self._heard_from:
+            session, heard_at = next(iter(self._heard_from.items()))
+            if heard_at + self.max_idle_s > now:
+                self._idle_timer = self.loop.call_at(heard_at + self.max_idle_s, self._end_idle)
+                break
+            if session.is_waiting:
+                self._heard(session)
+            else:
+                log.info("%r: nothing was heard of it for %g s; it ends", session.connection, self.max_idle_s)
+                del self._heard_from[session]
+                if session.transport.pending_bytes:  # it does not take its answers either
+                    session.transport.abort()
+                else:
+                    session.transport.close()
+
     def _gone(self, session: _Session) -> None:
+        self._quotas.leave(session)
+        self._heard_from.pop(session, None)
         if session not in self._sessions:
             return
         self._sessions.discard(session)
+        self._slow.discard(session)
         self.broker.disconnected(session.connection, self.loop.time())
         self.end_turn()
         if not self._sessions:
@@ -117,11 +234,18 @@ class BrokerServer:
 class _Session(TransportHandler):
     """One client's connection."""
 
-    def __init__(self, server: BrokerServer, transport: Transport) -> None:
+    def __init__(self, server: BrokerServer, spec: ListenerSpec, transport: Transport) -> None:
         self.server = server
         self.transport = transport
         self.connection = Connection()
-        self._machine = ServerConnection(server.max_request_bytes)
+        self.connection.listener = spec.name
+        max_bytes = server.max_request_bytes
+        if spec.sasl is not None:
+            self.connection.sasl = server.broker.credentials.authentication(spec.sasl)
+            max_bytes = min(max_bytes, spec.sasl.max_receive_bytes)
+        self._is_stranger = spec.sasl is not None
+        """It has not said who it is: its frames have a limit of their own."""
+        self._machine = ServerConnection(max_bytes, decode=server.broker.release.decode)
         self._is_paused = False
         self._is_going_on = False
 
@@ -132,11 +256,19 @@ class _Session(TransportHandler):
         if local is not None:
             self.connection.local_host = local.host
 
+    @property
+    def is_waiting(self) -> bool:
+        """A request of it has no answer yet."""
+        return self._machine.in_hand is not None
+
     def data_received(self, data: bytes) -> None:
+        self.server._heard(self)
         self._machine.receive(data)
         self._serve()
 
     def writable(self) -> None:
+        self.server._slow.discard(self)
+        self.server._heard(self)
         self._serve()
 
     def closed(self, error: BaseException | None) -> None:
@@ -145,7 +277,6 @@ class _Session(TransportHandler):
     def _serve(self) -> None:
         """Handle requests until one waits, none is left, it is others' turn, or the peer does not take its answers."""
         server = self.server
-        machine = self._machine
         transport = self.transport
         served = 0
         while not transport.is_closing and transport.pending_bytes < MAX_PENDING_BYTES:
@@ -153,14 +284,13 @@ class _Session(TransportHandler):
                 self._go_on()
                 break
             try:
-                received = machine.next_request()
+                reply = self._next_reply()
             except KafkaProtocolError as error:
                 log.warning("%r: %s; the connection ends", self.connection, error)
                 transport.close()
                 break
-            if received is None:
+            if reply is None:
                 break
-            reply = server.broker.handle(self.connection, received, server.loop.time())
             served += 1
             if not reply.done:
                 reply.on_done = self._answer_later
@@ -170,20 +300,46 @@ class _Session(TransportHandler):
             server.end_turn()
         self._set_reading()
 
+    def _next_reply(self) -> Reply | None:
+        """What becomes of the next request, or SASL token; None when there is none."""
+        broker, connection, now = self.server.broker, self.connection, self.server.loop.time()
+        sasl = connection.sasl
+        if sasl is not None:
+            if self._is_stranger and sasl.user is not None:
+                self._is_stranger = False
+                self._machine.limit_requests(self.server.max_request_bytes)
+            if sasl.takes_tokens:
+                token = self._machine.next_frame()
+                return None if token is None else broker.handle_token(connection, token, now)
+        received = self._machine.next_request()
+        return None if received is None else broker.handle(connection, received, now)
+
     def _answer(self, reply: Reply) -> None:
         if reply.hang_up:
-            log.info("%r: hung up on %s", self.connection, self._machine.in_hand)
+            log.info("%r: hung up on %s", self.connection, _shown(self._machine.in_hand))
+            if reply.and_then is not None:
+                reply.and_then(self.transport)
             self.transport.close()
             return
         asked = self._machine.in_hand
         try:
-            chunks = self._machine.answer(reply.response, reply.version)
+            if reply.token is not None:
+                chunks = self._machine.answer_frame(reply.token)
+            else:
+                chunks = self._machine.answer(reply.response, reply.version)
         except Exception:
-            log.exception("%r: the answer to %s cannot be put into bytes; the connection ends", self.connection, asked)
+            shown = _shown(asked)
+            log.exception("%r: the answer to %s cannot be put into bytes; the connection ends", self.connection, shown)
             self.transport.close()
             return
+        if reply.mangle is not None:
+            chunks = reply.mangle(chunks)
         if chunks:
             self.transport.write(chunks)
+            if self.transport.pending_bytes:
+                self.server._slow.add(self)
+        if reply.and_then is not None:
+            reply.and_then(self.transport)
 
     def _answer_later(self, reply: Reply) -> None:
         if self.transport.is_closing:
@@ -208,3 +364,10 @@ class _Session(TransportHandler):
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()
+
+
+def _shown(received: ReceivedRequest | UnknownRequest | None) -> str:
+    """A request for the log: what is in it may be long, or secret."""
+    if isinstance(received, ReceivedRequest):
+        return f"{type(received.request).__name__} v{received.version} of {received.client_id!r}"
+    return "a token" if received is None or received.api_key < 0 else f"API {received.api_key} v{received.api_version}"

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from kafka.broker.share.group_configs import BROKER_RANGES, BrokerLimits
 from kafka.errors import InvalidConfigurationError, KafkaConfigurationError
 
-BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST = 1, 2, 3, 4, 5, 6, 7
+BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, PASSWORD = 1, 2, 3, 4, 5, 6, 7, 9
 """Types as DescribeConfigs numbers them."""
 
 _TYPE_NAMES: Final = {INT: "INT", SHORT: "SHORT", LONG: "LONG"}
@@ -90,6 +90,10 @@ def list_of(value: str) -> list[str]:
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
+PROTOCOL_MAP: Final = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(?P<name>.+)")
+_OF_MECHANISM: Final = re.compile(r"(?:plain|scram-sha-256|scram-sha-512)\.(?P<name>sasl\.jaas\.config)")
+
 _CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 _TOPIC_ROWS: Final = (
@@ -135,14 +139,85 @@ _TOPIC_ROWS: Final = (
 
 TOPIC_SETTINGS: Final[Mapping[str, Setting]] = {row.name: row for row in _TOPIC_ROWS}
 
+_LISTENER_ROWS: Final = (
+    Setting("advertised.listeners", LIST, "", is_null=True),
+    Setting("connection.failed.authentication.delay.ms", INT, "100", 0),
+    Setting("connections.max.idle.ms", LONG, "600000"),
+    Setting("connections.max.reauth.ms", LONG, "0"),
+    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP),
+    Setting("listeners", LIST, "PLAINTEXT://:9092"),
+    Setting("sasl.enabled.mechanisms", LIST, "GSSAPI"),
+    Setting("sasl.jaas.config", PASSWORD, "", is_null=True),
+    Setting("sasl.server.max.receive.size", INT, "524288"),
+    Setting("ssl.client.auth", STRING, "none", words=("required", "requested", "none")),
+    Setting("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", words=("TLSv1.2", "TLSv1.3")),
+    Setting("ssl.key.password", PASSWORD, "", is_null=True),
+    Setting("ssl.keystore.certificate.chain", PASSWORD, "", is_null=True),
+    Setting("ssl.keystore.key", PASSWORD, "", is_null=True),
+    Setting("ssl.keystore.location", STRING, "", is_null=True),
+    Setting("ssl.keystore.password", PASSWORD, "", is_null=True),
+    Setting("ssl.keystore.type", STRING, "JKS"),
+    Setting("ssl.truststore.certificates", PASSWORD, "", is_null=True),
+    Setting("ssl.truststore.location", STRING, "", is_null=True),
+    Setting("ssl.truststore.password", PASSWORD, "", is_null=True),
+    Setting("ssl.truststore.type", STRING, "JKS"),
+)
+"""What listeners are set to; one of them alone by ``listener.name.NAME.`` in front."""
+
 _BROKER_ROWS: Final = (
+    *_LISTENER_ROWS,
     Setting("auto.create.topics.enable", BOOLEAN, "true"),
     Setting("default.replication.factor", INT, "1", 1),
     Setting("fetch.max.bytes", INT, "57671680", 1024),
+    Setting("group.consumer.assignment.interval.ms", INT, "1000", 0, dynamic=True),
+    Setting("group.consumer.assignors", LIST, "uniform,range", words=("uniform", "range")),
+    Setting("group.consumer.heartbeat.interval.ms", INT, "5000", 1),
+    Setting("group.consumer.max.assignment.interval.ms", INT, "15000", 0),
+    Setting("group.consumer.max.heartbeat.interval.ms", INT, "15000", 1),
+    Setting("group.consumer.max.session.timeout.ms", INT, "60000", 1),
+    Setting("group.consumer.max.size", INT, "2147483647", 1),
+    Setting(
+        "group.consumer.migration.policy", STRING, "bidirectional",
+        words=("disabled", "downgrade", "upgrade", "bidirectional"),
+    ),
+    Setting("group.consumer.min.assignment.interval.ms", INT, "0", 0),
+    Setting("group.consumer.min.heartbeat.interval.ms", INT, "5000", 1),
+    Setting("group.consumer.min.session.timeout.ms", INT, "45000", 1),
+    Setting("group.consumer.session.timeout.ms", INT, "45000", 1),
+    Setting("group.initial.rebalance.delay.ms", INT, "3000"),
+    Setting("group.max.session.timeout.ms", INT, "1800000"),
+    Setting("group.max.size", INT, "2147483647", 1),
+    Setting("group.min.session.timeout.ms", INT, "6000"),
+    Setting("log.cleaner.backoff.ms", LONG, "15000", 0, dynamic=True),
+    Setting("log.cleaner.dedupe.buffer.size", LONG, "134217728", dynamic=True),
+    Setting("log.cleaner.enable", BOOLEAN, "true"),
+    Setting("log.initial.task.delay.ms", LONG, "30000", 0),
+    Setting("log.retention.check.interval.ms", LONG, "300000", 1),
+    Setting("log.retention.hours", INT, "168"),
+    Setting("log.retention.minutes", INT, "-1", is_null=True),
+    Setting("log.roll.hours", INT, "168", 1),
+    Setting("max.connections", INT, "2147483647", 0, dynamic=True),
+    Setting("max.connections.per.ip", INT, "2147483647", 0, dynamic=True),
+    Setting("max.incremental.fetch.session.cache.slots", INT, "1000", 0),
+    Setting("max.request.partition.size.limit", INT, "2000", 1),
     Setting("node.id", INT, "1", 0),
     Setting("num.partitions", INT, "1", 1),
     Setting("offset.metadata.max.bytes", INT, "4096", 0),
+    Setting("offsets.retention.check.interval.ms", LONG, "600000", 1),
+    Setting("offsets.retention.minutes", INT, "10080", 1),
+    Setting("offsets.topic.num.partitions", INT, "50", 1),
+    Setting("offsets.topic.segment.bytes", INT, "104857600", 1),
+    Setting("producer.id.expiration.ms", INT, "86400000", 1, dynamic=True),
+    Setting("share.coordinator.snapshot.update.records.per.snapshot", INT, "500", 0, 500),
+    Setting("share.coordinator.state.topic.num.partitions", INT, "50", 1),
+    Setting("share.coordinator.state.topic.segment.bytes", INT, "104857600", 1),
     Setting("socket.request.max.bytes", INT, "104857600", 1),
+    Setting("transaction.max.timeout.ms", INT, "900000", 1),
+    Setting("transaction.partition.verification.enable", BOOLEAN, "true", dynamic=True),
+    Setting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, "3600000", 1),
+    Setting("transaction.state.log.num.partitions", INT, "50", 1),
+    Setting("transaction.state.log.segment.bytes", INT, "104857600", 1),
+    Setting("transactional.id.expiration.ms", INT, "604800000", 1),
     *(
         row._replace(
             name=row.broker_name,
@@ -170,6 +245,31 @@ BROKER_SETTINGS: Final[Mapping[str, Setting]] = {
         for field, default in BrokerLimits._field_defaults.items()
     },
 }
+
+
+COARSER_SETTINGS: Final[Mapping[str, Mapping[str, int]]] = {
+    "log.retention.ms": {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000},
+    "log.roll.ms": {"log.roll.hours": 3_600_000},
+}
+"""A broker's setting in ms -> those in larger units that hold when it is not set, and their unit in ms."""
+
+
+def broker_setting(name: str) -> Setting | None:
+    """The row of a broker's setting, also of one that a single listener has for itself."""
+    found = BROKER_SETTINGS.get(name)
+    if found is not None:
+        return found
+    own = _OF_LISTENER.fullmatch(name)
+    if own is not None and _OF_MECHANISM.fullmatch(own["name"]):
+        return Setting(name, PASSWORD, "", is_null=True)
+    shared = shared_name(name)
+    return BROKER_SETTINGS[shared]._replace(name=name) if shared is not None else None
+
+
+def shared_name(name: str) -> str | None:
+    """Of a setting that one listener has for itself, the name under which all listeners share it."""
+    own = _OF_LISTENER.fullmatch(name)
+    return own["name"] if own is not None and any(row.name == own["name"] for row in _LISTENER_ROWS) else None
 
 
 def check_topic_settings(values: Mapping[str, str]) -> None:
@@ -205,7 +305,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def check_broker_settings(values: Mapping[str, str]) -> None:
     """Raise KafkaConfigurationError for what the broker is started with: unknown names, impossible values."""
     for name, value in values.items():
-        setting = BROKER_SETTINGS.get(name)
+        setting = broker_setting(name)
         if setting is None:
             raise KafkaConfigurationError(f"unknown broker setting {name}{nearest(name, BROKER_SETTINGS)}")
         try:

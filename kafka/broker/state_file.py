@@ -1,8 +1,10 @@
 """How processes find the broker of a data directory: who holds it, where it listens, and who may start or end it.
 
     DIR/.lock           held by the broker while it lives, whatever ends it (``log/directory_lock.py``)
-    DIR/broker.json     {"pid": 4711, "host": "127.0.0.1", "port": 9092}; written at one stroke when it listens, removed
-                        when it ends well; of a killed broker it stays, and counts for nothing as ``.lock`` is free
+    DIR/broker.json     {"pid": 4711, "host": "127.0.0.1", "port": 9092, "listeners": {"SSL": "127.0.0.1:9093"}}; all
+                        listeners; host and port are those of the PLAINTEXT one if there is one. Written at one stroke
+                        when it listens, removed when it ends well; of a killed broker it stays, and counts for nothing
+                        as ``.lock`` is free
     DIR/embedded.lock   held for the moment of starting a broker, or of ending one for idleness
 
 So two starters make one broker, and a broker never ends for idleness under the hands of a client that has just been
@@ -15,7 +17,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 fcntl: Any = None
@@ -35,6 +37,8 @@ class BrokerState(NamedTuple):
     pid: int
     host: str
     port: int
+    listeners: Mapping[str, str] = {}
+    """Name -> ``HOST:PORT``, as bound."""
 
     @property
     def bootstrap(self) -> str:
@@ -55,7 +59,9 @@ def read_state(data_dir: str) -> BrokerState | None:
     try:
         with open(os.path.join(data_dir, STATE_NAME), encoding="utf-8") as file:
             found = json.load(file)
-        return BrokerState(int(found["pid"]), str(found["host"]), int(found["port"]))
+        host, port = str(found["host"]), int(found["port"])
+        listeners = {str(name): str(place) for name, place in dict(found.get("listeners", {})).items()}
+        return BrokerState(int(found["pid"]), host, port, listeners)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

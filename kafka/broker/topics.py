@@ -6,6 +6,7 @@ The rules and the texts are those of Apache Kafka 4.3.0, measured. Storing topic
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -46,11 +47,9 @@ def check_new_topic(broker: Broker, name: str) -> None:
     check_topic_name(name)
     if broker.metadata.topic(name) is not None:
         raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
-    if "." in name or "_" in name:
-        folded = name.replace(".", "_")
-        for topic in broker.metadata:
-            if topic.name.replace(".", "_") == folded:
-                raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {topic.name}")
+    other = broker.metadata.colliding(name)
+    if other is not None:
+        raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
 
 
 def create_topic(broker: Broker, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> Topic:
@@ -66,7 +65,8 @@ def check_replicas(broker: Broker, broker_ids: Sequence[int]) -> None:
     if not broker_ids:
         raise InvalidReplicationAssignmentError("The manual partition assignment includes an empty replica list.")
     if len(set(broker_ids)) != len(broker_ids):
-        twice = next(one for one in broker_ids if list(broker_ids).count(one) > 1)
+        counts = Counter(broker_ids)
+        twice = next(one for one in broker_ids if counts[one] > 1)
         raise InvalidReplicationAssignmentError(
             f"The manual partition assignment includes the broker {twice} more than once."
         )

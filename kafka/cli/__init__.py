@@ -59,9 +59,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name in COMMANDS:
             module = import_module(COMMANDS[name][0])
             module.add_arguments(commands[name])
-        args = parser.parse_args(arguments)
+        args, unknown = parser.parse_known_args(arguments)
+        if unknown:
+            commands[args.command].error(f"unrecognized arguments: {' '.join(unknown)}")
         code: int = module.run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may have been closed by whoever started us
+            sys.stdout.flush()
         return code
     except SystemExit as end:  # argparse has said why
         return end.code if isinstance(end.code, int) else EXIT_USAGE

@@ -17,12 +17,13 @@ that is played. Sockets, and what the requests mean, are others' business; the o
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
-from kafka.errors import IllegalStateError, KafkaProtocolError
+from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaProtocolError
 from kafka.protocol.framing import ReceivedRequest, UnknownRequest, decode_request, encode_response
-from kafka.wire.frame import DEFAULT_MAX_BYTES, FrameReader
-from kafka.wire.message import Response
+from kafka.wire.frame import DEFAULT_MAX_BYTES, FrameReader, pack_length
+from kafka.wire.message import Response, Struct
 from kafka.wire.types import BytesLike
 
 MAX_QUEUED_BYTES: Final = 1 << 20
@@ -31,15 +32,23 @@ MAX_QUEUED_BYTES: Final = 1 << 20
 FRAME_COST_BYTES: Final = 64
 """What a queued frame takes beside its bytes: empty ones, too, fill the queue."""
 
+MAX_TEXT_BYTES: Final = 32_767
+"""Of a string in a message."""
+
 
 class ServerConnection:
-    """``max_request_bytes``: Kafka's ``socket.request.max.bytes``."""
+    """``max_request_bytes``: Kafka's ``socket.request.max.bytes``. ``decode``: how requests are read, where the release
+    that is played reads them in a way of its own."""
 
-    __slots__ = ("_frames", "_max_queued_bytes", "_queued_bytes", "_reader", "in_hand")
+    __slots__ = ("_decode", "_frames", "_max_queued_bytes", "_queued_bytes", "_reader", "in_hand")
 
     def __init__(
-        self, max_request_bytes: int = DEFAULT_MAX_BYTES, max_queued_bytes: int = MAX_QUEUED_BYTES
+        self,
+        max_request_bytes: int = DEFAULT_MAX_BYTES,
+        max_queued_bytes: int = MAX_QUEUED_BYTES,
+        decode: Callable[[bytes], ReceivedRequest | UnknownRequest] = decode_request,
     ) -> None:
+        self._decode = decode
         self._reader = FrameReader(max_request_bytes)
         self._frames: deque[bytes] = deque()
         self._queued_bytes = 0
@@ -78,8 +87,31 @@ class ServerConnection:
             return None
         frame = self._frames.popleft()
         self._queued_bytes -= len(frame) + FRAME_COST_BYTES
-        self.in_hand = decode_request(frame)
+        self.in_hand = self._decode(frame)
         return self.in_hand
+
+    def next_frame(self) -> bytes | None:
+        """The next frame as it is, for what is not in Kafka's headers (SASL tokens). As with a
+        request, no other is handed out before it is answered (:meth:`answer_frame`)."""
+        if self.in_hand is not None:
+            return None
+        if not self._frames:
+            if self._reader.failed is not None:
+                raise self._reader.failed
+            return None
+        frame = self._frames.popleft()
+        self._queued_bytes -= len(frame) + FRAME_COST_BYTES
+        self.in_hand = UnknownRequest(-1, -1, 0, None)
+        return frame
+
+    def answer_frame(self, data: bytes) -> list[BytesLike]:
+        """The bytes that answer the frame in hand, behind their length."""
+        self.in_hand = None
+        return [pack_length(len(data)) + data]
+
+    def limit_requests(self, max_bytes: int) -> None:
+        """Take no frames longer than this from now on."""
+        self._reader.max_bytes = max_bytes
 
     def answer(self, response: Response | None, version: int | None = None) -> list[BytesLike]:
         """The bytes that answer the request in hand: a whole frame in chunks, or none for a request without an answer
@@ -95,4 +127,27 @@ class ServerConnection:
             return []
         if version is None:
             version = request.version if isinstance(request, ReceivedRequest) else request.api_version
-        return encode_response(response, version, request.correlation_id)
+        try:
+            return encode_response(response, version, request.correlation_id)
+        except IllegalArgumentError:
+            if not shorten_texts(response):
+                raise
+            return encode_response(response, version, request.correlation_id)
+
+
+def shorten_texts(message: Struct) -> int:
+    """Cut the texts of a message that are longer than a string may be; how many there were. An error's text that
+    quotes a name of full length is such a one: better half of it than no answer."""
+    count = 0
+    for name in message.fields:
+        value = getattr(message, name)
+        if isinstance(value, str) and len(value) > MAX_TEXT_BYTES // 4:
+            data = value.encode()
+            if len(data) > MAX_TEXT_BYTES:
+                setattr(message, name, data[: MAX_TEXT_BYTES - 3].decode(errors="ignore") + "...")
+                count += 1
+        elif isinstance(value, Struct):
+            count += shorten_texts(value)
+        elif isinstance(value, list) and value and isinstance(value[0], Struct):
+            count += sum(map(shorten_texts, value))
+    return count

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from kafka.broker.broker import Broker
 from kafka.broker.registry import load
+from kafka.broker.releases import LATEST
 from kafka.broker.reply import Connection, Reply
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
 from kafka.protocol.fetch import FetchRequest, FetchResponse
@@ -30,8 +31,15 @@ EPOCH_S = 1_700_000_000.0
 class HandBroker:
     """The machine, a clock, one connection to begin with. Each request and answer passes through the codec."""
 
-    def __init__(self, data_dir: Path, settings: dict[str, str] | None = None, fsync: str = "never") -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: dict[str, str] | None = None,
+        fsync: str = "never",
+        release: str = LATEST,
+    ) -> None:
         self.data_dir = data_dir
+        self.release = release
         self.settings = settings
         self.fsync = fsync
         self.now = 0.0
@@ -46,6 +54,7 @@ class HandBroker:
             now=self.now,
             epoch_offset=EPOCH_S,
             rng=random.Random(7),
+            release=self.release,
         )
 
     def restart(self) -> None:

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from kafka.broker.broker import Broker
-from kafka.broker.log import DirectoryLockedError
+from kafka.broker.log import DirectoryLockedError, syncing
 from kafka.errors import KafkaConfigurationError
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.fetch import FetchRequest
@@ -16,6 +16,9 @@ from kafka.protocol.framing import UnknownRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.transactions import InitProducerIdRequest
 from test.broker.driver import HandBroker, batch, fetch_request, fetched, produce_request, values
+
+FIRST_SWEEP_S = 30.0
+"""When the broker looks for expired records at the earliest: it always has that to wake up for."""
 
 
 @pytest.mark.parametrize(("key", "version"), [(3, 99), (999, 0), (11, 5)])
@@ -46,7 +49,7 @@ def test_a_fault_of_ours_ends_the_connection_and_not_the_broker(hand: HandBroker
 def test_with_fsync_always_replies_wait_for_one_sync_of_the_turn(tmp_path: Path) -> None:
     hand = HandBroker(tmp_path / "data", fsync="always")
     hand.create_topic("t")
-    with mock.patch.object(hand.broker.logs, "sync", wraps=hand.broker.logs.sync) as sync:
+    with mock.patch.object(syncing, "sync_files", wraps=syncing.sync_files) as sync:
         replies = [hand.send(produce_request("t", batch(b"%d" % at)), 9) for at in range(5)]
         assert not any(reply.done for reply in replies)
         assert sync.call_count == 0
@@ -108,12 +111,12 @@ def test_a_parked_request_of_a_lost_connection_is_forgotten(hand: HandBroker) ->
     hand.produce("t", batch())
     hand.advance(2)
     assert not reply.done
-    assert hand.tick() is None
+    assert (hand.tick() or FIRST_SWEEP_S) >= FIRST_SWEEP_S
 
 
 def test_the_next_deadline_is_that_of_the_first_request_to_end(hand: HandBroker) -> None:
     hand.create_topic("t")
-    assert hand.tick() is None
+    assert (hand.tick() or FIRST_SWEEP_S) >= FIRST_SWEEP_S
     request: FetchRequest = fetch_request("t", max_wait_ms=700)
     assert not hand.send(request, 12).done
     assert hand.tick() == pytest.approx(0.7)

@@ -6,19 +6,20 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from kafka.errors import KafkaStorageError
 from kafka.protocol.share import ShareAcknowledgeRequest, ShareFetchRequest
 from kafka.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
 from kafka.protocol.transactions import InitProducerIdRequest
 from test.broker.driver import HandBroker, batch, fetch_request, fetched, produce_request, values
 from test.broker.log.test_log_directory import full_disk
-from test.broker.test_killed_under_load import GROUP, TOPIC
 
 STORAGE = 56
+TOPIC, GROUP = "jobs", "workers"
 
 
 def failing_sync(fd: int) -> None:
@@ -87,18 +88,35 @@ def test_an_answer_that_waited_for_a_flush_that_failed_is_not_given(
     careful: HandBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     careful.create_topic("t")
-    careful.tick()
+    careful.create_topic("other")
+    careful.produce("t", batch(b"a"))
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", failing_sync)
-        reply = careful.send(produce_request("t", batch(b"a")), 9)
+        reply = careful.send(produce_request("t", batch(b"b")), 9)
         assert not reply.done
-        again_at = careful.tick()
+        careful.tick()
         assert reply.done
         assert reply.hang_up
-        assert again_at is not None
-        assert again_at >= careful.now + 1.0, "no spinning over a broken disk"
         assert "not safe from a loss of the machine" in caplog.text
-    assert careful.produce("t", batch(b"b")).error_code == 0
+
+
+def test_after_a_flush_that_failed_nothing_is_acknowledged_again_until_the_next_start(
+    careful: HandBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    careful.create_topic("t")
+    careful.create_topic("other")
+    careful.produce("t", batch(b"a", producer=(7, 0, 0)))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing_sync)
+        assert not careful.send(produce_request("t", batch(b"b", producer=(7, 0, 1))), 9).done
+        careful.tick()
+    assert careful.produce("t", batch(b"b", producer=(7, 0, 1))).error_code == STORAGE, "not even a duplicate"
+    assert careful.produce("t", batch(b"c")).error_code == STORAGE
+    assert values(fetched(careful.ask(fetch_request("t"), 12))[0].records) == [b"a", b"b"], "reads go on"
+    assert careful.produce("other", batch(b"d")).error_code == 0, "and so do other logs"
+    careful.restart()
+    assert careful.produce("t", batch(b"b", producer=(7, 0, 1))).error_code == 0
+    assert careful.produce("t", batch(b"c")).error_code == 0
 
 
 def test_a_flush_that_fails_keeps_no_long_poll_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,9 +129,43 @@ def test_a_flush_that_fails_keeps_no_long_poll_from_its_end(tmp_path: Path, monk
         hand.produce("other", batch(b"a"))
         hand.advance(6)
         assert waiting.done
-    hand.advance(2)
-    assert not hand.broker.logs.has_unsynced, "it is tried again"
+    assert hand.produce("other", batch(b"b")).error_code == STORAGE
+    hand.create_topic("third")
+    assert hand.produce("third", batch(b"c")).error_code == 0
     hand.broker.close()
+
+
+def read_only_disk(path: str, flags: int, mode: int = 0o777, *, open_file: Callable[..., int] = os.open) -> int:
+    if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    return open_file(path, flags, mode)
+
+
+def test_a_directory_that_cannot_be_written_to_is_named_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "open", read_only_disk)
+    with pytest.raises(KafkaStorageError, match=f"cannot open {tmp_path}.*Read-only file system"):
+        HandBroker(tmp_path)
+
+
+def test_a_disk_that_becomes_read_only_refuses_writes_and_serves_reads(
+    hand: HandBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand.create_topic("t")
+    hand.produce("t", batch(b"a"))
+    pool = hand.broker.logs.pool
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", read_only_disk)
+        pool.close()
+        assert hand.produce("t", batch(b"b")).error_code == STORAGE
+        assert values(fetched(hand.ask(fetch_request("t"), 12))[0].records) == [b"a"]
+        assert hand.produce("t", batch(b"b")).error_code == STORAGE
+        log = hand.broker.logs.log(hand.broker.topic("t"), 0)
+        with pytest.raises(KafkaStorageError, match="Read-only file system"):
+            log.append(batch(b"b"), now_ms=0)
+        assert create(hand, "other") == STORAGE
+    assert hand.produce("t", batch(b"b")).base_offset == 1
 
 
 def test_a_request_that_fails_while_it_waits_ends_its_connection_and_no_other(

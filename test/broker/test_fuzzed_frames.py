@@ -1,29 +1,45 @@
-"""Frames that make no sense, on every API, through real sockets: an error or a closed connection, never a dead broker.
+"""Frames that make no sense, on every API: an error or a closed connection, never a dead broker, never a traceback.
 
-The broker is a process of its own, so that its memory can be looked at.
+By hand on every release that the broker plays, with values that get behind a handler's first check; and through real
+sockets, to a broker that is a process of its own, so that its memory can be looked at. ``KAFKA_TEST_ROUNDS`` multiplies
+the long one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
+import random
 import socket
+import ssl
 import struct
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafka.broker import BrokerSecurity
 from kafka.broker.registry import load
+from kafka.broker.releases import RELEASES
+from kafka.net.tls_context import Pem, client_context
 from kafka.protocol.framing import encode_request
+from kafka.protocol.groups import DescribeGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.registry import REGISTRY
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kafka.testing import EmbeddedBroker
-from test.broker.driver import batch, fetch_request, produce_request
+from kafka.wire.source import MAX_ELEMENTS
+from test.broker.crash_fuzz import Bench, Learner, RandomFrames
+from test.broker.driver import HandBroker, batch, fetch_request, produce_request
 from test.broker.raw_client import RawClient
 from test.broker.test_server import make_topic
 from test.strategies import messages
+from test.support.certificates import Certificates
 
 NOTHING = MetadataRequest(topics=[])
 HEADER = struct.Struct(">hhih")
@@ -107,6 +123,53 @@ def test_any_change_of_a_produced_batch(broker: EmbeddedBroker, position: int, v
     )
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_each_release_bears_requests_that_know_its_names(tmp_path: Path, release: str) -> None:
+    bench = Bench(tmp_path / "data", 1, release=release)
+    bench.run(600)
+    bench.hand.broker.close()
+    assert not bench.faults, bench.faults[0]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_any_requests_in_any_order_over_restarts(tmp_path: Path, rounds: int) -> None:
+    for seed in range(2 * rounds):
+        bench = Bench(tmp_path / str(seed), seed)
+        bench.run(4000)
+        bench.hand.broker.close()
+        assert not bench.faults, bench.faults[0]
+
+
+def test_strange_frames_of_those_who_are_let_in_by_tls_and_a_password(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    security = BrokerSecurity("SASL_SSL", users={"alice": "x"}, certificate=certificates.server_both)
+    context = client_context(Pem("ca", certificates.ca))
+    rng = random.Random(5)
+    with EmbeddedBroker(tmp_path, security=security) as broker:
+        port = int(broker.secure_bootstrap.rpartition(":")[2])
+        apis = [(row.key, row.min_version, row.max_version) for row in load().values()]
+        frames = RandomFrames(rng, apis, Learner())
+        for number in range(60):
+            with RawClient(port) as client, contextlib.suppress(EOFError, ConnectionError, TimeoutError, ssl.SSLError):
+                client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
+                if number % 3:
+                    assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+                    token = b"\0alice\0x" if number % 3 == 1 else rng.randbytes(40)
+                    client.ask(SaslAuthenticateRequest(auth_bytes=token))
+                client.socket.settimeout(0.05)
+                for at in range(10):
+                    frame, _, _ = frames.frame(at)
+                    client.socket.sendall(len(frame).to_bytes(4, "big") + frame)
+                while client.socket.recv(1 << 16):
+                    pass
+        with RawClient(broker.port) as client:
+            assert client.ask(NOTHING).controller_id == 1
+        with open(broker.log_path, encoding="utf-8") as log:
+            assert "Traceback" not in log.read()
+
+
 def resident_bytes(pid: int) -> int:
     with open(f"/proc/{pid}/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -154,3 +217,118 @@ def test_what_is_sent_ahead_of_a_parked_fetch_is_bounded(broker: EmbeddedBroker,
         assert resident_bytes(broker.pid) - before < 24 * MEBIBYTE
     with RawClient(broker.port) as client:
         assert client.ask(NOTHING).controller_id == 1
+
+
+def test_a_frame_cut_at_any_byte_and_then_the_end(broker: EmbeddedBroker) -> None:
+    frame = b"".join(encode_request(produce_request("t", batch(b"cut")), 9, 1, "x"))
+    for size in range(len(frame)):
+        with socket.create_connection(("127.0.0.1", broker.port)) as connection:
+            connection.sendall(frame[:size])
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(10)
+            assert connection.recv(1) == b"", "no answer to half a request"
+    with RawClient(broker.port) as client:
+        assert client.ask(NOTHING).controller_id == 1
+
+
+def test_a_slow_speaker_is_served_and_keeps_nobody_waiting(broker: EmbeddedBroker) -> None:
+    frame = b"".join(encode_request(NOTHING, 12, 7, "slow"))
+    with socket.create_connection(("127.0.0.1", broker.port)) as slow, RawClient(broker.port) as other:
+        slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in frame:
+            slow.sendall(bytes((byte,)))
+            assert other.ask(NOTHING).controller_id == 1
+        slow.settimeout(10)
+        assert slow.recv(8)[4:] == (7).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("form", ["strings", "structures", "tags"])
+def test_small_elements_cannot_make_much_of_a_large_frame(broker: EmbeddedBroker, form: str) -> None:
+    """Some bytes make an object of a hundred: a frame as large as may be has room for fifty million."""
+    head = {
+        "strings": HEADER.pack(15, 5, 7, -1) + b"\0",  # DescribeGroups: names
+        "structures": HEADER.pack(3, 12, 7, -1) + b"\0",  # Metadata: topics
+        "tags": HEADER.pack(18, 3, 7, -1) + b"\0\x01\x01",  # ApiVersions: no names, then unknown tags
+    }[form]
+    count = 40_000_000
+    length = b"".join((count >> shift & 0x7F | 0x80).to_bytes(1, "big") for shift in (0, 7, 14, 21)) + b"\0"
+    # a varint of five bytes; one byte a name, two a topic, and tags that count up in four bytes
+    body = {
+        "strings": b"\x01" * count,
+        "structures": b"\x01\0" * count,
+        "tags": b"".join(struct.pack("<BBBBB", n & 0x7F | 0x80, n >> 7 & 0x7F | 0x80, n >> 14 & 0x7F | 0x80, n >> 21, 0)
+                         for n in range(128, 2_000_000)),
+    }[form]  # fmt: skip
+    frame = head + length + body
+    before = resident_bytes(broker.pid)
+    started = time.monotonic()
+    throw(broker, frame)
+    took_s = time.monotonic() - started
+    assert resident_bytes(broker.pid) - before < 128 * MEBIBYTE, "what stays"
+    assert most_resident_bytes(broker.pid) - before < 2 * len(frame) + 200 * MEBIBYTE, "at no moment much more"
+    assert took_s < 20, f"{took_s:.1f} s"
+
+
+def most_resident_bytes(pid: int) -> int:
+    """The most that the process ever had."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) << 10
+
+
+def test_as_many_elements_as_may_be_are_served(broker: EmbeddedBroker) -> None:
+    with RawClient(broker.port) as client:
+        started = time.monotonic()
+        answer = client.ask(DescribeGroupsRequest(groups=[""] * MAX_ELEMENTS), 0)
+        assert len(answer.groups) == MAX_ELEMENTS
+        assert time.monotonic() - started < 20
+        with pytest.raises(EOFError):
+            client.ask(DescribeGroupsRequest(groups=[""] * (MAX_ELEMENTS + 1)), 0)
+
+
+def test_a_name_longer_than_a_string_may_be_ends_the_connection(broker: EmbeddedBroker) -> None:
+    frame = HEADER.pack(15, 5, 7, -1) + b"\0\x02"
+    for length, is_served in ((32_767, True), (32_768, False)):
+        size = length + 1
+        varint = bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14))
+        data = frame + varint + b"n" * length + b"\0\0"
+        with RawClient(broker.port) as client:
+            client.socket.sendall(len(data).to_bytes(4, "big") + data)
+            assert bool(client.socket.recv(4)) == is_served
+
+
+ASKING = (
+    2, 3, 9, 10, 12, 13, 14, 15, 16, 18, 23, 24, 25, 26, 28, 29, 32, 35, 36, 48, 50, 55, 60, 61, 65, 66, 69, 75, 77, 79,
+    90,
+)  # fmt: skip
+"""APIs that make nothing for who asks about what there is not."""
+
+
+def test_who_asks_about_what_there_is_not_leaves_nothing_behind(tmp_path: Path) -> None:
+    internal = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+    few = {f"{name}.num.partitions": "1" for name in internal}  # so that all of them are open soon
+    hand = HandBroker(tmp_path / "data", {"auto.create.topics.enable": "false", **few})
+    hand.create_topic("t")
+    rng = random.Random(3)
+    learner = Learner()
+    for key in ASKING:
+        row = load()[key]
+        frames = RandomFrames(rng, [(key, row.max_version, row.max_version)], learner)
+        counts = []
+        for _ in range(4):
+            for _ in range(20):
+                learner.learn_one("group_id", f"g{rng.random()}")
+                learner.learn_one("member_id", f"m{rng.random()}")
+                learner.learn_one("transactional_id", f"t{rng.random()}")
+                learner.learn_one("topic_id", UUID(int=rng.getrandbits(128)))
+                request, version = frames.request()
+                hand.send(request, version)
+                hand.tick()
+            hand.broker.disconnected(hand.connection, hand.now)
+            for _ in range(3):
+                hand.now += 300.0
+                hand.tick()
+            gc.collect()
+            counts.append(len(gc.get_objects()))
+        growth = min(after - before for before, after in zip(counts, counts[1:], strict=False))
+        assert growth < 20, f"{type(request).__name__}: {counts}"  # a codec may have been compiled once
+    hand.broker.close()

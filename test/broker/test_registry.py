@@ -6,9 +6,10 @@ from importlib import import_module
 
 import pytest
 
-from kafka.broker.registry import HANDLERS, MODULES, handles, load
+from kafka.broker.registry import HANDLERS, KEYS, MODULES, handles, load
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.registry import NAMES
+from kafka.protocol.telemetry import PushTelemetryRequest
 
 
 def test_the_apis_of_the_issue_are_served() -> None:
@@ -19,6 +20,18 @@ def test_the_apis_of_the_issue_are_served() -> None:
         "DeleteRecords", "CreatePartitions", "DescribeCluster", "ShareGroupHeartbeat", "ShareGroupDescribe",
         "ShareFetch", "ShareAcknowledge",
     }  # fmt: skip
+
+
+def test_a_mark_that_the_table_does_not_know_of_is_refused() -> None:
+    with pytest.raises(ValueError, match="MODULES does not say so"):
+        handles(PushTelemetryRequest, versions=(0, 0))(lambda broker, call: None)  # type: ignore[arg-type, return-value]
+
+
+def test_every_module_marks_what_the_table_says_that_it_handles() -> None:
+    told = {(KEYS[name], *versions, module) for module, apis in MODULES.items() for name, versions in apis.items()}
+    assert {(row.key, row.min_version, row.max_version, row.module) for row in load().values()} == told
+    for row in HANDLERS.values():
+        assert row.function.__module__ == f"kafka.broker.handlers.{row.module}"
 
 
 def test_a_second_handler_of_a_request_is_refused() -> None:
@@ -38,7 +51,5 @@ def test_each_module_of_handlers_says_what_is_different_from_kafka(name: str) ->
     assert "Apache Kafka 4.3.0" in text
 
 
-def test_what_is_listed_holds_what_is_served() -> None:
-    for row in load().values():
-        assert row.listed_from <= row.min_version <= row.max_version
+def test_the_table_is_loaded_once() -> None:
     assert HANDLERS is load()

@@ -48,7 +48,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_says_where_it_listens_and_ends_well_on_a_signal(
     running: subprocess.Popen[str], tmp_path: Path, signum: int
 ) -> None:
@@ -56,7 +56,7 @@ def test_it_says_where_it_listens_and_ends_well_on_a_signal(
     host, _, port = line.strip().removeprefix("listening on ").rpartition(":")
     assert (line, host) == (f"listening on 127.0.0.1:{port}\n", "127.0.0.1")
     state = json.loads((tmp_path / "data" / "broker.json").read_text())
-    assert state == {"pid": running.pid, "host": "127.0.0.1", "port": int(port)}
+    assert (state["pid"], state["host"], state["port"]) == (running.pid, "127.0.0.1", int(port))
     with RawClient(int(port)) as client:
         client.ask(MetadataRequest(topics=[]))
         running.send_signal(signum)
@@ -110,6 +110,7 @@ def fail(*arguments: str) -> tuple[int, str]:
     """Exit code and the one line of a broker that does not start."""
     done = subprocess.run(
         [sys.executable, "-m", "kafka", "broker", *arguments],
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -154,13 +155,26 @@ def test_a_directory_that_may_not_be_written_is_named(tmp_path: Path) -> None:
     ("arguments", "text"),
     [
         (["--port", "70000"], "0 to 65535"),
-        (["--port", "x"], "--port"),
+        (["--port", "x"], "0 to 65535, not x"),
+        (["--port", "-1"], "0 to 65535, not -1"),
+        (["--data-dir", ""], "the name of a directory is needed"),
+        (["--exit-when-idle", "soon"], "above 0 s is needed, not soon"),
+        (["--exit-with-stdin"], "standard input is no pipe"),
+        (["--control-fd", "0"], "no inherited socket"),
+        (["--control-fd", "99"], "no inherited socket"),
         (["--fsync", "sometimes"], "--fsync"),
         (["--exit-when-idle", "0"], "above 0 s"),
         (["--set", "num.partitions"], "NAME=VALUE"),
         (["--set", "num.partition=3"], "did you mean num.partitions?"),
         (["--set", "num.partitions=0"], "num.partitions"),
         (["--log-level", "loud"], "--log-level"),
+        (["--loud"], "unrecognized arguments: --loud (see kafka broker --help)"),
+        (["--listener", "PLAINTEXT://127.0.0.1:0"], "leave them out beside --listener"),
+        (["--users", os.devnull], "--users has no effect without SASL"),
+        (["--certificate", os.devnull], "--certificate has no effect without TLS"),
+        (["--client-auth", "required"], "--client-auth has no effect without TLS"),
+        (["--set", "listeners=SSL://127.0.0.1:0"], "needs --certificate FILE"),
+        (["--set", "listeners=SASL_PLAINTEXT://127.0.0.1:0"], "needs --users FILE"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], text: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from kafka.broker import find_release
 from kafka.cli import main
 from kafka.cli.check_version import lines, report
 from kafka.client import ApiRanges
@@ -142,6 +143,11 @@ def test_a_real_broker_of_each_generation_is_recognised(
     assert found["inferred"] == (old is None)
     if old is not None:
         assert {key: (api["min"], api["max"]) for key, api in apis.items()} == old
+    table = find_release(version)
+    assert table.recorded == version
+    if old is None:  # what the embedded broker tells when it plays this release
+        assert {key: (api["min"], api["max"]) for key, api in apis.items()} == table.apis
+        assert found["features"] == {name: [level, level] for name, level in table.finalized.items()}
     if version.startswith("4."):
         assert found["features"]["metadata.version"][1] > 20
         assert (apis[1]["max"], apis[78]["max"]) == ((18, 1) if version == "4.1.1" else (18, 2))

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
+NOT_OF_CONTROLLERS: Final = (
+    "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+)
 
 
 @handles(DescribeClusterRequest, versions=(0, 2))
@@ -26,7 +29,7 @@ def describe_cluster(broker: Broker, call: Call[DescribeClusterRequest]) -> Desc
         return DescribeClusterResponse(
             throttle_time_ms=0,
             error_code=114 if known else 115,
-            error_message=f"the endpoints here are those of brokers, not of type {wanted}",
+            error_message=NOT_OF_CONTROLLERS if known else f"Unsupported endpoint type {wanted}",
             endpoint_type=BROKERS,
             cluster_id="",
             brokers=[],

@@ -1,12 +1,12 @@
-"""DescribeConfigs from version 1, IncrementalAlterConfigs: settings of topics (2), of the broker (4), of groups (32).
+"""DescribeConfigs, IncrementalAlterConfigs: settings of topics (2), of the broker (4), of groups (32).
 
-Topics have all of Kafka's settings; those that the broker acts on are ``segment.bytes``, ``segment.ms``,
-``max.message.bytes``, ``message.timestamp.type``, ``message.timestamp.after.max.ms`` and ``cleanup.policy``
-(DeleteRecords). Of the broker's settings the ones in ``settings.py`` are known; the dynamic ones may be changed, for
-this broker or (empty name) for all.
+Topics have all of Kafka's settings; those that the broker acts on are in ``LogConfig`` (``log/log_config.py``). Of
+the broker's settings the ones in ``settings.py`` are known; the dynamic ones may be changed, for this broker or (empty
+name) for all.
 
-Different from Apache Kafka 4.3.0: the settings of share groups alone, none of consumer and streams groups; loggers (8)
-and client metrics (16) are refused with INVALID_REQUEST (42); no documentation texts; changes show at once.
+Different from Apache Kafka 4.3.0: of groups the settings of share and consumer groups, none of streams groups; loggers
+(8) and client metrics (16) are refused with INVALID_REQUEST (42); no documentation texts; changes show at once;
+of the broker's settings only those that mean something here, and those of listeners and share groups are read-only.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.broker.broker import error_code, error_text
 from kafka.broker.config import FROM_ALL_BROKERS, FROM_DEFAULT, FROM_GROUP, FROM_TOPIC, Sourced
+from kafka.broker.features import ELIGIBLE_LEADERS, MIN_ISR
+from kafka.broker.groups.group_settings import GROUP_NUMBERS, check_consumer_settings
 from kafka.broker.registry import Call, handles
 from kafka.broker.settings import (
     BOOLEAN,
     BROKER_SETTINGS,
     INT,
     LIST,
+    PASSWORD,
     STRING,
     TOPIC_SETTINGS,
+    broker_setting,
     check_topic_combination,
     check_topic_settings,
     list_of,
@@ -51,6 +55,12 @@ TOPIC: Final = 2
 BROKER: Final = 4
 GROUP: Final = 32
 
+KINDS: Final = frozenset({TOPIC, BROKER, 8, 16, GROUP})
+"""All that Kafka has; loggers and client metrics, too."""
+
+HIDDEN: Final = frozenset({"log.initial.task.delay.ms"})
+"""Settings of the broker that Kafka does not show."""
+
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 _Row = DescribeConfigsResponse.DescribeConfigsResourceResult
@@ -76,15 +86,21 @@ def topic_value(broker: Broker, own: Mapping[str, str], name: str) -> Sourced:
 # -- describe --------------------------------------------------------------------------------------------------------
 
 
-@handles(DescribeConfigsRequest, versions=(1, 4))
+@handles(DescribeConfigsRequest, versions=(0, 4))
 def describe_configs(broker: Broker, call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
     request = call.request
+    odd = [one.resource_type for one in request.resources if one.resource_type not in KINDS]
     results = []
     for resource in request.resources:
         rows: list[_Row] = []
         code, text = 0, ""
         try:
+            if odd:  # nothing of such a request is answered
+                raise InvalidRequestError(f"Unexpected resource type {odd[0]}")
             rows = _describe(broker, resource, request.include_synonyms)
+            if call.version == 0:  # it tells no sources
+                for row in rows:
+                    row.is_default = row.config_source == FROM_DEFAULT
         except BrokerResponseError as error:
             code, text = error_code(error), error_text(error)
         results.append(
@@ -138,8 +154,9 @@ def _describe_broker(broker: Broker, name: str, wanted: list[str] | None, with_s
         ]
     _check_broker_name(broker, name, "Broker", " or empty string, but received")
     rows = []
-    for key, setting in BROKER_SETTINGS.items():
-        if wanted is None or key in wanted:
+    own = {key: known for key in broker.config.static if (known := broker_setting(key)) is not None}
+    for key, setting in {**BROKER_SETTINGS, **own}.items():
+        if key not in HIDDEN and (wanted is None or key in wanted):
             sources = broker.config.sources(key)
             row = _row(key, sources[0], sources if with_synonyms else [], setting.type, not setting.dynamic)
             if setting.is_null and row.config_source == FROM_DEFAULT:
@@ -161,18 +178,27 @@ def _describe_group(broker: Broker, name: str, wanted: list[str] | None, with_sy
             sources = [*own, default]
             rows.append(_row(key, sources[0], sources
             if with_synonyms else [], kind))
+    set_for_it = broker.metadata.config("group", name)
+    for key, number in GROUP_NUMBERS.items():
+        if wanted is None or key in wanted:
+            sources = [Sourced(key, set_for_it[key], FROM_GROUP)] if key in set_for_it else []
+            sources += broker.config.sources(number.default)
+            rows.append(_row(key, sources[0], sources if with_synonyms else [], INT))
     return rows
 
 
 def _row(key: str, in_force: Sourced, synonyms: list[Sourced], kind: int, read_only: bool = False) -> _Row:
+    is_secret = kind == PASSWORD  # null is all that anybody is told, as by Kafka
     return _Row(
         name=key,
-        value=in_force.value,
+        value=None if is_secret else in_force.value,
         read_only=read_only,
         config_source=in_force.source,
-        is_sensitive=False,
+        is_sensitive=is_secret,
         synonyms=[
-            DescribeConfigsResponse.DescribeConfigsSynonym(name=name, value=value, source=source)
+            DescribeConfigsResponse.DescribeConfigsSynonym(
+                name=name, value=None if is_secret else value, source=source
+            )
             for name, value, source in synonyms
         ],
         config_type=kind,
@@ -181,7 +207,7 @@ def _row(key: str, in_force: Sourced, synonyms: list[Sourced], kind: int, read_o
 
 
 def _type(key: str) -> int:
-    setting = BROKER_SETTINGS.get(key)
+    setting = broker_setting(key)
     return setting.type if setting is not None else STRING
 
 
@@ -202,11 +228,14 @@ def incremental_alter_configs(
     broker: Broker, call: Call[IncrementalAlterConfigsRequest]
 ) -> IncrementalAlterConfigsResponse:
     request = call.request
+    is_lost = any(one.resource_type in (TOPIC, GROUP) and _odd_operations(one) for one in request.resources)
     responses = []
     for resource in request.resources:
         code, text = 0, None
         try:
-            _alter(broker, resource, request.validate_only)
+            if is_lost:
+                _survive(broker, resource)
+            alter_resource(broker, resource, request.validate_only)
         except BrokerResponseError as error:
             code, text = error_code(error), error_text(error) or None
         responses.append(
@@ -220,18 +249,38 @@ def incremental_alter_configs(
     return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
 
-def _alter(
-    broker: Broker, resource: IncrementalAlterConfigsRequest.AlterConfigsResource, validate_only: bool
-) -> None:
-    kind, name = resource.resource_type, resource.resource_name
-    if kind not in (TOPIC, BROKER, GROUP):
-        raise InvalidRequestError(f"Unknown resource type {kind}")
+def _odd_operations(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> list[int]:
+    known = (SET, DELETE, APPEND, SUBTRACT)
+    return [one.config_operation for one in resource.configs if one.config_operation not in known]
+
+
+def _survive(broker: Broker, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
+    """Raise what is said of a resource when another one, or itself, has an operation that does not exist: Apache
+    Kafka's controller then does none of them (-1), and its broker has found the plain faults before."""
+    if resource.resource_type == BROKER:
+        alter_resource(broker, resource, validate_only=True)
+    else:
+        _check_shape(resource)
+    raise UnknownError("")
+
+
+def _check_shape(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
+    if resource.resource_type not in (TOPIC, BROKER, GROUP):
+        raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
     names = [change.name for change in resource.configs]
     if len(set(names)) != len(names):
         raise InvalidRequestError("Error due to duplicate config keys")
     nulls = [change.name for change in resource.configs if change.config_operation != DELETE and change.value is None]
     if nulls:
         raise InvalidRequestError(f"Null value not supported for : {','.join(nulls)}")
+
+
+def alter_resource(
+    broker: Broker, resource: IncrementalAlterConfigsRequest.AlterConfigsResource, validate_only: bool
+) -> None:
+    """Check and make the changes of one resource, all or none; any error that a client is told."""
+    kind, name = resource.resource_type, resource.resource_name
+    _check_shape(resource)
     if kind == TOPIC:
         _alter_topic(broker, name, resource.configs, validate_only)
     elif kind == BROKER:
@@ -244,15 +293,21 @@ _Changes = list[IncrementalAlterConfigsRequest.AlterableConfig]
 
 
 def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+    if not name:
+        raise InvalidRequestError("Default topic resources are not allowed.")
+    own = broker.metadata.config("topic", name)
+    lists = {
+        key: own.get(key, broker.logs.defaults.get(key, setting.default))
+        for key, setting in TOPIC_SETTINGS.items()
+        if setting.type == LIST
+    }
+    changed = _changed(own, changes, lists)
     check_topic_name(name)
+    check_topic_settings({key: value for key, value in changed.items() if key not in own or own[key] != value})
+    check_topic_combination(changed)
     topic = broker.metadata.topic(name)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
-    own = broker.metadata.config("topic", name)
-    lists = {key: broker.topic_setting(topic, key) for key, setting in TOPIC_SETTINGS.items() if setting.type == LIST}
-    changed = _changed(own, changes, lists)
-    check_topic_settings({key: value for key, value in changed.items() if key not in own or own[key] != value})
-    check_topic_combination(changed)
     if not validate_only:
         broker.metadata.set_config("topic", name, changed)
         broker.sync_metadata()
@@ -262,6 +317,9 @@ def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_only: bo
 def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
     if name:
         _check_broker_name(broker, name, "Node", ", but received")
+    odd = [one.config_operation for one in changes if one.config_operation not in (SET, DELETE, APPEND, SUBTRACT)]
+    if odd:
+        raise InvalidRequestError(f"Unknown operations type {odd[0]}")
     fixed = [
         change.name
         for change in changes
@@ -280,6 +338,7 @@ def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_only: b
                 BROKER_SETTINGS[key].check(value)
             except InvalidConfigurationError as error:
                 raise InvalidRequestError(error_text(error)) from None
+    _check_min_isr(broker, name, changes)
     if not validate_only:
         broker.metadata.set_config("broker", name, changed)
         broker.sync_metadata()
@@ -287,16 +346,30 @@ def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_only: b
         broker.apply_topic_defaults()
 
 
+def _check_min_isr(broker: Broker, name: str, changes: _Changes) -> None:
+    """While there are eligible leader replicas, it is set for all brokers alike, and always."""
+    if ELIGIBLE_LEADERS not in broker.features.finalized():
+        return
+    for change in changes:
+        if change.name == MIN_ISR and name:
+            raise InvalidConfigurationError(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+        if change.name == MIN_ISR and change.config_operation == DELETE:
+            raise InvalidConfigurationError(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+
+
 def _alter_group(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
     if not name:
         raise InvalidRequestError("Default group resources are not allowed.")
     own = broker.metadata.config("group", name)
     changed = _changed(own, changes, {})
-    check_group_settings(broker.share.limits, changed)
+    own_of_consumers = {key: value for key, value in changed.items() if key in GROUP_NUMBERS}
+    own_of_share = {key: value for key, value in changed.items() if key not in GROUP_NUMBERS}
+    check_consumer_settings(broker.config.value, own_of_consumers)
+    check_group_settings(broker.share.limits, own_of_share)
     if not validate_only:
         broker.metadata.set_config("group", name, changed)
         broker.sync_metadata()
-        broker.share.configure(name, changed)
+        broker.share.configure(name, own_of_share)
 
 
 def _changed(own: Mapping[str, str], changes: _Changes, lists: Mapping[str, str]) -> dict[str, str]:

@@ -1,8 +1,10 @@
-"""ListOffsets, from version 1 on: the start (-2, -4), the end (-1), the greatest timestamp (-3), or the first offset
-at or after a time.
+"""ListOffsets: the start (-2, -4), the end (-1), the greatest timestamp (-3), or the first offset at or after a time.
+In version 0, where segments begin (``conversion.py``). And OffsetForLeaderEpoch: where an epoch ended.
 
-Different from Apache Kafka 4.3.0: no tiers, so -4 is the start and -5 and -6 find nothing. No transactions yet:
-``isolation_level`` changes nothing.
+For consumers (replica -1) that read committed records, everything ends at the last stable offset. There are no tiers,
+so -4 is the start, -5 and -6 find nothing, and no answer waits, whatever the timeout.
+
+Different from Apache Kafka 4.3.0: nothing that is known.
 """
 
 from __future__ import annotations
@@ -10,15 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka.broker.broker import error_code
+from kafka.broker.conversion import segment_offsets
+from kafka.broker.handlers.fetch import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch
 from kafka.broker.log import FoundOffset, PartitionLog
 from kafka.broker.registry import Call, handles
-from kafka.errors import (
-    BrokerResponseError,
-    InvalidRequestError,
-    UnknownLeaderEpochError,
-    UnsupportedVersionError,
-)
+from kafka.errors import BrokerResponseError, InvalidRequestError, UnknownError, UnsupportedVersionError
 from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
@@ -29,6 +29,8 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING: Final = -6
+CONSUMER: Final = -1
+"""``replica_id`` of one that isolation levels are for."""
 
 SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 """Special time -> the first version that may ask for it."""
@@ -36,35 +38,62 @@ SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_
 _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
-@handles(ListOffsetsRequest, versions=(1, 11))
+@handles(ListOffsetsRequest, versions=(0, 11))
 def list_offsets(broker: Broker, call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
+    if call.request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _of_no_isolation_level(call.request)
     seen: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
     for topic in call.request.topics:
         for wanted in topic.partitions:
             name = (topic.name, wanted.partition_index)
             (twice if name in seen else seen).add(name)
-    topics = []
+    found: dict[str, dict[int, _Answer]] = {}
     for topic in call.request.topics:
-        partitions = []
-        for wanted in {one.partition_index: one for one in topic.partitions}.values():
+        for wanted in topic.partitions:
             try:
                 if (topic.name, wanted.partition_index) in twice:
                     raise InvalidRequestError("a partition is asked for twice")
-                partitions.append(_find(broker, call.version, topic.name, wanted))
+                answer = _find(broker, call, topic.name, wanted)
             except BrokerResponseError as error:
-                partitions.append(_Answer(partition_index=wanted.partition_index, error_code=error_code(error)))
-        topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
-    return ListOffsetsResponse(topics=topics)
+                answer = _Answer(partition_index=wanted.partition_index, error_code=error_code(error))
+            found.setdefault(topic.name, {})[wanted.partition_index] = answer
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=list(partitions.values()))
+            for name, partitions in found.items()
+        ]
+    )
 
 
-def _find(broker: Broker, version: int, name: str, wanted: ListOffsetsRequest.ListOffsetsPartition) -> _Answer:
+def _of_no_isolation_level(request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """UNKNOWN_SERVER_ERROR (-1) to each partition is Kafka's answer."""
+    code = error_code(UnknownError())
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_Answer(partition_index=one.partition_index, error_code=code) for one in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _find(
+    broker: Broker, call: Call[ListOffsetsRequest], name: str, wanted: ListOffsetsRequest.ListOffsetsPartition
+) -> _Answer:
+    isolation = call.request.isolation_level
+    if call.version == 0:
+        log = broker.logs.log(broker.topic(name), wanted.partition_index)
+        starts = segment_offsets(log, wanted.timestamp, wanted.max_num_offsets, broker.epoch_ms())
+        return _Answer(partition_index=wanted.partition_index, error_code=0, old_style_offsets=starts)
+    if wanted.timestamp < EARLIEST_PENDING or call.version < SINCE.get(wanted.timestamp, 0):
+        raise UnsupportedVersionError(f"time {wanted.timestamp} in version {call.version}")
     log = broker.logs.log(broker.topic(name), wanted.partition_index)
-    if wanted.current_leader_epoch > 0:
-        raise UnknownLeaderEpochError(f"{log.name} is at leader epoch 0, not {wanted.current_leader_epoch}")
-    if wanted.timestamp < EARLIEST_PENDING or version < SINCE.get(wanted.timestamp, 0):
-        raise UnsupportedVersionError(f"time {wanted.timestamp} in version {version}")
-    found = _at(log, wanted.timestamp)
+    check_leader_epoch(log, wanted.current_leader_epoch)
+    is_committed = isolation == READ_COMMITTED and call.request.replica_id == CONSUMER
+    found = _at(log, wanted.timestamp, log.last_stable_offset if is_committed else log.end_offset)
     if found is None:
         return _Answer(partition_index=wanted.partition_index, error_code=0)
     return _Answer(
@@ -72,17 +101,47 @@ def _find(broker: Broker, version: int, name: str, wanted: ListOffsetsRequest.Li
         error_code=0,
         timestamp=found.timestamp,
         offset=found.offset,
-        leader_epoch=found.leader_epoch if version >= 4 else -1,
+        leader_epoch=found.leader_epoch if call.version >= 4 else -1,
     )
 
 
-def _at(log: PartitionLog, timestamp: int) -> FoundOffset | None:
+def _at(log: PartitionLog, timestamp: int, end: int) -> FoundOffset | None:
+    """``end``: the reader sees what is before it."""
     if timestamp == LATEST:
-        return FoundOffset(log.end_offset, -1, 0)
+        return FoundOffset(end, -1, log.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return FoundOffset(log.start_offset, -1, 0)
-    if timestamp == MAX_TIMESTAMP:
-        return log.offset_of_max_timestamp()
-    if timestamp < 0:
+        return FoundOffset(log.start_offset, -1, log.epochs.entries[0][0] if log.epochs.entries else log.leader_epoch)
+    if timestamp < 0 and timestamp != MAX_TIMESTAMP:
         return None
-    return log.offset_for_timestamp(timestamp)
+    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    return found if found is not None and found.offset < end else None
+
+
+# -- leader epochs ---------------------------------------------------------------------------------------------------
+
+_EpochEnd = OffsetForLeaderEpochResponse.EpochEndOffset
+
+
+@handles(OffsetForLeaderEpochRequest, versions=(0, 4))
+def offset_for_leader_epoch(broker: Broker, call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_epoch_end(broker, topic.topic, wanted) for wanted in topic.partitions],
+            )
+            for topic in call.request.topics
+        ]
+    )
+
+
+def _epoch_end(
+    broker: Broker, name: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+) -> OffsetForLeaderEpochResponse.EpochEndOffset:
+    try:
+        log = broker.logs.log(broker.topic(name), wanted.partition)
+        check_leader_epoch(log, wanted.current_leader_epoch)
+    except BrokerResponseError as error:
+        return _EpochEnd(partition=wanted.partition, error_code=error_code(error))
+    epoch, end_offset = log.end_offset_for_epoch(wanted.leader_epoch)
+    return _EpochEnd(partition=wanted.partition, error_code=0, leader_epoch=epoch, end_offset=end_offset)

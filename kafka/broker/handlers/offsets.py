@@ -1,115 +1,167 @@
-"""OffsetCommit (from version 2) and OffsetFetch (from version 1) for clients that are no members of their group.
+"""OffsetCommit, OffsetFetch, OffsetDelete: committed offsets of groups of both kinds (KIP-211, 447, 496, 848, 1251).
 
-Offsets are durable when the answer goes out, and live until their group or topic is deleted.
+A commit is one append, so all its partitions or none; it is durable when the answer goes out. Members commit under
+their generation or epoch; without one, anybody may commit to a group that has no members, also to the one without a
+name. Offsets of a deleted topic go with it; others expire after ``offsets.retention.minutes`` without members.
 
-Different from Apache Kafka 4.3.0: there are no members yet, so every commit with a generation is refused, with the
-errors that a stranger gets there; offsets never expire (``offsets.retention.minutes``).
+Different from Apache Kafka 4.3.0: offsets of topics that are gone are not listed when all are asked for; OffsetCommit
+0 and OffsetFetch 0, which only ``--emulate`` shows, keep and read offsets where all others do, and not in ZooKeeper.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
-from kafka.broker.broker import error_code
+from kafka.broker.broker import NO_LIMIT, error_code
+from kafka.broker.handlers.refused_first import refused_first
 from kafka.broker.log import Topic
 from kafka.broker.offset_store import CommittedOffset
 from kafka.broker.registry import Call, handles
 from kafka.errors import (
     BrokerResponseError,
-    GroupIdNotFoundError,
-    IllegalGenerationError,
+    GroupSubscribedToTopicError,
+    InvalidGroupIdError,
+    KafkaStorageError,
+    NotCoordinatorError,
     OffsetMetadataTooLargeError,
-    UnknownMemberIdError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
 )
-from kafka.protocol.offsets import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse
+from kafka.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from kafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
+FIRST_WITH_TOPIC_IDS: Final = 10
+FIRST_FETCH_OF_GROUPS: Final = 8
+
 NO_OFFSET: Final = CommittedOffset(-1, -1, "", -1)
 
 _CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
+_WantedPartition = OffsetCommitRequest.OffsetCommitRequestPartition
+_DeletedPartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
-@handles(OffsetCommitRequest, versions=(2, 10))
+def _code(error: type[BrokerResponseError]) -> int:
+    return int(error.errno or 0)
+
+
+def _find(broker: Broker, name: str, topic_id: UUID | None) -> tuple[Topic | None, int]:
+    """The topic, or the error that says that it is not there. ``topic_id``: where topics are known by that."""
+    topic = broker.metadata.topic(name) if topic_id is None else broker.metadata.topic_by_id(topic_id)
+    missing = UnknownTopicOrPartitionError if topic_id is None else UnknownTopicIdError
+    return topic, 0 if topic is not None else _code(missing)
+
+
+# -- commit ----------------------------------------------------------------------------------------------------------
+
+
+@handles(OffsetCommitRequest, versions=(0, 10))
 def offset_commit(broker: Broker, call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
     request = call.request
-    refused = _refusal(broker, call)
-    accepted: dict[TopicPartition, CommittedOffset] = {}
-    topics = []
+    has_ids = call.version >= FIRST_WITH_TOPIC_IDS
+    refused: dict[tuple[str, UUID], list[_CommitPartition]] = {}
+    answered: list[tuple[tuple[str, UUID], list[_CommitPartition]]] = []
+    there: list[tuple[Topic, _WantedPartition, _CommitPartition]] = []
     for wanted in request.topics:
-        topic, missing = _find(broker, wanted.name, wanted.topic_id if call.version >= 10 else None)
-        partitions = []
+        topic, missing = _find(broker, wanted.name, wanted.topic_id if has_ids else None)
+        key = (wanted.name, wanted.topic_id)
+        accepted = []
         for partition in wanted.partitions:
-            code = refused or missing or _check(broker, topic, partition)
-            if not code and topic is not None:
-                accepted[TopicPartition(topic.name, partition.partition_index)] = CommittedOffset(
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata or "",
-                    broker.epoch_ms(),
-                )
-            partitions.append(_CommitPartition(partition_index=partition.partition_index, error_code=code))
-        topics.append(
-            OffsetCommitResponse.OffsetCommitResponseTopic(
-                name=wanted.name, topic_id=wanted.topic_id, partitions=partitions
-            )
-        )
-    if accepted:
-        try:
-            broker.offsets.commit(request.group_id, accepted)
-        except BrokerResponseError as error:
-            for answer in topics:
-                for one in answer.partitions:
-                    one.error_code = one.error_code or error_code(error)
-    return OffsetCommitResponse(topics=topics)
+            code = missing
+            if topic is not None and not 0 <= partition.partition_index < topic.partitions:
+                code = _code(UnknownTopicOrPartitionError)
+            answer = _CommitPartition(partition_index=partition.partition_index, error_code=code)
+            if topic is not None and not code:
+                accepted.append(answer)
+                there.append((topic, partition, answer))
+            else:
+                refused.setdefault(key, []).append(answer)
+        if accepted:
+            answered.append((key, accepted))
+        elif topic is None:
+            refused.setdefault(key, [])
+    if there:
+        code = _commit(broker, call, there)
+        if code:
+            for _, _, answer in there:
+                answer.error_code = code
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponse.OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
+            for (name, topic_id), partitions in refused_first(refused, answered)
+        ]
+    )
 
 
-def _refusal(broker: Broker, call: Call[OffsetCommitRequest]) -> int:
-    """The error of a whole commit, or 0. Without a generation anybody may commit, under any member id, and even to the
-    group without a name (measured)."""
+def _commit(
+    broker: Broker,
+    call: Call[OffsetCommitRequest],
+    wanted: Sequence[tuple[Topic, _WantedPartition, _CommitPartition]],
+) -> int:
+    """Store what may be stored, and note what may not; the error of all, or 0."""
     request = call.request
-    error: type[BrokerResponseError] | None = None
-    if request.group_id in broker.share.groups:
-        error = GroupIdNotFoundError
-    elif request.generation_id_or_member_epoch >= 0:
-        if broker.offsets.has_group(request.group_id):
-            error = UnknownMemberIdError
-        else:
-            error = GroupIdNotFoundError if call.version >= 9 else IllegalGenerationError
-    return int(error.errno or 0) if error else 0
+    longest = broker.config.number("offset.metadata.max.bytes")
+    now_ms = broker.epoch_ms()
+    expires_ms = -1 if request.retention_time_ms < 0 else min(now_ms + request.retention_time_ms, NO_LIMIT)
+    accepted: dict[TopicPartition, CommittedOffset] = {}
+    for topic, partition, answer in wanted:
+        metadata = partition.committed_metadata or ""
+        if len(metadata) > longest:
+            answer.error_code = _code(OffsetMetadataTooLargeError)
+            continue
+        committed_ms = now_ms if partition.commit_timestamp < 0 else partition.commit_timestamp
+        accepted[TopicPartition(topic.name, partition.partition_index)] = CommittedOffset(
+            partition.committed_offset, partition.committed_leader_epoch, metadata, committed_ms, expires_ms
+        )
+    try:
+        broker.groups.check_commit(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            call.now,
+            version=call.version,
+            partitions=[(topic.topic_id, partition.partition_index) for topic, partition, _ in wanted],
+        )
+        broker.offsets.commit(request.group_id, accepted)
+    except KafkaStorageError:
+        return _code(NotCoordinatorError)
+    except BrokerResponseError as error:
+        return error_code(error)
+    return 0
 
 
-def _check(broker: Broker, topic: Topic | None, wanted: OffsetCommitRequest.OffsetCommitRequestPartition) -> int:
-    error: type[BrokerResponseError] | None = None
-    if topic is None or not 0 <= wanted.partition_index < topic.partitions:
-        error = UnknownTopicOrPartitionError
-    elif len(wanted.committed_metadata or "") > broker.config.number("offset.metadata.max.bytes"):
-        error = OffsetMetadataTooLargeError
-    return int(error.errno or 0) if error else 0
+# -- fetch -----------------------------------------------------------------------------------------------------------
 
 
-def _find(broker: Broker, name: str, topic_id: object | None) -> tuple[Topic | None, int]:
-    """The topic, or the error that says that it is not there."""
-    if topic_id is None:
-        topic = broker.metadata.topic(name)
-        return topic, 0 if topic is not None else int(UnknownTopicOrPartitionError.errno or 0)
-    topic = broker.metadata.topic_by_id(topic_id)  # type: ignore[arg-type]
-    return topic, 0 if topic is not None else int(UnknownTopicIdError.errno or 0)
-
-
-@handles(OffsetFetchRequest, versions=(1, 10))
+@handles(OffsetFetchRequest, versions=(0, 10))
 def offset_fetch(broker: Broker, call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
     request = call.request
-    if call.version >= 8:
-        return OffsetFetchResponse(groups=[_fetch_group(broker, call.version, group) for group in request.groups])
+    if call.version >= FIRST_FETCH_OF_GROUPS:
+        return OffsetFetchResponse(
+            groups=[_fetch_group(broker, call.version, group, request.require_stable) for group in request.groups]
+        )
+    group_id = request.group_id
+    try:
+        has_any = broker.groups.check_fetch(group_id, None, -1)
+    except BrokerResponseError as error:
+        return OffsetFetchResponse(topics=[], error_code=error_code(error))
     if request.topics is None:
-        named = _all_of(broker, request.group_id)
+        named = list(_all_of(broker, group_id).items()) if has_any else []
     else:
-        named = {topic.name: list(topic.partition_indexes) for topic in request.topics}
+        named = [(topic.name, list(topic.partition_indexes)) for topic in request.topics]
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponse.OffsetFetchResponseTopic(
@@ -120,27 +172,34 @@ def offset_fetch(broker: Broker, call: Call[OffsetFetchRequest]) -> OffsetFetchR
                         committed_offset=found.offset,
                         committed_leader_epoch=found.leader_epoch,
                         metadata=found.metadata,
+                        error_code=code,
                     )
-                    for number, found in _offsets(broker, request.group_id, name, partitions)
+                    for number, found, code in _offsets(broker, group_id, name, numbers, request.require_stable)
                 ],
             )
-            for name, partitions in named.items()
+            for name, numbers in named
         ]
     )
 
 
 def _fetch_group(
-    broker: Broker, version: int, group: OffsetFetchRequest.OffsetFetchRequestGroup
+    broker: Broker, version: int, group: OffsetFetchRequest.OffsetFetchRequestGroup, stable: bool
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    wanted: list[tuple[str, object, list[int], int]] = []
+    try:
+        has_any = broker.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
+    except BrokerResponseError as error:
+        return OffsetFetchResponse.OffsetFetchResponseGroup(
+            group_id=group.group_id, topics=[], error_code=error_code(error)
+        )
+    wanted: list[tuple[str, UUID, list[int], int]] = []
     if group.topics is None:
-        for name, numbers in _all_of(broker, group.group_id).items():
+        for name, numbers in _all_of(broker, group.group_id).items() if has_any else ():
             known = broker.metadata.topic(name)
             if known is not None:
                 wanted.append((name, known.topic_id, numbers, 0))
     else:
         for asked in group.topics:
-            topic, missing = _find(broker, asked.name, asked.topic_id) if version >= 10 else (None, 0)
+            topic, missing = _find(broker, "", asked.topic_id) if version >= FIRST_WITH_TOPIC_IDS else (None, 0)
             name = topic.name if topic is not None else asked.name
             wanted.append((name, asked.topic_id, list(asked.partition_indexes), missing))
     return OffsetFetchResponse.OffsetFetchResponseGroup(
@@ -148,16 +207,16 @@ def _fetch_group(
         topics=[
             OffsetFetchResponse.OffsetFetchResponseTopics(
                 name=name,
-                topic_id=topic_id,  # type: ignore[arg-type]
+                topic_id=topic_id,
                 partitions=[
                     OffsetFetchResponse.OffsetFetchResponsePartitions(
                         partition_index=number,
                         committed_offset=found.offset,
                         committed_leader_epoch=found.leader_epoch,
                         metadata=found.metadata,
-                        error_code=missing,
+                        error_code=missing or code,
                     )
-                    for number, found in _offsets(broker, group.group_id, name, numbers)
+                    for number, found, code in _offsets(broker, group.group_id, name, numbers, stable)
                 ],
             )
             for name, topic_id, numbers, missing in wanted
@@ -166,11 +225,17 @@ def _fetch_group(
 
 
 def _offsets(
-    broker: Broker, group_id: str, topic: str, partitions: list[int]
-) -> list[tuple[int, CommittedOffset]]:
-    return [
-        (number, broker.offsets.get(group_id, TopicPartition(topic, number)) or NO_OFFSET) for number in partitions
-    ]
+    broker: Broker, group_id: str, topic: str, partitions: list[int], stable: bool
+) -> list[tuple[int, CommittedOffset, int]]:
+    """Number, offset and error of each. ``stable``: not while a transaction is about to change it."""
+    found = []
+    for number in partitions:
+        where = TopicPartition(topic, number)
+        if stable and broker.offsets.has_pending(group_id, where):
+            found.append((number, NO_OFFSET, _code(UnstableOffsetCommitError)))
+        else:
+            found.append((number, broker.offsets.get(group_id, where) or NO_OFFSET, 0))
+    return found
 
 
 def _all_of(broker: Broker, group_id: str) -> dict[str, list[int]]:
@@ -178,3 +243,61 @@ def _all_of(broker: Broker, group_id: str) -> dict[str, list[int]]:
     for topic, number in broker.offsets.of_group(group_id):
         named.setdefault(topic, []).append(number)
     return named
+
+
+# -- delete ----------------------------------------------------------------------------------------------------------
+
+
+@handles(OffsetDeleteRequest, versions=(0, 0))
+def offset_delete(broker: Broker, call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
+    request = call.request
+    refused: dict[str, list[_DeletedPartition]] = {}
+    answered: list[tuple[str, list[_DeletedPartition]]] = []
+    there: list[tuple[TopicPartition, _DeletedPartition]] = []
+    for wanted in request.topics:
+        topic = broker.metadata.topic(wanted.name)
+        accepted = []
+        for partition in wanted.partitions:
+            number = partition.partition_index
+            is_there = topic is not None and 0 <= number < topic.partitions
+            answer = _DeletedPartition(
+                partition_index=number, error_code=0 if is_there else _code(UnknownTopicOrPartitionError)
+            )
+            if is_there:
+                accepted.append(answer)
+                there.append((TopicPartition(wanted.name, number), answer))
+            else:
+                refused.setdefault(wanted.name, []).append(answer)
+        if accepted:
+            answered.append((wanted.name, accepted))
+        elif topic is None:
+            refused.setdefault(wanted.name, [])
+    try:
+        _delete(broker, request.group_id, there)
+    except KafkaStorageError:
+        return OffsetDeleteResponse(error_code=_code(NotCoordinatorError), throttle_time_ms=0, topics=[])
+    except BrokerResponseError as error:
+        return OffsetDeleteResponse(error_code=error_code(error), throttle_time_ms=0, topics=[])
+    return OffsetDeleteResponse(
+        error_code=0,
+        throttle_time_ms=0,
+        topics=[
+            OffsetDeleteResponse.OffsetDeleteResponseTopic(name=name, partitions=partitions)
+            for name, partitions in refused_first(refused, answered)
+        ],
+    )
+
+
+def _delete(
+    broker: Broker, group_id: str, wanted: Sequence[tuple[TopicPartition, _DeletedPartition]]
+) -> None:
+    if not group_id:
+        raise InvalidGroupIdError("")
+    group = broker.groups.check_offset_delete(group_id)
+    gone = []
+    for where, answer in wanted:
+        if group.is_subscribed_to(where.topic):
+            answer.error_code = _code(GroupSubscribedToTopicError)
+        else:
+            gone.append(where)
+    broker.offsets.delete(group_id, gone)

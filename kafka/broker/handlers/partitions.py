@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from kafka.broker.broker import error_code, error_text
 from kafka.broker.registry import Call, handles
 from kafka.broker.settings import list_of
-from kafka.broker.topics import MAX_PARTITIONS_PER_REQUEST, check_replicas
+from kafka.broker.topics import INTERNAL_TOPICS, MAX_PARTITIONS_PER_REQUEST, check_replicas
 from kafka.errors import (
     BrokerResponseError,
     InvalidPartitionsError,
     InvalidReplicationAssignmentError,
     InvalidRequestError,
+    InvalidTopicError,
     OffsetOutOfRangeError,
     PolicyViolationError,
     UnknownError,
@@ -44,7 +45,7 @@ def create_partitions(broker: Broker, call: Call[CreatePartitionsRequest]) -> Cr
     more = 0
     results = []
     grown = []
-    for wanted in request.topics:
+    for wanted in {one.name: one for one in request.topics}.values():  # one answer for each name
         code, text = 0, None
         try:
             if count_of[wanted.name] > 1:
@@ -91,16 +92,18 @@ def _check_growth(broker: Broker, wanted: CreatePartitionsRequest.CreatePartitio
 
 @handles(DeleteRecordsRequest, versions=(0, 2))
 def delete_records(broker: Broker, call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
+    wanted: dict[str, dict[int, int]] = {}  # of a partition that is named twice the last counts
+    for topic in call.request.topics:
+        for one in topic.partitions:
+            wanted.setdefault(topic.name, {})[one.partition_index] = one.offset
     return DeleteRecordsResponse(
         throttle_time_ms=0,
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    _delete(broker, topic.name, wanted.partition_index, wanted.offset) for wanted in topic.partitions
-                ],
+                name=name,
+                partitions=[_delete(broker, name, number, offset) for number, offset in offsets.items()],
             )
-            for topic in call.request.topics
+            for name, offsets in wanted.items()
         ],
     )
 
@@ -112,7 +115,10 @@ def _delete(
     try:
         topic = broker.topic(name)
         log = broker.logs.log(topic, number)
-        if "delete" not in list_of(broker.topic_setting(topic, "cleanup.policy")):
+        if name in INTERNAL_TOPICS:
+            raise InvalidTopicError(f"{name} is the broker's own")
+        policy = list_of(broker.topic_setting(topic, "cleanup.policy"))
+        if "compact" in policy and "delete" not in policy:
             raise PolicyViolationError(f"{name} is compacted, so its records cannot be deleted")
         if offset == TO_THE_END:
             offset = log.end_offset

@@ -1,147 +1,238 @@
-"""Produce, from version 3 on: batches go to the logs as they are, but for their offsets (and times, where the topic
-says LogAppendTime).
+"""Produce: batches go to the logs as they are, but for their offsets (and times, where the topic says LogAppendTime).
+Message sets of versions 0 to 2 are made into batches first (``conversion.py``).
 
 Idempotent producers are checked by the log (``log/producer_state.py``). ``acks`` 1 and -1 are the same on one broker;
-with ``acks`` 0 a fault can only be shown by hanging up, as Apache Kafka does. Records ahead of the broker's clock by
-more than ``message.timestamp.after.max.ms`` are refused (32).
+with ``acks`` 0 a fault can only be shown by hanging up, as Apache Kafka does. What a topic asks of single records
+(keys, times) is in ``record_checks.py``. Topics are never made here: only Metadata does that.
 
-Different from Apache Kafka 4.3.0: no transactions yet (a transactional batch gets INVALID_TXN_STATE, 48);
-``compression.type`` other than ``producer`` does not recompress; records inside a batch are not looked at (no
-INVALID_RECORD for a null key in a compacted topic, no ``record_errors``).
+A transactional batch is let in by ``transactions/admission.py``: from version 12 on it makes its partition part of the
+transaction.
+
+Different from Apache Kafka 4.3.0: ``compression.type`` other than ``producer`` does not recompress; keys and times of
+records whose compression this installation cannot read are not looked at; ``error_message`` says more.
 """
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from kafka.broker.broker import error_code, error_text
-from kafka.broker.log import Topic
+from kafka.broker.conversion import BATCHES_IN_PRODUCE_SINCE, batch_of
+from kafka.broker.log import PartitionLog, Topic
+from kafka.broker.record_checks import RecordsWithoutKeyError, TimestampOutOfRangeError, check_records
 from kafka.broker.registry import Call, handles
 from kafka.broker.reply import Reply
+from kafka.broker.topics import INTERNAL_TOPICS
+from kafka.broker.transactions.admission import ADDS_SINCE_PRODUCE, NotAdmittedError, admit_batch
 from kafka.errors import (
     BrokerResponseError,
+    CorruptRecordError,
     InvalidProducerEpochError,
     InvalidRecordError,
     InvalidRequiredAcksError,
     InvalidTimestampError,
+    InvalidTopicError,
     InvalidTxnStateError,
-    KafkaError,
     OutOfOrderSequenceNumberError,
+    TransactionalIdAuthorizationFailedError,
     UnsupportedCompressionTypeError,
 )
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
-from kafka.records import HEADER_BYTES, ZSTD, decode_raw, parse_header
+from kafka.records import HEADER_BYTES, ZSTD
+from kafka.structs import TopicPartition
 from kafka.wire.types import BytesLike
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
-_PEEK: Final = struct.Struct(">8xi4xb4xh4xqq")
-"""size, magic, attributes, base timestamp, max timestamp"""
+_PEEK: Final = struct.Struct(">8xi4xb4xh4xqqqhi")
+"""size, magic, attributes, base timestamp, max timestamp, producer id, producer epoch, base sequence"""
+_SIZE: Final = struct.Struct(">i")
+_LEAST_SIZE: Final = 14
+"""Of what follows the frame, in any format."""
 FRAME_BYTES: Final = 12
 _CODEC_MASK: Final = 0x07
 _TRANSACTIONAL: Final = 0x10
+_MAGIC_AT: Final = 16
+_LOW_ATTRIBUTES_AT: Final = 22
 _NONE: Final = -1
-_BY_THE_LOG: Final = (InvalidTimestampError, OutOfOrderSequenceNumberError, InvalidProducerEpochError)
+_BY_THE_LOG: Final = (
+    RecordsWithoutKeyError, InvalidTimestampError, OutOfOrderSequenceNumberError, InvalidProducerEpochError,
+    InvalidTxnStateError,
+)  # fmt: skip
 """Errors that Apache Kafka answers with the log's start offset."""
 
 _PartitionResponse = ProduceResponse.PartitionProduceResponse
 
 
-@handles(ProduceRequest, versions=(3, 13), listed_from=0)
+@handles(ProduceRequest, versions=(0, 13))
 def produce(broker: Broker, call: Call[ProduceRequest]) -> ProduceResponse | Reply:
     request = call.request
     failed = False
     responses = []
-    for topic_data in request.topic_data:
+    fault = _fault(request)
+    for (name, topic_id), wanted in _by_partition(request).items():
         topic: Topic | BrokerResponseError
         try:
-            topic = broker.topic(topic_data.name) if call.version < 13 else broker.topic_by_id(topic_data.topic_id)
+            topic = broker.topic(name) if call.version < 13 else broker.topic_by_id(topic_id)
         except BrokerResponseError as error:
             topic = error
         partitions = []
-        for partition_data in topic_data.partition_data:
+        for index, given in wanted.items():
             try:
-                partitions.append(_append(broker, call, topic, partition_data))
+                if fault is not None:
+                    raise fault
+                partitions.append(_take(broker, call, topic, given))
             except BrokerResponseError as error:
                 failed = True
-                partitions.append(_refused(broker, topic, partition_data.index, error))
+                partitions.append(_refused(broker, topic, index, error))
         responses.append(
-            ProduceResponse.TopicProduceResponse(
-                name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions
-            )
+            ProduceResponse.TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions)
         )
     if request.acks == 0:
         return Reply.hanging_up() if failed else Reply.of(None)
     return ProduceResponse(responses=responses)
 
 
-def _append(
-    broker: Broker,
-    call: Call[ProduceRequest],
-    topic: Topic | BrokerResponseError,
-    data: ProduceRequest.PartitionProduceData,
+_Given = list[ProduceRequest.PartitionProduceData]
+
+
+def _by_partition(request: ProduceRequest) -> dict[tuple[str, UUID], dict[int, _Given]]:
+    found: dict[tuple[str, UUID], dict[int, _Given]] = {}
+    for topic_data in request.topic_data:
+        for data in topic_data.partition_data:
+            found.setdefault((topic_data.name, topic_data.topic_id), {}).setdefault(data.index, []).append(data)
+    return found
+
+
+def _take(
+    broker: Broker, call: Call[ProduceRequest], topic: Topic | BrokerResponseError, given: _Given
 ) -> _PartitionResponse:
-    if call.request.acks not in (-1, 0, 1):
-        raise InvalidRequiredAcksError(f"acks={call.request.acks}")
+    """Of a partition that is named more than once, the last batch that is one is taken, as by Kafka; what was none is
+    told nevertheless."""
     if isinstance(topic, BrokerResponseError):
         raise topic
-    partition = broker.logs.log(topic, data.index)
+    partition = broker.logs.log(topic, given[0].index)
+    good = None
+    fault: BrokerResponseError | None = None
+    for data in given:
+        try:
+            good = (data.index, _batch_in(call, data))
+        except BrokerResponseError as error:
+            fault = error
+    response = None
+    try:
+        if good is not None:
+            response = _append(broker, call, topic, partition, *good)
+    except BrokerResponseError as error:
+        fault = fault or error
+    if fault is not None or response is None:
+        raise fault or InvalidRecordError("no records")
+    return response
+
+
+def _batch_in(call: Call[ProduceRequest], data: ProduceRequest.PartitionProduceData) -> BytesLike | None:
+    """What looks like one batch; None: an old message set without messages. Errors: InvalidRecordError (87),
+    UnsupportedCompressionTypeError (76)."""
     batch = data.records
+    if call.version < BATCHES_IN_PRODUCE_SINCE and isinstance(batch, (bytes, bytearray, memoryview)):
+        batch = batch_of(batch)
+        if batch is None:
+            return None
     if batch is None or isinstance(batch, (list, tuple)) or not len(batch):
         raise InvalidRecordError("a produce request has exactly one record batch for each partition")
     assert isinstance(batch, (bytes, bytearray, memoryview))
-    now_ms = broker.epoch_ms()
     if len(batch) < HEADER_BYTES:
         raise InvalidRecordError(f"{len(batch)} bytes are no record batch")
-    size, magic, attributes, _, max_timestamp = _PEEK.unpack_from(batch)
+    size, magic, attributes, *_ = _PEEK.unpack_from(batch)
+    if not 0 <= magic <= 2:
+        raise CorruptRecordError(f"there is no record format {magic}")
     if size + FRAME_BYTES > len(batch):
         raise InvalidRecordError(f"the record batch claims {size + FRAME_BYTES} bytes, of which {len(batch)} came")
-    if magic == 2:
-        if attributes & _TRANSACTIONAL:
-            raise InvalidTxnStateError("this broker has no transactions yet")
-        if attributes & _CODEC_MASK == ZSTD and call.version < 7:
-            raise UnsupportedCompressionTypeError("zstd needs version 7 of Produce")
-        if max_timestamp > now_ms and not partition.config.log_append_time:
-            ahead = int(broker.topic_setting(topic, "message.timestamp.after.max.ms"))
-            if max_timestamp - now_ms > ahead:
-                raise _AheadOfTime(batch, now_ms + ahead)
-    appended = partition.append(batch, now_ms=now_ms)
+    rest = len(batch) - size - FRAME_BYTES
+    if rest >= HEADER_BYTES and _SIZE.unpack_from(batch, size + FRAME_BYTES + 8)[0] + FRAME_BYTES <= rest:
+        raise InvalidRecordError("a produce request has exactly one record batch for each partition")
+    if magic in (0, 1):
+        raise InvalidRecordError(f"the record format {magic} is too old for version {call.version}")
+    if magic == 2 and attributes & _CODEC_MASK == ZSTD and call.version < 7:
+        raise UnsupportedCompressionTypeError("zstd needs version 7 of Produce")
+    return batch
+
+
+def _fault(request: ProduceRequest) -> BrokerResponseError | None:
+    """Why nothing of the request is taken: before all else Kafka looks for a transactional batch, and on its way it may
+    meet one that is broken (2)."""
+    try:
+        for topic_data in request.topic_data:
+            for data in topic_data.partition_data:
+                records = data.records
+                if isinstance(records, (bytes, bytearray, memoryview)) and _has_transactional(records):
+                    if request.transactional_id is None:
+                        return TransactionalIdAuthorizationFailedError("a transactional batch, no transactional id")
+                    return None
+    except CorruptRecordError as error:
+        return error
+    return None
+
+
+def _has_transactional(records: bytes | bytearray | memoryview) -> bool:
+    at = 0
+    while len(records) - at >= FRAME_BYTES:
+        (size,) = _SIZE.unpack_from(records, at + 8)
+        if size < _LEAST_SIZE:
+            raise CorruptRecordError(f"a record batch of {size} bytes")
+        if len(records) - at <= _MAGIC_AT:
+            return False
+        magic = records[at + _MAGIC_AT]
+        if magic > 2:
+            raise CorruptRecordError(f"there is no record format {magic}")
+        if len(records) - at < size + FRAME_BYTES:
+            return False
+        if magic == 2 and size + FRAME_BYTES > _LOW_ATTRIBUTES_AT and records[at + _LOW_ATTRIBUTES_AT] & _TRANSACTIONAL:
+            return True
+        at += size + FRAME_BYTES
+    return False
+
+
+def _append(
+    broker: Broker,
+    call: Call[ProduceRequest],
+    topic: Topic,
+    partition: PartitionLog,
+    index: int,
+    batch: BytesLike | None,
+) -> _PartitionResponse:
+    if call.request.acks not in (-1, 0, 1):
+        raise InvalidRequiredAcksError(f"acks={call.request.acks}")
+    if topic.name in INTERNAL_TOPICS:
+        raise InvalidTopicError(f"{topic.name} is the broker's own")
+    if batch is None:
+        return _PartitionResponse(index=index, error_code=0, base_offset=_NONE)
+    now_ms = broker.epoch_ms()
+    _, magic, attributes, _, max_timestamp, *producer = _PEEK.unpack_from(batch)
+    if magic == 2 and call.version >= BATCHES_IN_PRODUCE_SINCE:
+        check_records(partition.name, partition.config, batch, max_timestamp, now_ms)
+    is_transactional = magic == 2 and bool(attributes & _TRANSACTIONAL) and producer[0] >= 0
+    if is_transactional:
+        where = TopicPartition(topic.name, index)
+        producer_id, epoch, sequence = producer
+        admit_batch(
+            broker, where, partition, call.request.transactional_id, (producer_id, epoch), sequence, call.version
+        )
+    appended = partition.append(
+        batch, now_ms=now_ms, begins_at_zero=is_transactional and call.version >= ADDS_SINCE_PRODUCE
+    )
     if not appended.is_duplicate:
         broker.appended(partition)
     return _PartitionResponse(
-        index=data.index,
+        index=index,
         error_code=0,
         base_offset=appended.base_offset,
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=partition.start_offset,
     )
-
-
-class _AheadOfTime(InvalidTimestampError):
-    """Records of the batch have timestamps above ``limit_ms``."""
-
-    def __init__(self, batch: BytesLike, limit_ms: int) -> None:
-        super().__init__("One or more records have been rejected due to invalid timestamp")
-        self.batch = batch
-        self.limit_ms = limit_ms
-
-    def record_errors(self) -> list[ProduceResponse.BatchIndexAndErrorMessage]:
-        """Which records, and what is wrong with each."""
-        found = []
-        header = parse_header(self.batch)
-        for at, record in enumerate(decode_raw(self.batch, header) if header is not None else ()):
-            if record[1] > self.limit_ms:
-                found.append(
-                    ProduceResponse.BatchIndexAndErrorMessage(
-                        batch_index=at,
-                        batch_index_error_message=f"Timestamp {record[1]} of message with offset {at} is out of range. "
-                        f"The timestamp should be at most {self.limit_ms}",
-                    )
-                )
-        return found
 
 
 def _refused(
@@ -150,15 +241,12 @@ def _refused(
     start = _NONE
     if isinstance(topic, Topic) and isinstance(error, _BY_THE_LOG):
         start = broker.logs.log(topic, index).start_offset
-    errors: list[ProduceResponse.BatchIndexAndErrorMessage] = []
-    if isinstance(error, _AheadOfTime):
-        with contextlib.suppress(KafkaError):
-            errors = error.record_errors()
+    errors = error.record_errors if isinstance(error, (RecordsWithoutKeyError, TimestampOutOfRangeError)) else []
     return _PartitionResponse(
         index=index,
         error_code=error_code(error),
         base_offset=_NONE,
         log_start_offset=start,
         record_errors=errors,
-        error_message=error_text(error),
+        error_message=(error.text or None) if isinstance(error, NotAdmittedError) else error_text(error),
     )

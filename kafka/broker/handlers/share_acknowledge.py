@@ -3,7 +3,8 @@
 Also what ShareFetch needs for the acknowledgements that it carries. All of one partition's are applied or none of them;
 they are durable when the answer goes out. A RENEW starts the lock anew.
 
-Different from Apache Kafka 4.3.0: nothing that is known.
+Different from Apache Kafka 4.3.0: offsets from below the start on, while nothing is in flight, are INVALID_RECORD_STATE
+(121) for their partition; there the whole request, with all its partitions, fails with -1.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def share_acknowledge(broker: Broker, call: Call[ShareAcknowledgeRequest]) -> Sh
     request = call.request
     group_id, member_id = request.group_id or "", request.member_id or ""
     try:
-        broker.sessions.acknowledge(group_id, member_id, request.share_session_epoch)
+        broker.sessions.acknowledge(request.group_id, member_id, request.share_session_epoch)
     except BrokerResponseError as error:
         return ShareAcknowledgeResponse(
             throttle_time_ms=0,

@@ -6,10 +6,12 @@ that moved, a lock that expired; not a RELEASE), unless ``Broker.wake_policy`` s
 acknowledges on another connection meanwhile takes its session away: it then fails with INVALID_SHARE_SESSION_EPOCH
 (123).
 
+With ``share.isolation.level`` read_committed an open transaction blocks its partition for the group, and what was
+aborted is archived when it is met; markers are handed out, as to all, and the client passes over them.
+
 Different from Apache Kafka 4.3.0: neighbouring acquired ranges come back as one; a group that nobody ever joined can be
 fetched from; a topic id that is unknown gives UNKNOWN_TOPIC_ID (100) for its partitions alone, as KIP-932 has it (there
-the whole request gets -1, and one deleted topic would stop the fetches of all others). No transactions yet, so
-``share.isolation.level`` changes nothing.
+the whole request gets -1, and one deleted topic would stop the fetches of all others).
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.sessions import FINAL_EPOCH, ShareSession
 from kafka.broker.share.state_store import ShareKey
 from kafka.broker.share.states import Acquired, AcquireMode
+from kafka.broker.transactions.visibility import aborted_batches
 from kafka.errors import (
     BrokerResponseError,
     InvalidRequestError,
@@ -65,7 +68,7 @@ def share_fetch(broker: Broker, call: Call[ShareFetchRequest]) -> ShareFetchResp
         ):
             raise InvalidRequestError("a fetch that renews has no MaxWaitMs, MinBytes, MaxBytes or MaxRecords")
         session = broker.sessions.fetch(
-            group_id,
+            request.group_id,
             member_id,
             request.share_session_epoch,
             call.connection,
@@ -78,7 +81,7 @@ def share_fetch(broker: Broker, call: Call[ShareFetchRequest]) -> ShareFetchResp
         return broker.park(call.connection, (), _waits_until(call), lambda is_last: refused)
     except BrokerResponseError as error:
         return _failed_fetch(error)
-    if request.share_acquire_mode not in tuple(AcquireMode):  # the session has counted it, as in Kafka
+    if session.partitions and request.share_acquire_mode not in tuple(AcquireMode):  # the session has counted it
         return _failed_fetch(UnknownError(f"there is no acquire mode {request.share_acquire_mode}"))
     ack_faults = acknowledge(broker, group_id, member_id, acks, request.is_renew_ack, call.now)
     fetch = _ShareFetch(broker, call, group_id, member_id, session, ack_faults)
@@ -112,6 +115,8 @@ class _Candidate(NamedTuple):
     partition: SharePartition
     fetch_offset: int
     data: bytes | memoryview
+    aborted: list[tuple[int, int]]
+    """First and last offset of each batch that readers of committed records do not see."""
 
 
 class _ShareFetch:
@@ -135,7 +140,8 @@ class _ShareFetch:
         self._is_new = session.is_new
         self._ack_faults = ack_faults
         self._order = session.rotated()
-        self._mode = AcquireMode(call.request.share_acquire_mode)
+        mode = call.request.share_acquire_mode
+        self._mode = AcquireMode(mode) if session.partitions else AcquireMode.BATCH_OPTIMIZED
         self._lock_ms = broker.share.config(group_id).number("share.record.lock.duration.ms")
 
     def watched(self) -> list[PartitionLog | ShareKey]:
@@ -158,11 +164,12 @@ class _ShareFetch:
             return _failed_fetch(InvalidShareSessionEpochError("another request has used the share session"))
         found: dict[Name, _Found] = {}
         candidates = self._candidates(found)
+        has_archived = False
         if not is_last and not found and sum(len(one.data) for one in candidates) < self._request.min_bytes:
             return None
         left = self._request.max_records
         left_bytes = self._request.max_bytes
-        for name, partition, fetch_offset, data in candidates:
+        for name, partition, fetch_offset, data, aborted in candidates:
             if left <= 0 or left_bytes <= 0:
                 break
             acquired = partition.acquire(
@@ -174,14 +181,34 @@ class _ShareFetch:
                 mode=self._mode,
                 now=now,
             )
+            if acquired and aborted:
+                acquired = self._without(partition, acquired, aborted)
+                has_archived = True
             if acquired:
                 records = _cut(data, acquired[0].first, acquired[-1].last)
                 found[name] = _Found(records, acquired, FINE)
                 left -= sum(last - first + 1 for first, last, _ in acquired)
                 left_bytes -= len(records)
+        if not found and has_archived:
+            return self.attempt(is_last)  # there may be more behind what nobody is to see
         if not found and not is_last and self._order:
             return None
         return self.response(found)
+
+    def _without(
+        self, partition: SharePartition, acquired: list[Acquired], aborted: list[tuple[int, int]]
+    ) -> list[Acquired]:
+        """What is left of the acquired ranges when aborted batches are archived."""
+        for first, last in aborted:
+            partition.archive(self._member_id, first, last)
+            left: list[Acquired] = []
+            for one in acquired:
+                if one.first < first:
+                    left.append(Acquired(one.first, min(one.last, first - 1), one.delivery_count))
+                if one.last > last:
+                    left.append(Acquired(max(one.first, last + 1), one.last, one.delivery_count))
+            acquired = left
+        return acquired
 
     def _candidates(self, found: dict[Name, _Found]) -> list[_Candidate]:
         """The partitions with something to read, in turn; errors go into ``found``."""
@@ -208,6 +235,8 @@ class _ShareFetch:
         if topic is None:
             raise UnknownTopicIdError("")
         log = self._broker.logs.log(topic, number)
+        if not self._group_id:
+            raise UnknownError("a group without a name has no share partitions")  # as in Kafka
         partition = self._broker.share.partition(
             self._group_id, topic_id, number, lambda config: _start(self._broker, config, log)
         )
@@ -216,15 +245,20 @@ class _ShareFetch:
         if not partition.can_acquire():
             return None
         offset = partition.next_fetch_offset()
-        if offset >= log.end_offset:
+        is_committed = partition.settings.read_committed
+        end = log.last_stable_offset if is_committed else log.end_offset
+        if offset >= end:
             return None
         # Nothing behind these many offsets can be acquired, so it need not be read.
-        below = max(offset, partition.end_offset) + self._request.max_records
+        below = min(end, max(offset, partition.end_offset) + self._request.max_records)
         try:
             data = log.read(offset, max_bytes, below=below)
         except OffsetOutOfRangeError:
             return None
-        return _Candidate(name, partition, offset, data) if len(data) else None
+        if not len(data):
+            return None
+        aborted = log.aborted_transactions(offset, _bounds(data)[-1][1]) if is_committed else []
+        return _Candidate(name, partition, offset, data, aborted_batches(data, aborted) if aborted else [])
 
     def response(self, found: dict[Name, _Found]) -> ShareFetchResponse:
         """The answer: every partition for a new session, else those with news."""

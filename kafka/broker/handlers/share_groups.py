@@ -1,7 +1,11 @@
 """ShareGroupHeartbeat, ShareGroupDescribe, and share groups' offsets: Describe, Alter, Delete (KIP-932, KIP-1226).
 
-Different from Apache Kafka 4.3.0: a new group has its assignment in the first answer (there it is empty until the state
-of its partitions has been made); racks are noted and not used.
+The start offset that is told is the one that was written last, with an acknowledgement.
+
+Different from Apache Kafka 4.3.0: partitions that are new to a group are assigned with the answer to the heartbeat that
+names them, not with the next one; with several partitions who gets which may differ; a group that nobody is in does not
+wait for the assignment interval; offsets of a partition that a topic does not have are told with error 3 (there the
+request is not answered); racks are noted and not used.
 """
 
 from __future__ import annotations
@@ -10,15 +14,17 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kafka.broker.broker import error_code, error_text
+from kafka.broker.handlers.refused_first import refused_first
 from kafka.broker.log import Topic
 from kafka.broker.operations import ALL_GROUP_OPERATIONS, NOT_ASKED
 from kafka.broker.registry import Call, handles
-from kafka.broker.share.group import ASSIGNOR, LEAVE_EPOCH, ShareGroup
+from kafka.broker.share.group import ASSIGNOR, ShareGroup, check_heartbeat
 from kafka.errors import (
     BrokerResponseError,
     GroupIdNotFoundError,
-    InvalidRequestError,
+    InvalidGroupIdError,
     NonEmptyGroupError,
+    UnknownError,
     UnknownTopicOrPartitionError,
 )
 from kafka.protocol.share import (
@@ -46,9 +52,10 @@ def share_group_heartbeat(broker: Broker, call: Call[ShareGroupHeartbeatRequest]
     request = call.request
     group_id = request.group_id
     try:
-        if request.member_epoch < LEAVE_EPOCH:  # before the group is looked for, as in Kafka
-            raise InvalidRequestError("MemberEpoch is invalid.")
-        if group_id not in broker.share.groups and broker.offsets.has_group(group_id):
+        check_heartbeat(  # before the group is looked for, as in Kafka
+            group_id, request.member_id, request.member_epoch, request.subscribed_topic_names, request.rack_id
+        )
+        if group_id in broker.groups.groups:
             raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
         group = broker.share.groups.get(group_id)
         known = set(request.subscribed_topic_names or ())
@@ -157,6 +164,7 @@ def _by_topic(partitions: frozenset[Partition]) -> dict[UUID, list[int]]:
 
 # -- offsets ---------------------------------------------------------------------------------------------------------
 
+_Altered = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition
 _Offset = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
 
 
@@ -183,26 +191,35 @@ def describe_share_group_offsets(
 def _group_offsets(
     broker: Broker, wanted: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
 ) -> list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic]:
+    asked: dict[str, dict[int, None]] = {}
+    unknown: list[tuple[str, list[int]]] = []
     if wanted.topics is None:
-        asked: dict[str, list[int]] = {}
-        for key in sorted(broker.share.keys(), key=lambda key: (key.topic_id.bytes, key.partition)):
-            topic = broker.metadata.topic_by_id(key.topic_id)
-            if key.group_id == wanted.group_id and topic is not None:
-                asked.setdefault(topic.name, []).append(key.partition)
+        for topic_id, number in broker.share.initialized(wanted.group_id):
+            topic = broker.metadata.topic_by_id(topic_id)
+            if topic is not None:
+                asked.setdefault(topic.name, {})[number] = None
     else:
-        asked = {topic.topic_name: list(topic.partitions) for topic in wanted.topics}
+        for one in wanted.topics:
+            if broker.metadata.topic(one.topic_name) is None:
+                unknown.append((one.topic_name, list(one.partitions)))
+                continue
+            if not wanted.group_id or not one.partitions:  # as in Kafka
+                raise UnknownError("offsets of a topic in no group, or of no partition")
+            asked.setdefault(one.topic_name, {}).update(dict.fromkeys(one.partitions))
     return [
         DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic(
             topic_name=name,
             topic_id=known.topic_id if (known := broker.metadata.topic(name)) is not None else ZERO_UUID,
             partitions=[_offset(broker, wanted.group_id, known, number) for number in numbers],
         )
-        for name, numbers in asked.items()
+        for name, numbers in (*asked.items(), *unknown)
     ]
 
 
 def _offset(broker: Broker, group_id: str, topic: Topic | None, number: int) -> _Offset:
-    if topic is None or not 0 <= number < topic.partitions:
+    if topic is None:  # no error, as in Kafka
+        return _Offset(partition_index=number, start_offset=-1, leader_epoch=0, error_code=0)
+    if not 0 <= number < topic.partitions:
         return _Offset(
             partition_index=number,
             start_offset=-1,
@@ -215,7 +232,9 @@ def _offset(broker: Broker, group_id: str, topic: Topic | None, number: int) -> 
         return _Offset(partition_index=number, start_offset=-1, leader_epoch=0, error_code=0)
     loaded = broker.share.loaded(group_id, topic.topic_id, number)
     done = loaded.delivery_complete_count if loaded is not None else 0
-    lag = max(0, broker.logs.log(topic, number).end_offset - start - done)
+    position = loaded.start_offset if loaded is not None else start
+    lag = -1 if start == -1 else broker.logs.log(topic, number).end_offset - position - done
+    lag = (lag + 2**63) % 2**64 - 2**63  # an offset may be set to any number, and Apache Kafka's lag wraps around
     return _Offset(partition_index=number, start_offset=start, leader_epoch=0, lag=lag, error_code=0)
 
 
@@ -225,44 +244,57 @@ def alter_share_group_offsets(
 ) -> AlterShareGroupOffsetsResponse:
     request = call.request
     group = broker.share.groups.get(request.group_id)
-    refused, text = 0, None
     try:
-        if group is None and broker.offsets.has_group(request.group_id):
+        if not request.group_id:
+            raise InvalidGroupIdError("")
+        if request.group_id in broker.groups.groups:
             raise GroupIdNotFoundError(f"Group {request.group_id} is not a share group.")
         if group is not None and group.members:
             raise NonEmptyGroupError(f"The group {request.group_id} is not empty.")
+        _check_numbers(broker, request)
     except BrokerResponseError as error:
-        refused, text = error_code(error), error_text(error)
-    responses = []
+        return AlterShareGroupOffsetsResponse(
+            throttle_time_ms=0, error_code=error_code(error), error_message=error_text(error), responses=[]
+        )
+    refused: dict[str, list[_Altered]] = {}
+    answered: dict[str, list[_Altered]] = {}
     for wanted in request.topics:
         topic = broker.metadata.topic(wanted.topic_name)
-        partitions = []
+        if topic is not None:
+            answered.setdefault(topic.name, [])
         for one in wanted.partitions:
-            code = refused
+            code = 0
             try:
                 if topic is None or not 0 <= one.partition_index < topic.partitions:
                     raise UnknownTopicOrPartitionError("")
-                if not refused:
-                    broker.share.alter_offset(
-                        request.group_id, topic.topic_id, one.partition_index, one.start_offset
-                    )
+                broker.share.alter_offset(request.group_id, topic.topic_id, one.partition_index, one.start_offset)
             except BrokerResponseError as error:
                 code = error_code(error)
-            partitions.append(
-                AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition(
-                    partition_index=one.partition_index, error_code=code
-                )
+            rows = refused if topic is None else answered
+            rows.setdefault(wanted.topic_name, []).append(
+                _Altered(partition_index=one.partition_index, error_code=code)
             )
-        responses.append(
+    return AlterShareGroupOffsetsResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        responses=[
             AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic(
-                topic_name=wanted.topic_name,
-                topic_id=topic.topic_id if topic is not None else ZERO_UUID,
+                topic_name=name,
+                topic_id=known.topic_id if (known := broker.metadata.topic(name)) is not None else ZERO_UUID,
                 partitions=partitions,
             )
-        )
-    return AlterShareGroupOffsetsResponse(
-        throttle_time_ms=0, error_code=refused, error_message=text, responses=[] if refused else responses
+            for name, partitions in refused_first(refused, answered.items())
+        ],
     )
+
+
+def _check_numbers(broker: Broker, request: AlterShareGroupOffsetsRequest) -> None:
+    """One number below 0 fails the request, as in Kafka."""
+    for wanted in request.topics:
+        if broker.metadata.topic(wanted.topic_name) is not None:
+            for one in wanted.partitions:
+                if one.partition_index < 0:
+                    raise UnknownError(f"{wanted.topic_name} has no partition {one.partition_index}")
 
 
 @handles(DeleteShareGroupOffsetsRequest, versions=(0, 0))
@@ -272,15 +304,19 @@ def delete_share_group_offsets(
     request = call.request
     responses = []
     try:
-        broker.share.describe(request.group_id)
-        for wanted in request.topics:
-            topic = broker.metadata.topic(wanted.topic_name)
+        if broker.share.describe(request.group_id).members:
+            raise NonEmptyGroupError(f"The group {request.group_id} is not empty.")
+        known = {topic_id for topic_id, _ in broker.share.initialized(request.group_id)}
+        for name in dict.fromkeys(wanted.topic_name for wanted in request.topics):
+            topic = broker.metadata.topic(name)
+            if topic is not None and topic.topic_id not in known:
+                topic = None  # nothing to delete
             if topic is not None:
                 broker.share.delete_offsets(request.group_id, topic.topic_id)
             code = 0 if topic is not None else int(UnknownTopicOrPartitionError.errno or 0)
             responses.append(
                 DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic(
-                    topic_name=wanted.topic_name,
+                    topic_name=name,
                     topic_id=topic.topic_id if topic is not None else ZERO_UUID,
                     error_code=code,
                 )

@@ -1,4 +1,4 @@
-"""CreateTopics from version 2, DeleteTopics from version 1. Both are done when they are answered, whatever the timeout.
+"""CreateTopics and DeleteTopics. Both are done when they are answered, whatever the timeout.
 
 Different from Apache Kafka 4.3.0: one broker, so a replication factor other than 1 (or -1) is refused (38), as there.
 """
@@ -35,33 +35,35 @@ _Result = CreateTopicsResponse.CreatableTopicResult
 _DeleteResult = DeleteTopicsResponse.DeletableTopicResult
 
 
-@handles(CreateTopicsRequest, versions=(2, 7))
+@handles(CreateTopicsRequest, versions=(0, 7))
 def create_topics(broker: Broker, call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
     request = call.request
     count_of = Counter(wanted.name for wanted in request.topics)
-    total = sum(max(0, wanted.num_partitions) for wanted in request.topics)
+    total = sum(_partitions_asked_for(broker, wanted) for wanted in request.topics)
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        excessive = PolicyViolationError("Excessively large number of partitions per request.")
+        return CreateTopicsResponse(topics=[_refused(wanted.name, excessive) for wanted in request.topics])
+    once = sum(1 for count in count_of.values() if count == 1)
     results = []
     made = []
     for wanted in {one.name: one for one in request.topics}.values():  # one answer for each name
         try:
             if count_of[wanted.name] > 1:
                 raise InvalidRequestError("Duplicate topic name.")
-            if total > MAX_PARTITIONS_PER_REQUEST:
-                raise PolicyViolationError("Excessively large number of partitions per request.")
-            if total + len(request.topics) > MAX_PARTITIONS_PER_REQUEST:
+            if total + once > MAX_PARTITIONS_PER_REQUEST:
                 raise PolicyViolationError("Unable to perform excessively large batch operation.")
             results.append(_create(broker, wanted, request.validate_only))
             if not request.validate_only:
                 made.append(wanted.name)
         except BrokerResponseError as error:
-            results.append(
-                _Result(
-                    name=wanted.name, error_code=error_code(error), error_message=error_text(error), configs=[]
-                )
-            )
+            results.append(_refused(wanted.name, error))
     if made:
         broker.topics_changed(made)
     return CreateTopicsResponse(topics=results)
+
+
+def _refused(name: str, error: BrokerResponseError) -> _Result:
+    return _Result(name=name, error_code=error_code(error), error_message=error_text(error), configs=[])
 
 
 def _create(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> _Result:
@@ -71,8 +73,8 @@ def _create(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, validate
         if setting.value is None:
             raise InvalidConfigurationError(f"Null value not supported for topic configs: {setting.name}")
         settings[setting.name] = setting.value
-    partitions = _partition_count(broker, wanted)
     check_topic_settings(settings)
+    partitions = _partition_count(broker, wanted)
     if validate_only:
         topic = Topic(wanted.name, broker.new_topic_id(), partitions)
     else:
@@ -92,6 +94,12 @@ def _create(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, validate
             for name, found in shown.items()
         ],
     )
+
+
+def _partitions_asked_for(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic) -> int:
+    if wanted.assignments:
+        return len(wanted.assignments)
+    return broker.config.number("num.partitions") if wanted.num_partitions == -1 else wanted.num_partitions
 
 
 def _partition_count(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic) -> int:
@@ -126,7 +134,7 @@ def _check_assignments(broker: Broker, wanted: CreateTopicsRequest.CreatableTopi
         raise InvalidReplicationAssignmentError("partitions should be a consecutive 0-based integer sequence")
 
 
-@handles(DeleteTopicsRequest, versions=(1, 6))
+@handles(DeleteTopicsRequest, versions=(0, 6))
 def delete_topics(broker: Broker, call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     request = call.request
     if call.version < 6:
@@ -178,6 +186,7 @@ def _delete(broker: Broker, topic: Topic) -> None:
     for log in broker.logs.opened(topic):
         broker.purgatory.touch(log)
     broker.logs.delete_topic(topic.name)
+    broker.state.deleted(topic.name)
     broker.offsets.topic_deleted(topic.name)
     broker.share.topic_deleted(topic.topic_id)
     broker.sessions.drop_partitions((topic.topic_id, number) for number in range(topic.partitions))

@@ -35,8 +35,9 @@ class FilePool:
     def __len__(self) -> int:
         return len(self._open)
 
-    def fd(self, path: str) -> int:
-        """A descriptor of an existing or new file, for reading and, where that is allowed, writing."""
+    def fd(self, path: str, *, create: bool = True) -> int:
+        """A descriptor of an existing or new file, for reading and, where that is allowed, writing. Without ``create``
+        of an existing one."""
         found = self._open.get(path)
         if found is not None:
             self._open.move_to_end(path)
@@ -47,7 +48,7 @@ class FilePool:
         flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         while True:
             try:
-                found = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o644)
+                found = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | flags, 0o644)
                 break
             except OSError as error:
                 if error.errno in _OUT_OF_DESCRIPTORS and self._open:
@@ -64,9 +65,10 @@ class FilePool:
     def read(self, path: str, position: int, size: int) -> bytes:
         """Up to ``size`` bytes from ``position``; less only at the end of the file."""
         try:
-            data = os.pread(self.fd(path), size, position)
+            fd = self.fd(path, create=False)
+            data = os.pread(fd, size, position)
             while len(data) < size:
-                more = os.pread(self.fd(path), size - len(data), position + len(data))
+                more = os.pread(fd, size - len(data), position + len(data))
                 if not more:
                     break
                 data += more
@@ -77,20 +79,31 @@ class FilePool:
     def write(self, path: str, position: int, data: Buffer) -> None:
         """Write all of ``data`` at ``position``, which is the end of the file; or nothing, and KafkaStorageError."""
         fd = self.fd(path)
-        view = memoryview(data)
         done = 0
         try:
-            while done < len(view):
-                written = os.pwrite(fd, view[done:], position + done)
+            done = os.pwrite(fd, data, position)
+            while done < len(data):
+                written = os.pwrite(fd, memoryview(data)[done:], position + done)
                 if written == 0:
                     raise OSError("the file takes no more bytes")
                 done += written
         except OSError as error:
+            if error.errno == errno.EBADF and not done:
+                self._refuse_read_only(path, error)
             try:
                 os.ftruncate(fd, position)
             except OSError as second:
                 log.error("%s: %d bytes of a failed write are left behind byte %d: %s", path, done, position, second)
             raise storage_error("write to", path, error) from error
+
+    def _refuse_read_only(self, path: str, error: OSError) -> None:
+        """Say why a file that could be opened for reading only takes no bytes; the next write opens it again."""
+        self.forget(path)
+        try:
+            os.close(os.open(path, os.O_RDWR))
+        except OSError as why:
+            error = why
+        raise storage_error("write to", path, error) from error
 
     def truncate(self, path: str, size: int) -> None:
         """Cut the file to ``size`` bytes."""
@@ -102,9 +115,20 @@ class FilePool:
     def sync(self, path: str) -> None:
         """Wait until the file's bytes are on the disk."""
         try:
-            os.fsync(self.fd(path))
+            os.fsync(self.fd(path, create=False))
         except OSError as error:
             raise storage_error("sync", path, error) from error
+
+    def borrow(self, path: str) -> int | None:
+        """A descriptor of a file that is open here, for somebody else to close; None: it is not, or there are no more.
+        To sync, this one is better than a new one: an error of the disk is told to those who had the file open."""
+        found = self._open.get(path)
+        if found is None:
+            return None
+        try:
+            return os.dup(found)
+        except OSError:
+            return None
 
     def forget(self, path: str) -> None:
         """Close the file if it is open (it is about to be deleted or renamed)."""
@@ -116,6 +140,13 @@ class FilePool:
         """Close all."""
         while self._open:
             os.close(self._open.popitem()[1])
+
+
+def is_out_of_descriptors(error: BaseException | None) -> bool:
+    """Whether this is why: of an OSError, or of an error that came of one."""
+    if isinstance(error, KafkaStorageError):
+        error = error.__cause__
+    return isinstance(error, OSError) and error.errno in _OUT_OF_DESCRIPTORS
 
 
 def storage_error(action: str, path: str, error: OSError) -> KafkaStorageError:

@@ -5,7 +5,7 @@ acknowledged, with any policy, because each append is a ``write()`` that the sys
     interval   at most ``interval_s`` after the append: that much may be lost with the machine
     never      when the system likes
 
-A policy decides; :class:`~kafka.broker.log.log_directory.LogDirectory` acts.
+A policy decides; :class:`~kafka.broker.log.syncing.Syncer` acts.
 """
 
 from __future__ import annotations

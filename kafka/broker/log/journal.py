@@ -1,4 +1,4 @@
-"""A journal of small keyed entries, the last one of a key holding: metadata, states of share groups.
+"""A journal of small keyed entries, the last one of a key holding: the broker's metadata.
 
     MAGIC "KJL1", then entries:
 
@@ -58,6 +58,8 @@ class Journal:
         self._on_dirty = on_dirty
         self._size = 0
         self._base_size = 0
+        self.failure: KafkaStorageError | None = None
+        """Why nothing more can be written."""
         self._load(replay)
 
     @property
@@ -71,6 +73,8 @@ class Journal:
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Write entries, all or none; KafkaStorageError when that fails."""
+        if self.failure is not None:
+            raise self.failure
         data = b"".join(encode(key, value) for key, value in entries)
         self._pool.write(self.path, self._size, data)
         self._size += len(data)
@@ -94,12 +98,29 @@ class Journal:
         replace_file(self.path, data, sync=self._sync)
         self._size = self._base_size = len(data)
 
+    def begin_flush(self) -> list[str]:
+        """What somebody has to sync, who then calls :meth:`end_flush`."""
+        return [self.path]
+
+    def end_flush(self, error: KafkaStorageError | None) -> None:
+        """All that was appended before is on the disk, or may be lost: then the journal takes no more."""
+        if error is not None:
+            self.failure = KafkaStorageError(
+                f"{self.path} takes no more writes until the broker is started again, as some may be lost: "
+                f"{error.args[0]}"
+            )
+
     def flush(self) -> None:
         """Wait until all is on the disk."""
-        self._pool.sync(self.path)
+        try:
+            self._pool.sync(self.path)
+        except KafkaStorageError as error:
+            self.end_flush(error)
+            raise
 
     def close(self) -> None:
-        self.flush()
+        if self.failure is None:
+            self.flush()
         self._pool.forget(self.path)
 
     def _load(self, replay: Callable[[bytes, bytes | None], None]) -> None:

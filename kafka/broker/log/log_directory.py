@@ -2,57 +2,46 @@
 
     DATA_DIR/.lock
              metadata.journal              metadata_store.py
-             share-groups.journal          ../share/state_store.py
              topics/NAME.ID/PARTITION/     one log each; ID: the first 8 digits of the topic's id, so that a topic of
                                            the same name that comes later never meets the old one's files; NAME: its
                                            first 200 characters, so that no file's name is too long
-             topics/NAME.ID.deleted/       on its way out: removed at the next start, or taken back when the deletion
-                                           did not get as far as the metadata
+             topics/NAME.ID.deleted/       on its way out: removed bit by bit (trash.py), the rest at the next start;
+                                           taken back when the deletion did not get as far as the metadata
 
 Directories of topics that the metadata does not know are kept and named in the log: metadata may have been lost, and
 nobody asked for their end.
 
-What has to go to the disk and when is ``flush.py``'s decision; :meth:`LogDirectory.tick` and, before answers,
-:meth:`LogDirectory.sync` carry it out.
+What has to go to the disk and when is ``flush.py``'s decision; ``syncing.py`` carries it out.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from kafka.broker.log.directory_lock import DirectoryLock
-from kafka.broker.log.files import FilePool, make_directory, storage_error
+from kafka.broker.log.files import FilePool, is_out_of_descriptors, make_directory, storage_error
 from kafka.broker.log.flush import FlushPolicy
-from kafka.broker.log.journal import Journal
+from kafka.broker.log.log_config import LogConfig, log_config
 from kafka.broker.log.metadata_store import MetadataStore, Topic
-from kafka.broker.log.partition_log import LogConfig, PartitionLog
-from kafka.errors import KafkaError, UnknownTopicOrPartitionError
+from kafka.broker.log.partition_log import PartitionLog
+from kafka.broker.log.swap import DELETED
+from kafka.broker.log.syncing import Executor, Inline, Syncer
+from kafka.broker.log.trash import Trash
+from kafka.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartitionError
 
 log = logging.getLogger(__name__)
 
-_DELETED = ".deleted"
 _NAME_CHARACTERS = 200
-
-
-def log_config(values: Mapping[str, str]) -> LogConfig:
-    """What a topic's configuration, as text, says to its logs."""
-    default = LogConfig()
-    return LogConfig(
-        segment_bytes=int(values.get("segment.bytes", default.segment_bytes)),
-        max_message_bytes=int(values.get("max.message.bytes", default.max_message_bytes)),
-        log_append_time=values.get("message.timestamp.type", "CreateTime") == "LogAppendTime",
-        segment_ms=int(values.get("segment.ms", default.segment_ms)),
-    )
 
 
 class LogDirectory:
     """The data directory of one broker; DirectoryLockedError when another process has it.
 
     ``epoch_ms`` gives the time of day in ms. ``defaults``: topic configuration that the broker's settings give.
+    ``executor``: where what takes long is run (``syncing.py``).
     """
 
     def __init__(
@@ -63,21 +52,24 @@ class LogDirectory:
         flush: FlushPolicy | None = None,
         defaults: Mapping[str, str] | None = None,
         max_open_files: int = 512,
+        executor: Executor | None = None,
     ) -> None:
         self.path = os.path.abspath(path)
         self.flush_policy = flush if flush is not None else FlushPolicy.parse("interval")
         self.defaults = dict(defaults or {})
         self._epoch_ms = epoch_ms
-        self._dirty: dict[PartitionLog | Journal | MetadataStore, None] = {}
-        self._dirty_since: float | None = None
+        self.leader_epoch: Callable[[Topic, int], int | None] = lambda topic, partition: None
+        """Of a partition whose log is opened; None: as the log has it."""
         self._logs: dict[tuple[UUID, int], PartitionLog] = {}
         self._lock = DirectoryLock(self.path)
         self.pool = FilePool(max_open_files)
+        self.syncer = Syncer(self.flush_policy, self.pool, executor)
+        self.trash = Trash(lambda: self.syncer.executor)
         try:
             self.metadata = MetadataStore(
                 os.path.join(self.path, "metadata.journal"),
                 self.pool,
-                on_dirty=lambda: self._note_dirty(self.metadata),
+                on_dirty=lambda: self.syncer.note(self.metadata),
                 sync=self.flush_policy.name != "never",
             )
             self._topics_path = os.path.join(self.path, "topics")
@@ -99,16 +91,50 @@ class LogDirectory:
         if found is None:
             if not 0 <= partition < topic.partitions:
                 raise UnknownTopicOrPartitionError(f"{topic.name} has no partition {partition}")
-            found = self._logs[key] = PartitionLog(
-                os.path.join(self._topic_path(topic), str(partition)),
-                f"{topic.name}-{partition}",
-                self.pool,
-                self._config(topic.name),
-                on_dirty=self._note_dirty,
-                now_ms=self._epoch_ms(),
-                sync=self.flush_policy.name != "never",
-            )
+            try:
+                found = self._open(topic, partition)
+            except KafkaStorageError as error:
+                if not len(self.pool) or not is_out_of_descriptors(error):
+                    raise
+                self.pool.close()  # connections have the rest: files are opened again as they are needed
+                found = self._open(topic, partition)
+            self._logs[key] = found
+            epoch = self.leader_epoch(topic, partition)
+            if epoch is not None:
+                found.leader_epoch = epoch
         return found
+
+    def _open(self, topic: Topic, partition: int) -> PartitionLog:
+        return PartitionLog(
+            self.partition_path(topic, partition),
+            f"{topic.name}-{partition}",
+            self.pool,
+            self._config(topic.name),
+            on_dirty=self.syncer.note,
+            remove=self.trash.add,
+            now_ms=self._epoch_ms(),
+            sync=self.flush_policy.name != "never",
+        )
+
+    def partition_path(self, topic: Topic, partition: int) -> str:
+        """Where the log of a partition lies, or would."""
+        return os.path.join(self._topic_path(topic), str(partition))
+
+    def opened_log(self, topic_id: UUID, partition: int) -> PartitionLog | None:
+        """A log, if it is open."""
+        return self._logs.get((topic_id, partition))
+
+    def all_opened(self) -> list[PartitionLog]:
+        """All logs that are open."""
+        return list(self._logs.values())
+
+    def let_go(self, topic: Topic, partition: int) -> None:
+        """Close a log that nobody else has seen, so that it needs no memory."""
+        found = self._logs.pop((topic.topic_id, partition), None)
+        if found is not None:
+            found.close()
+            found.is_gone = True
+            self.syncer.forget(found)
 
     def opened(self, topic: Topic) -> list[PartitionLog]:
         """The topic's logs that are open: nothing waits on the others, and nothing in memory is theirs."""
@@ -118,11 +144,35 @@ class LogDirectory:
             if (topic.topic_id, number) in self._logs
         ]
 
+    def partitions_with_files(self, topic: Topic) -> list[int]:
+        """The topic's partitions that were ever used: a start need not open the others. KafkaStorageError."""
+        path = self._topic_path(topic)
+        try:
+            names = os.listdir(path)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise storage_error("read the directory", path, error) from error
+        return sorted(int(name) for name in names if name.isdigit() and int(name) < topic.partitions)
+
+    def size_of(self, topic: Topic, partition: int) -> int:
+        """The bytes of a partition's records, which need not be opened for that."""
+        found = self._logs.get((topic.topic_id, partition))
+        if found is not None:
+            return found.size_bytes
+        try:
+            with os.scandir(self.partition_path(topic, partition)) as entries:
+                return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".log"))
+        except OSError:
+            return 0
+
     def configure_topic(self, topic: Topic) -> None:
         """Put a topic's configuration, as the metadata has it now, in force on its open logs."""
-        config = self._config(topic.name)
-        for found in self.opened(topic):
-            found.config = config
+        opened = self.opened(topic)
+        if opened:
+            config = self._config(topic.name)
+            for found in opened:
+                found.config = config
 
     def delete_topic(self, name: str) -> Topic:
         """Forget a topic and remove its files. What a crash leaves of them is removed at the next start.
@@ -133,31 +183,30 @@ class LogDirectory:
         if found_topic is None:
             raise UnknownTopicOrPartitionError(f"no topic {name}")
         path = self._topic_path(found_topic)
-        _rename(path, path + _DELETED)
+        _rename(path, path + DELETED)
         try:
             topic = self.metadata.delete_topic(name)
         except BaseException:
-            _rename(path + _DELETED, path)
+            _rename(path + DELETED, path)
             raise
         for number in range(topic.partitions):
             found = self._logs.pop((topic.topic_id, number), None)
             if found is not None:
-                self._dirty.pop(found, None)
+                found.is_gone = True
+                self.syncer.forget(found)
                 for segment in found.segments:
                     self.pool.forget(segment.path)
-        shutil.rmtree(path + _DELETED, ignore_errors=True)
+        self._remove_when_forgotten(path + DELETED)
         return topic
 
-    def journal(self, name: str, replay: Callable[[bytes, bytes | None], None]) -> Journal:
-        """A journal of its own in this directory, under the same flush policy."""
-        journal = Journal(
-            os.path.join(self.path, f"{name}.journal"),
-            self.pool,
-            replay,
-            on_dirty=lambda: self._note_dirty(journal),
-            sync=self.flush_policy.name != "never",
-        )
-        return journal
+    def _remove_when_forgotten(self, path: str) -> None:
+        """Remove a topic's files when the metadata on the disk does not know it any more: a lost machine could leave
+        the topic, and some of its records, otherwise. After a failure the next start knows what to do with them."""
+        if self.flush_policy.name == "never":
+            self.trash.add([path])
+            return
+        self.syncer.hurry(self.metadata)
+        self.syncer.wait(lambda error: self.trash.add([path]) if error is None else None)
 
     def _config(self, name: str) -> LogConfig:
         return log_config({**self.defaults, **self.metadata.config("topic", name)})
@@ -169,12 +218,12 @@ class LogDirectory:
         known = {os.path.basename(self._topic_path(topic)) for topic in self.metadata}
         for name in os.listdir(self._topics_path):
             path = os.path.join(self._topics_path, name)
-            if name.endswith(_DELETED) and name[: -len(_DELETED)] in known:
+            if name.endswith(DELETED) and name[: -len(DELETED)] in known:
                 log.warning("taking %s back: its topic was not deleted in the end", path)
-                _rename(path, path[: -len(_DELETED)])
-            elif name.endswith(_DELETED):
+                _rename(path, path[: -len(DELETED)])
+            elif name.endswith(DELETED):
                 log.info("removing %s, whose topic was deleted", path)
-                shutil.rmtree(path, ignore_errors=True)
+                self.trash.add_for_later([path])  # the start does not wait for it
             elif name not in known:
                 log.warning("%s belongs to no topic that the metadata knows; it is kept, and not served", path)
 
@@ -182,41 +231,37 @@ class LogDirectory:
 
     @property
     def has_unsynced(self) -> bool:
-        """Whether something was written that :meth:`sync` has not seen."""
-        return bool(self._dirty)
+        """Whether something was written that is not known to be on the disk."""
+        return self.syncer.has_unsynced
 
     def tick(self, now: float) -> float | None:
-        """Flush what is due at ``now`` (monotonic s); when to come again, or None."""
-        if self._dirty and self._dirty_since is None:
-            self._dirty_since = now
-        deadline = self.flush_policy.deadline(self._dirty_since)
-        if deadline is not None and now >= deadline:
-            self.sync()
-            return None
-        return deadline
+        """Begin to flush what is due at ``now`` (monotonic s); when to come again, or None."""
+        if len(self.trash):
+            self.trash.go_on()
+        return self.syncer.tick(now)
 
     def sync(self) -> None:
-        """Everything written so far goes to the disk: with the policy ``always``, once for all answers that wait."""
-        for dirty in list(self._dirty):
-            dirty.flush()
-            self._dirty.pop(dirty, None)
-        self._dirty_since = None
-
-    def _note_dirty(self, dirty: PartitionLog | Journal | MetadataStore) -> None:
-        self._dirty[dirty] = None
+        """Everything written so far goes to the disk, now and here."""
+        self.syncer.sync()
 
     def close(self) -> None:
         """Flush, seal all logs and give the directory up. An error of one log is logged and does not keep the
         others.
         """
+        self.syncer.executor.drain()
+        self.syncer.executor = Inline()
+        try:
+            self.sync()  # who waits for that may have more to write
+        except KafkaError as error:
+            log.error("%s could not be closed well: %s", self.path, error)
         for found in self._logs.values():
             try:
                 found.close()
             except KafkaError as error:
                 log.error("%s could not be closed well: %s", found.name, error)
+            self.syncer.forget(found)
         self._logs.clear()
         try:
-            self.sync()
             self.metadata.close()
         except KafkaError as error:
             log.error("%s could not be closed well: %s", self.path, error)

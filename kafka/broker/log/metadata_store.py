@@ -3,9 +3,9 @@ counters.
 
 A journal of JSON values (``journal.py``), each change one atomic append:
 
-    topic/NAME          {"id": hex, "partitions": n}
+    topic/NAME          {"id": hex, "partitions": n, "born": [[first partition, start], ...]}
     config/KIND/NAME    {"name": "value", ...}     KIND: topic, group, broker, as ConfigResource has them
-    meta/NAME           any small value            cluster id, the next producer id
+    meta/NAME           any small value            cluster id, the next producer id, how often it was started
 
 Validates nothing: names, limits and permissions are the handlers' business.
 """
@@ -13,7 +13,7 @@ Validates nothing: names, limits and permissions are the handlers' business.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -23,11 +23,18 @@ from kafka.errors import KafkaStorageError, TopicAlreadyExistsError, UnknownTopi
 
 
 class Topic(NamedTuple):
-    """A topic; its configuration is under ``config("topic", name)``."""
+    """A topic; its configuration is under ``config("topic", name)``.
+
+    ``born``: from which partition on which start of the broker made them; leader epochs count from there."""
 
     name: str
     topic_id: UUID
     partitions: int
+    born: tuple[tuple[int, int], ...] = ()
+
+    def born_at(self, partition: int) -> int:
+        """The number of the start in which a partition was made."""
+        return next((start for first, start in reversed(self.born) if first <= partition), 0)
 
 
 class MetadataStore:
@@ -39,6 +46,7 @@ class MetadataStore:
         self._values: dict[str, Any] = {}
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
+        self._by_folded: dict[str, str] = {}
         self._journal = Journal(path, pool, self._replay, on_dirty=on_dirty, sync=sync)
 
     # -- topics ------------------------------------------------------------------------------------------------------
@@ -57,13 +65,17 @@ class MetadataStore:
         """The topic of this id."""
         return self._by_id.get(topic_id)
 
+    def colliding(self, name: str) -> str | None:
+        """A topic whose name differs from ``name`` in dots and underscores at most."""
+        return self._by_folded.get(_folded(name)) if name not in self._topics else name
+
     def create_topic(
         self, name: str, topic_id: UUID, partitions: int, config: Mapping[str, str] | None = None
     ) -> Topic:
         """Make a topic, with its configuration in the same write. TopicAlreadyExistsError (36)."""
         if name in self._topics:
             raise TopicAlreadyExistsError(f"topic {name} exists")
-        changes: dict[str, Any] = {f"topic/{name}": {"id": topic_id.hex, "partitions": partitions}}
+        changes: dict[str, Any] = {f"topic/{name}": _topic_value(topic_id, partitions, [(0, self.starts)])}
         if config:
             changes[f"config/topic/{name}"] = dict(config)
         self._write(changes)
@@ -72,7 +84,8 @@ class MetadataStore:
     def grow_topic(self, name: str, partitions: int) -> Topic:
         """Give a topic more partitions. UnknownTopicOrPartitionError (3)."""
         topic = self._known(name)
-        self._write({f"topic/{name}": {"id": topic.topic_id.hex, "partitions": partitions}})
+        born = [*topic.born, (topic.partitions, self.starts)]
+        self._write({f"topic/{name}": _topic_value(topic.topic_id, partitions, born)})
         return self._topics[name]
 
     def delete_topic(self, name: str) -> Topic:
@@ -104,12 +117,33 @@ class MetadataStore:
         """Put a small value; None: forget it."""
         self._write({f"meta/{name}": value})
 
+    def begin_flush(self) -> list[str]:
+        """As :meth:`Journal.begin_flush`."""
+        return self._journal.begin_flush()
+
+    def end_flush(self, error: KafkaStorageError | None) -> None:
+        """As :meth:`Journal.end_flush`."""
+        self._journal.end_flush(error)
+
     def flush(self) -> None:
         """Wait until all is on the disk."""
         self._journal.flush()
 
     def close(self) -> None:
         self._journal.close()
+
+    @property
+    def starts(self) -> int:
+        """How often a broker was started with this metadata."""
+        return int(self.meta("starts", 0))
+
+    def count_start(self) -> None:
+        """One more start. KafkaStorageError when that cannot be written; it is counted in memory all the same."""
+        starts = self.starts + 1
+        try:
+            self.set_meta("starts", starts)
+        finally:
+            self._values["meta/starts"] = starts
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -148,6 +182,18 @@ class MetadataStore:
             before = self._topics.pop(name, None)
             if before is not None:
                 self._by_id.pop(before.topic_id, None)
+                self._by_folded.pop(_folded(name), None)
             if value is not None:
-                topic = Topic(name, UUID(hex=value["id"]), int(value["partitions"]))
+                born = tuple((int(first), int(start)) for first, start in value.get("born", ()))
+                topic = Topic(name, UUID(hex=value["id"]), int(value["partitions"]), born)
                 self._topics[name] = self._by_id[topic.topic_id] = topic
+                if _folded(name) != name or "_" in name:
+                    self._by_folded[_folded(name)] = name
+
+
+def _folded(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _topic_value(topic_id: UUID, partitions: int, born: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    return {"id": topic_id.hex, "partitions": partitions, "born": [list(row) for row in born]}

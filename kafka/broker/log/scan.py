@@ -1,4 +1,4 @@
-"""Reading a segment from its first byte, when no seal says what is in it: after a crash.
+"""Reading a segment from where no seal says what is in it: after a crash.
 
     good batch | good batch | bad bytes | good batch | torn batch
     ───────────────────────   ─────────   ──────────   ──────────
@@ -43,29 +43,35 @@ class ScanResult(NamedTuple):
     cause: str
 
 
-def scan_segment(path: str, base_offset: int, on_batch: Callable[[BatchHeader, bool], None]) -> ScanResult:
-    """Walk through a segment, with all CRCs checked.
+def scan_segment(
+    path: str, expected: int, on_batch: Callable[[BatchHeader, bool], None], start: int = 0
+) -> ScanResult:
+    """Walk through a segment from byte ``start`` on, with all CRCs checked. ``expected``: no batch there has an offset
+    below.
 
     ``on_batch(header, after_damage)`` is called for each good batch; ``header.start`` and ``end`` are positions in the
     file.
     """
     size = os.path.getsize(path)
-    if size == 0:
-        return ScanResult(0, 0, (), "")
+    if size == start:
+        return ScanResult(size, size, (), "")
     with (
         open(path, "rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
         memoryview(mapped) as data,
     ):
-        return _scan(mapped, data, size, base_offset, on_batch)
+        return _scan(mapped, data, start, size, expected, on_batch)
 
 
 def _scan(
-    mapped: mmap.mmap, data: memoryview, size: int, base_offset: int, on_batch: Callable[[BatchHeader, bool], None]
+    mapped: mmap.mmap,
+    data: memoryview,
+    position: int,
+    size: int,
+    expected: int,
+    on_batch: Callable[[BatchHeader, bool], None],
 ) -> ScanResult:
     damages: list[Damage] = []
-    position = 0
-    expected = base_offset
     while position < size:
         found = _good_batch(data, position, size, expected)
         after_damage = False

@@ -2,8 +2,13 @@
 
 Members make their own ids. There is no rebalance to take part in: an assignment holds from the moment it is sent, and
 says only where to fetch, so that locks and acknowledgements are none of this module's business. A change of members or
-topics raises the group's epoch; a new assignment follows at once when the last one is older than the assignment
-interval, else when that has passed. A member's epoch is that of the assignment that it was last given.
+topics raises the group's epoch; the new assignment is made with that heartbeat when the last one is older than the
+assignment interval, else with the first one after it. A member's epoch is that of the assignment that it was last
+given.
+
+Apache Kafka 4.3.0 begins at epoch 1, and makes a state for partitions that are new to the group after an assignment
+without them: the next heartbeat raises the epoch again and gives them. Here both is one step, so that nobody waits for
+a heartbeat; the epochs are those that Kafka has afterwards. A group without members does not wait for the interval.
 
 The machine knows no requests: ``handlers`` translate. Errors are Kafka's: InvalidRequestError (42),
 UnknownMemberIdError (25), FencedMemberEpochError (110), GroupMaxSizeReachedError (81); GroupIdNotFoundError (69) is
@@ -12,7 +17,7 @@ UnknownMemberIdError (25), FencedMemberEpochError (110), GroupMaxSizeReachedErro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -26,6 +31,7 @@ from kafka.errors import (
     UnknownMemberIdError,
 )
 
+FIRST_EPOCH = 1
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 ASSIGNOR = "simple"
@@ -76,7 +82,7 @@ class ShareMember:
 class ShareGroup:
     """One share group. ``config`` may be replaced at any time; ``epoch`` is where an earlier life had come to."""
 
-    def __init__(self, group_id: str, config: ShareGroupConfig, epoch: int = 0) -> None:
+    def __init__(self, group_id: str, config: ShareGroupConfig, epoch: int = FIRST_EPOCH) -> None:
         self.group_id = group_id
         self.config = config
         self.epoch = epoch
@@ -85,6 +91,8 @@ class ShareGroup:
         self._target: dict[str, frozenset[Partition]] = {}
         self._topics: dict[str, TopicInfo] = {}
         self._assigned_at: float | None = None
+        self.initialized: set[Partition] = set()
+        """The partitions that the group has a state of, or will have with the first acknowledgement."""
 
     @property
     def state(self) -> str:
@@ -94,10 +102,7 @@ class ShareGroup:
     @property
     def next_deadline(self) -> float | None:
         """When to call :meth:`tick` next, in monotonic s."""
-        deadlines = [member.deadline for member in self.members.values()]
-        if self.members and self.assignment_epoch < self.epoch:
-            deadlines.append(self._assign_at())
-        return min(deadlines, default=None)
+        return min((member.deadline for member in self.members.values()), default=None)
 
     def subscribed_topics(self) -> frozenset[str]:
         """The names of all topics that a member subscribes to."""
@@ -108,7 +113,7 @@ class ShareGroup:
         member_id: str,
         member_epoch: int,
         *,
-        topics: Iterable[str] | None,
+        topics: Collection[str] | None,
         rack_id: str | None = None,
         client_id: str = "",
         client_host: str = "",
@@ -117,9 +122,9 @@ class ShareGroup:
     ) -> HeartbeatAnswer:
         """Join (epoch 0), stay (the epoch last given) or leave (-1).
 
-        ``metadata``: name -> topic, for topics that exist. ``topics`` None: unchanged.
+        ``metadata``: name -> topic, for topics that exist. ``topics`` None: unchanged. What was asked for has been
+        through :func:`check_heartbeat`.
         """
-        _check(member_id, member_epoch, topics, rack_id)
         self.tick(now)
         if member_epoch == LEAVE_EPOCH:
             self.leave(member_id)
@@ -137,7 +142,10 @@ class ShareGroup:
         self.members[member_id] = member
         if self._see_topics(metadata) or changed:
             self.epoch += 1
-        self._maybe_assign(now)
+        is_new = self._initialize()
+        if self._maybe_assign(now) and is_new:
+            self.epoch += 1
+            self._assign(now)
         target = self._target.get(member_id, frozenset())
         is_news = is_full or member_epoch == JOIN_EPOCH or target != member.assignment
         if member.epoch != self.assignment_epoch:
@@ -154,15 +162,13 @@ class ShareGroup:
         self._target.pop(member_id, None)
         self.epoch += 1
         if not self.members:
-            self.assignment_epoch = self.epoch
             self._assigned_at = None
 
     def tick(self, now: float) -> list[str]:
-        """Take out the members whose session is over, and renew the assignment when it is due; gives their ids."""
+        """Take out the members whose session is over; gives their ids."""
         gone = [member.member_id for member in self.members.values() if member.deadline <= now]
         for member_id in gone:
             self.leave(member_id)
-        self._maybe_assign(now)
         return gone
 
     def topics_changed(self, metadata: Mapping[str, TopicInfo], now: float) -> None:
@@ -200,9 +206,20 @@ class ShareGroup:
             return float("-inf")
         return self._assigned_at + self.config.number("share.assignment.interval.ms") / 1000
 
-    def _maybe_assign(self, now: float) -> None:
+    def _initialize(self) -> bool:
+        """Whether there are partitions that no member ever had."""
+        partitions = {(topic.topic_id, at) for topic in self._topics.values() for at in range(topic.partition_count)}
+        new = partitions - self.initialized
+        self.initialized |= new
+        return bool(new)
+
+    def _maybe_assign(self, now: float) -> bool:
         if not self.members or self.assignment_epoch >= self.epoch or now < self._assign_at():
-            return
+            return False
+        self._assign(now)
+        return True
+
+    def _assign(self, now: float) -> None:
         subscriptions = {
             member.member_id: {self._topics[name].topic_id for name in member.subscription if name in self._topics}
             for member in self.members.values()
@@ -213,14 +230,16 @@ class ShareGroup:
         self._assigned_at = now
 
 
-def _check(member_id: str, member_epoch: int, topics: Iterable[str] | None, rack_id: str | None) -> None:
+def check_heartbeat(
+    group_id: str, member_id: str, member_epoch: int, topics: Collection[str] | None, rack_id: str | None
+) -> None:
+    """InvalidRequestError for a heartbeat that no group could take."""
     if not member_id or len(member_id) > MAX_MEMBER_ID_LENGTH:
         raise InvalidRequestError(f"a member id has 1 to {MAX_MEMBER_ID_LENGTH} characters, not {len(member_id)}")
+    for what, text in (("member id", member_id), ("group's name", group_id), ("rack id", rack_id)):
+        if text is not None and not text.strip():
+            raise InvalidRequestError(f"a {what} cannot be empty")
     if member_epoch < LEAVE_EPOCH:
         raise InvalidRequestError(f"member epoch {member_epoch}")
-    if rack_id == "":
-        raise InvalidRequestError("a rack id cannot be empty; leave it out")
-    if topics is not None and not list(topics):
-        raise InvalidRequestError("a member subscribes to one topic or more")
-    if member_epoch == JOIN_EPOCH and topics is None:
+    if member_epoch == JOIN_EPOCH and not topics:
         raise InvalidRequestError("a member that joins names its topics")

@@ -161,7 +161,7 @@ def check_group_settings(limits: BrokerLimits, changes: Mapping[str, str]) -> No
     for name, value in changes.items():
         setting = GROUP_SETTINGS.get(name)
         if setting is None:
-            raise InvalidConfigurationError(f"unknown group config name: {name}")
+            raise InvalidConfigurationError(f"Unknown group config name: {name}")
         if value == "by_duration:PnDTnHnMn.nS":
             raise InvalidConfigurationError(f"{name}: {value!r} is the form, not a value")
         setting.check(name, value, limits)

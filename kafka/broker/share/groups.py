@@ -3,23 +3,31 @@
 What a broker's handlers talk to, next to ``sessions.py``:
 
     heartbeat ──> ShareGroups.heartbeat ──> ShareGroup
-    fetch, ack ──> ShareGroups.partition ──> SharePartition ──persist──> ShareStateStore ──> journal
+    fetch, ack ──> ShareGroups.partition ──> SharePartition ──persist──> ShareStateStore ──> state topics
 
 Group names are shared with other kinds of groups; that a name is taken by another kind is for the caller to find.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from uuid import UUID
 
 from kafka.broker.share.deadlines import Deadlines
-from kafka.broker.share.group import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatAnswer, ShareGroup, TopicInfo
+from kafka.broker.share.group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    HeartbeatAnswer,
+    ShareGroup,
+    TopicInfo,
+    check_heartbeat,
+)
 from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.state_store import ShareKey, ShareStateStore
 from kafka.broker.share.states import ShareEvent
-from kafka.errors import GroupIdNotFoundError, InvalidGroupIdError, InvalidRequestError, NonEmptyGroupError
+from kafka.errors import GroupIdNotFoundError, InvalidGroupIdError, NonEmptyGroupError
 
 
 class ShareGroups:
@@ -62,7 +70,7 @@ class ShareGroups:
         member_id: str,
         member_epoch: int,
         *,
-        topics: Iterable[str] | None,
+        topics: Collection[str] | None,
         rack_id: str | None = None,
         client_id: str = "",
         client_host: str = "",
@@ -70,8 +78,7 @@ class ShareGroups:
         now: float,
     ) -> HeartbeatAnswer:
         """A member's heartbeat (see :meth:`ShareGroup.heartbeat`); the first join makes the group."""
-        if not group_id:
-            raise InvalidRequestError("a share group's name cannot be empty")
+        check_heartbeat(group_id, member_id, member_epoch, topics, rack_id)
         group = self.groups.get(group_id)
         if group is None:
             if member_epoch != JOIN_EPOCH:
@@ -141,9 +148,9 @@ class ShareGroups:
             found = SharePartition(
                 start,
                 config.partition_settings(),
-                lambda start, changes: self._store.write(key, start, changes),
+                partial(self._store.write, key),
                 state.ranges if state is not None else (),
-                lambda when: self._deadlines.at_latest(key, when),
+                partial(self._deadlines.at_latest, key),
             )
             self._partitions[key] = found
             self._store.adopt(key, found)
@@ -158,13 +165,9 @@ class ShareGroups:
         return set(self._partitions) | self._store.keys()
 
     def start_offset(self, group_id: str, topic_id: UUID, number: int) -> int | None:
-        """Where the group is on a partition, None when it never was (DescribeShareGroupOffsets)."""
-        key = ShareKey(group_id, topic_id, number)
-        partition = self._partitions.get(key)
-        if partition is not None:
-            return partition.start_offset
-        state = self._store.load(key)
-        return None if state is None else state.start_offset
+        """Where the group is on a partition as it was written with the last acknowledgement, which is what Kafka tells
+        (DescribeShareGroupOffsets); None before the first one."""
+        return self._store.durable_start(ShareKey(group_id, topic_id, number))
 
     def alter_offset(self, group_id: str, topic_id: UUID, number: int, start_offset: int) -> None:
         """Begin anew at an offset (AlterShareGroupOffsets); NonEmptyGroupError (68) while the group has members."""
@@ -175,18 +178,33 @@ class ShareGroups:
         self._forget([key])
         self._store.write(key, start_offset, [])
         if group is None:
-            self.groups[group_id] = ShareGroup(group_id, self.config(group_id))
-            self._store.write_group(group_id, 0)
+            group = self.groups[group_id] = ShareGroup(group_id, self.config(group_id))
+            self._store.write_group(group_id, group.epoch)
+        group.initialized.add((topic_id, number))
 
     def delete_offsets(self, group_id: str, topic_id: UUID) -> None:
         """Forget a topic in a group (DeleteShareGroupOffsets); NonEmptyGroupError (68) while the group has members."""
-        if self.describe(group_id).members:
+        group = self.describe(group_id)
+        if group.members:
             raise NonEmptyGroupError(f"share group {group_id} has members")
         self._forget([key for key in self.keys() if key.group_id == group_id and key.topic_id == topic_id])
+        group.initialized = {one for one in group.initialized if one[0] != topic_id}
+
+    def initialized(self, group_id: str) -> list[tuple[UUID, int]]:
+        """The partitions of a group's offsets, sorted: what it has fetched, was assigned or was given offsets for."""
+        group = self.groups.get(group_id)
+        found = set(group.initialized) if group is not None else set()
+        found |= {(key.topic_id, key.partition) for key in self.keys() if key.group_id == group_id}
+        return sorted(found, key=lambda one: (one[0].bytes, one[1]))
 
     def topic_deleted(self, topic_id: UUID) -> None:
         """Forget a topic in every group."""
-        self._forget([key for key in self.keys() if key.topic_id == topic_id])
+        for group in self.groups.values():
+            group.initialized = {one for one in group.initialized if one[0] != topic_id}
+        for key in [key for key in self.keys() if key.topic_id == topic_id]:
+            self._partitions.pop(key, None)
+            self._deadlines.discard(key)
+            self._store.forget(key)
 
     def release(
         self, group_id: str, member_id: str, partitions: Iterable[tuple[UUID, int]], now: float

@@ -24,6 +24,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kafka.broker.share.acknowledgements import runs_of
 from kafka.broker.share.acquire import Acquisition
@@ -46,6 +47,10 @@ from kafka.broker.share.window import Window
 from kafka.errors import InvalidRecordStateError, InvalidRequestError, KafkaError
 
 log = logging.getLogger(__name__)
+
+_NOTHING: Final[ShareEvent] = ShareEvent.NOTHING
+_START_MOVED: Final[ShareEvent] = ShareEvent.START_MOVED
+"""Members of an enum by short cut: looking one up, "or" and truth are dear, and every acknowledgement needs them."""
 
 Persist = Callable[[int, Sequence[StateRange]], None]
 """Takes the start offset and what changes, and returns when that is durable; raises KafkaStorageError when it is
@@ -72,6 +77,7 @@ class SharePartition:
         self._on_deadline = on_deadline
         self._window = Window(start_offset, restored)
         self._next_deadline: float | None = None
+        self._untold = ShareEvent.NOTHING
 
     # -- what is where -----------------------------------------------------------------------------------------------
 
@@ -137,7 +143,8 @@ class SharePartition:
         (:meth:`next_fetch_offset`). ``max_records`` is exact in record-limit mode; otherwise batches are taken whole,
         and split at their borders into ranges of about ``batch_size``.
         """
-        self.tick(now)
+        if self._next_deadline is not None and now >= self._next_deadline:
+            self._tell_later(self.tick(now), now)
         window = self._window
         if max_records <= 0 or not fetched:
             return []
@@ -159,7 +166,8 @@ class SharePartition:
             window, self.settings, member_id, now + self.settings.lock_s, mode == AcquireMode.RECORD_LIMIT
         )
         overlapping = window.overlapping(base, last)
-        limit -= acquisition.again(overlapping, base, last, limit)
+        if overlapping:
+            limit -= acquisition.again(overlapping, base, last, limit)
         if limit > 0 and last >= window.end:
             first = window.end if overlapping else max(window.end, base)
             acquisition.new(fetched, first, last, limit, max(1, batch_size))
@@ -178,15 +186,19 @@ class SharePartition:
         acquired), and what ``persist`` raises.
         """
         event = self.tick(now)
-        plan = self._plan(member_id, batches)
         changes: list[StateRange] = []
         limit = self.settings.delivery_limit
-        for _, first, last, kind, count in plan:
-            if kind != RENEW:
-                state = ARCHIVED if kind == RELEASE and count >= limit else OUTCOMES[kind]
-                changes.append(StateRange(first, last, state, count))
-        if changes:
-            self._persist(self._window.start, changes)
+        try:
+            plan = self._plan(member_id, batches)
+            for _, first, last, kind, count in plan:
+                if kind != RENEW:
+                    state = ARCHIVED if kind == RELEASE and count >= limit else OUTCOMES[kind]
+                    changes.append(StateRange(first, last, state, count))
+            if changes:
+                self._persist(self._window.start, changes)
+        except BaseException:
+            self._tell_later(event, now)
+            raise
         deadline = now + self.settings.lock_s
         at = 0
         for batch, first, last, kind, _ in plan:
@@ -203,11 +215,15 @@ class SharePartition:
                 self._window.freed(first)
                 event |= ShareEvent.RELEASED
         touched: InFlightBatch | None = None
-        for batch, *_ in plan:
+        for row in plan:
+            batch = row[0]
             if batch is not touched:
                 batch.join()
                 touched = batch
-        return event | self._advance() if changes else event
+        if changes:
+            moved = self._advance()
+            return moved if event is _NOTHING else event if moved is _NOTHING else event | moved
+        return event
 
     def _plan(
         self, member_id: str, batches: Sequence[AckBatch]
@@ -259,9 +275,12 @@ class SharePartition:
         return event | self._end_locks(runs, ShareEvent.RELEASED) if runs else event
 
     def tick(self, now: float) -> ShareEvent:
-        """End the locks whose time is over."""
+        """End the locks whose time is over. What happened, also what could not be told earlier."""
         if self._next_deadline is None or now < self._next_deadline:
-            return ShareEvent.NOTHING
+            if self._untold is _NOTHING:
+                return _NOTHING
+            untold, self._untold = self._untold, _NOTHING
+            return untold
         expired: list[Run] = []
         soonest: float | None = None
         for run in self._window.runs():
@@ -271,7 +290,14 @@ class SharePartition:
                 elif soonest is None or run.deadline < soonest:
                     soonest = run.deadline
         self._next_deadline = soonest
-        return self._end_locks(expired, ShareEvent.LOCK_EXPIRED) if expired else ShareEvent.NOTHING
+        untold, self._untold = self._untold, _NOTHING
+        return untold | self._end_locks(expired, ShareEvent.LOCK_EXPIRED) if expired else untold
+
+    def _tell_later(self, event: ShareEvent, now: float) -> None:
+        """A call that gives no event has found that locks were over: others wait for that, so a tick has to follow."""
+        if event is not _NOTHING:
+            self._untold |= event
+            self._on_deadline(now)
 
     def archive(self, member_id: str, first: int, last: int) -> ShareEvent:
         """Take back what was just acquired, for ever: records of aborted transactions, which read_committed hides."""
@@ -331,7 +357,7 @@ class SharePartition:
         moved = self._window.advance()
         if not self._window.batches:
             self._next_deadline = None
-        return ShareEvent.START_MOVED if moved else ShareEvent.NOTHING
+        return _START_MOVED if moved else _NOTHING
 
 
 def _unlock(run: Run, state: int) -> None:

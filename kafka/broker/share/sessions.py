@@ -77,7 +77,7 @@ class ShareSessions(Generic[P, C]):
 
     def fetch(
         self,
-        group_id: str,
+        group_id: str | None,
         member_id: str,
         epoch: int,
         connection: C,
@@ -111,11 +111,12 @@ class ShareSessions(Generic[P, C]):
             _count_up(session)
         return session
 
-    def acknowledge(self, group_id: str, member_id: str, epoch: int) -> ShareSession[P]:
+    def acknowledge(self, group_id: str | None, member_id: str, epoch: int) -> ShareSession[P]:
         """The session for a ShareAcknowledge of this epoch: it can close a session, not open one."""
+        key = _key(group_id, member_id)
         if epoch == INITIAL_EPOCH:
             raise InvalidShareSessionEpochError("a ShareAcknowledge cannot open a share session")
-        session = self._expect(_key(group_id, member_id), epoch)
+        session = self._expect(key, epoch)
         if epoch != FINAL_EPOCH:
             _count_up(session)
         return session
@@ -162,9 +163,9 @@ class ShareSessions(Generic[P, C]):
         return self._sessions.pop(key, None)
 
 
-def _key(group_id: str, member_id: str) -> SessionKey:
-    if not group_id:
-        raise InvalidRequestError("a share group's name cannot be empty")
+def _key(group_id: str | None, member_id: str) -> SessionKey:
+    if group_id is None:  # an empty name will do
+        raise InvalidRequestError("a request without a share group")
     if not member_id or len(member_id) > MAX_MEMBER_ID_LENGTH:
         raise InvalidRequestError(f"a member id has 1 to {MAX_MEMBER_ID_LENGTH} characters, not {len(member_id)}")
     return SessionKey(group_id, member_id)

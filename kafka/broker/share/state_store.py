@@ -1,35 +1,53 @@
-"""The durable state of share groups: a journal of what changed, written before an acknowledgement is answered.
+"""The durable state of share groups: records of what changed, written before an acknowledgement is answered (KIP-932).
 
-    key    kind u8 | group u16 + UTF-8 | topic id 16 bytes | partition i32        kind 1: a share partition
-    value  snapshot u8 | start offset i64 | n times: first i64, last i64, state u8, delivery count i16
+    __share_group_state   ShareSnapshot   all that holds of a share partition; the first record of each
+                          ShareUpdate     what has changed since, laid over it, from its start offset on
+    __consumer_offsets    ShareGroupMetadata   a group and its epoch
 
-    key    kind u8 | group u16 + UTF-8                                            kind 2: a group
-    value  epoch i32
+What a later snapshot has made superfluous goes away when there is much of it: then all that holds is written down once
+more, and what lies before it is deleted (:meth:`~kafka.broker.state.state_topic.StateTopic.begin_anew`). Merged state
+is kept here only for share partitions that nobody uses; one in use is asked for it.
 
-A share partition's value is laid over what came before, from its start offset on; with ``snapshot`` set it stands
-alone. The same facts as in Kafka's ``__share_group_state`` records (KIP-932, "Managing durable share-partition
-state"), but not its format. Merged state is kept here only for share partitions that nobody uses; one in use is asked
-for it when the journal is rewritten.
+The most frequent record, an update, is packed by hand: a test compares it with what the codec makes.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from kafka.broker.share.states import ACKNOWLEDGED, ARCHIVED, StateRange
+from kafka.broker.state.group_records import GROUP_KEYS, ShareGroupMetadataKey, ShareGroupMetadataValue
+from kafka.broker.state.record_codec import decode_value, encode_key, encode_value
+from kafka.broker.state.share_records import (
+    SHARE_KEYS,
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
+from kafka.broker.state.state_topic import kafka_uuid
 from kafka.errors import KafkaStorageError
+from kafka.wire.primitives import uvarint
 
-_PARTITION = 1
-_GROUP = 2
-_GROUP_HEAD = struct.Struct(">BH")
-_KEY_TAIL = struct.Struct(">16si")
-_VALUE_HEAD = struct.Struct(">Bq")
-_RANGE = struct.Struct(">qqBh")
-_EPOCH = struct.Struct(">i")
+log = logging.getLogger(__name__)
+
+_UPDATE: Final = struct.Struct(">hiiq")
+"""Version, snapshot epoch, leader epoch, start offset; then how many ranges + 1 as a varint, the ranges, no tags."""
+
+_RANGE: Final = struct.Struct(">qqbhx")
+"""First, last, state, delivery count, no tags."""
+
+_UPDATE_OF_ONE: Final = struct.Struct(">hiiqBqqbhxx")
+"""All of that for one range."""
+
+_LEADER_EPOCH: Final = 0
+NO_SNAPSHOT: Final = -1
+_GROUP_KIND: Final = ShareGroupMetadataKey.api_key.to_bytes(2, "big")
 
 
 class ShareKey(NamedTuple):
@@ -59,37 +77,58 @@ class LivePartition(Protocol):
 Entry = tuple[bytes, "bytes | None"]
 
 
-class StateJournal(Protocol):
-    """What the store asks of a journal (``kafka.broker.log.Journal``)."""
+class StateLog(Protocol):
+    """What the store asks of a :class:`~kafka.broker.state.state_topic.StateTopic`."""
 
-    def append(self, entries: list[Entry]) -> None: ...
+    def partition_of(self, key: str) -> int: ...
 
-    def tidy(self, entries: Callable[[], list[Entry]]) -> None: ...
+    def append(self, partition: int, records: Sequence[Entry], *, producer: tuple[int, int] | None = None) -> None: ...
+
+    def replay(
+        self,
+        on_record: Callable[[int, bytes, bytes | None, tuple[int, int] | None], None],
+        on_marker: Callable[[int, int, int, bool], None],
+    ) -> None: ...
+
+    def when_deleted(self, callback: Callable[[], None]) -> None: ...
+
+    def should_begin_anew(self, partition: int) -> bool: ...
+
+    def begin_anew(self, partition: int, holding: Sequence[Entry]) -> None: ...
 
 
 class ShareStateStore:
-    """All groups' durable state. ``open_journal`` gets the function that takes the old entries, and gives the
-    journal.
-    """
+    """All groups' durable state. ``shares`` is ``__share_group_state``, ``groups`` is ``__consumer_offsets``;
+    ``is_topic`` says whether a topic of this id exists: state of others is what a crash has left, and is forgotten."""
 
-    def __init__(self, open_journal: Callable[[Callable[[bytes, bytes | None], None]], StateJournal]) -> None:
+    def __init__(
+        self, shares: StateLog, groups: StateLog, is_topic: Callable[[UUID], bool] = lambda topic_id: True
+    ) -> None:
+        self._shares = shares
+        self._group_log = groups
         self._groups: dict[str, int] = {}
-        self._idle: dict[ShareKey, _Merged] = {}
-        self._live: dict[ShareKey, LivePartition] = {}
-        self._names: dict[ShareKey, bytes] = {}
-        self._journal = open_journal(self._replay)
+        self._kept: dict[ShareKey, _Kept] = {}
+        shares.replay(self._on_record, _on_marker)
+        groups.replay(self._on_group, _on_marker)
+        shares.when_deleted(self._topic_deleted)
+        for key in [key for key in self._kept if not is_topic(key.topic_id)]:
+            self.forget(key)
 
     # -- share partitions --------------------------------------------------------------------------------------------
 
     def load(self, key: ShareKey) -> SharePartitionState | None:
         """What is known of a share partition that is not in use; None when nothing is."""
-        merged = self._idle.get(key)
-        return None if merged is None else SharePartitionState(merged.start, tuple(merged.ranges))
+        kept = self._kept.get(key)
+        if kept is None or kept.idle is None:
+            return None
+        return SharePartitionState(kept.idle.start, tuple(kept.idle.ranges))
 
     def adopt(self, key: ShareKey, partition: LivePartition) -> None:
         """From now on this object holds the state, and :meth:`write` says what changes."""
-        self._live[key] = partition
-        self._idle.pop(key, None)
+        kept = self._keep(key)
+        if kept.idle is not None:
+            kept.written_start = kept.idle.start
+        kept.live, kept.idle = partition, None
 
     def write(self, key: ShareKey, start_offset: int, changes: Sequence[StateRange]) -> None:
         """Make a change durable; returns when it is, KafkaStorageError (56) when it cannot be.
@@ -97,26 +136,63 @@ class ShareStateStore:
         The share partition in use makes the change after this returns. A key that is not in use is kept here: an offset
         that an administrator sets stands alone.
         """
-        name = self._names.get(key)
-        if name is None:
-            name = _encode_key(key)
-        alone = key not in self._live
-        self._append(name, _encode_value(alone, start_offset, changes))
-        self._names[key] = name
-        if alone:
-            self._idle[key] = _Merged(start_offset, list(changes))
+        kept = self._kept.get(key) or self._keep(key)
+        self._write(kept, start_offset, changes)
+        kept.written_start = start_offset
+
+    def _write(self, kept: _Kept, start_offset: int, changes: Sequence[StateRange]) -> None:
+        if kept.live is None:
+            self._shares.append(kept.home, [(kept.snapshot, _snapshot(kept.epoch + 1, start_offset, changes))])
+            kept.epoch += 1
+            kept.idle = _Merged(start_offset, list(changes))
+            return
+        if kept.epoch == NO_SNAPSHOT:
+            state = _Merged(kept.live.start_offset, list(kept.live.state_ranges()))
+            state.lay_over(start_offset, changes)
+            self._shares.append(kept.home, [(kept.snapshot, _snapshot(0, state.start, state.ranges))])
+            kept.epoch = 0
+            return
+        if self._shares.should_begin_anew(kept.home):  # before, as what is in use changes only when this is written
+            self._shares.begin_anew(kept.home, self._holding(kept.home))
+        if len(changes) == 1:
+            value = _UPDATE_OF_ONE.pack(0, kept.epoch, _LEADER_EPOCH, start_offset, 2, *changes[0])
+        else:
+            value = b"".join(
+                (
+                    _UPDATE.pack(0, kept.epoch, _LEADER_EPOCH, start_offset),
+                    uvarint(len(changes) + 1),
+                    *[_RANGE.pack(*change) for change in changes],
+                    b"\0",
+                )
+            )
+        self._shares.append(kept.home, ((kept.update, value),))
 
     def delete(self, key: ShareKey) -> None:
         """Forget a share partition."""
-        self._live.pop(key, None)
-        self._idle.pop(key, None)
-        name = self._names.pop(key, None)
-        if name is not None:
-            self._append(name, None)
+        kept = self._kept.get(key)
+        if kept is not None and kept.epoch != NO_SNAPSHOT:
+            self._shares.append(kept.home, [(kept.snapshot, None)])
+        self._kept.pop(key, None)
+
+    def forget(self, key: ShareKey) -> None:
+        """The same where its topic is gone: what the disk does not take now is forgotten once more at the next
+        start."""
+        try:
+            self.delete(key)
+        except KafkaStorageError as error:
+            log.error("the state of %s is forgotten until the next start only: %s", key, error)
+            self._kept.pop(key, None)
+
+    def durable_start(self, key: ShareKey) -> int | None:
+        """The start offset that was written last, None when nothing was."""
+        kept = self._kept.get(key)
+        if kept is None or kept.epoch == NO_SNAPSHOT:
+            return None
+        return kept.written_start if kept.idle is None else kept.idle.start
 
     def keys(self) -> set[ShareKey]:
-        """All share partitions with state."""
-        return set(self._idle) | set(self._live)
+        """All share partitions with state, durable or in use."""
+        return {key for key, kept in self._kept.items() if kept.idle is not None or kept.live is not None}
 
     # -- groups ------------------------------------------------------------------------------------------------------
 
@@ -126,58 +202,104 @@ class ShareStateStore:
 
     def write_group(self, group_id: str, epoch: int) -> None:
         """A group's epoch has moved."""
-        self._append(_encode_group(group_id), _EPOCH.pack(epoch))
+        value = encode_value(ShareGroupMetadataValue(epoch=epoch, metadata_hash=0), 0)
+        self._group_log.append(
+            self._group_log.partition_of(group_id), [(encode_key(ShareGroupMetadataKey(group_id=group_id)), value)]
+        )
         self._groups[group_id] = epoch
 
     def delete_group(self, group_id: str) -> None:
         """Forget a group; its share partitions are deleted one by one."""
-        if self._groups.pop(group_id, None) is not None:
-            self._append(_encode_group(group_id), None)
+        if group_id in self._groups:
+            self._group_log.append(
+                self._group_log.partition_of(group_id), [(encode_key(ShareGroupMetadataKey(group_id=group_id)), None)]
+            )
+            del self._groups[group_id]
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _append(self, name: bytes, value: bytes | None) -> None:
-        self._journal.tidy(self._entries)  # before, as what is in use changes only when this has been written
-        self._journal.append([(name, value)])
+    def _topic_deleted(self) -> None:
+        """An administrator has deleted the topic: what is still changed gets a snapshot first."""
+        for kept in self._kept.values():
+            kept.epoch = NO_SNAPSHOT
 
-    def _entries(self) -> list[Entry]:
-        entries: list[Entry] = [
-            (_encode_group(group_id), _EPOCH.pack(epoch)) for group_id, epoch in self._groups.items()
-        ]
-        for key, name in self._names.items():
-            live = self._live.get(key)
-            if live is not None:
-                entries.append((name, _encode_value(True, live.start_offset, live.state_ranges())))
-            else:
-                merged = self._idle[key]
-                entries.append((name, _encode_value(True, merged.start, merged.ranges)))
+    def _keep(self, key: ShareKey) -> _Kept:
+        found = self._kept.get(key)
+        if found is None:
+            group_id, topic_id, number = key
+            found = self._kept[key] = _Kept(
+                encode_key(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=number)),
+                encode_key(ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=number)),
+                self._shares.partition_of(f"{group_id}:{kafka_uuid(topic_id)}:{number}"),
+            )
+        return found
+
+    def _holding(self, home: int) -> list[Entry]:
+        """All that holds in a partition of the topic, as new snapshots."""
+        entries: list[Entry] = []
+        for kept in self._kept.values():
+            if kept.home == home and kept.epoch != NO_SNAPSHOT:
+                kept.epoch += 1
+                if kept.live is not None:
+                    value = _snapshot(kept.epoch, kept.live.start_offset, kept.live.state_ranges())
+                else:
+                    assert kept.idle is not None
+                    value = _snapshot(kept.epoch, kept.idle.start, kept.idle.ranges)
+                entries.append((kept.snapshot, value))
         return entries
 
-    def _replay(self, name: bytes, value: bytes | None) -> None:
-        try:
-            kind, size = _GROUP_HEAD.unpack_from(name)
-            group_id = name[_GROUP_HEAD.size : _GROUP_HEAD.size + size].decode()
-            if kind == _GROUP:
-                if value is None:
-                    self._groups.pop(group_id, None)
-                else:
-                    self._groups[group_id] = _EPOCH.unpack(value)[0]
+    def _on_record(self, home: int, name: bytes, value: bytes | None, producer: object) -> None:
+        decoded = SHARE_KEYS.decode(name)
+        if not isinstance(decoded, (ShareSnapshotKey, ShareUpdateKey)):
+            return
+        key = ShareKey(decoded.group_id, decoded.topic_id, decoded.partition)
+        if value is None:
+            self._kept.pop(key, None)
+            return
+        found: ShareSnapshotValue | ShareUpdateValue
+        if isinstance(decoded, ShareSnapshotKey):
+            found = decode_value(ShareSnapshotValue, value)
+            kept = self._keep(key)
+            kept.home, kept.epoch = home, found.snapshot_epoch
+            kept.idle = _Merged(found.start_offset, [])
+        else:
+            found = decode_value(ShareUpdateValue, value)
+            before = self._kept.get(key)
+            if before is None or found.snapshot_epoch < before.epoch:
                 return
-            topic_id, number = _KEY_TAIL.unpack_from(name, _GROUP_HEAD.size + size)
-            key = ShareKey(group_id, UUID(bytes=topic_id), number)
-            if value is None:
-                self._idle.pop(key, None)
-                self._names.pop(key, None)
-                return
-            alone, start = _VALUE_HEAD.unpack_from(value)
-            changes = [StateRange(*fields) for fields in _RANGE.iter_unpack(value[_VALUE_HEAD.size :])]
-        except (struct.error, ValueError) as error:
-            raise KafkaStorageError(f"an entry of share groups' journal is unreadable: {name!r}: {error}") from error
-        self._names[key] = name
-        merged = self._idle.get(key)
-        if merged is None or alone:
-            merged = self._idle[key] = _Merged(start, [])
-        merged.lay_over(start, changes)
+            kept = before
+        changes = [
+            StateRange(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
+            for one in found.state_batches
+        ]
+        assert kept.idle is not None
+        kept.idle.lay_over(found.start_offset, changes)
+
+    def _on_group(self, home: int, key: bytes, value: bytes | None, producer: object) -> None:
+        if not key.startswith(_GROUP_KIND):
+            return
+        name = GROUP_KEYS.decode(key)
+        assert isinstance(name, ShareGroupMetadataKey)
+        if value is None:
+            self._groups.pop(name.group_id, None)
+        else:
+            self._groups[name.group_id] = decode_value(ShareGroupMetadataValue, value).epoch
+
+
+class _Kept:
+    """A share partition: the keys of its records, the partition of the topic that they are in, the epoch of its last
+    snapshot; and its state, which is ``live`` while it is in use, else ``idle``."""
+
+    __slots__ = ("epoch", "home", "idle", "live", "snapshot", "update", "written_start")
+
+    def __init__(self, snapshot: bytes, update: bytes, home: int) -> None:
+        self.snapshot = snapshot
+        self.update = update
+        self.home = home
+        self.epoch = NO_SNAPSHOT
+        self.live: LivePartition | None = None
+        self.idle: _Merged | None = None
+        self.written_start = 0
 
 
 class _Merged:
@@ -224,15 +346,26 @@ def _last_before(found: StateRange) -> int:
     return found.last + 1
 
 
-def _encode_group(group_id: str) -> bytes:
-    text = group_id.encode()
-    return _GROUP_HEAD.pack(_GROUP, len(text)) + text
+def _snapshot(epoch: int, start_offset: int, ranges: Sequence[StateRange]) -> bytes:
+    value = ShareSnapshotValue(
+        snapshot_epoch=epoch,
+        state_epoch=0,
+        leader_epoch=_LEADER_EPOCH,
+        start_offset=start_offset,
+        create_timestamp=0,
+        write_timestamp=0,
+        state_batches=[
+            ShareSnapshotValue.StateBatch(
+                first_offset=one.first,
+                last_offset=one.last,
+                delivery_state=one.state,
+                delivery_count=one.delivery_count,
+            )
+            for one in ranges
+        ],
+    )
+    return encode_value(value, 0)
 
 
-def _encode_key(key: ShareKey) -> bytes:
-    text = key.group_id.encode()
-    return _GROUP_HEAD.pack(_PARTITION, len(text)) + text + _KEY_TAIL.pack(key.topic_id.bytes, key.partition)
-
-
-def _encode_value(alone: bool, start_offset: int, ranges: Sequence[StateRange]) -> bytes:
-    return _VALUE_HEAD.pack(alone, start_offset) + b"".join(_RANGE.pack(*found) for found in ranges)
+def _on_marker(home: int, producer_id: int, epoch: int, committed: bool) -> None:
+    """Share groups' state is in no transaction."""

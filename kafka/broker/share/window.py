@@ -15,6 +15,9 @@ from collections.abc import Iterator, Sequence
 from kafka.broker.share.inflight import InFlightBatch, Run
 from kafka.broker.share.states import ACQUIRED, ARCHIVED, AVAILABLE, StateRange
 
+_OPEN = (ACQUIRED, AVAILABLE)
+"""States of records that are not done."""
+
 
 class Window:
     """``start``: the first offset that is not done; ``end``: the one after the last that was ever handed out."""
@@ -103,11 +106,14 @@ class Window:
         before = self.start
         done = 0
         for batch in self.batches:
-            open_run = next((run for run in batch.runs if not run.is_terminal), None)
-            if open_run is not None:
-                self.start = max(self.start, open_run.first)
-                break
-            done += 1
+            for run in batch.runs:
+                if run.state in _OPEN:
+                    break
+            else:
+                done += 1
+                continue
+            self.start = max(self.start, run.first)
+            break
         else:
             self.start = self.end
             self._available_from = None

@@ -1,10 +1,11 @@
-"""ApiVersions: the list is what is served, the features are as clients of share groups need them."""
+"""ApiVersions: the list is what is served, the features are those of the release whose APIs are there."""
 
 from __future__ import annotations
 
 import pytest
 
 from kafka.broker.registry import load
+from kafka.broker.releases import LATEST, RELEASES
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from test.broker.driver import HandBroker
 
@@ -12,19 +13,20 @@ NAMED = ApiVersionsRequest(client_software_name="kafka", client_software_version
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_the_list_is_the_table_of_handlers(hand: HandBroker, version: int) -> None:
+def test_the_list_is_that_of_apache_kafka_as_far_as_there_are_handlers(hand: HandBroker, version: int) -> None:
     answer: ApiVersionsResponse = hand.ask(NAMED, version)
     assert answer.error_code == 0
     listed = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-    assert listed == {row.key: (row.listed_from, row.max_version) for row in load().values()}
+    assert listed == {key: told for key, told in RELEASES[LATEST].apis.items() if key in load()}
 
 
-def test_share_groups_are_a_finalized_feature(hand: HandBroker) -> None:
+def test_features_are_finalized_as_in_a_cluster_that_was_made_by_the_release(hand: HandBroker) -> None:
     answer = hand.ask(NAMED, 3)
-    assert {row.name: row.max_version_level for row in answer.finalized_features} == {
-        "metadata.version": 30,
-        "share.version": 1,
-    }
+    finalized = {row.name: row.max_version_level for row in answer.finalized_features}
+    assert finalized.items() <= RELEASES[LATEST].finalized.items()
+    assert finalized["metadata.version"] == 30
+    assert finalized["share.version"] == 1
+    assert "streams.version" not in finalized  # nothing here speaks it
     assert answer.finalized_features_epoch >= 0
 
 

@@ -152,7 +152,17 @@ def test_a_brokers_setting_is_the_default_of_all_topics(hand: HandBroker) -> Non
     hand.restart()
     assert value(hand, TOPIC, "t", "max.message.bytes") == ("2000", 2)
     assert value(hand, BROKER, "1", "message.max.bytes") == ("2000", 2)
-    assert [row.name for row in describe(hand, BROKER, "").configs] == ["message.max.bytes"]
+    assert [row.name for row in describe(hand, BROKER, "").configs] == ["min.insync.replicas", "message.max.bytes"]
+
+
+def test_min_insync_replicas_is_always_set_for_all_brokers_and_never_for_one(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    assert value(hand, TOPIC, "t", "min.insync.replicas") == ("1", 3)
+    hand.restart()
+    assert value(hand, TOPIC, "t", "min.insync.replicas") == ("1", 3)
+    for name, operation in (("", DELETE), ("1", SET), ("1", DELETE)):
+        assert alter(hand, BROKER, name, ("min.insync.replicas", operation, "1"))[0] == 40
+    assert alter(hand, BROKER, "", ("min.insync.replicas", SET, "2"))[0] == 0
 
 
 def test_a_groups_settings_show_their_default_as_synonym(hand: HandBroker) -> None:

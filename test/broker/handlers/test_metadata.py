@@ -74,10 +74,10 @@ def test_a_name_that_cannot_be_is_invalid(hand: HandBroker, name: str) -> None:
     assert [topic.error_code for topic in ask(hand, name, auto=True).topics] == [17]
 
 
-def test_topics_are_found_by_id(hand: HandBroker) -> None:
+def test_topics_are_found_by_id_and_unknown_ids_come_first(hand: HandBroker) -> None:
     topic_id = hand.create_topic("t")
     wanted = [MetadataRequest.MetadataRequestTopic(name=None, topic_id=one) for one in (topic_id, UUID(int=5))]
-    found, missing = hand.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), 12).topics
+    missing, found = hand.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), 12).topics
     assert (found.error_code, found.name) == (0, "t")
     assert (missing.error_code, missing.name, missing.topic_id) == (100, None, UUID(int=5))
 
@@ -132,3 +132,14 @@ def test_this_broker_coordinates_every_group_and_transaction(hand: HandBroker, v
 def test_coordinators_of_other_kinds(hand: HandBroker, key: str, key_type: int, version: int, code: int) -> None:
     answer = hand.ask(FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type), version)
     assert answer.coordinators[0].error_code == code
+
+
+@pytest.mark.parametrize(("version", "top", "code"), [(10, 0, 42), (11, 0, 42), (12, 0, -1), (13, -1, -1)])
+def test_a_topic_without_name_and_id_spoils_the_whole_request(
+    hand: HandBroker, version: int, top: int, code: int
+) -> None:
+    hand.create_topic("t")
+    unnamed = MetadataRequest.MetadataRequestTopic(name=None)
+    named = MetadataRequest.MetadataRequestTopic(name="t")
+    answer = hand.ask(MetadataRequest(topics=[unnamed, named]), version)
+    assert (answer.error_code, [topic.error_code for topic in answer.topics]) == (top, [code, code])

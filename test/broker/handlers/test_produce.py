@@ -6,9 +6,12 @@ from uuid import UUID
 
 import pytest
 
+from kafka.broker import record_checks
+from kafka.errors import UnsupportedCodecError
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
 from kafka.protocol.produce import ProduceRequest
 from kafka.protocol.transactions import InitProducerIdRequest
+from kafka.records import BatchHeader, RecordBatchBuilder
 from test.broker.driver import EPOCH_S, HandBroker, batch, fetch_request, fetched, produce_request, values
 
 GOOD = batch(b"a", b"b", b"c")
@@ -52,7 +55,7 @@ def test_a_topic_of_append_time_says_when(hand: HandBroker) -> None:
         (batch(b"x" * 1_100_000), 10),
         (batch(timestamp=int(EPOCH_S * 1000) + 2 * HOUR_MS), 32),
         (batch(timestamp=1000), 0),
-        (batch(transactional=True, producer=(1, 0, 0)), 48),
+        (batch(transactional=True, producer=(1, 0, 0)), 53),
         (batch(control=True), 87),
     ],
     ids=[
@@ -86,6 +89,44 @@ def test_records_of_the_future_are_named_one_by_one(hand: HandBroker) -> None:
     answer = hand.produce("t", batch(b"a", b"b", timestamp=int(EPOCH_S * 1000) + 2 * HOUR_MS))
     assert [row.batch_index for row in answer.record_errors] == [0, 1]
     assert "out of range" in (answer.record_errors[0].batch_index_error_message or "")
+
+
+def test_records_of_the_past_and_without_keys_are_named_too(hand: HandBroker) -> None:
+    hand.create_topic("t", cleanup_policy="compact", message_timestamp_before_max_ms=str(HOUR_MS))
+    builder = RecordBatchBuilder(1 << 20)
+    now_ms = int(EPOCH_S * 1000)
+    for key, time_ms in ((b"k", now_ms), (None, now_ms), (b"k", now_ms - 2 * HOUR_MS), (b"k", -1)):
+        builder.append(time_ms, key, b"v")
+    answer = hand.produce("t", builder.build(-1, -1, -1))
+    assert (answer.error_code, answer.log_start_offset) == (32, 0)
+    assert [row.batch_index for row in answer.record_errors] == [1, 2]
+    assert f"[{now_ms - HOUR_MS}, {now_ms + HOUR_MS}]" in (answer.record_errors[1].batch_index_error_message or "")
+
+
+def test_only_the_first_three_records_without_a_key_are_in_the_text_and_all_in_the_list(hand: HandBroker) -> None:
+    hand.create_topic("t", cleanup_policy="compact")
+    answer = hand.produce("t", batch(*[b"v"] * 5))
+    assert (answer.error_code, len(answer.record_errors)) == (87, 5)
+    assert (answer.error_message or "").count("batchIndex=") == 3
+
+
+@pytest.mark.parametrize(("time_ms", "code"), [(0, 0), (2 * HOUR_MS, 32), (-2 * HOUR_MS, 32)])
+def test_of_records_that_cannot_be_read_here_the_header_has_to_do(
+    hand: HandBroker, monkeypatch: pytest.MonkeyPatch, time_ms: int, code: int
+) -> None:
+    hand.create_topic("t", message_timestamp_before_max_ms=str(HOUR_MS))
+
+    def unreadable(data: bytes, header: BatchHeader) -> None:
+        raise UnsupportedCodecError("no library for this compression")
+
+    monkeypatch.setattr(record_checks, "decode_raw", unreadable)
+    answer = hand.produce("t", batch(timestamp=int(EPOCH_S * 1000) + time_ms))
+    assert (answer.error_code, answer.record_errors) == (code, [])
+
+
+def test_nobody_writes_to_the_brokers_own_topics(hand: HandBroker) -> None:
+    hand.broker.metadata.create_topic("__consumer_offsets", hand.broker.new_topic_id(), 1)
+    assert hand.produce("__consumer_offsets", GOOD).error_code == 17
 
 
 @pytest.mark.parametrize(("partition", "code"), [(7, 3), (-1, 3), (0, 0)])
@@ -147,11 +188,6 @@ def test_producer_ids_are_never_given_twice(hand: HandBroker) -> None:
     later = [hand.ask(request, 4).producer_id for _ in range(3)]
     assert len({*first, *later}) == 1008
 
-
-@pytest.mark.parametrize(("name", "code"), [("", 42), ("tx", 35)])
-def test_transactional_ids_are_refused_for_now(hand: HandBroker, name: str, code: int) -> None:
-    answer = hand.ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000), 4)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
 
 def test_a_changed_limit_holds_at_once(hand: HandBroker) -> None:

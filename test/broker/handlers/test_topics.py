@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from kafka.broker.log import MetadataStore
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.topics import (
     CreatePartitionsRequest,
@@ -231,3 +232,45 @@ def test_records_that_are_not_there_cannot_be_deleted(
 def test_a_compacted_topic_keeps_its_records(hand: HandBroker) -> None:
     hand.create_topic("t", cleanup_policy="compact")
     assert cut(hand, 0)[0] == 44
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "code"),
+    [
+        ("a.b", "a_b", 17),
+        ("a_b", "a.b", 17),
+        ("a.b_c", "a_b.c", 17),
+        ("a.b", "a.b", 36),
+        ("ab", "a.b", 0),
+        ("a.b", "a-b", 0),
+    ],
+)
+def test_names_that_differ_in_dots_and_underscores_alone_collide_until_one_is_gone(
+    hand: HandBroker, there: str, wanted: str, code: int
+) -> None:
+    hand.create_topic(there)
+    assert [made.error_code for made in create(hand, topic(wanted))] == [code]
+    if code == 17:
+        hand.restart()
+        assert [made.error_code for made in create(hand, topic(wanted))] == [code]
+        state = DeleteTopicsRequest.DeleteTopicState(name=there)
+        hand.ask(DeleteTopicsRequest(topics=[state], timeout_ms=0))
+        assert [made.error_code for made in create(hand, topic(wanted))] == [0]
+
+
+def test_nothing_about_one_topic_walks_all_of_them(hand: HandBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    hand.create_topic("t.0")
+
+    def walked(self: MetadataStore) -> None:
+        raise AssertionError("all topics were walked")
+
+    monkeypatch.setattr(MetadataStore, "__iter__", walked)
+    hand.create_topic("t.1")
+    hand.produce("t.1", batch())
+    asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t.1")])
+    assert hand.ask(asked).topics[0].error_code == 0
+    wanted = CreatePartitionsRequest.CreatePartitionsTopic(name="t.1", count=2, assignments=None)
+    grown = hand.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=0, validate_only=False))
+    assert grown.results[0].error_code == 0
+    state = DeleteTopicsRequest.DeleteTopicState(name="t.1")
+    assert hand.ask(DeleteTopicsRequest(topics=[state], timeout_ms=0)).responses[0].error_code == 0

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -95,6 +96,8 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(tmp_p
     (name,) = os.listdir(tmp_path / "topics")
     os.rename(tmp_path / "topics" / name, tmp_path / "topics" / f"{name}.deleted")
     again = open_directory(tmp_path)
+    assert os.listdir(tmp_path / "topics") == [f"{name}.deleted"], "the start does not wait for it"
+    again.tick(0.0)
     assert os.listdir(tmp_path / "topics") == []
     again.close()
 
@@ -177,7 +180,7 @@ def test_the_flush_policy_says_when_the_disk_is_waited_for(tmp_path: Path, monke
     assert directory.tick(10.9) == 11.0
     assert not synced
     assert directory.tick(11.0) is None
-    assert len(synced) == 2
+    assert len(synced) == 6, "two segments, their directories, the topic's and that of all topics"
     directory.log(topic, 0).append(batch([b"a"]), now_ms=1)
     assert directory.tick(12.0) == 13.0
     directory.close()
@@ -261,3 +264,26 @@ def test_files_make_room_for_each_other_when_descriptors_run_out(
     pool.close()
     with pytest.raises(KafkaStorageError, match="Too many open files"):
         pool.write(str(tmp_path / "0"), 0, b"x")
+
+
+def test_a_log_is_opened_as_well_as_ever_when_descriptors_run_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its seal is not taken for a bad one, and files that are open make room."""
+    directory = open_directory(tmp_path)
+    first, second = (directory.metadata.create_topic(name, UUID(int=at << 100), 1) for at, name in enumerate("ab", 1))
+    directory.log(second, 0).append(batch([b"x"]), now_ms=1)
+    directory.let_go(second, 0)
+    directory.log(first, 0).append(batch([b"x"]), now_ms=1)
+    open_file = open
+    pool = directory.pool
+
+    def scarce(path: str | int, *arguments: Any, **keywords: Any) -> Any:
+        if len(pool):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return open_file(path, *arguments, **keywords)
+
+    monkeypatch.setattr("builtins.open", scarce)
+    found = directory.log(second, 0)
+    assert (found.recovered_bytes, found.end_offset) == (0, 1)
+    directory.close()

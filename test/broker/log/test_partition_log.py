@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafka.broker.log import FilePool, LogConfig, PartitionLog, batch_bounds
 from kafka.errors import (
@@ -19,8 +16,9 @@ from kafka.errors import (
     MessageSizeTooLargeError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceNumberError,
+    UnsupportedCodecError,
 )
-from kafka.records import decode_records, iter_batches
+from kafka.records import RecordBatchBuilder, decode_records, iter_batches
 from test.broker.log.batches import batch
 
 
@@ -60,7 +58,8 @@ def segment_path(log: PartitionLog, at: int = -1) -> Path:
 def test_appended_batches_get_consecutive_offsets_and_come_back_unchanged(tmp_path: Path, pool: FilePool) -> None:
     log = open_log(tmp_path / "t", pool)
     first = log.append(batch([b"a", b"b"]), now_ms=1)
-    second = log.append(batch([b"c"]), now_ms=1, leader_epoch=4)
+    log.leader_epoch = 4
+    second = log.append(batch([b"c"]), now_ms=1)
     assert (first.base_offset, first.last_offset, second.base_offset) == (0, 1, 2)
     data = log.read(0, 1 << 20)
     assert values(data) == [(0, b"a"), (1, b"b"), (2, b"c")]
@@ -349,69 +348,23 @@ def test_many_logs_share_few_open_files(tmp_path: Path) -> None:
     pool.close()
 
 
-class LogAgainstList(RuleBasedStateMachine):
-    """A log and a plain list of records, with crashes, clean closes and deletions in between."""
+def test_batches_whose_codec_is_missing_are_found_by_what_their_headers_say(
+    tmp_path: Path, pool: FilePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path / "t", pool)
+    for first in (1000, 2000):
+        builder = RecordBatchBuilder(1 << 30, 1)
+        for at in range(3):
+            builder.append(first + at, None, b"v")
+        log.append(builder.build(), now_ms=1)
 
-    @initialize(segment_bytes=st.integers(150, 2000))
-    def begin(self, segment_bytes: int) -> None:
-        import tempfile
+    def missing(number: int) -> object:
+        raise UnsupportedCodecError("gzip is not available")
 
-        self.temporary = tempfile.TemporaryDirectory()
-        self.pool = FilePool(3)
-        self.segment_bytes = segment_bytes
-        self.records: list[tuple[int, int]] = []
-        self.start = 0
-        self.open()
-
-    def open(self) -> None:
-        self.log = open_log(Path(self.temporary.name) / "t", self.pool, segment_bytes=self.segment_bytes)
-
-    @rule(count=st.integers(1, 5), time=st.integers(0, 100))
-    def append(self, count: int, time: int) -> None:
-        base = len(self.records)
-        result = self.log.append(batch([b"%d" % (base + n) for n in range(count)], timestamp=time), now_ms=1)
-        assert result.base_offset == base
-        self.records += [(base + n, time) for n in range(count)]
-
-    @rule()
-    def crash(self) -> None:
-        self.open()
-
-    @rule()
-    def close(self) -> None:
-        self.log.close()
-        self.open()
-        assert self.log.recovered_bytes == 0
-
-    @precondition(lambda self: self.records)
-    @rule(data=st.data())
-    def delete(self, data: st.DataObject) -> None:
-        self.start = max(self.start, data.draw(st.integers(0, len(self.records))))
-        self.log.delete_before(self.start)
-
-    @rule(data=st.data(), limit=st.integers(1, 3000))
-    def read(self, data: st.DataObject, limit: int) -> None:
-        offset = data.draw(st.integers(self.start, len(self.records)))
-        rows = [row for row in values(self.log.read(offset, limit)) if row[0] >= offset]
-        assert rows == [(at, b"%d" % at) for at in range(offset, offset + len(rows))]
-        assert bool(rows) == (offset < len(self.records))
-
-    @rule(time=st.integers(0, 101))
-    def find(self, time: int) -> None:
-        expected = next((row for row in self.records[self.start :] if row[1] >= time), None)
-        found = self.log.offset_for_timestamp(time)
-        assert (None if found is None else (found.offset, found.timestamp)) == expected
-
-    @invariant()
-    def ends_agree(self) -> None:
-        if hasattr(self, "log"):
-            assert (self.log.start_offset, self.log.end_offset) == (self.start, len(self.records))
-
-    def teardown(self) -> None:
-        if hasattr(self, "pool"):
-            self.pool.close()
-            self.temporary.cleanup()
-
-
-LogAgainstList.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
-test_a_log_is_a_list_of_records_whatever_happens_to_it = LogAgainstList.TestCase
+    monkeypatch.setattr("kafka.records.reader.codec_for", missing)
+    found = log.offset_for_timestamp(2001)
+    assert found is not None
+    assert found.offset == 3, "before what is looked for, or that itself"
+    newest = log.offset_of_max_timestamp()
+    assert newest is not None
+    assert (newest.offset, newest.timestamp) == (5, 2002)

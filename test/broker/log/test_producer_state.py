@@ -23,7 +23,7 @@ def states(*sequences: int, epoch: int = 0) -> ProducerStates:
     for at, sequence in enumerate(sequences):
         found = header(sequence, epoch=epoch)
         assert producers.check(found) is None
-        producers.update(found, 100 + 2 * at, 50 + at, 1)
+        producers.update(found, 100 + 2 * at, 50 + at)
     return producers
 
 
@@ -49,7 +49,7 @@ def test_a_gap_and_a_batch_of_another_size_are_out_of_order() -> None:
 
 def test_sequences_wrap_to_zero() -> None:
     producers = ProducerStates()
-    producers.update(header(LAST - 1), 0, 1, 1)
+    producers.update(header(LAST - 1), 0, 1)
     assert producers.check(header(0)) is None
     with pytest.raises(OutOfOrderSequenceNumberError):
         producers.check(header(1))
@@ -60,7 +60,7 @@ def test_a_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
     with pytest.raises(OutOfOrderSequenceNumberError):
         producers.check(header(4, epoch=1))
     assert producers.check(header(0, epoch=1)) is None
-    producers.update(header(0, epoch=1), 104, 1, 1)
+    producers.update(header(0, epoch=1), 104, 1)
     with pytest.raises(InvalidProducerEpochError):
         producers.check(header(2, epoch=0))
 
@@ -71,9 +71,9 @@ def test_an_unknown_producer_may_begin_anywhere() -> None:
 
 def test_silent_producers_are_forgotten() -> None:
     producers = states(0)
-    producers.expire(10, after_ms=20)
+    producers.expire(60, after_ms=20)
     assert producers.entries
-    producers.expire(30, after_ms=20)
+    producers.expire(70, after_ms=20)
     assert not producers.entries
 
 

@@ -1,37 +1,51 @@
-"""A journal in memory, for tests of what is durable."""
+"""A state topic of one partition in memory, for tests of what is durable."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from kafka.broker.share import ShareStateStore
+from kafka.broker.share.state_store import ShareStateStore
 from kafka.errors import KafkaStorageError
 
-Entries = list[tuple[bytes, bytes | None]]
+Entry = tuple[bytes, bytes | None]
+Entries = list[Entry]
 
 
 class MemoryJournal:
-    """Keeps entries; ``fails`` makes every append fail, ``rewrite_above`` asks for a rewrite at that many entries."""
+    """Keeps records; ``fails`` makes every append fail, ``rewrite_above`` asks to begin anew at that many."""
 
     def __init__(self, entries: Entries | None = None, rewrite_above: int = 1_000_000) -> None:
         self.entries: Entries = entries if entries is not None else []
         self.rewrite_above = rewrite_above
         self.fails = False
 
-    def append(self, entries: Entries) -> None:
+    def partition_of(self, key: str) -> int:
+        return 0
+
+    def append(self, partition: int, records: Sequence[Entry], *, producer: tuple[int, int] | None = None) -> None:
         if self.fails:
             raise KafkaStorageError("the disk is full")
-        self.entries += entries
+        self.entries += records
 
-    def tidy(self, entries: Callable[[], Entries]) -> None:
-        if len(self.entries) > self.rewrite_above:
-            self.entries[:] = entries()
+    def replay(
+        self,
+        on_record: Callable[[int, bytes, bytes | None, tuple[int, int] | None], None],
+        on_marker: Callable[[int, int, int, bool], None],
+    ) -> None:
+        for key, value in list(self.entries):
+            on_record(0, key, value, None)
 
-    def open(self, replay: Callable[[bytes, bytes | None], None]) -> MemoryJournal:
-        for key, value in self.entries:
-            replay(key, value)
-        return self
+    def should_begin_anew(self, partition: int) -> bool:
+        return len(self.entries) > self.rewrite_above
+
+    def begin_anew(self, partition: int, holding: Sequence[Entry]) -> None:
+        if not self.fails:
+            groups = [(key, value) for key, value in self.entries if key[1] > 1]
+            self.entries[:] = [*groups, *holding]
+
+    def when_deleted(self, callback: Callable[[], None]) -> None:
+        """Nobody deletes this one."""
 
     def store(self) -> ShareStateStore:
-        """A store over what is in the journal now, as after a restart."""
-        return ShareStateStore(self.open)
+        """A store over what is there now, as after a restart. One topic has all records: their keys differ."""
+        return ShareStateStore(self, self)

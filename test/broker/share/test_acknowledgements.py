@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.broker.share import AckBatch, check_ack_batches
-from kafka.broker.share.acknowledgements import runs_of
+from kafka.broker.share.acknowledgements import check_ack_batches, runs_of
+from kafka.broker.share.states import AckBatch
 from kafka.errors import InvalidRequestError
 
 

@@ -4,7 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.share import BrokerLimits, HeartbeatAnswer, ShareGroup, ShareGroupConfig, TopicInfo
+from kafka.broker.share.group import HeartbeatAnswer, ShareGroup, TopicInfo, check_heartbeat
+from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.errors import FencedMemberEpochError, GroupMaxSizeReachedError, InvalidRequestError, UnknownMemberIdError
 
 TOPIC = TopicInfo(UUID(int=1), 4)
@@ -30,31 +31,37 @@ class Group:
 
 def test_the_first_member_is_assigned_everything_at_once() -> None:
     answer = Group().join("a")
-    assert answer == HeartbeatAnswer(1, 5000, frozenset((TOPIC.topic_id, at) for at in range(4)))
+    assert answer == HeartbeatAnswer(3, 5000, frozenset((TOPIC.topic_id, at) for at in range(4)))
 
 
 def test_an_unchanged_assignment_is_not_sent_again_unless_topics_are_named() -> None:
     group = Group()
     group.join("a")
-    assert group.beat("a", 1).assignment is None
-    assert group.beat("a", 1, ["t"]).assignment is not None
+    assert group.beat("a", 3).assignment is None
+    assert group.beat("a", 3, ["t"]).assignment is not None
 
 
-def test_a_second_member_is_assigned_when_the_interval_has_passed() -> None:
+def test_a_second_member_is_assigned_with_the_first_heartbeat_after_the_interval() -> None:
     group = Group()
     group.join("a")
     group.now = 0.4
     assert group.join("b").assignment == frozenset()
-    assert group.group.next_deadline == 1.0
     group.now = 1.0
-    group.group.tick(1.0)
-    mine = group.beat("a", 1)
-    yours = group.beat("b", 1)
-    assert mine.member_epoch == yours.member_epoch == 2
+    mine = group.beat("a", 3)
+    yours = group.beat("b", 3)
+    assert mine.member_epoch == yours.member_epoch == 4
     assert mine.assignment is not None
     assert yours.assignment is not None
     assert (len(mine.assignment), len(yours.assignment)) == (2, 2)
     assert not mine.assignment & yours.assignment
+
+
+def test_partitions_that_are_new_to_the_group_raise_its_epoch_twice() -> None:
+    group = Group(assignment_interval_ms=0)
+    group.metadata["u"] = TopicInfo(UUID(int=2), 1)
+    assert group.join("a").member_epoch == 3
+    assert group.beat("a", 3, ["t", "u"]).member_epoch == 5
+    assert group.beat("a", 5, ["t"]).member_epoch == 6
 
 
 def test_an_interval_of_zero_assigns_at_every_change() -> None:
@@ -69,9 +76,9 @@ def test_the_previous_epoch_is_accepted_and_others_are_fenced() -> None:
     group = Group(assignment_interval_ms=0)
     group.join("a")
     group.join("b")
-    assert group.beat("a", 1).member_epoch == 2
-    assert group.beat("a", 1).member_epoch == 2
-    for epoch in (3, 99):
+    assert group.beat("a", 3).member_epoch == 4
+    assert group.beat("a", 3).member_epoch == 4
+    for epoch in (2, 5, 99):
         with pytest.raises(FencedMemberEpochError):
             group.beat("a", epoch)
 
@@ -94,9 +101,9 @@ def test_leaving_gives_the_partitions_to_the_others() -> None:
     group = Group(assignment_interval_ms=0)
     group.join("a")
     group.join("b")
-    group.beat("a", 1)
+    group.beat("a", 3)
     assert group.beat("b", -1).member_epoch == -1
-    answer = group.beat("a", 2).assignment
+    answer = group.beat("a", 4).assignment
     assert answer is not None
     assert len(answer) == 4
 
@@ -106,7 +113,7 @@ def test_a_silent_member_is_taken_out_at_its_session_timeout() -> None:
     group.join("a")
     group.now = 44.9
     assert group.group.tick(44.9) == []
-    group.beat("a", 1)
+    group.beat("a", 3)
     assert group.group.next_deadline == 89.9
     assert group.group.tick(89.9) == ["a"]
     assert group.group.state == "Empty"
@@ -135,7 +142,12 @@ def test_malformed_heartbeats_are_invalid_requests(
     member: str, epoch: int, topics: list[str] | None, rack: str | None
 ) -> None:
     with pytest.raises(InvalidRequestError):
-        Group().beat(member, epoch, topics, rack)
+        check_heartbeat("g", member, epoch, topics, rack)
+
+
+def test_only_who_joins_has_to_name_topics() -> None:
+    check_heartbeat("g", "m", 3, [], None)
+    check_heartbeat("g", "m", -1, [], None)
 
 
 def test_topics_that_appear_and_grow_are_assigned() -> None:
@@ -144,7 +156,7 @@ def test_topics_that_appear_and_grow_are_assigned() -> None:
     assert group.join("a").assignment == frozenset()
     group.metadata = {"t": TOPIC}
     group.group.topics_changed(group.metadata, 0.0)
-    answer = group.beat("a", 1)
+    answer = group.beat("a", 2)
     assert answer.assignment is not None
     assert len(answer.assignment) == 4
     group.metadata = {"t": TopicInfo(TOPIC.topic_id, 6)}

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.broker.share import (
+from kafka.broker.share.group_configs import (
     GROUP_SETTINGS,
     BrokerLimits,
     OffsetReset,
     ShareGroupConfig,
-    ShareSettings,
     check_broker_limits,
     check_group_settings,
 )
+from kafka.broker.share.states import ShareSettings
 from kafka.errors import InvalidConfigurationError
 
 

@@ -1,26 +1,18 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from kafka.broker.log import FlushPolicy, LogDirectory
-from kafka.broker.share import (
-    ACCEPT,
-    RELEASE,
-    AckBatch,
-    Acquired,
-    AcquireMode,
-    BrokerLimits,
-    ShareEvent,
-    ShareGroupConfig,
-    ShareGroups,
-    ShareKey,
-    SharePartition,
-    ShareStateStore,
-    TopicInfo,
-)
+from kafka.broker.broker import Broker
+from kafka.broker.share.group import TopicInfo
+from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
+from kafka.broker.share.groups import ShareGroups
+from kafka.broker.share.partition import SharePartition
+from kafka.broker.share.state_store import ShareKey
+from kafka.broker.share.states import ACCEPT, RELEASE, AckBatch, Acquired, AcquireMode, ShareEvent
 from kafka.errors import GroupIdNotFoundError, NonEmptyGroupError
 from test.broker.share.memory_journal import MemoryJournal
 
@@ -73,7 +65,7 @@ def test_the_start_is_resolved_by_the_groups_setting_until_something_is_written(
     assert groups.partition("g", TOPIC, 0, resolve).start_offset == 7
     assert seen == ["earliest"]
     assert not journal.entries
-    assert groups.start_offset("g", TOPIC, 0) == 7
+    assert groups.start_offset("g", TOPIC, 0) is None  # nothing is durable yet, and only that is told
     assert Groups(journal).open(9).start_offset == 9
 
 
@@ -97,7 +89,7 @@ def test_the_journal_is_rewritten_without_losing_anything() -> None:
         other.acknowledge("m", [AckBatch(100 + at, 100 + at, (RELEASE,))], 0.0)
     assert len(journal.entries) < 10
     again = Groups(journal)
-    assert again.describe("g").epoch == 1
+    assert again.describe("g").epoch == 3
     assert again.open().state_ranges() == partition.state_ranges()
     assert [found.first for found in again.partition("other", TOPIC, 3, lambda config: 0).state_ranges()] == [
         100 + at for at in range(0, 80, 2)
@@ -115,7 +107,7 @@ def test_a_group_exists_from_its_first_member_on_also_after_a_restart() -> None:
     again = Groups(journal)
     assert again.describe("g").state == "Empty"
     again.join()
-    assert again.describe("g").epoch == 2
+    assert again.describe("g").epoch == 5
 
 
 def test_a_deleted_group_is_gone_with_its_state() -> None:
@@ -174,15 +166,47 @@ def test_a_closed_session_releases_on_its_partitions_only() -> None:
 
 
 def test_acknowledgements_are_on_the_disk_before_the_answer(tmp_path: Path) -> None:
-    def open_groups() -> ShareGroups:
-        return ShareGroups(
-            ShareStateStore(lambda replay: directory.journal("share-groups", replay)), BrokerLimits()
-        )
-
-    directory = LogDirectory(str(tmp_path), epoch_ms=lambda: 0, flush=FlushPolicy.parse("never"))
-    partition = open_groups().partition("g", TOPIC, 0, lambda config: 0)
+    broker = Broker(str(tmp_path), fsync="never")
+    broker.metadata.create_topic("jobs", TOPIC, 1)
+    partition = broker.share.partition("g", TOPIC, 0, lambda config: 0)
     take(partition, 10)
     partition.acknowledge("m", [AckBatch(0, 6, (ACCEPT,))], 0.0)
-    # No close: what a killed process leaves behind.
-    assert open_groups().partition("g", TOPIC, 0, lambda config: 0).start_offset == 7
-    directory.close()
+    copy = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy"))  # what a killed process leaves behind
+    again = Broker(str(copy), fsync="never")
+    assert again.share.partition("g", TOPIC, 0, lambda config: 0).start_offset == 7
+    again.close()
+    broker.close()
+
+
+def test_state_of_a_topic_whose_deletion_a_crash_cut_short_is_forgotten_at_the_start(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path), fsync="never")
+    broker.metadata.create_topic("jobs", TOPIC, 1)
+    broker.share.alter_offset("g", TOPIC, 0, 7)
+    broker.logs.delete_topic("jobs")  # and the broker dies before it comes to the share groups
+    broker.close()
+    again = Broker(str(tmp_path), fsync="never")
+    assert again.share.keys() == set()
+    assert again.share.start_offset("g", TOPIC, 0) is None
+    again.metadata.create_topic("jobs", TOPIC, 1)
+    again.close()
+    last = Broker(str(tmp_path), fsync="never")
+    assert last.share.keys() == set()
+    last.close()
+
+
+def test_state_is_whole_again_after_its_topic_was_deleted_under_a_group_at_work(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path), fsync="never")
+    broker.metadata.create_topic("jobs", TOPIC, 1)
+    partition = broker.share.partition("g", TOPIC, 0, lambda config: 0)
+    take(partition, 10)
+    partition.acknowledge("m", [AckBatch(4, 5, (ACCEPT,))], 0.0)
+    broker.logs.delete_topic("__share_group_state")
+    broker.state.deleted("__share_group_state")
+    partition.acknowledge("m", [AckBatch(0, 0, (ACCEPT,))], 0.0)
+    copy = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy"))
+    again = Broker(str(copy), fsync="never")
+    found = again.share.partition("g", TOPIC, 0, lambda config: 0)
+    assert found.start_offset == 1
+    assert [taken.first for taken in take(found, 10)][:2] == [1, 6]
+    again.close()
+    broker.close()

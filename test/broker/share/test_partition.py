@@ -4,8 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafka.broker.share import (
+from kafka.broker.share.partition import SharePartition
+from kafka.broker.share.states import (
     ACCEPT,
+    ACKNOWLEDGED,
+    ARCHIVED,
+    AVAILABLE,
     GAP,
     REJECT,
     RELEASE,
@@ -16,11 +20,9 @@ from kafka.broker.share import (
     Acquired,
     AcquireMode,
     ShareEvent,
-    SharePartition,
     ShareSettings,
     StateRange,
 )
-from kafka.broker.share.states import ACKNOWLEDGED, ARCHIVED, AVAILABLE
 from kafka.errors import InvalidRecordStateError, InvalidRequestError, KafkaStorageError
 
 
@@ -166,6 +168,26 @@ def test_a_lock_ends_at_its_time_and_that_wakes() -> None:
     assert desk.partition.next_deadline is None
     with pytest.raises(InvalidRecordStateError):
         desk.ack(0, 0, ACCEPT, now=35.0)
+
+
+@pytest.mark.parametrize("late", ["acknowledgement", "acquisition"])
+def test_locks_that_another_call_finds_over_are_told_by_the_next_tick(late: str) -> None:
+    """Else a fetch that is parked on the partition would not be woken for what it could have."""
+    asked: list[float] = []
+    desk = Desk(records=10, lock_s=5.0)
+    desk.partition = SharePartition(0, ShareSettings(lock_s=5.0), desk.persist, on_deadline=asked.append)
+    desk.acquire(10, "m", now=0.0)
+    asked.clear()
+    if late == "acknowledgement":
+        with pytest.raises(InvalidRecordStateError):
+            desk.partition.acknowledge("m", [AckBatch(0, 9, (ACCEPT,))], 6.0)
+    else:
+        assert desk.partition.acquire(
+            "n", [(10, 19)], fetch_offset=10, max_records=0, batch_size=1, mode=AcquireMode.RECORD_LIMIT, now=6.0
+        ) == []
+    assert asked == [6.0]
+    assert desk.partition.tick(6.0) == ShareEvent.LOCK_EXPIRED
+    assert desk.partition.tick(6.0) == ShareEvent.NOTHING
 
 
 def test_renew_restarts_the_lock_any_number_of_times_and_counts_nothing() -> None:

@@ -10,8 +10,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafka.broker.share import (
+from kafka.broker.share.partition import SharePartition
+from kafka.broker.share.state_store import ShareKey
+from kafka.broker.share.states import (
     ACCEPT,
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
     GAP,
     REJECT,
     RELEASE,
@@ -19,11 +25,8 @@ from kafka.broker.share import (
     AckBatch,
     AcquireMode,
     ShareEvent,
-    ShareKey,
-    SharePartition,
     ShareSettings,
 )
-from kafka.broker.share.states import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
 from kafka.errors import InvalidRecordStateError, InvalidRequestError
 from test.broker.share.memory_journal import MemoryJournal
 

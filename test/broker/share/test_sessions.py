@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.broker.share import FINAL_EPOCH, ShareSessions
-from kafka.broker.share.sessions import LAST_EPOCH
+from kafka.broker.share.sessions import FINAL_EPOCH, LAST_EPOCH, ShareSessions
 from kafka.errors import (
     InvalidRequestError,
     InvalidShareSessionEpochError,

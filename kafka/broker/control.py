@@ -1,0 +1,303 @@
+"""A broker's remote control: what ``kafka.testing`` does to a running broker, over a socket pair, never the network.
+
+One JSON object a line, both ways; pickles never, because what comes over a descriptor is data and no code::
+
+    -> {"id": 7, "do": "add", "with": {"number": 1, "rule": {...}}}
+    <- {"id": 7, "is": null}                 or  {"id": 7, "error": "one line"}
+    <- {"hits": {"1": [4, 2]}}               unasked: rule 1 has been considered 4 times and has struck twice
+
+What waits for something (``wait_hits``, ``wait_requests``) is answered when it has come about, or is withdrawn by
+``forget``. The descriptor is one more that the loop watches, so all is done on the loop's thread, between requests, and
+the broker stays the machine of one thread that it is. Before a broker serves it does what was sent ahead, up to
+``serve``: rules of an earlier life are in force before the first request.
+
+A new command is a method and its row in ``COMMANDS``; its caller is in ``kafka/testing``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafka.broker.broker import Broker
+from kafka.broker.faults import Rule, SeenRequest
+from kafka.broker.reply import Connection
+from kafka.broker.server import BrokerServer
+from kafka.errors import KafkaError
+from kafka.net.clock import AdjustableClock
+from kafka.net.loop import Loop
+from kafka.protocol.framing import ReceivedRequest
+from kafka.protocol.share import DescribeShareGroupOffsetsRequest
+
+log = logging.getLogger(__name__)
+
+READ_BYTES: Final = 65536
+MOST_STEPS: Final = 10_000
+"""Of one ``advance``: a timer that sets itself again and again must not keep it from its end."""
+
+
+class _Later(Exception):  # noqa: N818  # a way out of a command, no error
+    """The answer comes when what it waits for has come about."""
+
+
+class Control:
+    """The broker's end of the pair ``sock``. ``is_process``: the broker has a process of its own, which may be killed.
+
+    Its owner calls :meth:`wait_for_serve` once before the loop runs; the loop does the rest until :meth:`close`.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        broker: Broker,
+        server: BrokerServer,
+        loop: Loop,
+        clock: AdjustableClock,
+        *,
+        is_process: bool,
+    ) -> None:
+        self._sock = sock
+        self._broker = broker
+        self._server = server
+        self._loop = loop
+        self._clock = clock
+        self._data = b""
+        self._is_paused = False
+        self._is_serving = False
+        self._is_ended = False
+        self._is_telling = False
+        self._told: dict[int, tuple[int, int]] = {}
+        self._waiting: dict[int, Callable[[], Any]] = {}
+        """Id of a command -> its answer, or None as long as there is none."""
+        self._faults = broker.faults
+        self._log = self._faults.record()
+        self._faults.on_news = self._news
+        if is_process:
+            self._faults.die = self._die
+        sock.setblocking(True)
+        self._watch = loop.watch(sock, on_readable=self._readable)
+
+    def wait_for_serve(self) -> None:
+        """Do what was sent ahead. Returns at once when the other end is gone."""
+        while not (self._is_serving or self._is_ended):
+            self._receive()
+
+    def close(self) -> None:
+        """Say the last and let go."""
+        self._tell()
+        self._watch.close()
+        self._sock.close()
+
+    # -- the line ----------------------------------------------------------------------------------------------------
+
+    def _readable(self) -> None:
+        self._receive()
+        while self._is_paused and not self._is_ended:  # nothing but this line is served, as if the process were stopped
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            data = self._sock.recv(READ_BYTES)
+        except OSError:
+            data = b""
+        if not data:
+            self._is_ended = True
+            self._watch.set(read=False)
+            return
+        *lines, self._data = (self._data + data).split(b"\n")
+        for line in lines:
+            self._do(json.loads(line))
+
+    def _do(self, command: dict[str, Any]) -> None:
+        number = command["id"]
+        answer: dict[str, Any] = {"id": number}
+        try:
+            answer["is"] = COMMANDS[command["do"]](self, **{"id": number, **command.get("with", {})})
+        except _Later:
+            return
+        except KafkaError as error:
+            answer["error"] = str(error.args[0]) if error.args else str(error)
+        except Exception as error:
+            log.exception("the command %s has failed", command.get("do"))
+            answer["error"] = f"{type(error).__name__}: {error}"
+        self._send(answer)
+
+    def _send(self, *messages: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # nobody is there any more
+            self._sock.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in messages))
+
+    def _news(self) -> None:
+        if not self._is_telling:
+            self._is_telling = True
+            self._loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        """Say what has changed, and answer what has waited for it."""
+        self._is_telling = False
+        changed = {}
+        for number, each in self._faults.in_force.items():
+            if self._told.get(number) != (each.seen, each.hits):
+                self._told[number] = changed[number] = (each.seen, each.hits)
+        messages: list[dict[str, Any]] = [{"hits": changed}] if changed else []
+        for number, attempt in list(self._waiting.items()):
+            found = attempt()
+            if found is not None:
+                del self._waiting[number]
+                messages.append({"id": number, "is": found})
+        if messages:
+            self._send(*messages)
+
+    def _die(self) -> None:
+        self._tell()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    def serve(self, id: int) -> None:
+        self._is_serving = True
+
+    def add(self, id: int, number: int, rule: dict[str, Any], seen: int = 0, hits: int = 0) -> None:
+        self._told[number] = (seen, hits)
+        self._faults.add(Rule.from_json(rule), number, seen, hits)
+
+    def remove(self, id: int, number: int) -> tuple[int, int]:
+        counts = self.hits(id, number)
+        self._faults.remove(number)
+        return counts
+
+    def clear(self, id: int) -> None:
+        self._faults.clear()
+
+    def hits(self, id: int, number: int) -> tuple[int, int]:
+        each = self._faults.in_force.get(number)
+        return (each.seen, each.hits) if each is not None else self._told.get(number, (0, 0))
+
+    def wait_hits(self, id: int, number: int, count: int) -> bool:
+        return bool(self._when(id, lambda: True if self.hits(id, number)[1] >= count else None))
+
+    def requests(self, id: int, **match: Any) -> list[Any]:
+        return [each.to_json() for each in self._matching(**match)]
+
+    def request_count(self, id: int) -> int:
+        return self._log.count
+
+    def wait_requests(self, id: int, count: int, **match: Any) -> list[Any]:
+        def attempt() -> list[Any] | None:
+            found = self._matching(**match)
+            return [each.to_json() for each in found] if len(found) >= count else None
+
+        found: list[Any] = self._when(id, attempt)
+        return found
+
+    def forget_requests(self, id: int) -> None:
+        self._log.clear()
+
+    def forget(self, id: int, what: int) -> None:
+        self._waiting.pop(what, None)
+
+    def advance(self, id: int, seconds: float) -> None:
+        """Let the time pass from deadline to deadline, so that what is due is done in its order and at its time."""
+        clock, server = self._clock, self._server
+        was_frozen = clock.is_frozen
+        clock.freeze()
+        end = clock.monotonic() + seconds
+        for _ in range(MOST_STEPS):
+            deadline = server.tick()
+            if deadline is None or deadline > end:
+                break
+            clock.advance(max(0.0, deadline - clock.monotonic()))
+        clock.advance(max(0.0, end - clock.monotonic()))
+        server.tick()
+        if not was_frozen:
+            clock.resume()
+
+    def freeze(self, id: int) -> None:
+        self._clock.freeze()
+
+    def unfreeze(self, id: int) -> None:
+        self._clock.resume()
+        self._server.end_turn()
+
+    def now(self, id: int) -> tuple[float, float]:
+        return self._clock.monotonic(), self._clock.time()
+
+    def pause(self, id: int) -> None:
+        self._is_paused = True
+
+    def resume(self, id: int) -> None:
+        self._is_paused = False
+
+    def disconnect_all(self, id: int) -> int:
+        return self._server.disconnect_all()
+
+    def refuse(self, id: int, refuse: bool) -> None:
+        self._server.is_refusing = refuse
+
+    def wait_drained(self, id: int, shares: list[tuple[str, str]]) -> bool:
+        """``shares``: (group, topic)."""
+        return bool(self._when(id, lambda: None if any(self._lag(group, topic) for group, topic in shares) else True))
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _when(self, id: int, attempt: Callable[[], Any]) -> Any:
+        found = attempt()
+        if found is None:
+            self._waiting[id] = attempt
+            raise _Later
+        return found
+
+    def _lag(self, group_id: str, name: str) -> int:
+        """Records of the topic that the share group has not settled; none when there is no such topic."""
+        broker = self._broker
+        topic = broker.metadata.topic(name)
+        if topic is None:
+            return 0
+        wanted = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic(
+            topic_name=name, partitions=list(range(topic.partitions))
+        )
+        group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(
+            group_id=group_id, topics=[wanted]
+        )
+        request = DescribeShareGroupOffsetsRequest(groups=[group])
+        received = ReceivedRequest(request, request.max_version, 0, None)
+        answer: Any = broker.handle_now(Connection(), received, self._loop.time()).response
+        lag = 0
+        for found in answer.groups[0].topics[0].partitions if answer.groups[0].topics else ():
+            log = broker.logs.log(topic, found.partition_index)
+            lag += found.lag if found.start_offset >= 0 else log.end_offset - log.start_offset
+        return lag
+
+    def _matching(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        topic: str | None = None,
+        after: int = 0,
+    ) -> list[SeenRequest]:
+        """``after``: only requests whose number is above it."""
+        return [
+            each
+            for each in self._log.requests
+            if each.number > after
+            and (api is None or each.api == api)
+            and (client_id is None or each.client_id == client_id)
+            and (topic is None or topic in each.topics)
+        ]
+
+
+COMMANDS: Final[dict[str, Callable[..., Any]]] = {
+    name: getattr(Control, name)
+    for name in (
+        "serve", "add", "remove", "clear", "hits", "wait_hits", "requests", "request_count", "wait_requests",
+        "forget_requests", "forget", "advance", "freeze", "unfreeze", "now", "pause", "resume", "disconnect_all",
+        "refuse",
+        "wait_drained",
+    )
+}  # fmt: skip
+"""What may be asked for."""

@@ -1,0 +1,76 @@
+"""What the broker has been asked: the last requests, in order, for tests to look at and to wait for.
+
+Only what is small is kept; a request's records would be kept in memory with it. Nothing is recorded until somebody says
+so, as ``kafka.testing`` does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+from kafka.broker.faults.targets import NameOf, Target, targets
+from kafka.broker.reply import Connection
+from kafka.protocol.framing import ReceivedRequest, UnknownRequest
+from kafka.protocol.registry import NAMES
+
+MOST_KEPT: Final = 10_000
+MOST_TARGETS: Final = 1000
+
+
+class SeenRequest(NamedTuple):
+    """One request. ``number`` counts from 1; ``at`` is the broker's time of day in s; ``peer``: ``"host:port"``."""
+
+    number: int
+    api: str
+    version: int
+    client_id: str | None
+    peer: str
+    connection: int
+    at: float
+    partitions: tuple[Target, ...]
+    """The topics and partitions that it names, the first thousand of them."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it names."""
+        return tuple(dict.fromkeys(target.topic for target in self.partitions))
+
+    def to_json(self) -> list[Any]:
+        """As what ``json`` takes."""
+        return list(self)
+
+    @classmethod
+    def from_json(cls, plain: list[Any]) -> SeenRequest:
+        """The request that :meth:`to_json` was asked of."""
+        return cls._make([*plain[:-1], tuple(Target(*each) for each in plain[-1])])
+
+
+class RequestLog:
+    """The last ``most`` requests."""
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self.requests: deque[SeenRequest] = deque(maxlen=most)
+        self.count = 0
+        """How many there were, since the beginning."""
+
+    def add(
+        self, connection: Connection, received: ReceivedRequest | UnknownRequest, epoch_s: float, name_of: NameOf
+    ) -> None:
+        """A request has come."""
+        self.count += 1
+        found: tuple[Target, ...] = ()
+        if isinstance(received, ReceivedRequest):
+            key, version = received.request.api_key, received.version
+            found = tuple(targets(received.request, name_of)[:MOST_TARGETS])
+        else:
+            key, version = received.api_key, received.api_version
+        name = NAMES.get(key, str(key))
+        peer = f"{connection.host}:{connection.port}"
+        self.requests.append(
+            SeenRequest(self.count, name, version, received.client_id, peer, connection.number, epoch_s, found)
+        )
+
+    def clear(self) -> None:
+        """Forget them; the count goes on."""
+        self.requests.clear()

@@ -1,0 +1,134 @@
+"""The levels of features that hold (KIP-584): those of the release, and what UpdateFeatures has changed since.
+
+Kept in the metadata, as one small value. A level of 0 is not told to clients, and switches APIs off: without
+``share.version`` those of share groups, without ``group.version`` those of consumer groups. What clients do by
+``transaction.version`` is theirs to decide. Rules and texts are Apache Kafka 4.3.0's, measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafka.errors import InvalidUpdateVersionError
+
+if TYPE_CHECKING:
+    from kafka.broker.broker import Broker
+    from kafka.broker.registry import Call
+    from kafka.wire.message import Response
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
+MIN_ISR: Final = "min.insync.replicas"
+
+SWITCHED_OFF: Final[Mapping[str, frozenset[int]]] = {
+    "share.version": frozenset({76, 77, 78, 79, 90, 91, 92}),
+    "group.version": frozenset({68, 69}),
+}
+"""Feature -> the APIs that its level 0 refuses."""
+
+_UNSUPPORTED_VERSION: Final = 35
+_META: Final = "features"
+
+
+class FeatureUpdate(NamedTuple):
+    """One feature's new level, and how it may get there."""
+
+    name: str
+    level: int
+    upgrade_type: int
+
+
+class Features:
+    """The features of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._release = dict(broker.release.finalized_features())
+        self._supported = {name: (least, most) for name, least, most in broker.release.supported_features()}
+        self._changes: dict[str, int] = dict(broker.metadata.meta(_META, {}))
+        self._off = self._refusals()
+
+    def finalized(self) -> dict[str, int]:
+        """Name and level of each feature that is there at all."""
+        levels = {**self._release, **{name: to for name, to in self._changes.items() if name in self._supported}}
+        return {name: level for name, level in levels.items() if level}
+
+    @property
+    def epoch(self) -> int:
+        """It grows with each change."""
+        told = self._broker.release.facts.features_epoch
+        return told + int(self._broker.metadata.meta("features_epoch", 0)) if told >= 0 else told
+
+    def keep_min_isr(self) -> None:
+        """While there are eligible leader replicas (KIP-966), ``min.insync.replicas`` is always set for all brokers."""
+        broker = self._broker
+        own = broker.metadata.config("broker", "")
+        if ELIGIBLE_LEADERS in self.finalized() and MIN_ISR not in own:
+            own[MIN_ISR] = broker.config.value(MIN_ISR)
+            broker.metadata.set_config("broker", "", own)
+            broker.config.dynamic[""] = own
+
+    def refusal(self, call: Call[Any]) -> Response | None:
+        """The answer to a request of an API whose feature is off, or None."""
+        if call.request.api_key not in self._off:
+            return None
+        from kafka.broker.refusals import refused  # most brokers refuse nothing
+
+        return refused(call.request, _UNSUPPORTED_VERSION)
+
+    def update(self, updates: Sequence[FeatureUpdate], validate_only: bool) -> None:
+        """Change levels, all or none. InvalidUpdateVersionError (95) for the first that cannot be."""
+        levels = self.finalized()
+        for update in updates:
+            self._check(update, levels.get(update.name, 0))
+        if updates and not validate_only:
+            metadata = self._broker.metadata
+            self._changes.update({update.name: update.level for update in updates})
+            metadata.set_meta(_META, self._changes)
+            metadata.set_meta("features_epoch", int(metadata.meta("features_epoch", 0)) + 1)
+            self._broker.sync_metadata()
+            self._off = self._refusals()
+
+    def _check(self, update: FeatureUpdate, now: int) -> None:
+        name, level, kind = update
+        wrong = f"Invalid update version {level} for feature {name}. "
+        controller = f"Local controller {self._broker.config.node_id}"
+        if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+            self._refuse(wrong + "The controller does not support the given upgrade type.")
+        if level < 0:
+            self._refuse(wrong + "A feature version cannot be less than 0.")
+        if name not in self._supported:
+            self._refuse(wrong + f"{controller} does not support this feature.")
+        least, most = self._supported[name]
+        if not least <= level <= most:
+            self._refuse(wrong + f"{controller} only supports versions {least}-{most}")
+        if level < now and kind == UPGRADE:
+            self._refuse(
+                wrong + "Can't downgrade the version of this feature without setting the upgrade type to either "
+                "safe or unsafe downgrade."
+            )
+        if level > now and kind != UPGRADE:
+            self._refuse(wrong + "Can't downgrade to a newer version.")
+        if level < now and name == METADATA_VERSION:
+            self._refuse(
+                f"Unsupported metadata.version downgrade from {now} to {level}. "
+                + (
+                    "Refusing to perform the requested downgrade because it might delete metadata information."
+                    if kind == SAFE_DOWNGRADE
+                    else "Unsafe metadata downgrade is not supported in this version."
+                )
+            )
+
+    def _refuse(self, why: str) -> None:
+        raise InvalidUpdateVersionError(
+            f"The update failed for all features since the following feature had an error: {why}"
+        )
+
+    def _refusals(self) -> frozenset[int]:
+        levels = self.finalized()
+        return frozenset().union(
+            *(keys for name, keys in SWITCHED_OFF.items() if name in self._changes and name not in levels)
+        )

@@ -1,0 +1,69 @@
+"""Subscriptions by regular expression (KIP-848): which expressions are good, and which topics they mean.
+
+    text ──regex_syntax──> tree ──regex_machine──> program ──names of topics──> those whose whole name matches
+
+Apache Kafka takes RE2/J's syntax, and so does this. As with RE2/J no expression is dear: the time goes up with the
+length of the name and the size of the expression, and never beyond their product. What all expressions of one group may
+cost at a time is limited besides (:data:`MAX_WORK`): here one loop serves everybody.
+
+Different: an expression has at most :data:`MAX_LENGTH` characters and, written out (``a{3}`` is ``aaa``), 10,000 parts;
+the rest is told in ``regex_syntax.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from kafka.broker.groups.regex_machine import Machine, Program, TooLargeError, TooMuchWorkError, Work
+from kafka.broker.groups.regex_syntax import RegexSyntaxError, parse
+from kafka.errors import InvalidRegularExpressionError
+
+MAX_LENGTH: Final = 10_000
+MAX_WORK: Final = 300_000
+"""Steps of the matching machine for one group at a time, some tenths of a second."""
+
+
+def check_regex(text: str) -> None:
+    """Raise InvalidRegularExpressionError (128) with Kafka's text for an expression that is not RE2/J's."""
+    _program(text)
+
+
+def matching_topics(text: str, topics: Iterable[str]) -> frozenset[str]:
+    """The topics whose whole name matches. :class:`TooMuchWorkError` for an expression that is too dear for them."""
+    return _matching(text, topics, Work(MAX_WORK))
+
+
+def resolve(texts: Iterable[str], topics: Iterable[str]) -> Mapping[str, frozenset[str] | None]:
+    """The same for all expressions of a group; None for those that there was no time for."""
+    names = list(topics)
+    work = Work(MAX_WORK)
+    found: dict[str, frozenset[str] | None] = {}
+    for text in texts:
+        try:
+            found[text] = _matching(text, names, work)
+        except TooMuchWorkError:
+            found[text] = None
+    return found
+
+
+def _matching(text: str, topics: Iterable[str], work: Work) -> frozenset[str]:
+    machine = Machine(_program(text), work)
+    return frozenset(name for name in topics if machine.matches(name))
+
+
+@lru_cache(maxsize=64)
+def _program(text: str) -> Program:
+    if len(text) > MAX_LENGTH:
+        raise _invalid(text[:80] + "...", f"longer than {MAX_LENGTH} characters")
+    try:
+        return Program.of(parse(text))
+    except RegexSyntaxError as error:
+        raise _invalid(text, str(error)) from None
+    except TooLargeError:
+        raise _invalid(text, "expression too large") from None
+
+
+def _invalid(text: str, why: str) -> InvalidRegularExpressionError:
+    return InvalidRegularExpressionError(f"SubscribedTopicRegex `{text}` is not a valid regular expression: {why}.")

@@ -1,0 +1,118 @@
+"""All time-outs of all groups in one heap, by group, kind and member.
+
+    timers.of("g").set(Timeout.SESSION, "member-1", 12.5)      there is one of a kind for a member: this one now
+    timers.pop_due(now) -> [("g", Timeout.SESSION, "member-1")]
+
+Setting one later costs no heap operation: the entry that is there comes up too early, once, and is put back.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kafka.broker.share.deadlines import Deadlines
+
+
+class Timeout(Enum):
+    """What runs out."""
+
+    SESSION = "session"
+    """A member was not heard from. Also that of a classic member that was given an id and did not come back."""
+    JOIN = "join"
+    """A classic group's time to join is over (no member)."""
+    SYNC = "sync"
+    """A classic group's time to fetch assignments is over (no member)."""
+    REVOKE = "revoke"
+    """A member of the new protocol did not let its partitions go."""
+    MEMBER_JOIN = "member join"
+    """A classic member in a group of the new protocol was told to join again and did not."""
+    MEMBER_SYNC = "member sync"
+    """The same, with its assignment."""
+
+
+Key = tuple[str, Timeout, str]
+"""Group, kind, member id (empty: the group's own)."""
+
+
+class Timers:
+    """Every group's."""
+
+    def __init__(self) -> None:
+        self._when: dict[str, dict[Key, float]] = {}
+        """By group: one that ends takes its own along, and looks at no others."""
+        self._deadlines: Deadlines[Key] = Deadlines()
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When to call :meth:`pop_due` next at the latest, in monotonic s."""
+        return self._deadlines.next_at
+
+    def of(self, group_id: str) -> GroupTimers:
+        """One group's share of them."""
+        return GroupTimers(self, group_id)
+
+    def set(self, key: Key, when: float) -> None:
+        self._when.setdefault(key[0], {})[key] = when
+        self._deadlines.at_latest(key, when)
+
+    def when(self, key: Key) -> float | None:
+        return self._when.get(key[0], {}).get(key)
+
+    def cancel(self, key: Key) -> None:
+        if self._take(key) is not None:
+            self._deadlines.discard(key)
+
+    def cancel_group(self, group_id: str) -> None:
+        """Forget all of a group."""
+        for key in self._when.pop(group_id, ()):
+            self._deadlines.discard(key)
+
+    def pop_due(self, now: float) -> list[Key]:
+        """Take out what is due, the earliest first."""
+        due = []
+        for key in self._deadlines.pop_due(now):
+            when = self._when[key[0]][key]
+            if when <= now:
+                self._take(key)
+                due.append(key)
+            else:
+                self._deadlines.at_latest(key, when)
+        return due
+
+    def _take(self, key: Key) -> float | None:
+        of_group = self._when.get(key[0])
+        found = of_group.pop(key, None) if of_group is not None else None
+        if found is not None and not of_group:
+            del self._when[key[0]]
+        return found
+
+
+class GroupTimers:
+    """One group's time-outs. Times in monotonic s."""
+
+    __slots__ = ("_group_id", "_timers")
+
+    def __init__(self, timers: Timers, group_id: str) -> None:
+        self._timers = timers
+        self._group_id = group_id
+
+    def set(self, kind: Timeout, member_id: str, when: float) -> None:
+        self._timers.set((self._group_id, kind, member_id), when)
+
+    def set_if_none(self, kind: Timeout, member_id: str, when: float) -> None:
+        if self.when(kind, member_id) is None:
+            self.set(kind, member_id, when)
+
+    def when(self, kind: Timeout, member_id: str = "") -> float | None:
+        return self._timers.when((self._group_id, kind, member_id))
+
+    def cancel(self, kind: Timeout, member_id: str = "") -> None:
+        self._timers.cancel((self._group_id, kind, member_id))
+
+    def cancel_member(self, member_id: str) -> None:
+        """Forget all of a member."""
+        for kind in Timeout:
+            self.cancel(kind, member_id)
+
+    def cancel_all(self) -> None:
+        self._timers.cancel_group(self._group_id)

@@ -1,0 +1,43 @@
+"""ListConfigResources (KIP-1142): topics, the broker, its loggers, and the groups that have configurations.
+
+Different from Apache Kafka 4.3.0: no client metrics, which are all that version 0 asks for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafka.broker.registry import Call, handles
+from kafka.errors import UnsupportedVersionError
+from kafka.protocol.configs import ListConfigResourcesRequest, ListConfigResourcesResponse
+
+if TYPE_CHECKING:
+    from kafka.broker.broker import Broker
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+_KNOWN: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
+
+
+@handles(ListConfigResourcesRequest, versions=(0, 1))
+def list_config_resources(broker: Broker, call: Call[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
+    wanted = set(call.request.resource_types) if call.version else {CLIENT_METRICS}
+    if not wanted <= _KNOWN:
+        code = int(UnsupportedVersionError.errno or 0)
+        return ListConfigResourcesResponse(throttle_time_ms=0, error_code=code, config_resources=[])
+    node = str(broker.config.node_id)
+    names = {
+        GROUP: list(broker.metadata.configs("group")),
+        BROKER_LOGGER: [node],
+        BROKER: [node],
+        TOPIC: [topic.name for topic in broker.metadata],
+    }
+    return ListConfigResourcesResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        config_resources=[
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+            for kind, found in names.items()
+            for name in found
+            if not wanted or kind in wanted
+        ],
+    )

@@ -1,0 +1,196 @@
+"""Releases of Apache Kafka that the broker can play (table): which APIs in which versions, how each of them says no.
+
+Each row was recorded from a real broker of the release named in ``recorded``: from 0.10 on its ApiVersions answer,
+whole; before, what it answered when each API that clients use was tried in each version. Behaviour was measured, too.
+What a row means is in :mod:`kafka.broker.release`; a new release is a row more. A test compares rows with real brokers.
+
+Inter-broker APIs are listed where the release tells them; none is served here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+Ranges = Mapping[int, tuple[int, int]]
+_NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
+_NO_FEATURES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({})
+_NO_LEVELS: Final[Mapping[str, int]] = MappingProxyType({})
+
+LEADER_NOT_AVAILABLE: Final = 5
+UNKNOWN_TOPIC: Final = 3
+INVALID_TOPIC: Final = 17
+UNKNOWN: Final = -1
+UNSUPPORTED_VERSION: Final = 35
+
+
+class Release(NamedTuple):
+    """One release.
+
+    ``apis``: API key -> least and most version told. ``served_from``: the least version that works, where that is not
+    the least one told. ``reads_as_newest``: APIs whose version number is not looked at: one above the newest is read,
+    and answered, as the newest. ``closes_on_unknown``: a request of an unknown API or version ends the connection; else
+    it gets no answer and the connection goes on. ``tells_own_versions``: an ApiVersions of an unknown version is told
+    the range of ApiVersions (KIP-511), not only error 35. ``refused``: APIs that are there and switched off -> the
+    error code. ``has_zookeeper``: else OffsetCommit and OffsetFetch v0, which kept offsets there, are refused, too.
+    ``supported``, ``finalized``, ``features_epoch``: what ApiVersions tells of features (KIP-584).
+
+    Of Metadata: ``created_code`` is what a topic has in the answer that makes it, ``invalid_topic_code`` an impossible
+    name, and with ``brokers_of_topics`` only those brokers are named that have partitions of the topics in the answer.
+    """
+
+    name: str
+    recorded: str
+    apis: Ranges
+    served_from: Mapping[int, int] = _NOTHING
+    reads_as_newest: frozenset[int] = frozenset()
+    closes_on_unknown: bool = True
+    tells_own_versions: bool = False
+    refused: Mapping[int, int] = _NOTHING
+    supported: Mapping[str, tuple[int, int]] = _NO_FEATURES
+    finalized: Mapping[str, int] = _NO_LEVELS
+    features_epoch: int = -1
+    has_zookeeper: bool = True
+    created_code: int = LEADER_NOT_AVAILABLE
+    invalid_topic_code: int = INVALID_TOPIC
+    brokers_of_topics: bool = False
+
+
+_OLDEST: Final[Ranges] = {0: (0, 0), 1: (0, 0), 2: (0, 0), 3: (0, 0)}
+
+_0_10: Final[Ranges] = {
+    0: (0, 2), 1: (0, 3), 2: (0, 1), 3: (0, 2), 4: (0, 0), 5: (0, 0), 6: (0, 3), 7: (1, 1), 8: (0, 2), 9: (0, 2),
+    10: (0, 0), 11: (0, 1), 12: (0, 0), 13: (0, 0), 14: (0, 0), 15: (0, 0), 16: (0, 0), 17: (0, 0), 18: (0, 0),
+    19: (0, 1), 20: (0, 0),
+}  # fmt: skip
+_0_11: Final[Ranges] = {
+    0: (0, 3), 1: (0, 5), 2: (0, 2), 3: (0, 4), 4: (0, 0), 5: (0, 0), 6: (0, 3), 7: (1, 1), 8: (0, 3), 9: (0, 3),
+    10: (0, 1), 11: (0, 2), 12: (0, 1), 13: (0, 1), 14: (0, 1), 15: (0, 1), 16: (0, 1), 17: (0, 0), 18: (0, 1),
+    19: (0, 2), 20: (0, 1), 21: (0, 0), 22: (0, 0), 23: (0, 0), 24: (0, 0), 25: (0, 0), 26: (0, 0), 27: (0, 0),
+    28: (0, 0), 29: (0, 0), 30: (0, 0), 31: (0, 0), 32: (0, 0), 33: (0, 0),
+}  # fmt: skip
+_1_1: Final[Ranges] = {
+    0: (0, 5), 1: (0, 7), 2: (0, 2), 3: (0, 5), 4: (0, 1), 5: (0, 0), 6: (0, 4), 7: (0, 1), 8: (0, 3), 9: (0, 3),
+    10: (0, 1), 11: (0, 2), 12: (0, 1), 13: (0, 1), 14: (0, 1), 15: (0, 1), 16: (0, 1), 17: (0, 1), 18: (0, 1),
+    19: (0, 2), 20: (0, 1), 21: (0, 0), 22: (0, 0), 23: (0, 0), 24: (0, 0), 25: (0, 0), 26: (0, 0), 27: (0, 0),
+    28: (0, 0), 29: (0, 0), 30: (0, 0), 31: (0, 0), 32: (0, 1), 33: (0, 0), 34: (0, 0), 35: (0, 0), 36: (0, 0),
+    37: (0, 0), 38: (0, 0), 39: (0, 0), 40: (0, 0), 41: (0, 0), 42: (0, 0),
+}  # fmt: skip
+_2_8: Final[Ranges] = {
+    0: (0, 9), 1: (0, 12), 2: (0, 6), 3: (0, 11), 4: (0, 5), 5: (0, 3), 6: (0, 7), 7: (0, 3), 8: (0, 8),
+    9: (0, 7), 10: (0, 3), 11: (0, 7), 12: (0, 4), 13: (0, 4), 14: (0, 5), 15: (0, 5), 16: (0, 4), 17: (0, 1),
+    18: (0, 3), 19: (0, 7), 20: (0, 6), 21: (0, 2), 22: (0, 4), 23: (0, 4), 24: (0, 3), 25: (0, 3), 26: (0, 3),
+    27: (0, 1), 28: (0, 3), 29: (0, 2), 30: (0, 2), 31: (0, 2), 32: (0, 4), 33: (0, 2), 34: (0, 2), 35: (0, 2),
+    36: (0, 2), 37: (0, 3), 38: (0, 2), 39: (0, 2), 40: (0, 2), 41: (0, 2), 42: (0, 2), 43: (0, 2), 44: (0, 1),
+    45: (0, 0), 46: (0, 0), 47: (0, 0), 48: (0, 1), 49: (0, 1), 50: (0, 0), 51: (0, 0), 56: (0, 0), 57: (0, 0),
+    60: (0, 0), 61: (0, 0),
+}  # fmt: skip
+_3_9: Final[Ranges] = {
+    0: (0, 11), 1: (0, 17), 2: (0, 9), 3: (0, 12), 8: (0, 9), 9: (0, 9), 10: (0, 6), 11: (0, 9), 12: (0, 4),
+    13: (0, 5), 14: (0, 5), 15: (0, 5), 16: (0, 5), 17: (0, 1), 18: (0, 4), 19: (0, 7), 20: (0, 6), 21: (0, 2),
+    22: (0, 5), 23: (0, 4), 24: (0, 5), 25: (0, 4), 26: (0, 4), 27: (0, 1), 28: (0, 4), 29: (0, 3), 30: (0, 3),
+    31: (0, 3), 32: (0, 4), 33: (0, 2), 34: (0, 2), 35: (0, 4), 36: (0, 2), 37: (0, 3), 38: (0, 3), 39: (0, 2),
+    40: (0, 2), 41: (0, 3), 42: (0, 2), 43: (0, 2), 44: (0, 1), 45: (0, 0), 46: (0, 0), 47: (0, 0), 48: (0, 1),
+    49: (0, 1), 50: (0, 0), 51: (0, 0), 55: (0, 2), 57: (0, 1), 60: (0, 1), 61: (0, 0), 64: (0, 0), 65: (0, 0),
+    66: (0, 1), 68: (0, 0), 69: (0, 0), 74: (0, 0), 75: (0, 0), 80: (0, 0), 81: (0, 0),
+}  # fmt: skip
+_4_1: Final[Ranges] = {
+    0: (0, 13), 1: (4, 18), 2: (1, 10), 3: (0, 13), 8: (2, 9), 9: (1, 9), 10: (0, 6), 11: (0, 9), 12: (0, 4),
+    13: (0, 5), 14: (0, 5), 15: (0, 6), 16: (0, 5), 17: (0, 1), 18: (0, 4), 19: (2, 7), 20: (1, 6), 21: (0, 2),
+    22: (0, 5), 23: (2, 4), 24: (0, 5), 25: (0, 4), 26: (0, 5), 27: (1, 1), 28: (0, 5), 29: (1, 3), 30: (1, 3),
+    31: (1, 3), 32: (1, 4), 33: (0, 2), 34: (1, 2), 35: (1, 4), 36: (0, 2), 37: (0, 3), 38: (1, 3), 39: (1, 2),
+    40: (1, 2), 41: (1, 3), 42: (0, 2), 43: (0, 2), 44: (0, 1), 45: (0, 1), 46: (0, 0), 47: (0, 0), 48: (0, 1),
+    49: (0, 1), 50: (0, 0), 51: (0, 0), 55: (0, 2), 57: (0, 2), 60: (0, 2), 61: (0, 0), 64: (0, 0), 65: (0, 0),
+    66: (0, 2), 68: (0, 1), 69: (0, 1), 74: (0, 1), 75: (0, 0), 76: (1, 1), 77: (1, 1), 78: (1, 1), 79: (1, 1),
+    80: (0, 0), 81: (0, 0), 83: (0, 0), 84: (0, 0), 85: (0, 0), 86: (0, 0), 87: (0, 0), 90: (0, 0), 91: (0, 0),
+    92: (0, 0),
+}  # fmt: skip
+_4_3: Final[Ranges] = {
+    0: (0, 13), 1: (4, 18), 2: (1, 11), 3: (0, 13), 8: (2, 10), 9: (1, 10), 10: (0, 6), 11: (0, 9), 12: (0, 4),
+    13: (0, 5), 14: (0, 5), 15: (0, 6), 16: (0, 5), 17: (0, 1), 18: (0, 4), 19: (2, 7), 20: (1, 6), 21: (0, 2),
+    22: (0, 5), 23: (2, 4), 24: (0, 5), 25: (0, 4), 26: (0, 5), 27: (1, 2), 28: (0, 5), 29: (1, 3), 30: (1, 3),
+    31: (1, 3), 32: (1, 4), 33: (0, 2), 34: (1, 2), 35: (1, 5), 36: (0, 2), 37: (0, 3), 38: (1, 3), 39: (1, 2),
+    40: (1, 2), 41: (1, 3), 42: (0, 2), 43: (0, 2), 44: (0, 1), 45: (0, 1), 46: (0, 0), 47: (0, 0), 48: (0, 1),
+    49: (0, 1), 50: (0, 0), 51: (0, 0), 55: (0, 2), 57: (0, 2), 60: (0, 2), 61: (0, 0), 64: (0, 0), 65: (0, 0),
+    66: (0, 2), 68: (0, 1), 69: (0, 1), 74: (0, 1), 75: (0, 0), 76: (1, 1), 77: (1, 1), 78: (1, 2), 79: (1, 2),
+    80: (0, 1), 81: (0, 0), 83: (0, 0), 84: (0, 0), 85: (0, 1), 86: (0, 0), 87: (0, 1), 88: (0, 0), 89: (0, 0),
+    90: (0, 1), 91: (0, 0), 92: (0, 0),
+}  # fmt: skip
+
+_SHARE_APIS_OF_4_1: Final = (76, 77, 78, 79, 90, 91, 92)
+
+_ROWS: Final = (
+    Release(
+        "0.8.0", "0.8.0", _OLDEST, reads_as_newest=frozenset({0, 1, 2, 3}),
+        invalid_topic_code=UNKNOWN, brokers_of_topics=True,
+    ),
+    Release(
+        "0.8.1", "0.8.1.1", {**_OLDEST, 8: (0, 0), 9: (0, 0)}, reads_as_newest=frozenset({0, 1, 2, 3, 8, 9}),
+        invalid_topic_code=UNKNOWN, brokers_of_topics=True,
+    ),
+    Release(
+        "0.8.2", "0.8.2.2", {**_OLDEST, 8: (0, 1), 9: (0, 1), 10: (0, 0), 12: (0, 0)},
+        reads_as_newest=frozenset({0, 1, 2, 3, 9, 10, 12}),
+        refused={12: UNKNOWN},  # Heartbeat was known and not made yet
+    ),
+    Release(
+        "0.9", "0.9.0.1",
+        {
+            0: (0, 1), 1: (0, 1), 2: (0, 0), 3: (0, 0), 8: (0, 2), 9: (0, 1), 10: (0, 0),
+            11: (0, 0), 12: (0, 0), 13: (0, 0), 14: (0, 0), 15: (0, 0), 16: (0, 0),
+        },
+        reads_as_newest=frozenset({0, 1, 2, 3, 9}), closes_on_unknown=False,
+    ),
+    Release("0.10", "0.10.2.2", _0_10),
+    Release("0.11", "0.11.0.3", _0_11),
+    Release("1.1", "1.1.1", _1_1),
+    Release("2.8", "2.8.2", _2_8, tells_own_versions=True, features_epoch=0),
+    Release(
+        "3.9", "3.9.1", _3_9, tells_own_versions=True, features_epoch=1,
+        refused={68: UNSUPPORTED_VERSION, 69: UNSUPPORTED_VERSION},  # KIP-848 is there and off by default
+        supported={"kraft.version": (0, 1), "metadata.version": (1, 21)},
+        finalized={"metadata.version": 21},
+        has_zookeeper=False, created_code=UNKNOWN_TOPIC,
+    ),
+    Release(
+        "4.1", "4.1.1", _4_1, served_from={0: 3}, tells_own_versions=True, features_epoch=1,
+        refused=dict.fromkeys(_SHARE_APIS_OF_4_1, UNSUPPORTED_VERSION),  # share.version is 0
+        supported={
+            "group.version": (0, 1), "kraft.version": (0, 1), "metadata.version": (7, 27), "share.version": (0, 1),
+            "transaction.version": (0, 2), "eligible.leader.replicas.version": (0, 1),
+        },
+        finalized={
+            "group.version": 1, "transaction.version": 2, "eligible.leader.replicas.version": 1, "metadata.version": 27,
+        },
+        has_zookeeper=False, created_code=UNKNOWN_TOPIC,
+    ),
+    Release(
+        "4.3", "4.3.0", _4_3, served_from={0: 3}, tells_own_versions=True, features_epoch=1,
+        supported={
+            "group.version": (0, 1), "kraft.version": (0, 1), "metadata.version": (7, 30), "share.version": (0, 1),
+            "streams.version": (0, 1), "transaction.version": (0, 2), "eligible.leader.replicas.version": (0, 1),
+        },
+        finalized={
+            "group.version": 1, "streams.version": 1, "transaction.version": 2, "eligible.leader.replicas.version": 1,
+            "share.version": 1, "metadata.version": 30,
+        },
+        has_zookeeper=False, created_code=UNKNOWN_TOPIC,
+    ),
+)  # fmt: skip
+
+RELEASES: Final[Mapping[str, Release]] = {row.name: row for row in _ROWS}
+"""Name -> release, oldest first."""
+
+LATEST: Final = "4.3"
+"""What the broker plays unless told otherwise."""
+
+
+def find_release(text: str) -> Release:
+    """The release of this name, or of this patch of it: ``0.8.1.1`` is ``0.8.1``. ValueError, which lists them all."""
+    parts = text.strip().split(".")
+    for release in _ROWS:
+        name = release.name.split(".")
+        if parts[: len(name)] == name and all(part.isdigit() for part in parts):
+            return release
+    raise ValueError(f"there is no release {text!r} to emulate; there are {', '.join(RELEASES)}")

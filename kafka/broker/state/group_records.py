@@ -1,0 +1,322 @@
+"""Records of ``__consumer_offsets``: committed offsets, classic groups, consumer groups, share groups.
+
+A key and its value have the same number, as their ``api_key``; versions of values are chosen by who writes them.
+Streams groups (17 to 23) are not kept here; their records, and offsets in the form before 0.9 (0), are passed over when
+somebody's files are read. To add a kind: its two classes, and its key in ``GROUP_KEYS``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafka.broker.state.record_codec import Keys
+from kafka.wire.message import Message, Struct, field
+from kafka.wire.types import ZERO_UUID, Bytes, Int8, Int32, Int64, String, Uuid
+
+
+class OffsetCommitKey(Message, api_key=1, versions=(0, 0)):
+    """A committed offset of a group."""
+
+    group: String
+    topic: String
+    partition: Int32
+
+
+class OffsetCommitValue(Message, api_key=1, versions=(0, 4), flexible=4):
+    """The offset; ``commit_timestamp`` in ms. Version 4 has the topic's id, so that a later topic of the name has
+    none of its offsets; version 1 was for an offset with an end of its own."""
+
+    offset: Int64
+    leader_epoch: Int32 = field(default=-1, since=3, ignorable=True)
+    metadata: String
+    commit_timestamp: Int64
+    expire_timestamp: Int64 = field(default=-1, since=1, until=1, ignorable=True)
+    topic_id: Uuid = field(default=ZERO_UUID, since=4, tag=0, tag_since=4, ignorable=True)
+
+
+class GroupMetadataKey(Message, api_key=2, versions=(0, 0)):
+    """A classic group."""
+
+    group: String
+
+
+class GroupMetadataValue(Message, api_key=2, versions=(0, 4), flexible=4):
+    """What the members of a generation agreed on. Times in ms."""
+
+    class MemberMetadata(Struct):
+        member_id: String
+        group_instance_id: String | None = field(default=None, since=3, null_since=3, ignorable=True)
+        client_id: String
+        client_host: String
+        rebalance_timeout: Int32 = field(default=-1, since=1, ignorable=True)
+        session_timeout: Int32
+        subscription: Bytes
+        assignment: Bytes
+
+    protocol_type: String
+    generation: Int32
+    protocol: String | None = field(null_since=0)
+    leader: String | None = field(null_since=0)
+    current_state_timestamp: Int64 = field(default=-1, since=2, ignorable=True)
+    members: list[GroupMetadataValue.MemberMetadata]
+
+
+class ConsumerGroupMetadataKey(Message, api_key=3, versions=(0, 0)):
+    """A consumer group (KIP-848)."""
+
+    group_id: String
+
+
+class ConsumerGroupMetadataValue(Message, api_key=3, versions=(0, 0), flexible=0):
+    """Its epoch. ``metadata_hash``: of the topics that it is subscribed to."""
+
+    epoch: Int32
+    metadata_hash: Int64 = field(default=0, tag=0)
+
+
+class ConsumerGroupPartitionMetadataKey(Message, api_key=4, versions=(0, 0)):
+    """The topics of a consumer group, as releases before 4.1 kept them."""
+
+    group_id: String
+
+
+class ConsumerGroupPartitionMetadataValue(Message, api_key=4, versions=(0, 0), flexible=0):
+    """Its topics; read, and never written."""
+
+    class PartitionMetadata(Struct):
+        partition: Int32
+        racks: list[String]
+
+    class TopicMetadata(Struct):
+        topic_id: Uuid
+        topic_name: String
+        num_partitions: Int32
+        partition_metadata: list[ConsumerGroupPartitionMetadataValue.PartitionMetadata]
+
+    topics: list[ConsumerGroupPartitionMetadataValue.TopicMetadata]
+
+
+class ConsumerGroupMemberMetadataKey(Message, api_key=5, versions=(0, 0)):
+    """A member of a consumer group."""
+
+    group_id: String
+    member_id: String
+
+
+class ConsumerGroupMemberMetadataValue(Message, api_key=5, versions=(0, 0), flexible=0):
+    """What the member said of itself. ``classic_member_metadata``: of one that speaks the classic protocol."""
+
+    class ClassicProtocol(Struct):
+        name: String
+        metadata: Bytes
+
+    class ClassicMemberMetadata(Struct):
+        session_timeout_ms: Int32
+        supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol]
+
+    instance_id: String | None = field(null_since=0)
+    rack_id: String | None = field(null_since=0)
+    client_id: String
+    client_host: String
+    subscribed_topic_names: list[String]
+    subscribed_topic_regex: String | None = field(null_since=0)
+    rebalance_timeout_ms: Int32 = field(default=-1)
+    server_assignor: String | None = field(null_since=0)
+    classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None = field(
+        default_factory=lambda: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(
+            session_timeout_ms=0, supported_protocols=[]
+        ),
+        null_since=0,
+        tag=0,
+    )
+
+
+class ConsumerGroupTargetAssignmentMetadataKey(Message, api_key=6, versions=(0, 0)):
+    """The target assignment of a consumer group."""
+
+    group_id: String
+
+
+class ConsumerGroupTargetAssignmentMetadataValue(Message, api_key=6, versions=(0, 0), flexible=0):
+    """The group epoch that it was made for."""
+
+    assignment_epoch: Int32
+    assignment_timestamp: Int64 = field(default=0, tag=0, ignorable=True)
+
+
+class ConsumerGroupTargetAssignmentMemberKey(Message, api_key=7, versions=(0, 0)):
+    """A member's part of the target assignment."""
+
+    group_id: String
+    member_id: String
+
+
+class ConsumerGroupTargetAssignmentMemberValue(Message, api_key=7, versions=(0, 0), flexible=0):
+    """Its partitions."""
+
+    class TopicPartition(Struct):
+        topic_id: Uuid
+        partitions: list[Int32]
+
+    topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue.TopicPartition]
+
+
+class ConsumerGroupCurrentMemberAssignmentKey(Message, api_key=8, versions=(0, 0)):
+    """Where a member is on its way to the target."""
+
+    group_id: String
+    member_id: String
+
+
+class ConsumerGroupCurrentMemberAssignmentValue(Message, api_key=8, versions=(0, 0), flexible=0):
+    """Its epochs, its state and its partitions."""
+
+    class TopicPartitions(Struct):
+        topic_id: Uuid
+        partitions: list[Int32]
+        assignment_epochs: list[Int32] | None = field(default_factory=list, null_since=0, tag=0)
+
+    member_epoch: Int32
+    previous_member_epoch: Int32
+    state: Int8
+    assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]
+    partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]
+
+
+class ConsumerGroupRegularExpressionKey(Message, api_key=16, versions=(0, 0)):
+    """A regular expression that members of a consumer group are subscribed to."""
+
+    group_id: String
+    regular_expression: String
+
+
+class ConsumerGroupRegularExpressionValue(Message, api_key=16, versions=(0, 0), flexible=0):
+    """The topics that it stands for, and since when (ms)."""
+
+    topics: list[String]
+    version: Int64
+    timestamp: Int64
+
+
+class ShareGroupMemberMetadataKey(Message, api_key=10, versions=(0, 0)):
+    """A member of a share group (KIP-932)."""
+
+    group_id: String
+    member_id: String
+
+
+class ShareGroupMemberMetadataValue(Message, api_key=10, versions=(0, 0), flexible=0):
+    """What the member said of itself."""
+
+    rack_id: String | None = field(null_since=0)
+    client_id: String
+    client_host: String
+    subscribed_topic_names: list[String]
+
+
+class ShareGroupMetadataKey(Message, api_key=11, versions=(0, 0)):
+    """A share group."""
+
+    group_id: String
+
+
+class ShareGroupMetadataValue(Message, api_key=11, versions=(0, 0), flexible=0):
+    """Its epoch. ``metadata_hash``: of the topics that it is subscribed to."""
+
+    epoch: Int32
+    metadata_hash: Int64
+
+
+class ShareGroupTargetAssignmentMetadataKey(Message, api_key=12, versions=(0, 0)):
+    """The target assignment of a share group."""
+
+    group_id: String
+
+
+class ShareGroupTargetAssignmentMetadataValue(Message, api_key=12, versions=(0, 0), flexible=0):
+    """The group epoch that it was made for."""
+
+    assignment_epoch: Int32
+    assignment_timestamp: Int64 = field(default=0, tag=0, ignorable=True)
+
+
+class ShareGroupTargetAssignmentMemberKey(Message, api_key=13, versions=(0, 0)):
+    """A member's part of the target assignment."""
+
+    group_id: String
+    member_id: String
+
+
+class ShareGroupTargetAssignmentMemberValue(Message, api_key=13, versions=(0, 0), flexible=0):
+    """Its partitions."""
+
+    class TopicPartition(Struct):
+        topic_id: Uuid
+        partitions: list[Int32]
+
+    topic_partitions: list[ShareGroupTargetAssignmentMemberValue.TopicPartition]
+
+
+class ShareGroupCurrentMemberAssignmentKey(Message, api_key=14, versions=(0, 0)):
+    """What a member has been told."""
+
+    group_id: String
+    member_id: String
+
+
+class ShareGroupCurrentMemberAssignmentValue(Message, api_key=14, versions=(0, 0), flexible=0):
+    """Its epochs, its state and its partitions."""
+
+    class TopicPartitions(Struct):
+        topic_id: Uuid
+        partitions: list[Int32]
+
+    member_epoch: Int32
+    previous_member_epoch: Int32
+    state: Int8
+    assigned_partitions: list[ShareGroupCurrentMemberAssignmentValue.TopicPartitions]
+
+
+class ShareGroupStatePartitionMetadataKey(Message, api_key=15, versions=(0, 0)):
+    """Which share partitions of a share group have state."""
+
+    group_id: String
+
+
+class ShareGroupStatePartitionMetadataValue(Message, api_key=15, versions=(0, 0), flexible=0):
+    """Them, by topic, on their way in or out."""
+
+    class TopicPartitionsInfo(Struct):
+        topic_id: Uuid
+        topic_name: String
+        partitions: list[Int32]
+
+    class TopicInfo(Struct):
+        topic_id: Uuid
+        topic_name: String
+
+    initializing_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
+    initialized_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
+    deleting_topics: list[ShareGroupStatePartitionMetadataValue.TopicInfo]
+
+
+GROUP_KEYS: Final = Keys[Message](
+    (
+        OffsetCommitKey,
+        GroupMetadataKey,
+        ConsumerGroupMetadataKey,
+        ConsumerGroupPartitionMetadataKey,
+        ConsumerGroupMemberMetadataKey,
+        ConsumerGroupTargetAssignmentMetadataKey,
+        ConsumerGroupTargetAssignmentMemberKey,
+        ConsumerGroupCurrentMemberAssignmentKey,
+        ConsumerGroupRegularExpressionKey,
+        ShareGroupMemberMetadataKey,
+        ShareGroupMetadataKey,
+        ShareGroupTargetAssignmentMetadataKey,
+        ShareGroupTargetAssignmentMemberKey,
+        ShareGroupCurrentMemberAssignmentKey,
+        ShareGroupStatePartitionMetadataKey,
+    )
+)
+"""Decodes keys of ``__consumer_offsets``."""

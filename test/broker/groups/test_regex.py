@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import random
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka.broker.groups.regex import MAX_WORK, check_regex, matching_topics, resolve
+from kafka.errors import InvalidRegularExpressionError
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[", "missing closing ]"),
+        ("[a", "missing closing ]"),
+        ("(", "missing closing )"),
+        ("a)", "regexp/syntax: internal error"),
+        ("*", "missing argument to repetition operator"),
+        ("a++", "invalid nested repetition operator"),
+        ("a**", "invalid nested repetition operator"),
+        ("a{1001}", "invalid repeat count"),
+        ("x{2,1}", "invalid repeat count"),
+        ("[z-a]", "invalid character class range"),
+        ("a(?=b)", "invalid or unsupported Perl syntax"),
+        ("(?#c)", "invalid or unsupported Perl syntax"),
+        ("(?x)a", "invalid or unsupported Perl syntax"),
+        ("(?<=a)", "invalid named capture"),
+        ("(?<n>a)(?<n>b)", "duplicate capture group name"),
+        (r"(a)\1", "invalid escape sequence"),
+        (r"\8", "invalid escape sequence"),
+        (r"\C", "invalid escape sequence"),
+        (r"\Z", "invalid escape sequence"),
+        (r"\k", "invalid escape sequence"),
+        (r"[a-\d]", "invalid escape sequence"),
+        (r"[\b]", "invalid escape sequence"),
+        (r"[\Q]\E]", "invalid escape sequence"),
+        ("(?i)*", "missing argument to repetition operator"),
+        ("(?i-)a", "invalid or unsupported Perl syntax"),
+        ("(?P<a-b>x)", "invalid named capture"),
+        ("a{2}{3}", "invalid nested repetition operator"),
+        ("(a{100}){101}", "expression too large"),
+        ("(" * 101 + ")" * 101, "expression nests too deeply"),
+    ],
+)
+def test_what_re2j_refuses_is_refused_in_its_words(text: str, why: str) -> None:
+    with pytest.raises(InvalidRegularExpressionError) as caught:
+        check_regex(text)
+    assert caught.value.args[0] == f"SubscribedTopicRegex `{text}` is not a valid regular expression: {why}."
+
+
+@pytest.mark.parametrize(
+    ("text", "topics"),
+    [
+        ("", ()),
+        ("a", ("a",)),
+        ("a.*", ("a", "a.b", "ab")),
+        (r"a\..", ("a.b",)),
+        ("(?<n>a)b", ("ab",)),
+        ("(?P<n>a)b", ("ab",)),
+        (r"\Qa.b\E", ("a.b",)),
+        (r"\Qa.b", ("a.b",)),
+        ("(?i)AB", ("ab",)),
+        ("A(?i)B|aB", ("ab",)),
+        ("A|(?i)AB", ("A", "ab")),
+        ("(?i:A)b", ("ab",)),
+        ("[[:alpha:]]+", ("A", "a", "ab")),
+        (r"[[:alpha:]\.]+", ("A", "a", "a.b", "ab")),
+        (r"\p{Lu}", ("A",)),
+        (r"\pL+", ("A", "a", "ab")),
+        (r"[^\p{Lu}]{2}", ("ab", "é1")),
+        (r"ab\z", ("ab",)),
+        (r"\w+", ("A", "a", "ab")),
+        ("[]a]", ("a",)),
+        ("[a-]", ("a",)),
+        ("a{1}b{0,2}", ("a", "ab")),
+        ("a{", ()),
+        ("(?U)a*?", ("a",)),
+        (r"\PL|\P{Lu}", ("a",)),
+        (r"[^\PL]", ("A", "a")),
+        (r"\x41|\x{61}", ("A", "a")),
+        (r"[\x41]\142?|\141b", ("A", "ab")),
+        ("[[:^alpha:]].*", ("é1",)),
+        ("^*a$*", ("a",)),
+        ("()*a(?:){3}", ("a",)),
+        ("A||(?-i)a", ("A", "a")),
+        (r"\b\w\b.\b\w\b", ("a.b",)),
+        (r"a\Bb\b", ("ab",)),
+        (r"a\bb|b^a", ()),
+        ("a{0,}[a-z]{1,}", ("a", "ab")),
+        ("(" * 100 + "a|b*" + "){1}" * 100, ("a",)),
+    ],
+)
+def test_whole_names_match(text: str, topics: tuple[str, ...]) -> None:
+    assert matching_topics(text, ["A", "a", "a.b", "ab", "é1"]) == set(topics)
+
+
+_PART = st.sampled_from(["a", "b", "[ab]", "[^a]", ".", "^", "$", r"\b", r"\B"])
+_EXPRESSION = st.recursive(
+    _PART,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda two: f"(?:{two[0]}|{two[1]})"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,}", "{0,2}"])).map(
+            lambda two: f"(?:{two[0]}){two[1]}"
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_EXPRESSION, st.lists(st.text("ab-", min_size=1, max_size=6), min_size=1, max_size=6))
+def test_what_matches_is_what_matches_elsewhere(text: str, names: list[str]) -> None:
+    assert matching_topics(text, names) == {name for name in names if re.fullmatch(text, name)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(a*)*b", "(a|a)*b", "(a|aa)+$b", "(.*)*(.*)*(.*)*b", "((a?){30}){30}b", "(.*a.{12}){8}b", "(\\w+\\.?)+!"],
+)
+def test_no_expression_holds_the_broker_up(text: str) -> None:
+    names = ["a" * 249, *(("a." * 120) + str(number) for number in range(100))]
+    started = time.process_time()
+    found = resolve([text, "a+"], names)
+    assert time.process_time() - started < 5.0
+    assert found[text] in (frozenset(), None)
+    assert found["a+"] in ({"a" * 249}, None)
+
+
+def test_what_there_is_no_time_for_is_told() -> None:
+    rng = random.Random(1)
+    names = ["".join(rng.choices("ab", k=249)) for _ in range(MAX_WORK // 5_000)]
+    text = ".*a.{200}c"
+    started = time.process_time()
+    assert resolve([text, "a+"], names) == {text: None, "a+": None}
+    assert time.process_time() - started < 5.0
+    assert resolve(["a"], ["a"]) == {"a": {"a"}}

@@ -1,0 +1,353 @@
+"""What is synced when, who waits for it, in which order: with an executor that does its work when the test says so."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka.broker.background import BackgroundThread
+from kafka.broker.held_answers import HeldAnswers
+from kafka.broker.log import FilePool, FlushPolicy
+from kafka.broker.log.syncing import SLICE_FILES, Syncer
+from kafka.broker.log.trash import Trash
+from kafka.broker.process import BrokerOptions, RunningBroker
+from kafka.broker.reply import Reply
+from kafka.errors import KafkaStorageError
+from kafka.net.loop import Loop
+from kafka.protocol.produce import ProduceRequest
+from kafka.protocol.topics import CreateTopicsRequest
+from test.broker.driver import HandBroker, batch, fetch_request, fetched, produce_request, values
+from test.broker.raw_client import RawClient
+
+
+class HandExecutor:
+    """Work waits for :meth:`finish`."""
+
+    def __init__(self) -> None:
+        self.work: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self.count = 0
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self.work.append((work, done))
+        self.count += 1
+
+    def finish(self, pieces: int = 1) -> None:
+        for _ in range(pieces):
+            work, done = self.work.pop(0)
+            done(work())
+
+    def drain(self) -> None:
+        while self.work:
+            self.finish()
+
+
+class Owner:
+    """Something with files."""
+
+    def __init__(self, *paths: Path) -> None:
+        self.paths = [str(path) for path in paths]
+        self.ends: list[KafkaStorageError | None] = []
+
+    def begin_flush(self) -> list[str]:
+        return self.paths
+
+    def end_flush(self, error: KafkaStorageError | None) -> None:
+        self.ends.append(error)
+
+
+def owner(directory: Path, name: str, files: int = 1) -> Owner:
+    paths = [directory / f"{name}{number}" for number in range(files)]
+    for path in paths:
+        path.write_bytes(b"x")
+    return Owner(*paths)
+
+
+@pytest.fixture
+def executor() -> HandExecutor:
+    return HandExecutor()
+
+
+@pytest.fixture
+def always(tmp_path: Path, executor: HandExecutor) -> HandBroker:
+    hand = HandBroker(tmp_path / "data", fsync="always")
+    for name in ("t", "other"):
+        hand.create_topic(name)
+        hand.produce(name, batch(b"first"))
+    hand.broker.logs.syncer.executor = executor
+    return hand
+
+
+def test_answers_wait_for_the_sync_that_covers_them_and_share_it(always: HandBroker, executor: HandExecutor) -> None:
+    first = [always.send(produce_request("t", batch(b"%d" % at)), 9) for at in range(3)]
+    always.tick()
+    later = [always.send(produce_request("other", batch(b"x")), 9) for _ in range(3)]
+    always.tick()
+    assert len(executor.work) == 1, "one job at a time"
+    assert not any(reply.done for reply in first + later)
+    executor.finish()
+    assert all(reply.done for reply in first)
+    assert not any(reply.done for reply in later), "written after that sync had begun"
+    assert len(executor.work) == 1, "the next job has begun at once"
+    executor.finish()
+    assert all(reply.done for reply in later)
+    assert executor.count == 2
+    assert not always.broker.logs.has_unsynced
+
+
+def test_an_answer_that_comes_later_waits_for_the_disk_too(always: HandBroker, executor: HandExecutor) -> None:
+    """Whatever a handler has parked: here an answer that somebody else's request completes."""
+    broker = always.broker
+    parked = Reply()
+    shown = HeldAnswers(broker.logs, FlushPolicy.parse("always")).show(parked, ProduceRequest.api_key)
+    broker.logs.log(broker.topic("t"), 0).append(batch(b"a"), now_ms=0)
+    parked.complete(None)
+    assert not shown.done
+    assert always.tick() is not None
+    executor.drain()
+    assert shown.done
+    assert not shown.hang_up
+
+
+def test_a_sync_for_which_all_wait_takes_no_detour_by_a_thread(always: HandBroker, executor: HandExecutor) -> None:
+    always.broker.logs.syncer.may_block = lambda: True
+    held = always.send(produce_request("t", batch(b"a")), 9)
+    always.tick()
+    assert held.done
+    assert executor.count == 0
+    assert not always.broker.logs.has_unsynced
+
+
+def test_a_sync_for_which_nobody_waits_never_holds_up_the_loop(tmp_path: Path, executor: HandExecutor) -> None:
+    hand = HandBroker(tmp_path / "data", fsync="interval")
+    hand.create_topic("t")
+    hand.broker.logs.syncer.executor = executor
+    hand.broker.logs.syncer.may_block = lambda: True
+    hand.produce("t", batch(b"a"))
+    hand.advance(2.0)
+    assert executor.count == 1
+
+
+def test_a_slow_sync_keeps_no_reader_waiting(always: HandBroker, executor: HandExecutor) -> None:
+    held = always.send(produce_request("t", batch(b"a")), 9)
+    always.tick()
+    answer = always.ask(fetch_request("t"), 12)
+    assert values(fetched(answer)[0].records) == [b"first", b"a"]
+    assert not held.done
+    executor.finish()
+    assert held.done
+
+
+def test_a_duplicate_is_acknowledged_no_earlier_than_the_original(always: HandBroker, executor: HandExecutor) -> None:
+    request = produce_request("t", batch(b"a", producer=(9, 0, 0)))
+    original = always.send(request, 9)
+    always.tick()
+    again = always.send(request, 9)
+    always.tick()
+    assert not again.done
+    executor.finish(1)
+    assert original.done
+    executor.drain()
+    assert again.done
+    assert always.answer(request, again, 9).responses[0].partition_responses[0].base_offset == 1
+
+
+def test_with_an_interval_the_sync_runs_beside_the_serving(tmp_path: Path, executor: HandExecutor) -> None:
+    hand = HandBroker(tmp_path / "data", fsync="interval")
+    hand.create_topic("t")
+    hand.broker.logs.syncer.executor = executor
+    assert hand.produce("t", batch(b"a")).error_code == 0
+    assert not executor.work
+    hand.now = 1.0
+    hand.tick()
+    assert len(executor.work) == 1
+    assert hand.produce("t", batch(b"b")).error_code == 0, "while it runs"
+    hand.now = 5.0
+    hand.tick()
+    assert len(executor.work) == 1
+    executor.finish()
+    assert hand.broker.logs.has_unsynced
+    hand.tick()
+    assert len(executor.work) == 1, "what came meanwhile is overdue"
+    executor.drain()
+    assert not hand.broker.logs.has_unsynced
+    hand.broker.close()
+
+
+def test_a_topic_is_acknowledged_when_it_is_on_the_disk(tmp_path: Path, executor: HandExecutor) -> None:
+    hand = HandBroker(tmp_path / "data", fsync="interval")
+    hand.broker.logs.syncer.executor = executor
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    reply = hand.send(CreateTopicsRequest(topics=[topic]))
+    hand.tick()
+    assert not reply.done
+    executor.finish()
+    assert reply.done
+    hand.broker.close()
+
+
+def test_closing_waits_for_what_is_under_way(always: HandBroker, executor: HandExecutor) -> None:
+    held = always.send(produce_request("t", batch(b"a")), 9)
+    always.tick()
+    always.broker.close()
+    assert held.done
+    always.broker = always._open()
+    assert values(fetched(always.ask(fetch_request("t"), 12))[0].records) == [b"first", b"a"]
+    always.broker.close()
+
+
+def test_many_files_are_synced_in_slices(tmp_path: Path, executor: HandExecutor) -> None:
+    syncer = Syncer(FlushPolicy.parse("always"), FilePool(), executor)
+    many = owner(tmp_path, "many", 2 * SLICE_FILES + 1)
+    syncer.note(many)
+    syncer.tick(0.0)
+    executor.finish(2)
+    assert many.ends == []
+    executor.finish()
+    assert many.ends == [None]
+    assert not executor.work
+
+
+@pytest.mark.parametrize("files", [1, 5000])
+def test_any_number_of_files_is_synced_at_once_where_nothing_waits(tmp_path: Path, files: int) -> None:
+    syncer = Syncer(FlushPolicy.parse("always"), FilePool())
+    one = Owner(*[tmp_path / f"missing{at}" for at in range(files)])
+    syncer.note(one)
+    syncer.sync()
+    assert one.ends == [None], "what is no longer there needs no sync"
+
+
+def test_an_error_is_told_to_its_owner_and_to_those_who_wait_and_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncer = Syncer(FlushPolicy.parse("interval"), FilePool())
+    bad, good = owner(tmp_path, "bad"), owner(tmp_path, "good")
+    sync = os.fsync
+
+    def faulty(fd: int) -> None:
+        if os.path.basename(os.readlink(f"/proc/self/fd/{fd}")).startswith("bad"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", faulty)
+    told: list[KafkaStorageError | None] = []
+    syncer.note(bad)
+    syncer.note(good)
+    syncer.wait(told.append)
+    with pytest.raises(KafkaStorageError, match="cannot sync .*bad0"):
+        syncer.sync()
+    assert len(bad.ends) == 1
+    assert "Input/output" in str(bad.ends[0])
+    assert good.ends == [None]
+    assert [type(error) for error in told] == [KafkaStorageError]
+    syncer.sync()
+    assert len(bad.ends) == 1
+
+
+def test_a_log_that_goes_while_it_is_synced_is_not_told(tmp_path: Path, executor: HandExecutor) -> None:
+    syncer = Syncer(FlushPolicy.parse("always"), FilePool(), executor)
+    gone, there = owner(tmp_path, "gone"), owner(tmp_path, "there")
+    syncer.note(gone)
+    syncer.note(there)
+    syncer.tick(0.0)
+    syncer.forget(gone)
+    executor.finish()
+    assert (gone.ends, there.ends) == ([], [None])
+
+
+def test_a_directory_of_many_files_is_removed_bit_by_bit(tmp_path: Path, executor: HandExecutor) -> None:
+    top = tmp_path / "topic.deleted"
+    for partition in range(3):
+        (top / str(partition)).mkdir(parents=True)
+        for number in range(100):
+            (top / str(partition) / f"{number}.log").write_bytes(b"x")
+    trash = Trash(lambda: executor)
+    trash.add([str(top), str(tmp_path / "was never there")])
+    rounds = 0
+    while executor.work:
+        executor.finish()
+        rounds += 1
+    assert not top.exists()
+    assert 3 <= rounds <= 10
+    assert len(trash) == 0
+
+
+def test_the_thread_does_one_piece_after_the_other_and_tells_the_loop() -> None:
+    loop = Loop()
+    turns: list[int] = []
+    thread = BackgroundThread(loop, lambda: turns.append(1))
+    results: list[tuple[int, bool]] = []
+    threads: set[int] = set()
+
+    def work(number: int) -> int:
+        threads.add(threading.get_ident())
+        return number
+
+    def done(found: int) -> None:
+        results.append((found, threading.current_thread() is threading.main_thread()))
+
+    for number in range(10):
+        thread.run(partial(work, number), done)
+    assert loop.run_until(lambda: len(results) == 10, 10.0)
+    assert results == [(number, True) for number in range(10)]
+    assert threads.isdisjoint({threading.get_ident()})
+    assert len(threads) == 1
+    assert turns
+    thread.run(lambda: 10, done)
+    thread.close()
+    assert results[-1][0] == 10, "closing waits"
+    loop.close()
+
+
+@pytest.mark.parametrize("fsync", ["interval", "always"])
+def test_a_disk_that_is_slow_to_sync_stops_nobody_elses_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str
+) -> None:
+    """Over sockets, with the server's own thread: while one ``fsync`` hangs, others are served."""
+    running = RunningBroker(BrokerOptions(str(tmp_path), fsync=fsync))
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    hangs, may_end = threading.Event(), threading.Event()
+    sync = os.fsync
+
+    def slow(fd: int) -> None:
+        hangs.set()
+        assert may_end.wait(20.0)
+        sync(fd)
+
+    try:
+        port = int(running.address.rpartition(":")[2])
+        with RawClient(port) as writer, RawClient(port) as reader:
+            create = CreateTopicsRequest.CreatableTopic(
+                name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+            )
+            writer.ask(CreateTopicsRequest(topics=[create]))
+            first = produce_request("t", batch(b"a"))
+            writer.ask(first, 9)
+            monkeypatch.setattr(os, "fsync", slow)
+            request = produce_request("t", batch(b"b"))
+            writer.send(request, 9)
+            if fsync == "interval":
+                assert writer.receive(request, 9).responses[0].partition_responses[0].error_code == 0
+            assert hangs.wait(20.0)
+            for _ in range(20):
+                assert values(fetched(reader.ask(fetch_request("t"), 12))[0].records) == [b"a", b"b"]
+            if fsync == "interval":
+                more = produce_request("t", batch(b"c"))
+                assert writer.ask(more, 9).responses[0].partition_responses[0].base_offset == 2
+            may_end.set()
+            if fsync == "always":
+                assert writer.receive(request, 9).responses[0].partition_responses[0].base_offset == 1
+    finally:
+        may_end.set()
+        running.stop()
+        thread.join(20.0)
+    assert not thread.is_alive()
