@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from kafka.broker.state_file import has_broker
-from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaConfigurationError, KafkaTimeoutError
 from kafka.protocol.fetch import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.transactions import InitProducerIdRequest
 from kafka.records import iter_batches
-from kafka.testing import EmbeddedBroker
+from kafka.testing import BrokerGoneError, EmbeddedBroker
 from test.broker.driver import batch, fetch_request, fetched, plain, produce_request, values
 from test.broker.raw_client import RawClient
 from test.broker.test_server import make_topic
@@ -68,9 +68,19 @@ def test_a_paused_broker_answers_when_it_goes_on() -> None:
         assert client.receive(NOTHING).controller_id == 1
 
 
-def test_a_paused_broker_can_be_ended() -> None:
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_paused_broker_can_be_ended(in_process: bool) -> None:
+    with EmbeddedBroker(in_process=in_process) as broker:
+        broker.pause()
+
+
+def test_a_stopped_process_says_so_when_it_is_told_something() -> None:
     with EmbeddedBroker() as broker:
         broker.pause()
+        with pytest.raises(IllegalStateError, match="resume"):
+            broker.faults.drop("Fetch")
+        broker.resume()
+        broker.faults.drop("Fetch")
 
 
 def test_what_needs_a_process_is_refused_without_one() -> None:
@@ -86,8 +96,43 @@ def test_what_needs_a_process_is_refused_without_one() -> None:
 
 def test_a_broker_that_does_not_start_says_why(tmp_path: Path) -> None:
     broker = EmbeddedBroker(tmp_path, settings={"nope": "1"})
-    with pytest.raises(KafkaTimeoutError, match="unknown broker setting nope"):
+    with pytest.raises(KafkaConfigurationError, match="unknown broker setting nope"):
         broker.start()
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_topics_are_made_at_the_first_start_and_kept(tmp_path: Path, in_process: bool) -> None:
+    wanted = {"one": 1, "three": 3}
+    for _ in range(2):  # the second finds them there
+        with EmbeddedBroker(tmp_path, in_process=in_process, topics=wanted) as broker:
+            for topic, partitions in wanted.items():
+                broker.fill(topic, ["x"], partition=partitions - 1)
+    with EmbeddedBroker(tmp_path, in_process=in_process) as broker:
+        assert [len(broker.records(topic)) for topic in wanted] == [2, 2]
+
+
+def test_what_needs_a_broker_that_answers_says_so_at_once() -> None:
+    with EmbeddedBroker() as broker:
+        broker.pause()
+        with pytest.raises(IllegalStateError, match="resume"):
+            broker.create_topic("t")
+        broker.resume()
+        broker.kill()
+        for use in (lambda: broker.create_topic("t"), lambda: broker.fill("t", ["x"]), lambda: broker.records("t")):
+            with pytest.raises(BrokerGoneError, match="does not run"):
+                use()
+
+
+def test_records_that_are_still_to_come_are_waited_for() -> None:
+    with EmbeddedBroker(in_process=True, topics=["t"]) as broker:
+        late = broker.faults.delay("Produce", seconds=0.2)
+        writer = threading.Thread(target=broker.fill, args=("t", ["a", "b"]))
+        writer.start()
+        assert [record.value for record in broker.records("t", at_least=2)] == [b"a", b"b"]
+        writer.join()
+        assert late.hits
+        with pytest.raises(KafkaTimeoutError, match="there are 2 records, not 3"):
+            broker.records("t", at_least=3, timeout=0.1)
 
 
 class Writer(threading.Thread):

@@ -1,0 +1,121 @@
+"""Context managers: a broker for a block, and a worker of a task queue for a block."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.net.loop import Loop
+from kafka.tasks import App, run_worker
+from kafka.testing.embedded import EmbeddedBroker
+
+START_S = 30.0
+DRAIN_S = 30.0
+
+
+@contextlib.contextmanager
+def embedded_broker(*, in_process: bool = True, **options: Any) -> Iterator[EmbeddedBroker]:
+    """A broker that runs while the block does: in a thread of the test's process, for quickness, unless told otherwise.
+    ``options`` are those of :class:`~kafka.testing.EmbeddedBroker`."""
+    with EmbeddedBroker(in_process=in_process, **options) as broker:
+        yield broker
+
+
+class RunningWorker:
+    """A worker in a thread of the test. It works for a copy of the app, since a worker closes the app that it had."""
+
+    def __init__(self, app: App, queues: Sequence[str], pool: str, concurrency: int, broker: EmbeddedBroker | None):
+        self._app = app
+        self._queues = list(queues) or list(app.queues)
+        self._broker = broker
+        self._loop = Loop()
+        self._worker: Any = None
+        self._error: BaseException | None = None
+        self._is_stopping = False
+        self._started = threading.Event()
+        self._ended = threading.Event()
+        arguments = (_copy_of(app), list(queues), pool, concurrency)
+        self._thread = threading.Thread(target=self._run, args=arguments, name="kafka-test-worker", daemon=True)
+        self._thread.start()
+        if not self._started.wait(START_S):
+            raise KafkaTimeoutError(f"the worker has not started within {START_S:g} s")
+        self._raise_error()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What it has done so far: ``leased``, ``done``, ``refused``, ``given_back``, ``lost``, ..."""
+        return dict(self._worker.counts)
+
+    def drain(self, timeout: float = DRAIN_S) -> None:
+        """Until nothing is left in its queues: all jobs have ended, those too that failed and were tried again, or that
+        others have enqueued meanwhile. KafkaTimeoutError; the worker's own error when it ends before."""
+        if self._broker is None:
+            raise IllegalStateError("give running_worker() the broker: only it knows what is left in the queues")
+        self._app.flush(timeout)
+        names = self._app.names
+        topics = [topic for queue in self._queues for topic in (names.queue(queue), names.suspect(queue))]
+        try:
+            self._broker.wait_drained([(topic, topic) for topic in topics], timeout)
+        finally:
+            self._raise_error()
+
+    def stop(self, timeout: float = DRAIN_S) -> dict[str, int]:
+        """Let it stop as SIGTERM does, and wait for that; its counts. Raises what has ended it, if it ended itself."""
+        if self._thread.is_alive() and not self._is_stopping:
+            self._is_stopping = True
+            with contextlib.suppress(RuntimeError):  # the loop was quicker
+                self._loop.call_soon_threadsafe(self._worker.stop)
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise KafkaTimeoutError(f"the worker has not stopped within {timeout:g} s")
+        self._raise_error()
+        return self.counts
+
+    def _run(self, app: App, queues: Sequence[str], pool: str, concurrency: int) -> None:
+        try:
+            run_worker(app, queues, pool, concurrency, self._loop, self._note)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._started.set()
+            self._loop.close()
+
+    def _note(self, worker: Any) -> None:
+        self._worker = worker
+        self._started.set()
+
+    def _raise_error(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+
+@contextlib.contextmanager
+def running_worker(
+    app: App,
+    queues: Sequence[str] = (),
+    *,
+    pool: str = "threads",
+    concurrency: int = 1,
+    broker: EmbeddedBroker | None = None,
+) -> Iterator[RunningWorker]:
+    """A worker of the app that runs while the block does; ``pool="inline"`` runs jobs on the worker's own thread. With
+    ``broker`` it can be drained. Jobs of the block that have not ended at its end are left to others."""
+    worker = RunningWorker(app, queues, pool, concurrency, broker)
+    try:
+        yield worker
+    finally:
+        worker.stop()
+
+
+def _copy_of(app: App) -> App:
+    """An app of the same name, settings and tasks, with a connection of its own."""
+    settings = {each.name: getattr(app.settings, each.name) for each in dataclasses.fields(app.settings)}
+    client = settings.pop("client")
+    copy = App(app.name, **{**settings, **client, "queues": tuple(app.queues)})
+    copy.tasks.update(app.tasks)
+    return copy

@@ -1,0 +1,412 @@
+"""One broker for a test: started, killed, paused, and told what is to go wrong.
+
+The broker is a process of its own, so that it can be killed and shares no interpreter with the test;
+``in_process=True`` runs it in a thread instead, which starts faster and cannot be killed. Both have the same remote
+control (``channel.py``), made anew for each start, over which ``faults``, ``clock`` and ``requests`` work
+(``instruments.py``).
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from kafka.broker import LATEST, BrokerSecurity, find_release, write_properties
+from kafka.broker.embedded import EmbeddedBrokerError
+from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaConfigurationError, KafkaTimeoutError
+from kafka.testing import contents
+from kafka.testing.channel import Channel
+from kafka.testing.instruments import BrokerClock, Faults, Requests, running
+
+if TYPE_CHECKING:
+    from kafka.broker import RunningBroker
+    from kafka.consumer import ConsumerRecord
+
+START_TIMEOUT_S = 30.0
+READ_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 1.0
+"""Between a process's last word and its end."""
+
+_WRONG_USE: Final = 2
+"""The exit code of ``python -m kafka broker`` for settings that it refuses."""
+
+DEFAULT_SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "connections.max.idle.ms": "-1"}
+"""Where a test's broker is not like Kafka's: nobody wants to wait 3 s for more consumers to come (Kafka's own
+configuration for development says the same), and a test that sets the broker's clock forward keeps its connections."""
+
+
+class EmbeddedBroker:
+    """One broker on a data directory: ``data_dir``, or a temporary one that goes with it.
+
+    ``topics``: those that its first start makes where they are missing, ``["orders"]`` or ``{"orders": partitions}``.
+    ``settings``: broker settings by Kafka's names, such as ``{"num.partitions": "4"}``; unless they say
+    otherwise, ``group.initial.rebalance.delay.ms`` is 0, ``connections.max.idle.ms`` -1 (never), and all others have
+    Kafka's defaults. ``fsync``: ``always``, ``interval`` or ``never``. ``emulate``: the release of Apache Kafka to be
+    like, old or new, such as ``"0.10"`` (ValueError, which lists them, for one that is not known). ``security``: a
+    second listener with TLS, passwords or both, at :attr:`secure_bootstrap`. ``arguments``: more options of ``python -m
+    kafka broker``, for one with a process. The port is kept over restarts. Starts with ``with`` or :meth:`start`.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        *,
+        in_process: bool = False,
+        port: int = 0,
+        topics: Iterable[str] | Mapping[str, int] = (),
+        settings: Mapping[str, str] | None = None,
+        fsync: str = "interval",
+        emulate: str = LATEST,
+        security: BrokerSecurity | None = None,
+        arguments: Iterable[str] = (),
+    ) -> None:
+        self._temporary = data_dir is None
+        self.data_dir = os.path.abspath(tempfile.mkdtemp(prefix="kafka-broker-") if data_dir is None else data_dir)
+        self._in_process = in_process
+        self._port = port
+        self._wanted_topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+        self._settings = {**DEFAULT_SETTINGS, **(settings or {})}
+        self._fsync = fsync
+        self._emulate = find_release(emulate).name
+        self._security = security
+        self._secure_port = 0
+        self._arguments = tuple(arguments)
+        if in_process and self._arguments:
+            raise IllegalArgumentError("arguments are for a broker with a process of its own; use in_process=False")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._running: RunningBroker | None = None
+        self._thread: threading.Thread | None = None
+        self._is_paused = False
+        self.log_path = os.path.join(self.data_dir, "broker.log")
+        """What the broker's process says on stderr."""
+        self._channel: Channel | None = None
+        self.faults = Faults(self._connected, can_kill=not in_process)
+        """What is to go wrong; its vocabulary is told in :mod:`kafka.broker.faults`."""
+        self.clock = BrokerClock(self._connected)
+        """The broker's time, to be set forward or stopped."""
+        self.requests = Requests(self._connected)
+        """What it has been asked since its start."""
+
+    # -- where it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        """``HOST:PORT`` for ``bootstrap_servers``."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """IllegalStateError before the first start."""
+        if not self._port:
+            raise IllegalStateError("the broker has not been started, so it has no port yet")
+        return self._port
+
+    @property
+    def secure_bootstrap(self) -> str:
+        """The same of the listener that ``security`` has made."""
+        if not self._secure_port:
+            raise IllegalStateError("the broker was given no security=, or has not been started")
+        return f"127.0.0.1:{self._secure_port}"
+
+    @property
+    def pid(self) -> int:
+        """The broker's process."""
+        return self._own_process().pid
+
+    @property
+    def is_running(self) -> bool:
+        if self._process is not None:
+            return self._process.poll() is None
+        return self._thread is not None and self._thread.is_alive()
+
+    # -- start and end -----------------------------------------------------------------------------------------------
+
+    def start(self) -> EmbeddedBroker:
+        """Start it, and come back when it listens. KafkaConfigurationError when it refuses its settings,
+        EmbeddedBrokerError with the end of its log when it ends for another reason, KafkaTimeoutError."""
+        if self.is_running:
+            raise IllegalStateError("the broker is running already")
+        self._reap()
+        channel = Channel(self.faults._told)
+        try:
+            if self._in_process:
+                self._start_thread(channel)
+            else:
+                self._start_process(channel)
+            self.faults._renew(channel)
+            channel.post("serve")  # until then it listens and answers nobody
+        except BaseException:
+            channel.close()
+            raise
+        self._channel = channel
+        if self._wanted_topics:
+            contents.ensure_topics(self.bootstrap, self._wanted_topics)
+            self._wanted_topics = {}
+        return self
+
+    def stop(self) -> None:
+        """End it well, as SIGTERM does. Nothing when it does not run."""
+        if self._running is not None and self._thread is not None:
+            self.resume()
+            self._running.stop()
+            self._thread.join(STOP_TIMEOUT_S)
+            self._running = self._thread = None
+            self._let_go()
+        if self._process is not None:
+            self.resume()
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._reap()
+
+    def kill(self) -> None:
+        """End it as ``kill -9`` does: nothing is flushed, nothing said."""
+        process = self._own_process()
+        process.kill()
+        process.wait()
+        self._reap()
+
+    def wait_ended(self, timeout: float = STOP_TIMEOUT_S) -> None:
+        """Until it has ended by itself: a fault kills it. KafkaTimeoutError."""
+        if self._process is not None:
+            try:
+                self._process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                raise KafkaTimeoutError(f"the broker still runs after {timeout:g} s") from None
+            self._reap()
+
+    def restart(self) -> None:
+        """Start it again on the same directory and port, after it has ended well if it still ran."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Stop it in its tracks (SIGSTOP, for a process): connections stand, nothing answers."""
+        if self._running is not None:
+            running(self._connected).ask("pause")
+        else:
+            os.kill(self._own_process().pid, signal.SIGSTOP)
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Let it go on after :meth:`pause`."""
+        if self._is_paused:
+            if self._running is not None:
+                running(self._connected).ask("resume")
+            else:
+                os.kill(self._own_process().pid, signal.SIGCONT)
+            self._is_paused = False
+
+    def log_tail(self, lines: int = 20) -> list[str]:
+        """The last lines of what its process has said; none of a broker in the test's own process, which logs as the
+        test does."""
+        try:
+            with open(self.log_path, encoding="utf-8", errors="replace") as file:
+                return list(collections.deque((line.rstrip() for line in file), lines))
+        except FileNotFoundError:
+            return []
+
+    # -- what it does to clients -------------------------------------------------------------------------------------
+
+    def disconnect_all(self) -> int:
+        """End all connections that stand, by a reset; how many there were. New ones are welcome."""
+        return int(running(self._connected).ask("disconnect_all"))
+
+    def refuse_connections(self) -> None:
+        """From now on, end new connections as soon as they stand; those that stand already go on."""
+        running(self._connected).ask("refuse", refuse=True)
+
+    def accept_connections(self) -> None:
+        """Welcome new connections again."""
+        running(self._connected).ask("refuse", refuse=False)
+
+    # -- what is on it -----------------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: object) -> str:
+        """Make a topic, and give its name. ``configs``: settings with ``_`` for ``.``, as in ``retention_ms=1000``."""
+        contents.create_topic(self._running_at(), name, partitions, configs)
+        return name
+
+    def fill(self, topic: str, values: Iterable[bytes | str], *, partition: int | None = None) -> int:
+        """Write records with these values, in their order if they go to one ``partition``; how many there were."""
+        return contents.fill(self._running_at(), topic, values, partition)
+
+    def records(self, topic: str, at_least: int = 0, timeout: float = READ_TIMEOUT_S) -> list[ConsumerRecord]:
+        """All records of a topic that a reader of committed ones sees, partition by partition. With ``at_least``, waits
+        until there are so many. KafkaTimeoutError."""
+        return contents.records(self._running_at(), topic, at_least, timeout)
+
+    def close(self) -> None:
+        """End it, and remove its directory if that was a temporary one."""
+        self.stop()
+        if self._temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def __enter__(self) -> EmbeddedBroker:
+        return self if self.is_running else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def wait_drained(self, shares: Sequence[tuple[str, str]], timeout: float = READ_TIMEOUT_S) -> None:
+        """Until the share groups have settled every record: ``shares`` are (group, topic). KafkaTimeoutError."""
+        try:
+            running(self._connected).ask("wait_drained", timeout, shares=list(shares))
+        except KafkaTimeoutError:
+            names = ", ".join(sorted({group for group, _ in shares}))
+            raise KafkaTimeoutError(f"{names}: there are records left after {timeout:g} s") from None
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _connected(self) -> Channel | None:
+        if self._is_paused and self._process is not None:
+            raise IllegalStateError("the broker's process is stopped, so it can be told nothing: resume() it first")
+        channel = self._channel
+        return channel if channel is not None and channel.is_open else None
+
+    def _running_at(self) -> str:
+        """Its address; an error at once, and not when a client gives up, when nobody would answer there."""
+        running(self._connected)
+        return self.bootstrap
+
+    def _let_go(self) -> None:
+        """Close the line to a broker that has ended, after taking in what it said last."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.drain()
+
+    def _start_thread(self, channel: Channel) -> None:
+        from kafka.broker import BrokerOptions, RunningBroker  # one in a process of its own needs them there alone
+
+        options = BrokerOptions(
+            self.data_dir,
+            port=self._port,
+            settings=self._all_settings(),
+            users=self._security.users if self._security is not None else {},
+            fsync=self._fsync,
+            emulate=self._emulate,
+            control_fd=channel.theirs.detach(),
+            is_process=False,
+        )
+        self._running = RunningBroker(options)
+        self._port = self._running.state.port
+        if self._security is not None:
+            self._secure_port = _port_of(self._running.state.listeners[self._security.protocol])
+        self._thread = threading.Thread(target=self._running.run, name="embedded-broker", daemon=True)
+        self._thread.start()
+
+    def _start_process(self, channel: Channel) -> None:
+        os.makedirs(self.data_dir, exist_ok=True)
+        command = [
+            sys.executable, "-m", "kafka", "broker", "--data-dir", self.data_dir,
+            "--port", str(self._port), "--fsync", self._fsync, "--log-level", "info", "--exit-with-stdin",
+            "--control-fd", str(channel.theirs.fileno()), "--emulate", self._emulate,
+        ]  # fmt: skip
+        command += ["--settings", self._secret_file("broker.properties", write_properties(self._all_settings()))]
+        if self._security is not None:
+            users = "".join(f"{name}:{password}\n" for name, password in self._security.users.items())
+            if users:
+                command += ["--users", self._secret_file("users", users)]
+        command += self._arguments
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        python_path = os.environ.get("PYTHONPATH")
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([root, *([python_path] if python_path else [])]),
+        }
+        with open(self.log_path, "ab") as log_file:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log_file,
+                env=environment,
+                pass_fds=(channel.theirs.fileno(),),
+            )  # nothing is written to stdin: it ends with this process, whatever ends that, and so does the broker
+        channel.theirs.close()  # the broker has it now, and its end is the end of the line
+        line = self._first_line(self._process)
+        if not line.startswith("listening on "):
+            self._raise_why(self._process)
+        self._port = _port_of(line)
+        if self._security is not None:
+            self._secure_port = _port_of(self._first_line(self._process))
+
+    def _all_settings(self) -> dict[str, str]:
+        security = self._security
+        if security is None:
+            return self._settings
+        listeners = f"PLAINTEXT://127.0.0.1:{self._port},{security.protocol}://127.0.0.1:{self._secure_port}"
+        return {"listeners": listeners, **security.settings(), **self._settings}
+
+    def _secret_file(self, name: str, text: str) -> str:
+        """A file in the data directory that only we can read: a command line is for everybody to see."""
+        path = os.path.join(self.data_dir, name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    @staticmethod
+    def _first_line(process: subprocess.Popen[bytes]) -> str:
+        assert process.stdout is not None
+        give_up_at = time.monotonic() + START_TIMEOUT_S
+        line = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n") and selector.select(max(0.0, give_up_at - time.monotonic())):
+                byte = os.read(process.stdout.fileno(), 1)
+                if not byte:
+                    break
+                line += byte
+        return line.decode().strip()
+
+    def _own_process(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            why = "it runs in this process" if self._running is not None else "it is not running"
+            raise IllegalStateError(f"the broker has no process of its own: {why}")
+        return self._process
+
+    def _reap(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout) if self._process is not None else ():
+            if stream is not None:
+                stream.close()
+        self._process = None
+        self._is_paused = False
+        self._let_go()
+
+    def _raise_why(self, process: subprocess.Popen[bytes]) -> NoReturn:
+        """It does not listen: it has ended, or is about to, or has run out of its time."""
+        code: int | None = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(END_TIMEOUT_S)
+        if code is None:
+            process.kill()
+            process.wait()
+        self._reap()
+        text = f"the broker did not start: {' | '.join(self.log_tail(5)) or 'it said nothing'}"
+        if code is None:
+            raise KafkaTimeoutError(text)
+        raise (KafkaConfigurationError if code == _WRONG_USE else EmbeddedBrokerError)(text)
+
+
+def _port_of(place: str) -> int:
+    return int(place.rpartition(":")[2])

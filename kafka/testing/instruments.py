@@ -1,0 +1,247 @@
+"""What a test holds of a running broker: its faults, its clock, the requests that it has seen.
+
+Each is a face of the remote control (``channel.py``) and asks the broker when it is asked. They belong to the
+:class:`~kafka.testing.EmbeddedBroker` and outlive its restarts: rules and their counts are kept here and are in force
+again before the new broker answers its first request; the log of requests begins anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kafka.broker import ApiName, Rule, SeenRequest, Vocabulary, api_name
+from kafka.errors import IllegalArgumentError, KafkaTimeoutError
+from kafka.testing.channel import BrokerGoneError, Channel
+
+WAIT_S = 20.0
+"""How long the waits of this module wait when they are not told."""
+
+Connected = Callable[[], "Channel | None"]
+"""The line to the broker; None while none runs."""
+
+
+class Fault:
+    """A rule in force. Left as a context manager it is removed."""
+
+    def __init__(self, faults: Faults, number: int, rule: Rule) -> None:
+        self.rule = rule
+        """What was asked for."""
+        self._faults = faults
+        self._number = number
+        self._seen = 0
+        self._hits = 0
+
+    @property
+    def hits(self) -> int:
+        """How often it has struck."""
+        self._refresh()
+        return self._hits
+
+    @property
+    def seen(self) -> int:
+        """How many requests it was for, those included that it let pass (``nth``, ``every``, ...)."""
+        self._refresh()
+        return self._seen
+
+    def wait(self, n: int = 1, timeout: float = WAIT_S) -> None:
+        """Until it has struck ``n`` times. KafkaTimeoutError after ``timeout`` seconds; BrokerGoneError when the broker
+        ends before."""
+        if self.hits >= n:
+            return
+        try:
+            self._faults.ask("wait_hits", timeout, number=self._number, count=n)
+        except KafkaTimeoutError:
+            raise KafkaTimeoutError(
+                f"{self.rule} has struck {self.hits} times within {timeout:g} s, not {n}"
+            ) from None
+        except BrokerGoneError:
+            if self._hits < n:  # what it said last has come by now
+                raise
+
+    def remove(self) -> None:
+        """Let it strike no more. Nothing when it is removed already."""
+        self._faults.remove(self)
+
+    def __enter__(self) -> Fault:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<Fault {self.rule}, {self._hits} hits>"
+
+    def _refresh(self) -> None:
+        with contextlib.suppress(BrokerGoneError):  # what it said last is what there is
+            self._count(*self._faults.ask("hits", number=self._number))
+
+    def _count(self, seen: int, hits: int) -> None:
+        self._seen, self._hits = max(seen, self._seen), max(hits, self._hits)
+
+
+class Faults(Vocabulary[Fault]):
+    """What is to go wrong: see ``kafka.broker.faults`` for the whole vocabulary. Before the broker's start, too."""
+
+    def __init__(self, connected: Connected, *, can_kill: bool) -> None:
+        self._connected = connected
+        self._can_kill = can_kill
+        self._in_force: dict[int, Fault] = {}
+        self._number = 0
+        self._lock = threading.Lock()
+
+    @property
+    def rules(self) -> list[Rule]:
+        """Those in force, the oldest first."""
+        return [fault.rule for fault in self]
+
+    def __iter__(self) -> Iterator[Fault]:
+        """The handles of those in force."""
+        return iter(list(self._in_force.values()))
+
+    def add(self, rule: Rule) -> Fault:
+        if rule.action == "kill" and not self._can_kill:
+            raise IllegalArgumentError("kill: this broker runs in the test's own process; use in_process=False")
+        with self._lock:
+            self._number += 1
+            fault = Fault(self, self._number, rule)
+            channel = self._connected()
+            if channel is not None:
+                channel.ask("add", number=fault._number, rule=rule.to_json())
+            self._in_force[fault._number] = fault
+        return fault
+
+    def remove(self, fault: Fault) -> None:
+        """The same as ``fault.remove()``."""
+        with self._lock:
+            if self._in_force.pop(fault._number, None) is None:
+                return
+        with contextlib.suppress(BrokerGoneError):
+            fault._count(*self.ask("remove", number=fault._number))
+
+    def clear(self) -> None:
+        """Remove all rules."""
+        for fault in list(self._in_force.values()):
+            self.remove(fault)
+
+    def ask(self, command: str, timeout: float = WAIT_S, **values: Any) -> Any:
+        """Ask the broker; BrokerGoneError when none runs."""
+        channel = self._connected()
+        if channel is None:
+            raise BrokerGoneError("the broker does not run")
+        return channel.ask(command, timeout, **values)
+
+    def _told(self, counts: dict[int, tuple[int, int]]) -> None:
+        for number, (seen, hits) in counts.items():
+            fault = self._in_force.get(number)
+            if fault is not None:
+                fault._count(seen, hits)
+
+    def _renew(self, channel: Channel) -> None:
+        """Tell a broker that is about to start."""
+        for number, fault in self._in_force.items():
+            channel.post("add", number=number, rule=fault.rule.to_json(), seen=fault._seen, hits=fault._hits)
+
+
+class Requests:
+    """What the broker has been asked since its start, the last 10,000 requests: a sequence of
+    :class:`~kafka.broker.SeenRequest` when iterated over."""
+
+    def __init__(self, connected: Connected) -> None:
+        self._connected = connected
+
+    def find(
+        self, api: ApiName | None = None, *, client_id: str | None = None, topic: str | None = None, after: int = 0
+    ) -> list[SeenRequest]:
+        """Those of an API, a client, a topic; None: any. ``after``: only those with a higher number."""
+        found = self._channel().ask("requests", after=after, **_match(api, client_id, topic))
+        return [SeenRequest.from_json(each) for each in found]
+
+    @property
+    def count(self) -> int:
+        """How many there were since the start; the number of the last one."""
+        return int(self._channel().ask("request_count"))
+
+    def wait(
+        self,
+        api: ApiName | None = None,
+        n: int = 1,
+        timeout: float = WAIT_S,
+        *,
+        client_id: str | None = None,
+        topic: str | None = None,
+        after: int = 0,
+    ) -> list[SeenRequest]:
+        """Until there are ``n`` such requests, and these. Also at once, for earlier ones: give ``after=requests.count``
+        for new ones only. KafkaTimeoutError."""
+        match = _match(api, client_id, topic)
+        try:
+            found = self._channel().ask("wait_requests", timeout, count=n, after=after, **match)
+        except KafkaTimeoutError:
+            shown = ", ".join(f"{name}={value!r}" for name, value in match.items()) or "any"
+            raise KafkaTimeoutError(f"there were no {n} requests with {shown} within {timeout:g} s") from None
+        return [SeenRequest.from_json(each) for each in found]
+
+    def clear(self) -> None:
+        """Forget them. Their numbers go on."""
+        self._channel().ask("forget_requests")
+
+    def __iter__(self) -> Iterator[SeenRequest]:
+        return iter(self.find())
+
+    def __len__(self) -> int:
+        return len(self.find())
+
+    def _channel(self) -> Channel:
+        return running(self._connected)
+
+
+class BrokerClock:
+    """The broker's time, and only the broker's: locks, sessions, transactions, retention and the waits of fetches go by
+    it. Clients go by the machine's; a member that lives misses its heartbeats when the broker's hour leaps ahead.
+    """
+
+    def __init__(self, connected: Connected) -> None:
+        self._connected = connected
+
+    def advance(self, seconds: float) -> None:
+        """Let ``seconds`` pass at once. What is due meanwhile is done in its order, and has been done on return."""
+        if not isinstance(seconds, (int, float)) or not 0 <= seconds < 10**10:
+            raise IllegalArgumentError(f"a clock is set forward by seconds from 0 on, not {seconds!r}")
+        self._channel().ask("advance", seconds=seconds)
+
+    def freeze(self) -> None:
+        """Let it stand: nothing becomes due by itself. :meth:`advance` moves it all the same."""
+        self._channel().ask("freeze")
+
+    def resume(self) -> None:
+        """Let it go on from where it stands."""
+        self._channel().ask("unfreeze")
+
+    @property
+    def time(self) -> float:
+        """The broker's time of day, in epoch seconds."""
+        return float(self._channel().ask("now")[1])
+
+    @property
+    def monotonic(self) -> float:
+        """The broker's monotonic time, in seconds from no instant in particular."""
+        return float(self._channel().ask("now")[0])
+
+    def _channel(self) -> Channel:
+        return running(self._connected)
+
+
+def running(connected: Connected) -> Channel:
+    """The line to a broker that runs; BrokerGoneError."""
+    channel = connected()
+    if channel is None:
+        raise BrokerGoneError("the broker does not run")
+    return channel
+
+
+def _match(api: ApiName | None, client_id: str | None, topic: str | None) -> dict[str, Any]:
+    found = {"api": None if api is None else api_name(api), "client_id": client_id, "topic": topic}
+    return {name: value for name, value in found.items() if value is not None}

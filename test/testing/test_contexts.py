@@ -1,0 +1,105 @@
+"""Brokers and workers for a block."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from kafka.errors import IllegalStateError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka.tasks import App, JobFailed, Retry, UnknownQueue
+from kafka.testing import EmbeddedBroker, embedded_broker, running_worker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with embedded_broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def app(broker: EmbeddedBroker) -> Iterator[App]:
+    app = App(f"app-{uuid.uuid4().hex[:8]}", bootstrap_servers=broker.bootstrap, partitions=2)
+    yield app
+    app.close(timeout=0)
+
+
+def test_a_topic_is_made_filled_and_read(broker: EmbeddedBroker) -> None:
+    name = broker.create_topic("filled", 2, retention_ms=1000_000)
+    assert name == "filled"
+    assert broker.fill(name, [b"a", "b", b"c"], partition=1) == 3
+    assert [(record.partition, record.value) for record in broker.records(name)] == [(1, b"a"), (1, b"b"), (1, b"c")]
+    assert broker.records(broker.create_topic("empty")) == []
+    with pytest.raises(UnknownTopicOrPartitionError):
+        broker.records("nowhere")
+
+
+@pytest.mark.parametrize("pool", ["inline", "threads"])
+def test_a_worker_runs_while_the_block_does(broker: EmbeddedBroker, app: App, pool: str) -> None:
+    @app.task
+    def double(number: int) -> int:
+        return 2 * number
+
+    with running_worker(app, pool=pool) as worker:
+        job = double.delay(21)
+        assert job.result(20) == 42
+        assert worker.counts["done"] == 1
+    assert double.delay(1).wait(0.1) is False, "nobody works any more"
+    assert job.result(1) == 42, "the app of the test is open still"
+
+
+def test_draining_waits_for_retries_and_for_what_jobs_enqueue(broker: EmbeddedBroker, app: App) -> None:
+    ran: list[str] = []
+
+    @app.task(retry=Retry(max_attempts=3))
+    def fails_twice() -> None:
+        ran.append("fails")
+        if ran.count("fails") < 3:
+            raise ValueError("not yet")
+
+    @app.task
+    def enqueues() -> None:
+        ran.append("enqueues")
+        fails_twice.delay()
+
+    with running_worker(app, broker=broker, concurrency=2) as worker:
+        enqueues.delay()
+        worker.drain()
+        assert sorted(ran) == ["enqueues", "fails", "fails", "fails"]
+        worker.drain(1)
+
+
+def test_draining_in_vain_says_what_is_left(broker: EmbeddedBroker, app: App) -> None:
+    gate = threading.Event()
+
+    @app.task
+    def waits() -> None:
+        gate.wait(20)
+
+    with running_worker(app, broker=broker) as worker:
+        waits.delay()
+        try:
+            with pytest.raises(KafkaTimeoutError, match=f"{app.name}.default.*there are records left"):
+                worker.drain(0.2)
+        finally:
+            gate.set()
+        worker.drain()
+
+
+def test_a_failure_is_the_jobs_and_not_the_workers(broker: EmbeddedBroker, app: App) -> None:
+    @app.task
+    def breaks() -> None:
+        raise ValueError("no")
+
+    with running_worker(app) as worker:
+        with pytest.raises(JobFailed, match="no"):
+            breaks.delay().result(20)
+        with pytest.raises(IllegalStateError, match="give running_worker"):
+            worker.drain()
+
+
+def test_a_worker_that_cannot_start_says_why(app: App) -> None:
+    with pytest.raises(UnknownQueue), running_worker(app, ["nope"]):
+        pytest.fail("it runs")
