@@ -8,15 +8,22 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.testing import EmbeddedBroker
+from test.conformance import coverage, scenes
+from test.conformance.twins import Twins
 from test.support.apache_kafka import ApacheKafka, require_apache_kafka
 
 SETTINGS = {
     "group.share.min.record.lock.duration.ms": "1000",  # so that a test sees a lock end
+    "group.consumer.min.session.timeout.ms": "1000",  # and sessions
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.min.session.timeout.ms": "100",
+    "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "true",
     "num.partitions": "2",
 }
@@ -32,6 +39,28 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
         require_apache_kafka()
         with ApacheKafka(settings=SETTINGS) as apache:
             yield apache.bootstrap
+
+
+SEQUENCE_SETTINGS = {
+    **SETTINGS,
+    **scenes.SETTINGS,
+    "group.share.record.lock.duration.ms": "3000",
+    "group.share.assignment.interval.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+}
+
+
+@pytest.fixture(scope="session")
+def sequence_twins() -> Iterator[Twins]:
+    """Both brokers, with short locks, and assignments with every change."""
+    require_apache_kafka()
+    with EmbeddedBroker(settings=SEQUENCE_SETTINGS) as embedded, ApacheKafka(settings=SEQUENCE_SETTINGS) as apache:
+        both = Twins(embedded.bootstrap, apache.bootstrap)
+        try:
+            scenes.make_internal_topics(both)
+            yield both
+        finally:
+            both.close()
 
 
 _numbers = itertools.count()
@@ -59,3 +88,17 @@ def new_topic(bootstrap: str, unique: Callable[[str], str]) -> Iterator[Callable
         yield make
         if made:
             admin.delete_topics(made, raise_errors=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _count_answers() -> None:
+    coverage.watch()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Which (API, version, error code) the tests have seen."""
+    lines = coverage.report()
+    if len(lines) > 1:
+        terminalreporter.section("conformance: answers seen")
+        for line in lines:
+            terminalreporter.write_line(line)

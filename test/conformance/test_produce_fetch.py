@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -17,7 +17,16 @@ from kafka.errors import (
 )
 from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
+from kafka.protocol.cluster import DescribeClusterRequest
+from kafka.protocol.coordinator import FindCoordinatorRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.offsets import OffsetCommitRequest
+from kafka.protocol.produce import ProduceResponse
+from kafka.protocol.topics import DeleteRecordsRequest, DeleteTopicsRequest
+from kafka.records import RecordBatchBuilder
 from kafka.structs import TopicPartition
+from test.broker.driver import produce_request
+from test.broker.raw_client import RawClient
 
 NewTopicFixture = Callable[..., str]
 
@@ -118,8 +127,9 @@ def test_positions_are_sought_and_found(bootstrap: str, new_topic: NewTopicFixtu
         assert consumer.beginning_offsets([one, two]) == {one: 0, two: 0}
         assert consumer.end_offsets([one, two]) == {one: 10, two: 0}
         found = consumer.offsets_for_times({one: 4500, two: 0})
-        assert found[one] is not None
-        assert (found[one].offset, found[one].timestamp) == (4, 5000)
+        at = found[one]
+        assert at is not None
+        assert (at.offset, at.timestamp) == (4, 5000)
         assert found[two] is None
         assert consumer.partitions_for_topic(topic) == {0, 1}
         assert topic in consumer.topics()
@@ -260,3 +270,180 @@ def test_partitions_that_are_added_to_a_subscribed_topic_are_read(bootstrap: str
             consumer.poll(100)
         producer.send(topic, b"second", partition=1).get(20)
         assert read(consumer, 1)[0].partition == 1
+
+
+# -- over a bare socket: exact error codes ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def raw(bootstrap: str) -> Iterator[RawClient]:
+    with RawClient(int(bootstrap.rpartition(":")[2])) as client:
+        yield client
+
+
+def keyed(*records: tuple[bytes | None, int], **options: bool) -> bytes:
+    """A batch of records with these keys, and timestamps that many ms from now."""
+    builder = RecordBatchBuilder(1 << 30)
+    for key, ahead_ms in records:
+        builder.append(int(time.time() * 1000) + ahead_ms, key, b"v")
+    return builder.build(-1, -1, -1, **options)
+
+
+def produced(
+    raw: RawClient, topic: str, data: bytes | None, version: int = 9, acks: int = -1, partition: int = 0
+) -> ProduceResponse.PartitionProduceResponse:
+    """The partition's answer, once the partition is there: that takes Apache Kafka a moment."""
+    give_up_at = time.monotonic() + 20
+    while True:
+        answer = raw.ask(produce_request(topic, data, partition, acks), version)
+        found = answer.responses[0].partition_responses[0]
+        if found.error_code not in (3, 6) or partition or topic.startswith("no-such") or time.monotonic() > give_up_at:
+            return found
+        time.sleep(0.02)
+
+
+def commit_once(raw: RawClient, topic: str) -> None:
+    """Commit an offset: so __consumer_offsets is there."""
+    row = OffsetCommitRequest.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=0, committed_metadata=None
+    )
+    rows = [OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[row])]
+    give_up_at = time.monotonic() + 30
+    while True:
+        raw.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[topic]))
+        answer = raw.ask(OffsetCommitRequest(group_id=topic, topics=rows), 9)
+        if not answer.topics[0].partitions[0].error_code:
+            return
+        assert time.monotonic() < give_up_at
+        time.sleep(0.05)
+
+
+K, DAY_MS = b"k", 24 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "data", "code", "records"),
+    [
+        ({}, keyed((None, 0)), 0, []),
+        ({"cleanup_policy": "compact"}, keyed((None, 0)), 87, [0]),
+        ({"cleanup_policy": "compact,delete"}, keyed((K, 0), (None, 0), (None, 0)), 87, [1, 2]),
+        ({"cleanup_policy": "compact"}, keyed((b"", 0)), 0, []),
+        ({}, keyed((K, -400 * DAY_MS)), 0, []),
+        ({}, keyed((K, 2 * DAY_MS)), 32, [0]),
+        ({"message_timestamp_before_max_ms": DAY_MS}, keyed((K, -DAY_MS // 2)), 0, []),
+        ({"message_timestamp_before_max_ms": DAY_MS}, keyed((K, 0), (K, -2 * DAY_MS)), 32, [1]),
+        (
+            {"message_timestamp_before_max_ms": DAY_MS, "message_timestamp_after_max_ms": DAY_MS},
+            keyed((K, -2 * DAY_MS), (K, 0), (K, 2 * DAY_MS)),
+            32,
+            [0, 2],
+        ),
+        (
+            {"message_timestamp_before_max_ms": DAY_MS, "message_timestamp_type": "LogAppendTime"},
+            keyed((K, -2 * DAY_MS)),
+            0,
+            [],
+        ),
+        (
+            {"message_timestamp_before_max_ms": DAY_MS, "cleanup_policy": "compact"},
+            keyed((None, -2 * DAY_MS), (None, 0), (K, -2 * DAY_MS)),
+            32,
+            [0, 1, 2],
+        ),
+        ({"max_message_bytes": 50}, keyed((K, 0)), 10, []),
+        ({}, keyed((K, 0)) * 2, 87, []),
+        ({}, b"", 87, []),
+        ({}, b"x" * 10, 87, []),
+        ({}, keyed((K, 0), control=True), 87, []),
+        ({}, keyed((K, 0))[:-1] + b"\xff", 2, []),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_a_topic_takes(
+    raw: RawClient,
+    new_topic: NewTopicFixture,
+    settings: dict[str, object],
+    data: bytes,
+    code: int,
+    records: list[int],
+) -> None:
+    topic = new_topic(**settings)
+    answer = produced(raw, topic, data)
+    assert (answer.error_code, answer.base_offset) == (code, -1 if code else 0)
+    assert [error.batch_index for error in answer.record_errors] == records
+    assert all(error.batch_index_error_message for error in answer.record_errors)
+    if records:
+        assert answer.log_start_offset == 0
+        assert (answer.error_message or "").startswith("One or more records have been rejected due to")
+        assert produced(raw, topic, data, 7).record_errors == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "acks", "code"),
+    [
+        ("no-such-topic", 0, -1, 3),
+        (None, 7, -1, 3),
+        (None, -1, -1, 3),
+        (None, 0, 2, 21),
+        (None, 0, -2, 21),
+        ("__consumer_offsets", 0, -1, 17),
+    ],
+)
+def test_produce_to_what_is_not_there_or_not_open(
+    raw: RawClient, new_topic: NewTopicFixture, topic: str | None, partition: int, acks: int, code: int
+) -> None:
+    name = topic or new_topic()
+    if name == "__consumer_offsets":
+        commit_once(raw, new_topic())
+    assert produced(raw, name, keyed((K, 0)), acks=acks, partition=partition).error_code == code
+
+
+def test_produce_makes_no_topics_and_metadata_does(raw: RawClient, unique: Callable[[str], str]) -> None:
+    name = "no-such-" + unique("topic")
+    assert produced(raw, name, keyed((K, 0))).error_code == 3
+    wanted = [MetadataRequest.MetadataRequestTopic(name=name)]
+    for makes in (False, False, True):
+        asked = MetadataRequest(topics=wanted, allow_auto_topic_creation=makes)
+        assert [topic.error_code for topic in raw.ask(asked).topics] == [3]
+    give_up_at = time.monotonic() + 20
+    while (topic := raw.ask(MetadataRequest(topics=wanted)).topics[0]).error_code:
+        assert time.monotonic() < give_up_at
+    assert [partition.leader_epoch for partition in topic.partitions] == [0, 0]
+    state = DeleteTopicsRequest.DeleteTopicState(name=name)
+    assert raw.ask(DeleteTopicsRequest(topics=[state], timeout_ms=10_000)).responses[0].error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "offset", "code", "start"),
+    [
+        ("delete", 2, 0, 2),
+        ("delete", 0, 0, 0),
+        ("delete", -1, 0, 3),
+        ("delete", 3, 0, 3),
+        ("delete", 4, 1, -1),
+        ("delete", -2, 1, -1),
+        ("compact", 0, 44, -1),
+        ("compact,delete", 1, 0, 1),
+        ("", 1, 0, 1),
+    ],
+)
+def test_delete_records(
+    raw: RawClient, new_topic: NewTopicFixture, policy: str, offset: int, code: int, start: int
+) -> None:
+    topic = new_topic(cleanup_policy=policy)
+    assert produced(raw, topic, keyed((K, 0), (K, 0), (K, 0))).error_code == 0
+    wanted = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
+    asked = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[wanted])
+    (found,) = raw.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000)).topics[0].partitions
+    assert (found.error_code, found.low_watermark) == (code, start)
+
+
+@pytest.mark.parametrize(("kind", "code"), [(0, 115), (1, 0), (2, 114), (3, 115)])
+def test_endpoints_of_the_cluster(raw: RawClient, kind: int, code: int) -> None:
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=False, endpoint_type=kind, include_fenced_brokers=True
+    )
+    answer = raw.ask(request)
+    assert (answer.error_code, answer.endpoint_type, len(answer.brokers)) == (code, 1, 0 if code else 1)
+    assert (answer.controller_id, bool(answer.cluster_id)) == (-1 if code else 1, not code)
+    assert [broker.is_fenced for broker in answer.brokers] == [False] * len(answer.brokers)

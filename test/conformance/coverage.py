@@ -1,0 +1,83 @@
+"""Which answers the conformance tests have seen: (API, version, error code), printed when they have run.
+
+Everything that reads an answer in this process goes through ``framing.decode_response``; :func:`watch` puts a counter
+around it. Broker by broker is not told apart: each test runs over both and expects the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from kafka.protocol import framing
+from kafka.protocol.registry import NAMES
+from kafka.wire.message import Struct
+from kafka.wire.schema import fields_of
+
+_seen: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+"""API key -> version -> error codes."""
+
+
+def watch() -> None:
+    """Count from now on, in every module that has taken the function by its name, too."""
+    original = framing.decode_response
+
+    def counted(cls: Any, version: int, frame: Any) -> Any:
+        answer = original(cls, version, frame)
+        _seen[cls.api_key][version].update(error_codes(answer))
+        return answer
+
+    for module in list(sys.modules.values()):
+        if getattr(module, "decode_response", None) is original:
+            module.decode_response = counted  # type: ignore[attr-defined]
+
+
+def error_codes(value: Any) -> Iterator[int]:
+    """Every error code in an answer; 0 for one that has none to give."""
+    found = list(_codes(value))
+    return iter(found or [0])
+
+
+def _codes(value: Any) -> Iterator[int]:
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _codes(each)
+    elif isinstance(value, Struct):
+        for field in fields_of(type(value)):
+            if field.name.endswith("error_code"):
+                yield getattr(value, field.name)
+            elif field.type.cls is not None:
+                yield from _codes(getattr(value, field.name))
+
+
+def report() -> list[str]:
+    """A line for each API: its versions, and the codes with the versions that gave them."""
+    lines = []
+    for key in sorted(_seen):
+        versions = _seen[key]
+        codes: dict[int, set[int]] = defaultdict(set)
+        for version, found in versions.items():
+            for code in found:
+                codes[code].add(version)
+        told = ", ".join(
+            f"{code}" if found == set(versions) else f"{code} ({_spans(found)})"
+            for code, found in sorted(codes.items())
+        )
+        lines.append(f"{NAMES[key]} {_spans(set(versions))}: {told}")
+    triples = sum(len(found) for versions in _seen.values() for found in versions.values())
+    pairs = sum(len(versions) for versions in _seen.values())
+    lines.append(f"{len(_seen)} APIs, {pairs} versions, {triples} (API, version, error code)")
+    return lines
+
+
+def _spans(numbers: set[int]) -> str:
+    """{0, 1, 2, 5} -> "v0-2 v5"."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return " ".join(f"v{low}" if low == high else f"v{low}-{high}" for low, high in spans)

@@ -1,0 +1,182 @@
+"""Requests of sequences, as short as a test wants to say them. ``side``: where ids of topics are looked up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from kafka.protocol.consumer_group import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from kafka.protocol.produce import ProduceRequest
+from kafka.protocol.share import (
+    DescribeShareGroupOffsetsRequest,
+    ShareAcknowledgeRequest,
+    ShareFetchRequest,
+    ShareGroupDescribeRequest,
+    ShareGroupHeartbeatRequest,
+)
+from kafka.protocol.topics import CreateTopicsRequest
+from test.conformance.random_requests import Batch, Named
+from test.conformance.twins import Side, Twins
+
+Acks = Sequence[tuple[int, int, list[int]]]
+"""First and last offset, and types."""
+
+
+def new_topic(twins: Twins, name: str, partitions: int = 2) -> str:
+    """Make a topic of one record in each partition on both."""
+    wanted = CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+    )
+    for side in twins.sides:
+        side.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7)
+        give_up_at = time.monotonic() + 20
+        while not side.topic_id(name).int:
+            assert time.monotonic() < give_up_at, name
+        for partition in range(partitions):
+            request = produce(name, partition, [b"first"])
+            while side.ask(request, 9).responses[0].partition_responses[0].error_code:
+                assert time.monotonic() < give_up_at, name
+    return name
+
+
+def produce(topic: str, partition: int, values: list[bytes | None]) -> ProduceRequest:
+    data = ProduceRequest.PartitionProduceData(index=partition, records=Batch(tuple(values)).bytes(NO_SIDE))
+    wanted = ProduceRequest.TopicProduceData(name=topic, partition_data=[data])
+    return ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[wanted])
+
+
+NO_SIDE: Any = None
+"""For batches without a producer."""
+
+
+def consumer_heartbeat(
+    side: Side,
+    group: str,
+    member: str,
+    epoch: int,
+    owned: dict[str, list[int]] | None = None,
+    *,
+    names: list[str] | None = None,
+    regex: str | None = None,
+    timeout_ms: int = -1,
+    instance: str | None = None,
+) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member,
+        member_epoch=epoch,
+        instance_id=instance,
+        rebalance_timeout_ms=timeout_ms,
+        subscribed_topic_names=names,
+        subscribed_topic_regex=regex,
+        topic_partitions=None
+        if owned is None
+        else [
+            ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=side.value(f"$topic-id:{name}"), partitions=numbers)
+            for name, numbers in owned.items()
+        ],
+    )
+
+
+def describe_consumers(group: str) -> ConsumerGroupDescribeRequest:
+    return ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+
+
+def share_heartbeat(group: str, member: str, epoch: int, names: list[str] | None) -> ShareGroupHeartbeatRequest:
+    return ShareGroupHeartbeatRequest(
+        group_id=group, member_id=member, member_epoch=epoch, subscribed_topic_names=names
+    )
+
+
+def describe_share(group: str) -> ShareGroupDescribeRequest:
+    return ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+
+
+def share_offsets(group: str, topic: str) -> DescribeShareGroupOffsetsRequest:
+    cls = DescribeShareGroupOffsetsRequest
+    wanted = cls.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[0])
+    return cls(groups=[cls.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=[wanted])])
+
+
+def share_fetch(
+    side: Side,
+    group: str,
+    member: str,
+    epoch: int,
+    topic: str,
+    *,
+    acks: Acks = (),
+    wait_ms: int = 0,
+    max_records: int = 100,
+    exact: bool = False,
+) -> ShareFetchRequest:
+    partition = ShareFetchRequest.FetchPartition(
+        partition_index=0,
+        acknowledgement_batches=[
+            ShareFetchRequest.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+            for first, last, types in acks
+        ],
+    )
+    wanted = ShareFetchRequest.FetchTopic(topic_id=side.value(f"$topic-id:{topic}"), partitions=[partition])
+    return ShareFetchRequest(
+        group_id=group,
+        member_id=member,
+        share_session_epoch=epoch,
+        max_wait_ms=wait_ms,
+        min_bytes=1 if wait_ms else 0,
+        max_bytes=1 << 20,
+        max_records=max_records,
+        batch_size=max_records,
+        share_acquire_mode=int(exact),
+        topics=[wanted] if epoch == 0 or acks else [],
+        forgotten_topics_data=[],
+    )
+
+
+def acknowledge(
+    side: Side, group: str, member: str, epoch: int, topic: str, acks: Acks, renew: bool = False
+) -> ShareAcknowledgeRequest:
+    partition = ShareAcknowledgeRequest.AcknowledgePartition(
+        partition_index=0,
+        acknowledgement_batches=[
+            ShareAcknowledgeRequest.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+            for first, last, types in acks
+        ],
+    )
+    wanted = ShareAcknowledgeRequest.AcknowledgeTopic(topic_id=side.value(f"$topic-id:{topic}"), partitions=[partition])
+    return ShareAcknowledgeRequest(
+        group_id=group,
+        member_id=member,
+        share_session_epoch=epoch,
+        is_renew_ack=renew,
+        topics=[wanted] if acks else [],
+    )
+
+
+def settle_share_group(sides: Sequence[Side], group: str, topic: str) -> None:
+    """Have a topic known to a group, and its partition 0 loaded: Apache Kafka does the one between two heartbeats, the
+    other between two fetches; the embedded broker both at once."""
+    for side in sides:
+        epoch = 0
+        give_up_at = time.monotonic() + 20
+        while True:
+            answer = side.ask(share_heartbeat(group, "first", epoch, [topic] if epoch == 0 else None), 1)
+            assert not answer.error_code, answer
+            assert time.monotonic() < give_up_at
+            epoch = answer.member_epoch
+            if answer.assignment is not None and answer.assignment.topic_partitions:
+                break
+        while not side.ask(share_fetch(side, group, "first", 0, topic, wait_ms=100), 2).responses:
+            assert time.monotonic() < give_up_at
+        side.ask(share_fetch(side, group, "first", -1, topic), 2)
+        side.ask(share_heartbeat(group, "first", -1, None), 1)
+
+
+def transactional(side: Side, topic: str, name: str, producer: str, epoch: int, sequence: int) -> ProduceRequest:
+    """One record of a transaction for partition 0."""
+    batch = Batch((b"x",), producer=Named(producer), epoch=epoch, sequence=sequence, transactional=True)
+    data = ProduceRequest.PartitionProduceData(index=0, records=batch.bytes(side))
+    topic_id = side.value(f"$topic-id:{topic}")
+    wanted = ProduceRequest.TopicProduceData(name=topic, topic_id=topic_id, partition_data=[data])
+    return ProduceRequest(transactional_id=name, acks=-1, timeout_ms=5_000, topic_data=[wanted])
