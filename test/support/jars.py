@@ -5,6 +5,7 @@ The cache is ``$APACHE_KAFKA_CACHE``, or ``~/.cache/apache-kafka``::
     CACHE/4.3.0/lib/*.jar       the broker of a release and all it needs
     CACHE/4.3.0/complete        an empty file, made last: without it the folder is made anew
     CACHE/clients/kafka-clients-2.8.2.jar
+    CACHE/tools/4.3.0/lib/*.jar the command line tools
     CACHE/2.8.2.lock            held while a process fetches, so that two test runs do not fetch the same
 
 What starts the broker is in ``apache_kafka.py``; what reads the schemas is in ``schemas.py``. A new release of Kafka
@@ -56,6 +57,19 @@ def broker_classpath(version: str) -> str:
     return str(home / "lib" / "*")
 
 
+def tools_classpath(version: str = RELEASES[-1]) -> str:
+    """The class path of Kafka's command line tools (``org.apache.kafka:kafka-tools``)."""
+    home = cache_directory() / "tools" / version
+    with _locked(f"tools-{version}"):
+        if not (home / "complete").exists():
+            shutil.rmtree(home, ignore_errors=True)
+            home.mkdir(parents=True)
+            (home / "pom.xml").write_text(_tools_pom(version))
+            _maven("-f", str(home / "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={home / 'lib'}")
+            (home / "complete").touch()
+    return str(home / "lib" / "*")
+
+
 def schema_jar(version: str) -> pathlib.Path:
     """The ``kafka-clients`` jar of ``version``: it holds the schemas of all messages under ``common/message``."""
     name = f"kafka-clients-{version}.jar"
@@ -79,13 +93,13 @@ def schema_jar(version: str) -> pathlib.Path:
 def _locked(name: str) -> Iterator[None]:
     directory = cache_directory()
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / f"{name}.lock").open("w") as lock, _time_limit_stands_still():
+    with (directory / f"{name}.lock").open("w") as lock, time_limit_stands_still():
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 @contextlib.contextmanager
-def _time_limit_stands_still() -> Iterator[None]:
+def time_limit_stands_still() -> Iterator[None]:
     """The first fetch of a release may take minutes, which the calling test's time limit must not count.
 
     pytest-timeout's limit is this timer.
@@ -144,8 +158,22 @@ def _pom(version: str) -> str:
         dependencies.append(_dependency("org.slf4j", "slf4j-reload4j", "1.7.36"))
     elif major != "0":
         dependencies.append(_dependency("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"))
+    return _project(dependencies)
+
+
+def _tools_pom(version: str) -> str:
+    """A project that depends on the command line tools, and on something that takes their log lines."""
+    return _project(
+        [
+            _dependency("org.apache.kafka", "kafka-tools", version),
+            _dependency("org.slf4j", "slf4j-nop", "1.7.36"),
+        ]
+    )
+
+
+def _project(dependencies: list[str]) -> str:
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>local</groupId><artifactId>broker</artifactId><version>1</version><packaging>pom</packaging>"
+        "<groupId>local</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
         f"<dependencies>{''.join(dependencies)}</dependencies></project>"
     )

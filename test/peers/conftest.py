@@ -1,0 +1,39 @@
+"""Clients that others wrote against the embedded broker and against Apache Kafka: what is expected is the same."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.testing import EmbeddedBroker
+from test.support.apache_kafka import ApacheKafka, require_apache_kafka
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "500", "num.partitions": "1"}
+
+
+@pytest.fixture(scope="session", params=["embedded", "apache"])
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    """``host:port`` of a broker that all tests of the session share."""
+    if request.param == "embedded":
+        with EmbeddedBroker(settings=SETTINGS) as embedded:
+            yield embedded.bootstrap
+    else:
+        require_apache_kafka()
+        with ApacheKafka(settings=SETTINGS) as apache:
+            yield apache.bootstrap
+
+
+@pytest.fixture
+def new_topic(bootstrap: str) -> Callable[[int], str]:
+    """``new_topic(partitions)``: its name."""
+
+    def make(partitions: int) -> str:
+        name = f"topic-{uuid.uuid4().hex[:8]}"
+        with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+            admin.create_topics([NewTopic(name, partitions, 1)], wait_for_metadata=True)
+        return name
+
+    return make
