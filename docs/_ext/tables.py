@@ -7,7 +7,10 @@
 ``.. kafka-app-settings-table::``      settings of an app, from ``kafka/tasks/settings.py``
 ``.. kafka-options-later::``           options of tasks that are refused, from ``kafka/tasks/options.py``
 ``.. kafka-broker-settings-table::``   settings of the embedded broker, from ``kafka/broker/settings.py``
+``.. kafka-broker-releases-table::``   releases that it emulates and what it lacks of each, from ``releases.py``
+``.. kafka-faults-table::``            what a fault may do, from ``kafka/broker/faults/``
 ``.. kafka-methods-table:: NAME``      public methods of a public class, with the first sentence of each docstring
+``.. kafka-docstring:: MODULE``        what a module says of itself to users, without its first paragraph and its inside
 
 A new generated table is one more function that returns rows, and its line in :func:`setup`. What is more than a table
 is in a module of its own: ``handlers.py``.
@@ -134,8 +137,9 @@ def methods_rows(name: str) -> Rows:
     """Public methods of ``kafka.NAME`` (or ``kafka.tasks.NAME``) with the names of their arguments."""
     import kafka
     import kafka.tasks
+    import kafka.testing
 
-    found = getattr(kafka.tasks if name in kafka.tasks.__all__ else kafka, name)
+    found = getattr(next(home for home in (kafka.tasks, kafka.testing, kafka) if name in home.__all__), name)
     yield ("method", "what it does")
     seen: list[Any] = []  # a second name of a method is not shown
     for method, value in vars(found).items():
@@ -145,6 +149,29 @@ def methods_rows(name: str) -> Rows:
         seen.append(value)
         arguments = "" if isinstance(value, property) else f"({', '.join(_arguments(value))})"
         yield f"``{method}{arguments}``", first_sentence(doc)
+
+
+def faults_rows() -> Rows:
+    """Actions of faults, with their arguments and moments."""
+    from kafka.broker.faults import ACTIONS, Vocabulary
+
+    yield ("call", "moments (the first by default)", "what happens")
+    for name, action in ACTIONS.items():
+        method = getattr(Vocabulary, name)
+        own = [each for each in _arguments(method) if each not in ("when", "**match")]
+        has_choice = "when" in inspect.signature(method).parameters
+        moments = ", ".join(f"``{when}``" for when in action.whens) if has_choice else ""
+        yield f"``{name}({', '.join(own)}, ...)``", moments, _escaped(action.doc)
+
+
+def docstring(module: str) -> Rows:
+    """The docstring of a module as text, up to the paragraph that begins with "Inside:". It is not imported: what
+    pytest needs is shown without pytest."""
+    path = ROOT.joinpath(*module.split("."))
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    found = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    _, _, rest = found.partition("\n\n")
+    yield plain(rest.partition("\n\nInside:")[0]),
 
 
 def _arguments(function: Callable[..., Any]) -> Iterable[str]:
@@ -183,7 +210,7 @@ def _directive(rows: Callable[..., Rows], depends_on: pathlib.Path, arguments: i
             self.env.note_dependency(str(depends_on))
             found = list(rows(*self.arguments))
             if len(found) == 1 and len(found[0]) == 1:
-                return self._parsed([found[0][0]])
+                return self._parsed(found[0][0].splitlines())
             lines = [".. list-table::", "   :header-rows: 1", ""]
             for row in found:
                 lines += [f"   {'*' if number == 0 else ' '} - {cell}" for number, cell in enumerate(row)]
@@ -197,6 +224,33 @@ def _directive(rows: Callable[..., Rows], depends_on: pathlib.Path, arguments: i
     return Table
 
 
+def releases_rows() -> Rows:
+    """Releases of ``--emulate``: where the facts are from, what happens to unknown requests, and what the release tells
+    clients and is not served."""
+    from kafka.broker.registry import load
+    from kafka.broker.release import BETWEEN_BROKERS, PlayedRelease
+    from kafka.broker.releases import RELEASES
+    from kafka.protocol.registry import NAMES
+
+    yield ("release", "recorded from", "unknown requests", "not here")
+    handlers = load()
+    for release in RELEASES.values():
+        told = {row.key: row for row in PlayedRelease(release, handlers).apis()}
+        lacking = []
+        for key, (least, most) in sorted(release.apis.items()):
+            row = told.get(key)
+            if row is None and key not in BETWEEN_BROKERS:
+                lacking.append(NAMES[key])
+            elif row is not None and (row.least, row.most) != (least, most):
+                lacking.append(f"{NAMES[key]} {least} to {most} but for {row.least} to {row.most}")
+        yield (
+            f"``{release.name}``",
+            release.recorded,
+            "connection ends" if release.closes_on_unknown else "silence; the connection goes on",
+            ", ".join(lacking) or "nothing",
+        )
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
     package = ROOT / "kafka"
@@ -208,7 +262,10 @@ def setup(app: Any) -> dict[str, bool]:
         "kafka-app-settings-table": (app_settings_rows, package / "tasks" / "settings.py", 0),
         "kafka-options-later": (options_later, package / "tasks" / "options.py", 0),
         "kafka-broker-settings-table": (broker_settings_rows, package / "broker" / "settings.py", 0),
+        "kafka-broker-releases-table": (releases_rows, package / "broker" / "releases.py", 0),
         "kafka-methods-table": (methods_rows, package / "__init__.py", 1),
+        "kafka-faults-table": (faults_rows, package / "broker" / "faults" / "rule.py", 0),
+        "kafka-docstring": (docstring, package / "broker" / "faults" / "__init__.py", 1),
     }
     for name, (rows, depends_on, arguments) in tables.items():
         app.add_directive(name, _directive(rows, depends_on, arguments))
