@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from kafka.broker.log import Topic
 from kafka.broker.settings import check_topic_settings
@@ -75,3 +76,11 @@ def check_replicas(broker: Broker, broker_ids: Sequence[int]) -> None:
             raise InvalidReplicationAssignmentError(
                 f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
             )
+
+
+def by_topic(partitions: Iterable[tuple[UUID, int]]) -> dict[UUID, list[int]]:
+    """Partitions as topic ids and numbers -> sorted numbers by topic, as assignments are told."""
+    found: dict[UUID, list[int]] = {}
+    for topic_id, number in sorted(partitions, key=lambda one: (one[0].bytes, one[1])):
+        found.setdefault(topic_id, []).append(number)
+    return found

@@ -79,20 +79,21 @@ class ServerConnection:
         Raises :class:`~kafka.errors.KafkaProtocolError` at the point where the bytes make no sense: the connection has
         to be closed then.
         """
-        if self.in_hand is not None:
+        frame = self._next()
+        if frame is None:
             return None
-        if not self._frames:
-            if self._reader.failed is not None:
-                raise self._reader.failed
-            return None
-        frame = self._frames.popleft()
-        self._queued_bytes -= len(frame) + FRAME_COST_BYTES
         self.in_hand = self._decode(frame)
         return self.in_hand
 
     def next_frame(self) -> bytes | None:
         """The next frame as it is, for what is not in Kafka's headers (SASL tokens). As with a
         request, no other is handed out before it is answered (:meth:`answer_frame`)."""
+        frame = self._next()
+        if frame is not None:
+            self.in_hand = UnknownRequest(-1, -1, 0, None)
+        return frame
+
+    def _next(self) -> bytes | None:
         if self.in_hand is not None:
             return None
         if not self._frames:
@@ -101,7 +102,6 @@ class ServerConnection:
             return None
         frame = self._frames.popleft()
         self._queued_bytes -= len(frame) + FRAME_COST_BYTES
-        self.in_hand = UnknownRequest(-1, -1, 0, None)
         return frame
 
     def answer_frame(self, data: bytes) -> list[BytesLike]:

@@ -22,8 +22,8 @@ from kafka.protocol.produce import ProduceRequest
 from kafka.protocol.share import DescribeShareGroupOffsetsRequest, ShareAcknowledgeRequest, ShareFetchRequest
 from kafka.protocol.topics import CreateTopicsRequest
 from kafka.protocol.transactions import InitProducerIdRequest
-from kafka.records import RecordBatchBuilder, decode_records, iter_batches
-from test.broker.driver import batch, fetch_request, fetched, plain, produce_request
+from kafka.records import RecordBatchBuilder, decode_records
+from test.broker.driver import batch, fetch_request, fetched, plain, produce_request, shown_batches
 from test.broker.groups import requests as groups
 from test.broker.raw_client import RawClient
 from test.broker.transactions import txn
@@ -182,14 +182,8 @@ def read(client: RawClient, topic: str, partition: int, offset: int, isolation: 
             return Records(
                 shown, offset, answer.high_watermark, answer.last_stable_offset, answer.log_start_offset
             )
-        aborted = sorted((row.first_offset, row.producer_id) for row in answer.aborted_transactions or ())
-        dropping: set[int] = set()
-        for header in iter_batches(data):
-            while aborted and aborted[0][0] <= header.last_offset:
-                dropping.add(aborted.pop(0)[1])
-            if header.is_control:
-                dropping.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in dropping):
+        for header, is_shown in shown_batches(answer):
+            if is_shown:
                 shown += [
                     (one.offset, one.key, one.value) for one in decode_records(data, header) if one.offset >= offset
                 ]

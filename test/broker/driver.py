@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -17,7 +17,7 @@ from kafka.protocol.fetch import FetchRequest, FetchResponse
 from kafka.protocol.framing import ReceivedRequest
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
 from kafka.protocol.topics import CreateTopicsRequest, CreateTopicsResponse
-from kafka.records import RecordBatchBuilder, decode_records, iter_batches
+from kafka.records import BatchHeader, RecordBatchBuilder, decode_records, iter_batches
 from kafka.wire.codec import decode, encode
 from kafka.wire.message import Request, Response
 from kafka.wire.types import ZERO_UUID
@@ -217,6 +217,19 @@ def fetch_request(
             )
         ],
     )
+
+
+def shown_batches(answer: FetchResponse.PartitionData) -> Iterator[tuple[BatchHeader, bool]]:
+    """Each batch of an answer, and whether a consumer shows its records: no marker, and nothing of a transaction that
+    the answer tells as aborted."""
+    aborted = sorted((row.first_offset, row.producer_id) for row in answer.aborted_transactions or ())
+    dropping: set[int] = set()
+    for header in iter_batches(plain(answer.records)):
+        while aborted and aborted[0][0] <= header.last_offset:
+            dropping.add(aborted.pop(0)[1])
+        if header.is_control:
+            dropping.discard(header.producer_id)
+        yield header, not header.is_control and not (header.is_transactional and header.producer_id in dropping)
 
 
 def fetched(answer: FetchResponse) -> list[FetchResponse.PartitionData]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from kafka.broker.groups.classic_member import Join, JoinAnswer, Protocols, Sync, SyncAnswer
 from kafka.broker.groups.consumer_group import ConsumerGroup
-from kafka.broker.groups.consumer_member import ClassicSide, ConsumerMember, Partition, by_topic
+from kafka.broker.groups.consumer_member import ClassicSide, ConsumerMember, Partition
 from kafka.broker.groups.embedded_protocol import (
     PROTOCOL_TYPE,
     read_subscription,
@@ -19,6 +19,7 @@ from kafka.broker.groups.embedded_protocol import (
 )
 from kafka.broker.groups.states import MemberState
 from kafka.broker.groups.timers import Timeout
+from kafka.broker.topics import by_topic
 from kafka.errors import (
     IllegalGenerationError,
     InconsistentGroupProtocolError,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -63,11 +63,3 @@ class ConsumerMember(NamedTuple):
     def is_at(self, target_epoch: int) -> bool:
         """Whether it has what the target assignment of this epoch says."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
-
-
-def by_topic(partitions: Iterable[Partition]) -> dict[UUID, list[int]]:
-    """Sorted numbers by topic."""
-    found: dict[UUID, list[int]] = {}
-    for topic_id, number in sorted(partitions, key=lambda one: (one[0].bytes, one[1])):
-        found.setdefault(topic_id, []).append(number)
-    return found

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kafka.broker.groups.classic_records import Entry
-from kafka.broker.groups.consumer_member import ClassicSide, ConsumerMember, Owned, Partition, by_topic
+from kafka.broker.groups.consumer_member import ClassicSide, ConsumerMember, Owned, Partition
 from kafka.broker.groups.picture import FIRST_EPOCH, Picture, ResolvedRegex
 from kafka.broker.groups.states import MemberState
 from kafka.broker.state.group_records import (
@@ -35,6 +35,7 @@ from kafka.broker.state.group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from kafka.broker.state.record_codec import decode_value, encode_key, encode_value
+from kafka.broker.topics import by_topic
 
 _Member = ConsumerGroupMemberMetadataValue
 _Current = ConsumerGroupCurrentMemberAssignmentValue

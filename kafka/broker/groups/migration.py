@@ -17,7 +17,7 @@ from typing import Final
 from kafka.broker.groups.classic_group import ClassicGroup
 from kafka.broker.groups.classic_member import ClassicMember
 from kafka.broker.groups.consumer_group import ConsumerGroup
-from kafka.broker.groups.consumer_member import ClassicSide, ConsumerMember, by_topic
+from kafka.broker.groups.consumer_member import ClassicSide, ConsumerMember
 from kafka.broker.groups.consumer_target import Topics
 from kafka.broker.groups.embedded_protocol import (
     PROTOCOL_TYPE,
@@ -27,6 +27,7 @@ from kafka.broker.groups.embedded_protocol import (
     write_assignment,
 )
 from kafka.broker.groups.picture import Picture, metadata_hash
+from kafka.broker.topics import by_topic
 from kafka.errors import GroupIdNotFoundError, KafkaProtocolError
 
 UPGRADING: Final = frozenset({"upgrade", "bidirectional"})

@@ -16,16 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.broker.broker import error_code, error_text
 from kafka.broker.groups.consumer_group import ConsumerGroup, Heartbeat, HeartbeatAnswer
-from kafka.broker.groups.consumer_member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    Partition,
-    by_topic,
-)
+from kafka.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Partition
 from kafka.broker.groups.group_settings import consumer_settings
 from kafka.broker.operations import ALL_GROUP_OPERATIONS, NOT_ASKED
 from kafka.broker.registry import Call, handles
+from kafka.broker.topics import by_topic
 from kafka.errors import (
     BrokerResponseError,
     InvalidGroupIdError,

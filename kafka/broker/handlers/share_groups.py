@@ -19,6 +19,7 @@ from kafka.broker.log import Topic
 from kafka.broker.operations import ALL_GROUP_OPERATIONS, NOT_ASKED
 from kafka.broker.registry import Call, handles
 from kafka.broker.share.group import ASSIGNOR, ShareGroup, check_heartbeat
+from kafka.broker.topics import by_topic
 from kafka.errors import (
     BrokerResponseError,
     GroupIdNotFoundError,
@@ -85,7 +86,7 @@ def share_group_heartbeat(broker: Broker, call: Call[ShareGroupHeartbeatRequest]
         assignment = ShareGroupHeartbeatResponse.Assignment(
             topic_partitions=[
                 ShareGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=numbers)
-                for topic_id, numbers in _by_topic(answer.assignment).items()
+                for topic_id, numbers in by_topic(answer.assignment).items()
             ]
         )
     return ShareGroupHeartbeatResponse(
@@ -145,7 +146,7 @@ def _describe(
                         ShareGroupDescribeResponse.TopicPartitions(
                             topic_id=topic_id, topic_name=topic.name, partitions=numbers
                         )
-                        for topic_id, numbers in _by_topic(member.assignment).items()
+                        for topic_id, numbers in by_topic(member.assignment).items()
                         if (topic := broker.metadata.topic_by_id(topic_id)) is not None
                     ]
                 ),
@@ -153,13 +154,6 @@ def _describe(
             for member in group.members.values()
         ],
     )
-
-
-def _by_topic(partitions: frozenset[Partition]) -> dict[UUID, list[int]]:
-    found: dict[UUID, list[int]] = {}
-    for topic_id, number in sorted(partitions, key=lambda one: (one[0].bytes, one[1])):
-        found.setdefault(topic_id, []).append(number)
-    return found
 
 
 # -- offsets ---------------------------------------------------------------------------------------------------------

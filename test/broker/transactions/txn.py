@@ -20,9 +20,9 @@ from kafka.protocol.transactions import (
     TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
-from kafka.records import decode_records, iter_batches
+from kafka.records import decode_records
 from kafka.wire.message import Request, Response
-from test.broker.driver import batch, fetch_request, fetched, plain
+from test.broker.driver import batch, fetch_request, fetched, plain, shown_batches
 
 OLD, NEW = 11, 12
 """The version of Produce with which partitions have to be added before, and the one that adds them."""
@@ -269,13 +269,7 @@ def read(hand: Asks, topic: str, isolation: int, partition: int = 0) -> list[byt
         data = plain(answer.records)
         if not data:
             return shown
-        aborted = sorted((row.first_offset, row.producer_id) for row in answer.aborted_transactions or ())
-        dropping: set[int] = set()
-        for header in iter_batches(data):
-            while aborted and aborted[0][0] <= header.last_offset:
-                dropping.add(aborted.pop(0)[1])
-            if header.is_control:
-                dropping.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in dropping):
+        for header, is_shown in shown_batches(answer):
+            if is_shown:
                 shown += [record.value for record in decode_records(data, header)]
             offset = header.next_offset
