@@ -175,10 +175,15 @@ class RunningBroker:
         return Control(sock, self.broker, self._server, self._loop, clock, is_process=is_process)
 
     def _tell(self) -> None:
+        """Write down where the broker listens. Who was started for those who look there is of no use without; any
+        other broker serves what it has, from a full disk, too."""
         try:
             write_state(self.data_dir, self.state)
         except OSError as error:
-            raise storage_error("write", os.path.join(self.data_dir, STATE_NAME), error) from error
+            failure = storage_error("write", os.path.join(self.data_dir, STATE_NAME), error)
+            if self.options.exit_when_idle_s is not None:
+                raise failure from error
+            log.error("embedded:%s will not find this broker: %s", self.data_dir, failure.args[0])
 
     def _lifeline_readable(self) -> None:
         assert self.options.lifeline_fd is not None

@@ -49,9 +49,15 @@ def write_state(data_dir: str, state: BrokerState) -> None:
     """Say where the broker of this directory listens. OSError."""
     path = os.path.join(data_dir, STATE_NAME)
     temporary = f"{path}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(state._asdict(), file)
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(state._asdict(), file)
+        os.replace(temporary, path)
+    except OSError:
+        for stale in (temporary, path):
+            with contextlib.suppress(OSError):
+                os.unlink(stale)
+        raise
 
 
 def read_state(data_dir: str) -> BrokerState | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from kafka.broker import BrokerOptions, RunningBroker
 from kafka.broker.log import DirectoryLock
 from kafka.broker.log.directory_lock import LOCK_NAME
 from kafka.broker.state_file import (
@@ -18,6 +20,10 @@ from kafka.broker.state_file import (
     starter_lock,
     write_state,
 )
+from kafka.errors import KafkaStorageError
+from kafka.protocol.metadata import MetadataRequest
+from kafka.testing import EmbeddedBroker
+from test.broker.raw_client import RawClient
 
 
 def test_what_was_written_is_read_until_it_is_removed(tmp_path: Path) -> None:
@@ -57,3 +63,24 @@ def test_the_starters_lock_is_had_by_one_at_a_time(tmp_path: Path) -> None:
             assert not second
     with starter_lock(str(tmp_path), 0) as third:
         assert third
+
+
+def _unwritable(data_dir: str, state: BrokerState) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_broker_that_cannot_tell_where_it_is_serves_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kafka.broker.process.write_state", _unwritable)
+    with EmbeddedBroker(tmp_path, in_process=True) as broker, RawClient(broker.port) as client:
+        assert client.ask(MetadataRequest(topics=[])).brokers
+    assert "will not find this broker" in caplog.text
+
+
+def test_a_broker_that_was_started_for_those_who_look_there_is_of_no_use_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka.broker.process.write_state", _unwritable)
+    with pytest.raises(KafkaStorageError, match="No space left"):
+        RunningBroker(BrokerOptions(str(tmp_path), exit_when_idle_s=10.0))
