@@ -16,19 +16,9 @@ import pytest
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
 from kafka.protocol.topics import CreateTopicsRequest
 from kafka.testing import EmbeddedBroker
-from test.broker.crash_load import (
-    Client,
-    CompactedWriter,
-    Creator,
-    Expiring,
-    IdempotentProducer,
-    Load,
-    Member,
-    Progress,
-    ShareMember,
-    Transactions,
-    topic_id_of,
-)
+from test.broker.crash_load import Client, Load, Progress, topic_id_of
+from test.broker.crash_members import Member, ShareMember
+from test.broker.crash_producers import CompactedWriter, Creator, Expiring, IdempotentProducer, Transactions
 from test.broker.raw_client import RawClient
 
 ROUNDS = 8
