@@ -282,10 +282,11 @@ def test_a_thousand_connections_are_served(running: RunningBroker) -> None:
 def test_a_start_that_cannot_tell_where_it_listens_names_the_file_and_leaves_the_directory_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A broker for those who look there is of no use without; any other one goes on (``test_state_file.py``)."""
     with monkeypatch.context() as patch:
         patch.setattr(process, "write_state", full_disk)
         with pytest.raises(KafkaStorageError, match="broker.json: No space left"):
-            RunningBroker(BrokerOptions(str(tmp_path / "data")))
+            RunningBroker(BrokerOptions(str(tmp_path / "data"), exit_when_idle_s=10.0))
     Broker(str(tmp_path / "data")).close()
 
 

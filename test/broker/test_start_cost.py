@@ -18,8 +18,9 @@ import pytest
 import kafka
 
 BUDGET_S = 0.3
-MOST_MODULES = 260
-"""241 with Python 3.11, 111 of them ours; with all handlers it would be 350."""
+MOST_MODULES = 125
+"""Ours: 111 of 241 with Python 3.11; with all handlers it would be 220 of 350. Others are not counted: how the package
+is installed adds some."""
 
 START = """
 import os, sys
@@ -68,7 +69,7 @@ def test_what_a_broker_may_never_need_is_not_imported_at_its_start(package: str,
 
 
 def test_a_start_imports_few_modules(modules: frozenset[str]) -> None:
-    assert len(modules) <= MOST_MODULES
+    assert len([name for name in modules if name.partition(".")[0] == "kafka"]) <= MOST_MODULES
 
 
 def test_a_start_takes_less_than_its_budget_of_processor_time(tmp_path: pathlib.Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kafka.broker import BrokerOptions, RunningBroker
 from kafka.broker.log import DirectoryLock
 from kafka.broker.log.directory_lock import LOCK_NAME
 from kafka.broker.state_file import (
@@ -20,7 +19,6 @@ from kafka.broker.state_file import (
     starter_lock,
     write_state,
 )
-from kafka.errors import KafkaStorageError
 from kafka.protocol.metadata import MetadataRequest
 from kafka.testing import EmbeddedBroker
 from test.broker.raw_client import RawClient
@@ -76,11 +74,3 @@ def test_a_broker_that_cannot_tell_where_it_is_serves_what_it_has(
     with EmbeddedBroker(tmp_path, in_process=True) as broker, RawClient(broker.port) as client:
         assert client.ask(MetadataRequest(topics=[])).brokers
     assert "will not find this broker" in caplog.text
-
-
-def test_a_broker_that_was_started_for_those_who_look_there_is_of_no_use_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kafka.broker.process.write_state", _unwritable)
-    with pytest.raises(KafkaStorageError, match="No space left"):
-        RunningBroker(BrokerOptions(str(tmp_path), exit_when_idle_s=10.0))

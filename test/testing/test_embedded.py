@@ -132,7 +132,7 @@ def test_records_that_are_still_to_come_are_waited_for() -> None:
         writer.join()
         assert late.hits
         with pytest.raises(KafkaTimeoutError, match="there are 2 records, not 3"):
-            broker.records("t", at_least=3, timeout=0.1)
+            broker.records("t", at_least=3, timeout=2.0)
 
 
 class Writer(threading.Thread):

@@ -77,7 +77,12 @@ class Results:
         self._tailing = io.call(
             lambda: make(client=io.client, on_records=self._on_records, on_error=self._on_error, **_CONSUMER)
         )
-        self._reader = io.call(lambda: make(client=io.client, fetch_max_wait_ms=READ_WAIT_MS, **_CONSUMER))
+        patience_ms = int(timeout_s * 1000)
+        self._reader = io.call(
+            lambda: make(
+                client=io.client, fetch_max_wait_ms=READ_WAIT_MS, request_timeout_ms=patience_ms, **_CONSUMER
+            )
+        )
         self._own = own
         self._is_closed = False
         self._own_tail = self._new_tail(own)
