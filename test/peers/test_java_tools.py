@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from kafka.protocol.configs import IncrementalAlterConfigsRequest
+from test.broker.raw_client import RawClient
 from test.support import jars
 from test.support.apache_kafka import refuse
 from test.support.peers import run_to_end
@@ -77,7 +79,23 @@ def test_transactional_producer_performance(tool: Run, new_topic: Callable[[int]
     assert int(read.strip().splitlines()[-1].split(", ")[4]) == COUNT
 
 
-def test_share_consumer_performance(tool: Run, new_topic: Callable[[int], str]) -> None:
+def test_share_consumer_performance(tool: Run, bootstrap: str, new_topic: Callable[[int], str]) -> None:
+    topic = new_topic(2)
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    with RawClient(int(bootstrap.rpartition(":")[2])) as raw:
+        A = IncrementalAlterConfigsRequest
+        earliest = A.AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+        resource = A.AlterConfigsResource(resource_type=32, resource_name=group, configs=[earliest])
+        assert raw.ask(A(resources=[resource], validate_only=False)).responses[0].error_code == 0
+    tool("ProducerPerformance", "--topic", topic, "--num-records", str(COUNT), "--record-size", "100",
+         "--throughput", "-1")  # fmt: skip
+    read = tool(
+        "ShareConsumerPerformance", "--topic", topic, "--num-records", str(COUNT), "--hide-header", "--group", group
+    )
+    assert int(read.strip().splitlines()[-1].split(", ")[5]) >= COUNT
+
+
+def test_verifiable_share_consumer(tool: Run, new_topic: Callable[[int], str]) -> None:
     topic = new_topic(2)
     group = f"group-{uuid.uuid4().hex[:8]}"
     tool(
