@@ -14,7 +14,6 @@ for it is in ``held_answers.py``.
 
 from __future__ import annotations
 
-import base64
 import functools
 import logging
 import random
@@ -28,6 +27,7 @@ from kafka.broker.config import BrokerConfig
 from kafka.broker.features import Features
 from kafka.broker.fetch_sessions import FetchSessions
 from kafka.broker.held_answers import HeldAnswers
+from kafka.broker.ids import Ids
 from kafka.broker.log import FlushPolicy, LogDirectory, PartitionLog, Topic
 from kafka.broker.log.maintenance import Maintenance, maintenance_settings
 from kafka.broker.offset_store import OffsetStore
@@ -42,7 +42,7 @@ from kafka.broker.share.states import WAKE_AS_KAFKA_4_3, ShareEvent
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, StateTopics
 from kafka.broker.transactions import TransactionCoordinator
 from kafka.broker.transactions.orphans import end_orphans
-from kafka.errors import KafkaError, KafkaStorageError, UnknownTopicIdError, UnknownTopicOrPartitionError
+from kafka.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
 from kafka.protocol.framing import ReceivedRequest, UnknownRequest
 from kafka.wire.message import Response
 
@@ -57,13 +57,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NO_LIMIT = 2**63 - 1
-
-EPOCHS_PER_START = 2
-"""What a restart adds to each partition's leader epoch, as with Apache Kafka 4.3.0 (measured): the leader is lost, then
-found again."""
-
-PRODUCER_ID_BLOCK = 1000
-"""Producer ids are made durable by the block, as in Kafka; what is left of one at a restart is never given out."""
 
 
 class Broker:
@@ -112,8 +105,8 @@ class Broker:
 
     def _load(self) -> None:
         self.metadata = self.logs.metadata
-        self._count_start()
-        self.cluster_id: str = self.metadata.meta("cluster_id") or self._new_cluster_id()
+        self.ids = Ids(self.metadata, self.rng, self.sync_metadata)
+        self.logs.leader_epoch = self.ids.leader_epoch
         self.config.dynamic = self.metadata.configs("broker")
         if self._users:
             self.credentials  # noqa: B018  # puts them into the metadata
@@ -133,7 +126,6 @@ class Broker:
         self._groups: Groups | None = None
         if any(self.metadata.topic(name) is not None for name in (CONSUMER_OFFSETS, SHARE_GROUP_STATE)):
             self._share, self._groups = self.share, self.groups
-        self._producer_ids = range(0)
         self.transactions = TransactionCoordinator(self)
         self.apply_topic_defaults()
         self.transactions.recover()
@@ -382,17 +374,6 @@ class Broker:
         found = {name: self.metadata.topic(name) for name in names}
         return {name: TopicInfo(topic.topic_id, topic.partitions) for name, topic in found.items() if topic}
 
-    def leader_epoch(self, topic: Topic, partition: int) -> int:
-        """The leader epoch of a partition, opened or not."""
-        return EPOCHS_PER_START * (self.metadata.starts - topic.born_at(partition))
-
-    def _count_start(self) -> None:
-        try:
-            self.metadata.count_start()
-        except KafkaStorageError as error:
-            log.error("leader epochs will repeat after the next start: %s", error_text(error))
-        self.logs.leader_epoch = self.leader_epoch
-
     def sync_metadata(self) -> None:
         """Metadata changes seldom and is dear: it goes to the disk before the answer, unless nothing ever does."""
         if self._flush_policy.name != "never":
@@ -412,34 +393,3 @@ class Broker:
         """The value in force of a topic's setting."""
         own = self.metadata.config("topic", topic.name).get(name)
         return own if own is not None else self.logs.defaults.get(name, TOPIC_SETTINGS[name].default)
-
-    def new_topic_id(self) -> UUID:
-        """A random id (version 4)."""
-        return UUID(int=self.rng.getrandbits(128), version=4)
-
-    def new_producer_id(self) -> int:
-        """A producer id that was never given out."""
-        if not self._producer_ids:
-            first = int(self.metadata.meta("next_producer_id", 0))
-            self.metadata.set_meta("next_producer_id", first + PRODUCER_ID_BLOCK)
-            self.sync_metadata()
-            self._producer_ids = range(first, first + PRODUCER_ID_BLOCK)
-        first = self._producer_ids[0]
-        self._producer_ids = self._producer_ids[1:]
-        return first
-
-    def _new_cluster_id(self) -> str:
-        text = base64.urlsafe_b64encode(self.rng.randbytes(16)).rstrip(b"=").decode()
-        self.metadata.set_meta("cluster_id", text)
-        return text
-
-
-def error_code(error: KafkaError) -> int:
-    """Kafka's code of an error: -1 (UNKNOWN_SERVER_ERROR) for one that has none."""
-    code = getattr(error, "errno", None)
-    return -1 if code is None else int(code)
-
-
-def error_text(error: KafkaError) -> str:
-    """What is told about an error beside its code."""
-    return str(error.args[0]) if error.args else getattr(error, "message", "")

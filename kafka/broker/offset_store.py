@@ -14,12 +14,13 @@ it does not: :attr:`OffsetStore.expires_from`. Who may commit is the groups' and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafka.broker.state.group_records import GROUP_KEYS, OffsetCommitKey, OffsetCommitValue
 from kafka.broker.state.record_codec import decode_value, encode_key, encode_value
+from kafka.broker.state.state_log import StateLog
 from kafka.errors import KafkaStorageError
 from kafka.structs import TopicPartition
 from kafka.wire.types import ZERO_UUID
@@ -42,28 +43,6 @@ class CommittedOffset(NamedTuple):
     committed_ms: int
     expires_ms: int = -1
     topic_id: UUID = ZERO_UUID
-
-
-class StateLog(Protocol):
-    """What the store asks of a :class:`~kafka.broker.state.state_topic.StateTopic`."""
-
-    def partition_of(self, key: str) -> int: ...
-
-    def append(
-        self,
-        partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
-        *,
-        producer: tuple[int, int] | None = None,
-    ) -> None: ...
-
-    def replay(
-        self,
-        on_record: Callable[[int, bytes, bytes | None, tuple[int, int] | None], None],
-        on_marker: Callable[[int, int, int, bool], None],
-    ) -> None: ...
-
-    def when_deleted(self, callback: Callable[[], None]) -> None: ...
 
 
 ExpiresFrom = Callable[[str, str, CommittedOffset], "int | None"]
@@ -125,10 +104,6 @@ class OffsetStore:
                 elif any(name == group_id for name, _ in pending):
                     return True
         return False
-
-    def pending_partition(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` that a transaction with offsets of this group includes."""
-        return self._topic.partition_of(group_id)
 
     # -- committing --------------------------------------------------------------------------------------------------
 

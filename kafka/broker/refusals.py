@@ -26,28 +26,21 @@ from kafka.wire.message import Request, Response
 _Refusal = Callable[[Any, int], Response]
 
 
-def _consumer_groups(request: Any, code: int) -> Response:
-    kind = ConsumerGroupDescribeResponse
-    groups = [
-        kind.DescribedGroup(
-            error_code=code, group_id=name, group_state="", group_epoch=0, assignment_epoch=0, assignor_name="",
-            members=[],
-        )
-        for name in request.group_ids
-    ]  # fmt: skip
-    return kind(throttle_time_ms=0, groups=groups)
+def _described(kind: type[ConsumerGroupDescribeResponse] | type[ShareGroupDescribeResponse]) -> _Refusal:
+    made: Any = kind
 
+    def refuse(request: Any, code: int) -> Response:
+        groups = [
+            made.DescribedGroup(
+                error_code=code, group_id=name, group_state="", group_epoch=0, assignment_epoch=0, assignor_name="",
+                members=[],
+            )
+            for name in request.group_ids
+        ]  # fmt: skip
+        response: Response = made(throttle_time_ms=0, groups=groups)
+        return response
 
-def _share_groups(request: Any, code: int) -> Response:
-    kind = ShareGroupDescribeResponse
-    groups = [
-        kind.DescribedGroup(
-            error_code=code, group_id=name, group_state="", group_epoch=0, assignment_epoch=0, assignor_name="",
-            members=[],
-        )
-        for name in request.group_ids
-    ]  # fmt: skip
-    return kind(throttle_time_ms=0, groups=groups)
+    return refuse
 
 
 def _share_offsets(request: Any, code: int) -> Response:
@@ -98,11 +91,11 @@ _REFUSALS: Final[Mapping[int, _Refusal]] = {
     68: lambda _, code: ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0, error_code=code, member_epoch=0, heartbeat_interval_ms=0
     ),
-    69: _consumer_groups,
+    69: _described(ConsumerGroupDescribeResponse),
     76: lambda _, code: ShareGroupHeartbeatResponse(
         throttle_time_ms=0, error_code=code, member_epoch=0, heartbeat_interval_ms=0
     ),
-    77: _share_groups,
+    77: _described(ShareGroupDescribeResponse),
     78: lambda _, code: ShareFetchResponse(
         throttle_time_ms=0, error_code=code, acquisition_lock_timeout_ms=0, responses=[], node_endpoints=[]
     ),

@@ -58,7 +58,7 @@ def create_topic(broker: Broker, name: str, partitions: int, settings: Mapping[s
     ``broker.topics_changed``. Errors: 17, 36, 40, 56."""
     check_new_topic(broker, name)
     check_topic_settings(settings or {})
-    return broker.metadata.create_topic(name, broker.new_topic_id(), partitions, settings)
+    return broker.metadata.create_topic(name, broker.ids.new_topic_id(), partitions, settings)
 
 
 def check_replicas(broker: Broker, broker_ids: Sequence[int]) -> None:

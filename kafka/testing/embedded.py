@@ -1,6 +1,6 @@
 """One broker for a test: started, killed, paused, and told what is to go wrong.
 
-The broker is a process of its own, so that it can be killed and shares no interpreter with the test;
+The broker is a process of its own (``launch.py``), so that it can be killed and shares no interpreter with the test;
 ``in_process=True`` runs it in a thread instead, which starts faster and cannot be killed. Both have the same remote
 control (``channel.py``), made anew for each start, over which ``faults``, ``clock`` and ``requests`` work
 (``instruments.py``).
@@ -11,30 +11,27 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
-import selectors
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from kafka.broker import LATEST, BrokerSecurity, find_release, write_properties
+from kafka.broker import LATEST, BrokerSecurity, find_release
 from kafka.broker.embedded import EmbeddedBrokerError
 from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaConfigurationError, KafkaTimeoutError
 from kafka.testing import contents
 from kafka.testing.channel import Channel
 from kafka.testing.instruments import BrokerClock, Faults, Requests, running
+from kafka.testing.launch import launch, next_line, port_of
 
 if TYPE_CHECKING:
     from kafka.broker import RunningBroker
     from kafka.consumer import ConsumerRecord
 
-START_TIMEOUT_S = 30.0
 READ_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 1.0
@@ -309,45 +306,29 @@ class EmbeddedBroker:
         self._running = RunningBroker(options)
         self._port = self._running.state.port
         if self._security is not None:
-            self._secure_port = _port_of(self._running.state.listeners[self._security.protocol])
+            self._secure_port = port_of(self._running.state.listeners[self._security.protocol])
         self._thread = threading.Thread(target=self._running.run, name="embedded-broker", daemon=True)
         self._thread.start()
 
     def _start_process(self, channel: Channel) -> None:
-        os.makedirs(self.data_dir, exist_ok=True)
-        command = [
-            sys.executable, "-m", "kafka", "broker", "--data-dir", self.data_dir,
-            "--port", str(self._port), "--fsync", self._fsync, "--log-level", "info", "--exit-with-stdin",
-            "--control-fd", str(channel.theirs.fileno()), "--emulate", self._emulate,
-        ]  # fmt: skip
-        command += ["--settings", self._secret_file("broker.properties", write_properties(self._all_settings()))]
-        if self._security is not None:
-            users = "".join(f"{name}:{password}\n" for name, password in self._security.users.items())
-            if users:
-                command += ["--users", self._secret_file("users", users)]
-        command += self._arguments
-        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        python_path = os.environ.get("PYTHONPATH")
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([root, *([python_path] if python_path else [])]),
-        }
-        with open(self.log_path, "ab") as log_file:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log_file,
-                env=environment,
-                pass_fds=(channel.theirs.fileno(),),
-            )  # nothing is written to stdin: it ends with this process, whatever ends that, and so does the broker
+        self._process = launch(
+            self.data_dir,
+            self.log_path,
+            port=self._port,
+            control_fd=channel.theirs.fileno(),
+            settings=self._all_settings(),
+            fsync=self._fsync,
+            emulate=self._emulate,
+            security=self._security,
+            arguments=self._arguments,
+        )
         channel.theirs.close()  # the broker has it now, and its end is the end of the line
-        line = self._first_line(self._process)
+        line = next_line(self._process)
         if not line.startswith("listening on "):
             self._raise_why(self._process)
-        self._port = _port_of(line)
+        self._port = port_of(line)
         if self._security is not None:
-            self._secure_port = _port_of(self._first_line(self._process))
+            self._secure_port = port_of(next_line(self._process))
 
     def _all_settings(self) -> dict[str, str]:
         security = self._security
@@ -355,29 +336,6 @@ class EmbeddedBroker:
             return self._settings
         listeners = f"PLAINTEXT://127.0.0.1:{self._port},{security.protocol}://127.0.0.1:{self._secure_port}"
         return {"listeners": listeners, **security.settings(), **self._settings}
-
-    def _secret_file(self, name: str, text: str) -> str:
-        """A file in the data directory that only we can read: a command line is for everybody to see."""
-        path = os.path.join(self.data_dir, name)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-        return path
-
-    @staticmethod
-    def _first_line(process: subprocess.Popen[bytes]) -> str:
-        assert process.stdout is not None
-        give_up_at = time.monotonic() + START_TIMEOUT_S
-        line = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n") and selector.select(max(0.0, give_up_at - time.monotonic())):
-                byte = os.read(process.stdout.fileno(), 1)
-                if not byte:
-                    break
-                line += byte
-        return line.decode().strip()
 
     def _own_process(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -406,7 +364,3 @@ class EmbeddedBroker:
         if code is None:
             raise KafkaTimeoutError(text)
         raise (KafkaConfigurationError if code == _WRONG_USE else EmbeddedBrokerError)(text)
-
-
-def _port_of(place: str) -> int:
-    return int(place.rpartition(":")[2])

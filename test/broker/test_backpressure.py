@@ -24,7 +24,7 @@ ASKED = fetch_request("t", max_bytes=1 << 30, partition_max_bytes=1 << 30)
 def memory(tmp_path: Path) -> Iterator[InMemory]:
     """A topic with 20 MB of records."""
     found = InMemory(tmp_path / "data", {"max.connections.per.ip": "6"})
-    found.broker.metadata.create_topic("t", found.broker.new_topic_id(), 1)
+    found.broker.metadata.create_topic("t", found.broker.ids.new_topic_id(), 1)
     log = found.broker.logs.log(found.broker.topic("t"), 0)
     for _ in range(COUNT):
         log.append(batch(b"x" * SIZE), now_ms=0)

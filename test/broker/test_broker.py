@@ -84,9 +84,9 @@ def test_an_idempotent_producer_is_known_after_a_restart(hand: HandBroker) -> No
 
 
 def test_the_cluster_id_is_kept(hand: HandBroker) -> None:
-    before = hand.broker.cluster_id
+    before = hand.broker.ids.cluster_id
     hand.restart()
-    assert hand.broker.cluster_id == before
+    assert hand.broker.ids.cluster_id == before
     assert len(before) == 22
 
 

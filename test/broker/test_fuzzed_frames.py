@@ -14,7 +14,6 @@ import random
 import socket
 import ssl
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
@@ -261,9 +260,9 @@ def test_small_elements_cannot_make_much_of_a_large_frame(broker: EmbeddedBroker
     }[form]  # fmt: skip
     frame = head + length + body
     before = resident_bytes(broker.pid)
-    started = time.monotonic()
+    started = cpu_s(broker.pid)
     throw(broker, frame)
-    took_s = time.monotonic() - started
+    took_s = cpu_s(broker.pid) - started
     assert resident_bytes(broker.pid) - before < 128 * MEBIBYTE, "what stays"
     assert most_resident_bytes(broker.pid) - before < 2 * len(frame) + 200 * MEBIBYTE, "at no moment much more"
     assert took_s < 20, f"{took_s:.1f} s"
@@ -275,12 +274,19 @@ def most_resident_bytes(pid: int) -> int:
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) << 10
 
 
+def cpu_s(pid: int) -> float:
+    """What the process has worked, however busy the machine is."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_as_many_elements_as_may_be_are_served(broker: EmbeddedBroker) -> None:
     with RawClient(broker.port) as client:
-        started = time.monotonic()
+        started = cpu_s(broker.pid)
         answer = client.ask(DescribeGroupsRequest(groups=[""] * MAX_ELEMENTS), 0)
         assert len(answer.groups) == MAX_ELEMENTS
-        assert time.monotonic() - started < 20
+        assert cpu_s(broker.pid) - started < 20
         with pytest.raises(EOFError):
             client.ask(DescribeGroupsRequest(groups=[""] * (MAX_ELEMENTS + 1)), 0)
 

@@ -105,7 +105,7 @@ def test_answers_come_in_the_order_of_the_requests_however_many_are_sent_ahead(m
 
 
 def test_a_request_behind_a_waiting_one_waits_too(memory: InMemory) -> None:
-    memory.broker.metadata.create_topic("t", memory.broker.new_topic_id(), 1)
+    memory.broker.metadata.create_topic("t", memory.broker.ids.new_topic_id(), 1)
     client = memory.client()
     client.transport.write(encode_request(fetch_request("t", max_wait_ms=500), 12, 1, None))
     client.send(NOTHING, correlation_id=2)
@@ -117,7 +117,7 @@ def test_a_request_behind_a_waiting_one_waits_too(memory: InMemory) -> None:
 
 
 def test_two_connections_do_not_wait_for_each_other(memory: InMemory) -> None:
-    memory.broker.metadata.create_topic("t", memory.broker.new_topic_id(), 1)
+    memory.broker.metadata.create_topic("t", memory.broker.ids.new_topic_id(), 1)
     waiting, other = memory.client(), memory.client()
     waiting.transport.write(encode_request(fetch_request("t", max_wait_ms=500), 12, 1, None))
     other.send(NOTHING)
@@ -155,7 +155,7 @@ def test_a_request_above_the_limit_ends_the_connection(tmp_path: Path) -> None:
 
 
 def test_a_lost_connection_is_told_to_the_broker_at_once(memory: InMemory) -> None:
-    memory.broker.metadata.create_topic("t", memory.broker.new_topic_id(), 1)
+    memory.broker.metadata.create_topic("t", memory.broker.ids.new_topic_id(), 1)
     client = memory.client()
     client.transport.write(encode_request(fetch_request("t", max_wait_ms=60_000), 12, 1, None))
     memory.settle()
@@ -168,7 +168,7 @@ def test_a_lost_connection_is_told_to_the_broker_at_once(memory: InMemory) -> No
 
 def test_a_peer_that_takes_no_answers_is_not_served_any_further(memory: InMemory) -> None:
     for number in range(2000):
-        memory.broker.metadata.create_topic("x" * 200 + str(number), memory.broker.new_topic_id(), 1)
+        memory.broker.metadata.create_topic("x" * 200 + str(number), memory.broker.ids.new_topic_id(), 1)
     client = memory.client()
     memory.settle()
     client.transport.pause_reading()
@@ -306,7 +306,7 @@ def test_a_peer_that_sends_thousands_ahead_does_not_keep_the_others_waiting(memo
 def test_an_answer_that_cannot_be_put_into_bytes_ends_its_connection_alone(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory.broker.metadata.create_topic("t", memory.broker.new_topic_id(), 1)
+    memory.broker.metadata.create_topic("t", memory.broker.ids.new_topic_id(), 1)
     waiting, other = memory.client(), memory.client()
     waiting.transport.write(encode_request(fetch_request("t", max_wait_ms=500), 12, 1, None))
     memory.settle()

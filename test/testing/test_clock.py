@@ -30,12 +30,6 @@ def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-@pytest.fixture
-def client(broker: EmbeddedBroker) -> Iterator[RawClient]:
-    with RawClient(broker.port) as client:
-        yield client
-
-
 def unique(stem: str) -> str:
     return f"{stem}-{uuid.uuid4().hex[:8]}"
 

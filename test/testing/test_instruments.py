@@ -35,12 +35,6 @@ def broker(shared: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture
-def client(broker: EmbeddedBroker) -> Iterator[RawClient]:
-    with RawClient(broker.port) as client:
-        yield client
-
-
-@pytest.fixture
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
     return broker.create_topic("".join(letter if letter.isalnum() else "-" for letter in request.node.name))
 

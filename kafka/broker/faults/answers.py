@@ -30,7 +30,6 @@ from kafka.wire.schema import Field, fields_of
 CODES: Final = ("error_code", "partition_error_code")
 FETCH: Final = 1
 METADATA: Final = 3
-SHARE_FETCH: Final = 78
 
 READ_ONLY: Final = frozenset(
     {1, 2, 3, 9, 10, 15, 16, 18, 23, 29, 32, 35, 41, 46, 48, 50, 55, 60, 61, 65, 66, 69, 74, 75, 77, 78, 90}

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from kafka.broker.codes import error_code
 from kafka.broker.faults import damage
 from kafka.broker.faults.answers import READ_ONLY, Selection, copied, level_for, merge, refusal, without
 from kafka.broker.faults.in_force import Received, RuleInForce
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ENDING: Final = ("kill", "close", "drop", "answer")
-_UNSUPPORTED_VERSION: Final = int(UnsupportedVersionError.errno or 0)
+_UNSUPPORTED_VERSION: Final = error_code(UnsupportedVersionError)
 
 
 class Passage:

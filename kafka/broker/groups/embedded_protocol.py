@@ -107,22 +107,22 @@ def read_assignment(data: bytes) -> dict[str, list[int]]:
 
 def write_assignment(partitions: Mapping[str, Sequence[int]], version: int) -> bytes:
     """An assignment without user data."""
-    parts = [struct.pack(">hi", version, len(partitions))]
-    for topic, numbers in partitions.items():
-        name = topic.encode()
-        parts.append(struct.pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers))
-    parts.append(struct.pack(">i", -1))
-    return b"".join(parts)
+    return struct.pack(">h", version) + _partitions(partitions) + struct.pack(">i", -1)
 
 
 def write_subscription(topics: Sequence[str], owned: Mapping[str, Sequence[int]] | None = None) -> bytes:
-    """A subscription of version 1 without user data."""
-    parts = [struct.pack(">hi", 1, len(topics))]
-    for topic in topics:
-        name = topic.encode()
-        parts.append(struct.pack(f">h{len(name)}s", len(name), name))
-    parts.append(struct.pack(">ii", -1, len(owned or {})))
-    for topic, numbers in (owned or {}).items():
-        name = topic.encode()
-        parts.append(struct.pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers))
+    """A subscription of version 1 without user data: what a member of a test says."""
+    names = b"".join(_string(topic) for topic in topics)
+    return struct.pack(">hi", 1, len(topics)) + names + struct.pack(">i", -1) + _partitions(owned or {})
+
+
+def _partitions(partitions: Mapping[str, Sequence[int]]) -> bytes:
+    parts = [struct.pack(">i", len(partitions))]
+    for topic, numbers in partitions.items():
+        parts += (_string(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
     return b"".join(parts)
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data

@@ -30,13 +30,8 @@ def check_regex(text: str) -> None:
     _program(text)
 
 
-def matching_topics(text: str, topics: Iterable[str]) -> frozenset[str]:
-    """The topics whose whole name matches. :class:`TooMuchWorkError` for an expression that is too dear for them."""
-    return _matching(text, topics, Work(MAX_WORK))
-
-
 def resolve(texts: Iterable[str], topics: Iterable[str]) -> Mapping[str, frozenset[str] | None]:
-    """The same for all expressions of a group; None for those that there was no time for."""
+    """The topics whose whole name matches, for each expression of a group; None where there was no time for it."""
     names = list(topics)
     work = Work(MAX_WORK)
     found: dict[str, frozenset[str] | None] = {}

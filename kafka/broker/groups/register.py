@@ -163,11 +163,11 @@ class GroupRegister:
         )
 
     def _member_id(self, stem: str) -> str:
-        return f"{stem}-{self._broker.new_topic_id()}"
+        return f"{stem}-{self._broker.ids.new_topic_id()}"
 
     def _short_id(self) -> str:
         """As Kafka writes ids of its own: 22 characters of base64url."""
-        return base64.urlsafe_b64encode(self._broker.new_topic_id().bytes).rstrip(b"=").decode()
+        return base64.urlsafe_b64encode(self._broker.ids.new_topic_id().bytes).rstrip(b"=").decode()
 
     def _limits(self) -> ClassicLimits:
         number = self._broker.config.number

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.codes import error_code
 from kafka.broker.registry import Call, handles
 from kafka.broker.reply import Reply
 from kafka.errors import SecurityDisabledError
@@ -25,7 +26,7 @@ from kafka.protocol.acls import (
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
-_DISABLED: Final = int(SecurityDisabledError.errno or 0)
+_DISABLED: Final = error_code(SecurityDisabledError)
 _TEXT: Final = "No Authorizer is configured."
 
 

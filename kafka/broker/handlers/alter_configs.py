@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.handlers.configs import BROKER, DELETE, GROUP, SET, TOPIC, alter_resource
 from kafka.broker.registry import Call, handles
 from kafka.errors import BrokerResponseError, InvalidRequestError

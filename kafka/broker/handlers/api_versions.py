@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.codes import error_code
 from kafka.broker.registry import Call, handles
 from kafka.errors import InvalidRequestError
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -28,7 +29,7 @@ def api_versions(broker: Broker, call: Call[ApiVersionsRequest]) -> ApiVersionsR
     if call.version >= 3:
         for text in (call.request.client_software_name, call.request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
-                return ApiVersionsResponse(error_code=int(InvalidRequestError.errno or 0), api_keys=[])
+                return ApiVersionsResponse(error_code=error_code(InvalidRequestError), api_keys=[])
     release = broker.release
     return ApiVersionsResponse(
         error_code=0,

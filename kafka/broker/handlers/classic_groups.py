@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.codes import error_code
 from kafka.broker.groups.classic_group import ClassicGroup
 from kafka.broker.groups.classic_member import Join, JoinAnswer, Sync, SyncAnswer
 from kafka.broker.groups.states import ClassicState
@@ -49,9 +50,6 @@ FIRST_LEAVE_OF_SEVERAL: Final = 3
 FIRST_DESCRIBE_WITH_ERRORS: Final = 6
 
 
-def _code(error: type[BrokerResponseError] | None) -> int:
-    return 0 if error is None else int(error.errno or 0)
-
 
 @handles(JoinGroupRequest, versions=(0, 9))
 def join_group(broker: Broker, call: Call[JoinGroupRequest]) -> Reply:
@@ -88,7 +86,7 @@ def join_group(broker: Broker, call: Call[JoinGroupRequest]) -> Reply:
 def _join_response(answer: JoinAnswer, version: int) -> JoinGroupResponse:
     name = answer.protocol_name
     return JoinGroupResponse(
-        error_code=_code(answer.error),
+        error_code=error_code(answer.error),
         generation_id=answer.generation,
         protocol_type=answer.protocol_type,
         protocol_name="" if name is None and version < FIRST_WITH_NULL_PROTOCOL else name,
@@ -111,7 +109,7 @@ def sync_group(broker: Broker, call: Call[SyncGroupRequest]) -> Reply:
 
     def done(answer: SyncAnswer) -> None:
         response = SyncGroupResponse(
-            error_code=_code(answer.error),
+            error_code=error_code(answer.error),
             protocol_type=answer.protocol_type,
             protocol_name=answer.protocol_name,
             assignment=answer.assignment,
@@ -147,7 +145,7 @@ def heartbeat(broker: Broker, call: Call[HeartbeatRequest]) -> HeartbeatResponse
             request.group_id, request.member_id, request.group_instance_id, request.generation_id, call.now
         )
     except BrokerResponseError as error:
-        code = _code(type(error))
+        code = error_code(error)
     return HeartbeatResponse(error_code=code)
 
 
@@ -155,21 +153,21 @@ def heartbeat(broker: Broker, call: Call[HeartbeatRequest]) -> HeartbeatResponse
 def leave_group(broker: Broker, call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
     request = call.request
     if not request.group_id:
-        return LeaveGroupResponse(error_code=_code(InvalidGroupIdError))
+        return LeaveGroupResponse(error_code=error_code(InvalidGroupIdError))
     is_one = call.version < FIRST_LEAVE_OF_SEVERAL
     members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)] if is_one else request.members
     try:
         leaving = [(member.member_id, member.group_instance_id) for member in members]
         errors = broker.groups.leave(request.group_id, leaving, call.now)
     except BrokerResponseError as error:
-        return LeaveGroupResponse(error_code=_code(type(error)))
+        return LeaveGroupResponse(error_code=error_code(error))
     if is_one:
-        return LeaveGroupResponse(error_code=_code(errors[0]))
+        return LeaveGroupResponse(error_code=error_code(errors[0]))
     return LeaveGroupResponse(
         error_code=0,
         members=[
             LeaveGroupResponse.MemberResponse(
-                member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=_code(error)
+                member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error_code(error)
             )
             for member, error in zip(members, errors, strict=True)
         ],
@@ -187,7 +185,7 @@ def describe_groups(broker: Broker, call: Call[DescribeGroupsRequest]) -> Descri
             has_error = call.version >= FIRST_DESCRIBE_WITH_ERRORS
             groups.append(
                 DescribeGroupsResponse.DescribedGroup(
-                    error_code=_code(GroupIdNotFoundError) if has_error else 0,
+                    error_code=error_code(GroupIdNotFoundError) if has_error else 0,
                     error_message=str(error.args[0]) if has_error else None,
                     group_id=group_id,
                     group_state=ClassicState.DEAD.value,

@@ -40,7 +40,7 @@ def describe_cluster(broker: Broker, call: Call[DescribeClusterRequest]) -> Desc
         throttle_time_ms=0,
         error_code=0,
         endpoint_type=BROKERS,
-        cluster_id=broker.cluster_id,
+        cluster_id=broker.ids.cluster_id,
         controller_id=node_id,
         brokers=[DescribeClusterResponse.DescribeClusterBroker(broker_id=node_id, host=host, port=port)],
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS

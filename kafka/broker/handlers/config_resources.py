@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.codes import error_code
 from kafka.broker.registry import Call, handles
 from kafka.errors import UnsupportedVersionError
 from kafka.protocol.configs import ListConfigResourcesRequest, ListConfigResourcesResponse
@@ -22,7 +23,7 @@ _KNOWN: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
 def list_config_resources(broker: Broker, call: Call[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
     wanted = set(call.request.resource_types) if call.version else {CLIENT_METRICS}
     if not wanted <= _KNOWN:
-        code = int(UnsupportedVersionError.errno or 0)
+        code = error_code(UnsupportedVersionError)
         return ListConfigResourcesResponse(throttle_time_ms=0, error_code=code, config_resources=[])
     node = str(broker.config.node_id)
     names = {

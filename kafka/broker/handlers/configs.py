@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.config import FROM_ALL_BROKERS, FROM_DEFAULT, FROM_GROUP, FROM_TOPIC, Sourced
 from kafka.broker.features import ELIGIBLE_LEADERS, MIN_ISR
 from kafka.broker.groups.group_settings import GROUP_NUMBERS, check_consumer_settings

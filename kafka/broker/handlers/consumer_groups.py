@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.broker import error_code, error_text
-from kafka.broker.groups.consumer_group import ConsumerGroup, Heartbeat, HeartbeatAnswer
+from kafka.broker.codes import error_code, error_text
+from kafka.broker.groups.consumer_group import ConsumerGroup, Heartbeat
 from kafka.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Partition
 from kafka.broker.groups.group_settings import consumer_settings
+from kafka.broker.handlers.heartbeats import answered, refused
 from kafka.broker.operations import ALL_GROUP_OPERATIONS, NOT_ASKED
 from kafka.broker.registry import Call, handles
 from kafka.broker.topics import by_topic
@@ -59,10 +60,12 @@ def consumer_group_heartbeat(
         else:
             answer = broker.groups.heartbeat(request.group_id, _heartbeat(broker, call), call.now)
     except KafkaStorageError:
-        return _refused(NotCoordinatorError(""))
+        return refused(ConsumerGroupHeartbeatResponse, NotCoordinatorError(""))
     except BrokerResponseError as error:
-        return _refused(error)
-    return _response(answer)
+        return refused(ConsumerGroupHeartbeatResponse, error)
+    return answered(
+        ConsumerGroupHeartbeatResponse, answer.member_id, answer.epoch, answer.heartbeat_interval_ms, answer.assignment
+    )
 
 
 def _heartbeat(broker: Broker, call: Call[ConsumerGroupHeartbeatRequest]) -> Heartbeat:
@@ -114,35 +117,6 @@ def _check(broker: Broker, call: Call[ConsumerGroupHeartbeatRequest]) -> None:
         raise UnsupportedAssignorError(
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(known)}."
         )
-
-
-def _refused(error: BrokerResponseError) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(
-        throttle_time_ms=0,
-        error_code=error_code(error),
-        error_message=error_text(error),
-        member_epoch=0,
-        heartbeat_interval_ms=0,
-    )
-
-
-def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
-    assignment = None
-    if answer.assignment is not None:
-        assignment = ConsumerGroupHeartbeatResponse.Assignment(
-            topic_partitions=[
-                ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=numbers)
-                for topic_id, numbers in by_topic(answer.assignment).items()
-            ]
-        )
-    return ConsumerGroupHeartbeatResponse(
-        throttle_time_ms=0,
-        error_code=0,
-        member_id=answer.member_id,
-        member_epoch=answer.epoch,
-        heartbeat_interval_ms=answer.heartbeat_interval_ms,
-        assignment=assignment,
-    )
 
 
 @handles(ConsumerGroupDescribeRequest, versions=(0, 1))

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from kafka.broker.codes import error_code
 from kafka.broker.registry import Call, handles
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kafka.errors import InvalidRequestError, KafkaStorageError
@@ -43,7 +44,7 @@ def find_coordinator(broker: Broker, call: Call[FindCoordinatorRequest]) -> Find
         why = _refusal(request.key, request.key_type, call.version)
         if why is not None:
             return FindCoordinatorResponse(
-                error_code=int(InvalidRequestError.errno or 0), error_message=why, node_id=-1, host="", port=-1
+                error_code=error_code(InvalidRequestError), error_message=why, node_id=-1, host="", port=-1
             )
         _ensure(broker, request.key_type)
         return FindCoordinatorResponse(error_code=0, error_message="NONE", node_id=node_id, host=host, port=port)
@@ -54,7 +55,7 @@ def find_coordinator(broker: Broker, call: Call[FindCoordinatorRequest]) -> Find
             coordinators.append(
                 FindCoordinatorResponse.Coordinator(
                     key=key, node_id=-1, host="", port=-1,
-                    error_code=int(InvalidRequestError.errno or 0), error_message=why,
+                    error_code=error_code(InvalidRequestError), error_message=why,
                 )
             )  # fmt: skip
         else:

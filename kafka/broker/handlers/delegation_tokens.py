@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.codes import error_code
 from kafka.broker.registry import Call, handles
 from kafka.errors import DelegationTokenRequestNotAllowedError
 from kafka.protocol.delegation_tokens import (
@@ -25,7 +26,7 @@ from kafka.protocol.delegation_tokens import (
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
-_REFUSED: Final = int(DelegationTokenRequestNotAllowedError.errno or 0)
+_REFUSED: Final = error_code(DelegationTokenRequestNotAllowedError)
 _UNKNOWN: Final = -1
 _NOBODY: Final = "ANONYMOUS"
 

@@ -18,7 +18,7 @@ import functools
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from kafka.broker.broker import error_code
+from kafka.broker.codes import error_code
 from kafka.broker.conversion import MAGIC_OF_FETCH, read_message_set
 from kafka.broker.fetch_sessions import IDS_SINCE, FetchContext, Row, Wanted, grouped
 from kafka.broker.log import PartitionLog, Topic, batch_bounds
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
 _NONE: Final = -1
-_FENCED: Final = int(FencedLeaderEpochError.errno or 0)
+_FENCED: Final = error_code(FencedLeaderEpochError)
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 LEADERS_SINCE: Final = 16

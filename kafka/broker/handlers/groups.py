@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka.broker.broker import error_code
+from kafka.broker.codes import error_code
 from kafka.broker.groups.classic_group import ClassicGroup
 from kafka.broker.groups.embedded_protocol import PROTOCOL_TYPE
 from kafka.broker.registry import Call, handles
@@ -57,7 +57,7 @@ def delete_groups(broker: Broker, call: Call[DeleteGroupsRequest]) -> DeleteGrou
         try:
             _delete(broker, name)
         except KafkaStorageError:
-            code = int(NotCoordinatorError.errno or 0)
+            code = error_code(NotCoordinatorError)
         except BrokerResponseError as error:
             code = error_code(error)
         results.append(DeleteGroupsResponse.DeletableGroupResult(group_id=name, error_code=code))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.broker import error_code
+from kafka.broker.codes import error_code
 from kafka.broker.conversion import segment_offsets
 from kafka.broker.handlers.fetch import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch
 from kafka.broker.log import FoundOffset, PartitionLog
@@ -68,7 +68,7 @@ def list_offsets(broker: Broker, call: Call[ListOffsetsRequest]) -> ListOffsetsR
 
 def _of_no_isolation_level(request: ListOffsetsRequest) -> ListOffsetsResponse:
     """UNKNOWN_SERVER_ERROR (-1) to each partition is Kafka's answer."""
-    code = error_code(UnknownError())
+    code = error_code(UnknownError)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponse.ListOffsetsTopicResponse(

@@ -10,6 +10,7 @@ import contextlib
 import shutil
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.codes import error_code
 from kafka.broker.log import Topic
 from kafka.broker.registry import Call, handles
 from kafka.errors import LogDirNotFoundError, UnknownTopicOrPartitionError
@@ -76,9 +77,9 @@ def alter_replica_log_dirs(broker: Broker, call: Call[AlterReplicaLogDirsRequest
             for number in asked.partitions:
                 code = 0
                 if not is_ours:
-                    code = int(LogDirNotFoundError.errno or 0)
+                    code = error_code(LogDirNotFoundError)
                 elif topic is None or not 0 <= number < topic.partitions:
-                    code = int(UnknownTopicOrPartitionError.errno or 0)
+                    code = error_code(UnknownTopicOrPartitionError)
                 codes.setdefault(asked.name, {})[number] = code
     return AlterReplicaLogDirsResponse(
         throttle_time_ms=0,

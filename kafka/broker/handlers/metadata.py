@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.broker import error_code
+from kafka.broker.codes import error_code
 from kafka.broker.log import Topic
 from kafka.broker.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED
 from kafka.broker.registry import Call, handles
@@ -31,7 +31,7 @@ from kafka.wire.types import ZERO_UUID
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
-_UNKNOWN_ID: Final = int(UnknownTopicIdError.errno or 0)
+_UNKNOWN_ID: Final = error_code(UnknownTopicIdError)
 IDS_SINCE = 12
 """The first version that may ask for topics by their ids; versions 10 and 11 only show them."""
 
@@ -54,7 +54,7 @@ def metadata(broker: Broker, call: Call[MetadataRequest]) -> MetadataResponse:
     host, port = broker.endpoint(call.connection)
     return MetadataResponse(
         brokers=[MetadataResponse.MetadataResponseBroker(node_id=node_id, host=host, port=port)],
-        cluster_id=broker.cluster_id,
+        cluster_id=broker.ids.cluster_id,
         controller_id=node_id,
         topics=topics,
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS
@@ -67,9 +67,9 @@ def _fault(call: Call[MetadataRequest]) -> int:
     """The error code of a request that names a topic in no way that its version has, as measured; 0 when it is well."""
     for wanted in call.request.topics or ():
         if call.version < IDS_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID):
-            return int(InvalidRequestError.errno or 0)
+            return error_code(InvalidRequestError)
         if wanted.name is None and wanted.topic_id == ZERO_UUID:
-            return int(UnknownError.errno or 0)
+            return error_code(UnknownError)
     return 0
 
 
@@ -110,7 +110,7 @@ def _asked_for(broker: Broker, request: MetadataRequest) -> list[MetadataRespons
 def _missing(
     broker: Broker, name: str, may_create: bool, made: list[str]
 ) -> MetadataResponse.MetadataResponseTopic:
-    code = int(UnknownTopicOrPartitionError.errno or 0)
+    code = error_code(UnknownTopicOrPartitionError)
     try:
         check_topic_name(name)
         if may_create and broker.config.flag("auto.create.topics.enable"):
@@ -138,7 +138,7 @@ def _describe(broker: Broker, topic: Topic) -> MetadataResponse.MetadataResponse
                 error_code=0,
                 partition_index=number,
                 leader_id=nodes[0],
-                leader_epoch=broker.leader_epoch(topic, number),
+                leader_epoch=broker.ids.leader_epoch(topic, number),
                 replica_nodes=nodes,
                 isr_nodes=nodes,
             )

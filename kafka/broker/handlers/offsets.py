@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kafka.broker.broker import NO_LIMIT, error_code
+from kafka.broker.broker import NO_LIMIT
+from kafka.broker.codes import error_code
 from kafka.broker.handlers.refused_first import refused_first
 from kafka.broker.log import Topic
 from kafka.broker.offset_store import CommittedOffset
@@ -53,15 +54,12 @@ _WantedPartition = OffsetCommitRequest.OffsetCommitRequestPartition
 _DeletedPartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
-def _code(error: type[BrokerResponseError]) -> int:
-    return int(error.errno or 0)
-
 
 def _find(broker: Broker, name: str, topic_id: UUID | None) -> tuple[Topic | None, int]:
     """The topic, or the error that says that it is not there. ``topic_id``: where topics are known by that."""
     topic = broker.metadata.topic(name) if topic_id is None else broker.metadata.topic_by_id(topic_id)
     missing = UnknownTopicOrPartitionError if topic_id is None else UnknownTopicIdError
-    return topic, 0 if topic is not None else _code(missing)
+    return topic, 0 if topic is not None else error_code(missing)
 
 
 # -- commit ----------------------------------------------------------------------------------------------------------
@@ -81,7 +79,7 @@ def offset_commit(broker: Broker, call: Call[OffsetCommitRequest]) -> OffsetComm
         for partition in wanted.partitions:
             code = missing
             if topic is not None and not 0 <= partition.partition_index < topic.partitions:
-                code = _code(UnknownTopicOrPartitionError)
+                code = error_code(UnknownTopicOrPartitionError)
             answer = _CommitPartition(partition_index=partition.partition_index, error_code=code)
             if topic is not None and not code:
                 accepted.append(answer)
@@ -119,7 +117,7 @@ def _commit(
     for topic, partition, answer in wanted:
         metadata = partition.committed_metadata or ""
         if len(metadata) > longest:
-            answer.error_code = _code(OffsetMetadataTooLargeError)
+            answer.error_code = error_code(OffsetMetadataTooLargeError)
             continue
         committed_ms = now_ms if partition.commit_timestamp < 0 else partition.commit_timestamp
         accepted[TopicPartition(topic.name, partition.partition_index)] = CommittedOffset(
@@ -137,7 +135,7 @@ def _commit(
         )
         broker.offsets.commit(request.group_id, accepted)
     except KafkaStorageError:
-        return _code(NotCoordinatorError)
+        return error_code(NotCoordinatorError)
     except BrokerResponseError as error:
         return error_code(error)
     return 0
@@ -232,7 +230,7 @@ def _offsets(
     for number in partitions:
         where = TopicPartition(topic, number)
         if stable and broker.offsets.has_pending(group_id, where):
-            found.append((number, NO_OFFSET, _code(UnstableOffsetCommitError)))
+            found.append((number, NO_OFFSET, error_code(UnstableOffsetCommitError)))
         else:
             found.append((number, broker.offsets.get(group_id, where) or NO_OFFSET, 0))
     return found
@@ -261,7 +259,7 @@ def offset_delete(broker: Broker, call: Call[OffsetDeleteRequest]) -> OffsetDele
             number = partition.partition_index
             is_there = topic is not None and 0 <= number < topic.partitions
             answer = _DeletedPartition(
-                partition_index=number, error_code=0 if is_there else _code(UnknownTopicOrPartitionError)
+                partition_index=number, error_code=0 if is_there else error_code(UnknownTopicOrPartitionError)
             )
             if is_there:
                 accepted.append(answer)
@@ -275,7 +273,7 @@ def offset_delete(broker: Broker, call: Call[OffsetDeleteRequest]) -> OffsetDele
     try:
         _delete(broker, request.group_id, there)
     except KafkaStorageError:
-        return OffsetDeleteResponse(error_code=_code(NotCoordinatorError), throttle_time_ms=0, topics=[])
+        return OffsetDeleteResponse(error_code=error_code(NotCoordinatorError), throttle_time_ms=0, topics=[])
     except BrokerResponseError as error:
         return OffsetDeleteResponse(error_code=error_code(error), throttle_time_ms=0, topics=[])
     return OffsetDeleteResponse(
@@ -297,7 +295,7 @@ def _delete(
     gone = []
     for where, answer in wanted:
         if group.is_subscribed_to(where.topic):
-            answer.error_code = _code(GroupSubscribedToTopicError)
+            answer.error_code = error_code(GroupSubscribedToTopicError)
         else:
             gone.append(where)
     broker.offsets.delete(group_id, gone)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.registry import Call, handles
 from kafka.broker.settings import list_of
 from kafka.broker.topics import INTERNAL_TOPICS, MAX_PARTITIONS_PER_REQUEST, check_replicas

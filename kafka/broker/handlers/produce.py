@@ -18,7 +18,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.conversion import BATCHES_IN_PRODUCE_SINCE, batch_of
 from kafka.broker.log import PartitionLog, Topic
 from kafka.broker.record_checks import RecordsWithoutKeyError, TimestampOutOfRangeError, check_records

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.broker import error_code
+from kafka.broker.codes import error_code
 from kafka.broker.registry import Call, handles
 from kafka.errors import BrokerResponseError, InvalidProducerEpochError, InvalidRequestError, ProducerFencedError
 from kafka.protocol.transactions import InitProducerIdRequest, InitProducerIdResponse
@@ -33,6 +33,6 @@ def init_producer_id(broker: Broker, call: Call[InitProducerIdRequest]) -> InitP
     except BrokerResponseError as error:
         code = error_code(error)
         if isinstance(error, ProducerFencedError) and call.version < FENCED_SINCE:
-            code = int(InvalidProducerEpochError.errno or 0)
+            code = error_code(InvalidProducerEpochError)
         return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_epoch=-1)
     return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=producer_id, producer_epoch=epoch)

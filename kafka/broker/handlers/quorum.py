@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.features import KRAFT_VERSION, SAFE_DOWNGRADE, UPGRADE, FeatureUpdate
 from kafka.broker.registry import Call, handles
 from kafka.errors import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 CONTROLLER: Final = "CONTROLLER"
-UNSUPPORTED: Final = int(UnsupportedVersionError.errno or 0)
+UNSUPPORTED: Final = error_code(UnsupportedVersionError)
 _NODES_SINCE: Final = 2
 
 
@@ -90,7 +90,7 @@ def _no_quorum(index: int, version: int) -> DescribeQuorumResponse.PartitionData
     text = "This server does not host this topic-partition." if version >= _NODES_SINCE else ""
     return DescribeQuorumResponse.PartitionData(
         partition_index=index,
-        error_code=int(UnknownTopicOrPartitionError.errno or 0),
+        error_code=error_code(UnknownTopicOrPartitionError),
         error_message=text,
         leader_id=0,
         leader_epoch=0,
@@ -116,7 +116,7 @@ def add_raft_voter(broker: Broker, call: Call[AddRaftVoterRequest]) -> AddRaftVo
     code, text = _voter_refusal(broker, request, "Add", "adding")
     if code == UNSUPPORTED and CONTROLLER not in {listener.name for listener in request.listeners}:
         shown = ", ".join(f"ListenerName({one.name})={one.host}/<unresolved>:{one.port}" for one in request.listeners)
-        code = int(InvalidRequestError.errno or 0)
+        code = error_code(InvalidRequestError)
         text = (
             f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{shown}}})) for the default "
             f"listener ListenerName({CONTROLLER})"
@@ -133,11 +133,11 @@ def remove_raft_voter(broker: Broker, call: Call[RemoveRaftVoterRequest]) -> Rem
 def _voter_refusal(
     broker: Broker, request: AddRaftVoterRequest | RemoveRaftVoterRequest, noun: str, verb: str
 ) -> tuple[int, str]:
-    if request.cluster_id is not None and request.cluster_id != broker.cluster_id:
-        text = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{broker.cluster_id}"'
-        return int(InconsistentClusterIdError.errno or 0), text
+    if request.cluster_id is not None and request.cluster_id != broker.ids.cluster_id:
+        text = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{broker.ids.cluster_id}"'
+        return error_code(InconsistentClusterIdError), text
     if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
-        return int(InvalidRequestError.errno or 0), f"{noun} voter request didn't include a valid voter"
+        return error_code(InvalidRequestError), f"{noun} voter request didn't include a valid voter"
     return UNSUPPORTED, f"Cluster doesn't support {verb} voter because the kraft.version feature is 0"
 
 

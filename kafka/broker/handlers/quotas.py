@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.quotas import Component, QuotaChange
 from kafka.broker.registry import Call, handles
 from kafka.errors import BrokerResponseError, InvalidRequestError

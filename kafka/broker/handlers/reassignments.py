@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.registry import Call, handles
 from kafka.broker.topics import check_replicas
 from kafka.errors import (
@@ -51,7 +51,7 @@ def elect_leaders(broker: Broker, call: Call[ElectLeadersRequest]) -> ElectLeade
             )
             for asked in request.topic_partitions
         ]
-    code = int(InvalidRequestError.errno or 0) if is_unknown and call.version >= 1 and results else 0
+    code = error_code(InvalidRequestError) if is_unknown and call.version >= 1 and results else 0
     return ElectLeadersResponse(throttle_time_ms=0, error_code=code, replica_election_results=results)
 
 
@@ -67,7 +67,7 @@ def _elect(broker: Broker, name: str, number: int, kind: int) -> ElectLeadersRes
     else:
         error, text = ElectionNotNeededError, "Leader election not needed for topic partition."
     return ElectLeadersResponse.PartitionResult(
-        partition_id=number, error_code=int(error.errno or 0), error_message=text
+        partition_id=number, error_code=error_code(error), error_message=text
     )
 
 
@@ -102,7 +102,7 @@ def _reassign(
         if not 0 <= number < topic.partitions:
             raise UnknownTopicOrPartitionError(f"Unable to find partition {name}:{number}.")
         if wanted.replicas is None:
-            code = int(NoReassignmentInProgressError.errno or 0)
+            code = error_code(NoReassignmentInProgressError)
         else:
             check_replicas(broker, wanted.replicas)
     except BrokerResponseError as error:

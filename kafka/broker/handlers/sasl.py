@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka.broker.codes import error_code
 from kafka.broker.registry import Call, handles
 from kafka.errors import IllegalSaslStateError
 from kafka.protocol.sasl import (
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 
 @handles(SaslHandshakeRequest, versions=(0, 1))
 def sasl_handshake(broker: Broker, call: Call[SaslHandshakeRequest]) -> SaslHandshakeResponse:
-    return SaslHandshakeResponse(error_code=int(IllegalSaslStateError.errno or 0), mechanisms=[])
+    return SaslHandshakeResponse(error_code=error_code(IllegalSaslStateError), mechanisms=[])
 
 
 @handles(SaslAuthenticateRequest, versions=(0, 2))
 def sasl_authenticate(broker: Broker, call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
-        error_code=int(IllegalSaslStateError.errno or 0),
+        error_code=error_code(IllegalSaslStateError),
         error_message="SaslAuthenticate request received after successful authentication",
         auth_bytes=b"",
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.registry import Call, handles
 from kafka.core.sasl.scram import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_SHA_256, SCRAM_SHA_512, credential_of
 from kafka.errors import (
@@ -59,11 +59,11 @@ def describe_user_scram_credentials(
 def _describe(credentials: Credentials, name: str, times: int) -> _Result:
     code, text, kept = 0, "", credentials.scram(name)
     if times > 1:
-        code = DuplicateResourceError.errno or 0
+        code = error_code(DuplicateResourceError)
         text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
         kept = {}
     elif not kept:
-        code = ResourceNotFoundError.errno or 0
+        code = error_code(ResourceNotFoundError)
         text = f"Attempt to describe a user credential that does not exist: {name}"
     return _Result(
         user=name,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.registry import Call, handles
 from kafka.broker.share.acknowledgements import check_ack_batches
 from kafka.broker.share.sessions import FINAL_EPOCH

@@ -20,7 +20,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.handlers.share_acknowledge import FINE, Fault, Name, ack_batches, acknowledge, close_session
 from kafka.broker.log import PartitionLog
 from kafka.broker.registry import Call, handles

@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
+from kafka.broker.handlers.heartbeats import answered, refused
 from kafka.broker.handlers.refused_first import refused_first
 from kafka.broker.log import Topic
 from kafka.broker.operations import ALL_GROUP_OPERATIONS, NOT_ASKED
@@ -74,28 +75,13 @@ def share_group_heartbeat(broker: Broker, call: Call[ShareGroupHeartbeatRequest]
             now=call.now,
         )
     except BrokerResponseError as error:
-        return ShareGroupHeartbeatResponse(
-            throttle_time_ms=0,
-            error_code=error_code(error),
-            error_message=error_text(error),
-            member_epoch=0,
-            heartbeat_interval_ms=0,
-        )
-    assignment = None
-    if answer.assignment is not None:
-        assignment = ShareGroupHeartbeatResponse.Assignment(
-            topic_partitions=[
-                ShareGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=numbers)
-                for topic_id, numbers in by_topic(answer.assignment).items()
-            ]
-        )
-    return ShareGroupHeartbeatResponse(
-        throttle_time_ms=0,
-        error_code=0,
-        member_id=request.member_id,
-        member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=answer.heartbeat_interval_ms,
-        assignment=assignment,
+        return refused(ShareGroupHeartbeatResponse, error)
+    return answered(
+        ShareGroupHeartbeatResponse,
+        request.member_id,
+        answer.member_epoch,
+        answer.heartbeat_interval_ms,
+        answer.assignment,
     )
 
 
@@ -218,7 +204,7 @@ def _offset(broker: Broker, group_id: str, topic: Topic | None, number: int) -> 
             partition_index=number,
             start_offset=-1,
             leader_epoch=0,
-            error_code=int(UnknownTopicOrPartitionError.errno or 0),
+            error_code=error_code(UnknownTopicOrPartitionError),
             error_message=UnknownTopicOrPartitionError.message,
         )
     start = broker.share.start_offset(group_id, topic.topic_id, number)
@@ -307,7 +293,7 @@ def delete_share_group_offsets(
                 topic = None  # nothing to delete
             if topic is not None:
                 broker.share.delete_offsets(request.group_id, topic.topic_id)
-            code = 0 if topic is not None else int(UnknownTopicOrPartitionError.errno or 0)
+            code = 0 if topic is not None else error_code(UnknownTopicOrPartitionError)
             responses.append(
                 DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic(
                     topic_name=name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka.broker.broker import error_code
+from kafka.broker.codes import error_code
 from kafka.broker.log import Topic
 from kafka.broker.operations import ALL_TOPIC_OPERATIONS
 from kafka.broker.registry import Call, handles
@@ -35,7 +35,7 @@ def describe_topic_partitions(
     cursor = request.cursor
     fault = _fault(named, cursor)
     if fault is not None:
-        code = int(fault.errno or 0)
+        code = error_code(fault)
         refused = [_Topic(error_code=code, name=name, topic_id=ZERO_UUID, partitions=[]) for name in named]
         return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=refused)
     names = sorted(set(named) if named else {topic.name for topic in broker.metadata})
@@ -74,7 +74,7 @@ def _answer(topics: list[_Topic], cursor: _Cursor | None) -> DescribeTopicPartit
 
 
 def _missing(name: str) -> _Topic:
-    code = int(UnknownTopicOrPartitionError.errno or 0)
+    code = error_code(UnknownTopicOrPartitionError)
     try:
         check_topic_name(name)
     except BrokerResponseError as error:
@@ -96,7 +96,7 @@ def _described(broker: Broker, topic: Topic, numbers: range) -> _Topic:
                 error_code=0,
                 partition_index=number,
                 leader_id=node_id,
-                leader_epoch=broker.leader_epoch(topic, number),
+                leader_epoch=broker.ids.leader_epoch(topic, number),
                 replica_nodes=[node_id],
                 isr_nodes=[node_id],
                 eligible_leader_replicas=[],

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.handlers.configs import topic_value
 from kafka.broker.log import Topic
 from kafka.broker.registry import Call, handles
@@ -76,7 +76,7 @@ def _create(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, validate
     check_topic_settings(settings)
     partitions = _partition_count(broker, wanted)
     if validate_only:
-        topic = Topic(wanted.name, broker.new_topic_id(), partitions)
+        topic = Topic(wanted.name, broker.ids.new_topic_id(), partitions)
     else:
         topic = create_topic(broker, wanted.name, partitions, settings)
     shown = {name: topic_value(broker, settings, name) for name in TOPIC_SETTINGS}

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.broker import error_code
+from kafka.broker.codes import error_code
 from kafka.broker.handlers.refused_first import refused_first
 from kafka.broker.offset_store import CommittedOffset
 from kafka.broker.registry import Call, handles
@@ -69,7 +69,7 @@ _OffsetResult = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 def _code(error: BrokerResponseError, version: int) -> int:
     """The error's code, in the words of the version."""
     if isinstance(error, ProducerFencedError) and version < FENCED_SINCE:
-        return int(InvalidProducerEpochError.errno or 0)
+        return error_code(InvalidProducerEpochError)
     return error_code(error)
 
 
@@ -104,7 +104,7 @@ def _add(
     """All partitions, or none when one of them is not there: the others then are OPERATION_NOT_ATTEMPTED (55)."""
     codes = _unfit(broker, version, topics)
     if codes:
-        return _results(topics, codes, error_code(OperationNotAttemptedError()))
+        return _results(topics, codes, error_code(OperationNotAttemptedError))
     wanted = [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
     try:
         client_version = _NEW_PROTOCOL if version >= _BATCHED_SINCE else _OLD_PROTOCOL
@@ -131,7 +131,7 @@ def _verify(
 ) -> list[_TopicResult]:
     codes = _unfit(broker, version, topics)
     if codes:
-        return _results(topics, codes, error_code(OperationNotAttemptedError()))
+        return _results(topics, codes, error_code(OperationNotAttemptedError))
     for topic in topics:
         for number in topic.partitions:
             where = TopicPartition(topic.name, number)
@@ -150,9 +150,9 @@ def _unfit(broker: Broker, version: int, topics: Sequence[_Topic]) -> dict[Topic
         found = broker.metadata.topic(topic.name)
         for number in topic.partitions:
             if version < _BATCHED_SINCE and topic.name in INTERNAL_TOPICS:
-                codes[TopicPartition(topic.name, number)] = error_code(TopicAuthorizationFailedError())
+                codes[TopicPartition(topic.name, number)] = error_code(TopicAuthorizationFailedError)
             elif found is None or not 0 <= number < found.partitions:
-                codes[TopicPartition(topic.name, number)] = error_code(UnknownTopicOrPartitionError())
+                codes[TopicPartition(topic.name, number)] = error_code(UnknownTopicOrPartitionError)
     return codes
 
 
@@ -234,12 +234,12 @@ def commit_offsets(broker: Broker, call: Call[TxnOffsetCommitRequest]) -> TxnOff
             metadata = one.committed_metadata or ""
             answer = _OffsetResult(partition_index=one.partition_index, error_code=0)
             if found is None or not 0 <= one.partition_index < found.partitions:
-                answer.error_code = error_code(UnknownTopicOrPartitionError())
+                answer.error_code = error_code(UnknownTopicOrPartitionError)
                 refused.setdefault(topic.name, []).append(answer)
                 continue
             accepted.append(answer)
             if len(metadata) > longest:
-                answer.error_code = error_code(OffsetMetadataTooLargeError())
+                answer.error_code = error_code(OffsetMetadataTooLargeError)
             else:
                 offsets[where] = CommittedOffset(
                     one.committed_offset, one.committed_leader_epoch, metadata, broker.epoch_ms()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.broker import error_code, error_text
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.registry import Call, handles
 from kafka.broker.topics import check_topic_name
 from kafka.broker.transactions.states import BY_TITLE
@@ -91,7 +91,7 @@ def list_transactions(broker: Broker, call: Call[ListTransactionsRequest]) -> Li
     except re.error:
         return ListTransactionsResponse(
             throttle_time_ms=0,
-            error_code=error_code(InvalidRegularExpressionError()),
+            error_code=error_code(InvalidRegularExpressionError),
             unknown_state_filters=[],
             transaction_states=[],
         )

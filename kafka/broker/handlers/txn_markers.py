@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.broker import error_code
+from kafka.broker.codes import error_code
 from kafka.broker.registry import Call, handles
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS
 from kafka.broker.transactions.markers import Marker, write_marker
@@ -42,7 +42,7 @@ def write_markers(broker: Broker, call: Call[WriteTxnMarkersRequest]) -> WriteTx
             if _is_there(broker, partition):
                 there.append(partition)
             else:
-                codes.setdefault(one.producer_id, {})[partition] = error_code(UnknownTopicOrPartitionError())
+                codes.setdefault(one.producer_id, {})[partition] = error_code(UnknownTopicOrPartitionError)
         is_nobodys = one.producer_id < 0 or one.producer_epoch < 0
         if is_nobodys and any(partition.topic != CONSUMER_OFFSETS for partition in there):
             return _response(_all_failed(call.request.markers))  # as in Kafka, with those before it written

@@ -85,10 +85,6 @@ class Maintenance:
         """Do a little of what is due at ``now`` (monotonic s); when to come again, or None while a sync runs."""
         return min(self._tick_sweep(now), self._tick_cleaner(now))
 
-    def sweep_now(self) -> None:
-        """Look at all partitions from the next tick on."""
-        self._sweep_at = float("-inf")
-
     def _tick_sweep(self, now: float) -> float:
         if self._sweep is None:
             if now < self._sweep_at:

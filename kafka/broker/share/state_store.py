@@ -30,6 +30,7 @@ from kafka.broker.state.share_records import (
     ShareUpdateKey,
     ShareUpdateValue,
 )
+from kafka.broker.state.state_log import Entry, RenewableStateLog, StateLog
 from kafka.broker.state.state_topic import kafka_uuid
 from kafka.errors import KafkaStorageError
 from kafka.wire.primitives import uvarint
@@ -74,35 +75,15 @@ class LivePartition(Protocol):
     def state_ranges(self) -> Sequence[StateRange]: ...
 
 
-Entry = tuple[bytes, "bytes | None"]
-
-
-class StateLog(Protocol):
-    """What the store asks of a :class:`~kafka.broker.state.state_topic.StateTopic`."""
-
-    def partition_of(self, key: str) -> int: ...
-
-    def append(self, partition: int, records: Sequence[Entry], *, producer: tuple[int, int] | None = None) -> None: ...
-
-    def replay(
-        self,
-        on_record: Callable[[int, bytes, bytes | None, tuple[int, int] | None], None],
-        on_marker: Callable[[int, int, int, bool], None],
-    ) -> None: ...
-
-    def when_deleted(self, callback: Callable[[], None]) -> None: ...
-
-    def should_begin_anew(self, partition: int) -> bool: ...
-
-    def begin_anew(self, partition: int, holding: Sequence[Entry]) -> None: ...
-
-
 class ShareStateStore:
     """All groups' durable state. ``shares`` is ``__share_group_state``, ``groups`` is ``__consumer_offsets``;
     ``is_topic`` says whether a topic of this id exists: state of others is what a crash has left, and is forgotten."""
 
     def __init__(
-        self, shares: StateLog, groups: StateLog, is_topic: Callable[[UUID], bool] = lambda topic_id: True
+        self,
+        shares: RenewableStateLog,
+        groups: StateLog,
+        is_topic: Callable[[UUID], bool] = lambda topic_id: True,
     ) -> None:
         self._shares = shares
         self._group_log = groups

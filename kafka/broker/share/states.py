@@ -21,8 +21,6 @@ ACQUIRED: Final = 1
 ACKNOWLEDGED: Final = 2
 ARCHIVED: Final = 4
 
-STATE_NAMES: Final = {AVAILABLE: "available", ACQUIRED: "acquired", ACKNOWLEDGED: "acknowledged", ARCHIVED: "archived"}
-
 GAP: Final = 0
 ACCEPT: Final = 1
 RELEASE: Final = 2

@@ -158,7 +158,7 @@ class StateTopic:
         broker, row = self._broker, self._row
         config = {**row.config, "segment.bytes": broker.config.value(row.segment_bytes)}
         self._topic = broker.metadata.create_topic(
-            self.name, broker.new_topic_id(), broker.config.number(row.partitions), config
+            self.name, broker.ids.new_topic_id(), broker.config.number(row.partitions), config
         )
         broker.sync_metadata()
         return True

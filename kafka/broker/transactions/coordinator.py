@@ -88,7 +88,7 @@ class TransactionCoordinator:
         """
         broker = self._broker
         if transactional_id is None:
-            return broker.new_producer_id(), 0
+            return broker.ids.new_producer_id(), 0
         if not transactional_id:
             raise InvalidRequestError("an empty transactional id")
         longest = broker.config.number("transaction.max.timeout.ms")
@@ -97,11 +97,11 @@ class TransactionCoordinator:
         now_ms = broker.epoch_ms()
         found = self._store.get(transactional_id)
         if found is None:
-            found = Transaction(broker.new_producer_id(), timeout_ms, now_ms)
+            found = Transaction(broker.ids.new_producer_id(), timeout_ms, now_ms)
         if must_abort_first(found, expected):
             self._fence(transactional_id, found)
             raise ConcurrentTransactionsError("an ongoing transaction was aborted; come again for an epoch")
-        following = initialized(found, timeout_ms, expected, broker.new_producer_id, now_ms)
+        following = initialized(found, timeout_ms, expected, broker.ids.new_producer_id, now_ms)
         self._put(transactional_id, following)
         return following.producer
 
@@ -141,7 +141,7 @@ class TransactionCoordinator:
         """Commit or abort; the id and epoch to go on with. Errors as :func:`ended`, and 42, 49, 16."""
         found = self._known(transactional_id)
         broker = self._broker
-        following = ended(found, producer, committed, client_version, broker.new_producer_id, broker.epoch_ms())
+        following = ended(found, producer, committed, client_version, broker.ids.new_producer_id, broker.epoch_ms())
         if following is not found:
             self._put(transactional_id, following)
             self._endings.carry_out(transactional_id)
@@ -171,7 +171,7 @@ class TransactionCoordinator:
 
     def _fence(self, transactional_id: str, found: Transaction) -> None:
         broker = self._broker
-        self._put(transactional_id, fenced(found, self.version, broker.new_producer_id, broker.epoch_ms()))
+        self._put(transactional_id, fenced(found, self.version, broker.ids.new_producer_id, broker.epoch_ms()))
         self._endings.carry_out(transactional_id)
 
     def _put(self, transactional_id: str, following: Transaction) -> None:

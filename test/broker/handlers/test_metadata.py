@@ -33,7 +33,7 @@ def test_a_topic_has_its_partitions_all_led_by_this_broker(hand: HandBroker, ver
     if version >= 10:
         assert topic.topic_id == topic_id
     if version >= 2:
-        assert answer.cluster_id == hand.broker.cluster_id
+        assert answer.cluster_id == hand.broker.ids.cluster_id
 
 
 def test_none_asks_for_all_and_an_empty_list_for_none(hand: HandBroker) -> None:

@@ -125,7 +125,7 @@ def test_of_records_that_cannot_be_read_here_the_header_has_to_do(
 
 
 def test_nobody_writes_to_the_brokers_own_topics(hand: HandBroker) -> None:
-    hand.broker.metadata.create_topic("__consumer_offsets", hand.broker.new_topic_id(), 1)
+    hand.broker.metadata.create_topic("__consumer_offsets", hand.broker.ids.new_topic_id(), 1)
     assert hand.produce("__consumer_offsets", GOOD).error_code == 17
 
 
