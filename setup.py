@@ -1,13 +1,16 @@
 """How the package is built and what it needs.
 
 ``pip install .`` brings ``six`` and ``crcmod`` and nothing else. Everything that makes it faster, prettier or able to
-read one more compression codec is an extra. ``pyproject.toml`` beside this file names what a build needs.
+read one more compression codec is an extra. ``pyproject.toml`` beside this file names what a build needs, and
+``build_kafka.py`` decides what is compiled.
 """
 
 import pathlib
 import re
 
 from setuptools import find_packages, setup
+
+from build_kafka import BuildCompiled, extensions
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -32,6 +35,8 @@ setup(
     python_requires=">=3.10",
     packages=find_packages(include=["kafka", "kafka.*"]),
     package_data={"kafka": ["py.typed"]},
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildCompiled},
     zip_safe=False,
     install_requires=["six>=1.16", "crcmod>=1.7"],
     extras_require=EXTRAS,

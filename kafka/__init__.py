@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafka._version import __version__
 
 if TYPE_CHECKING:
+    from kafka._compiled import is_compiled
     from kafka.admin import KafkaAdminClient
     from kafka.client.cluster import ClusterMetadata
     from kafka.client.connection import BrokerConnection
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kafka.consumer import ConsumerRecord, KafkaConsumer
     from kafka.net.delayed import DelayedTaskQueue
     from kafka.producer import KafkaProducer
+    from kafka.serializer import DefaultSerializer, Deserializer, JsonSerializer, Serializer
     from kafka.share import AcknowledgeType, KafkaShareConsumer, ShareRecord
     from kafka.structs import BrokerMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -29,7 +31,10 @@ _HOME = {
     "BrokerMetadata": "kafka.structs",
     "ClusterMetadata": "kafka.client.cluster",
     "ConsumerRecord": "kafka.consumer",
+    "DefaultSerializer": "kafka.serializer",
     "DelayedTaskQueue": "kafka.net.delayed",
+    "Deserializer": "kafka.serializer",
+    "JsonSerializer": "kafka.serializer",
     "KafkaAdminClient": "kafka.admin",
     "KafkaClient": "kafka.client.kafka_client",
     "KafkaConsumer": "kafka.consumer",
@@ -37,8 +42,10 @@ _HOME = {
     "KafkaShareConsumer": "kafka.share",
     "OffsetAndMetadata": "kafka.structs",
     "OffsetAndTimestamp": "kafka.structs",
+    "Serializer": "kafka.serializer",
     "ShareRecord": "kafka.share",
     "TopicPartition": "kafka.structs",
+    "is_compiled": "kafka._compiled",
 }
 """Public name -> the module that it is imported from on first use."""
 
@@ -48,7 +55,10 @@ __all__ = [
     "BrokerMetadata",
     "ClusterMetadata",
     "ConsumerRecord",
+    "DefaultSerializer",
     "DelayedTaskQueue",
+    "Deserializer",
+    "JsonSerializer",
     "KafkaAdminClient",
     "KafkaClient",
     "KafkaConsumer",
@@ -56,9 +66,11 @@ __all__ = [
     "KafkaShareConsumer",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "Serializer",
     "ShareRecord",
     "TopicPartition",
     "__version__",
+    "is_compiled",
 ]
 
 

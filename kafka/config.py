@@ -5,23 +5,48 @@ says the nearest known one; a name that kafka-python has and this version does n
 because a setting that is taken and ignored is worse than none.
 
 To add a setting: a row in :data:`SETTINGS` (and, when it stood there, one less in :data:`NOT_YET`). The reference page
-of the documentation is drawn from both tables.
+of the documentation is drawn from both tables. What values may be is checked by ``config_checks.py``.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-import six
-
+from kafka.config_checks import (
+    SECURITY_PROTOCOLS,
+    Check,
+    acks,
+    boolean,
+    compression_type,
+    deserializer,
+    integer,
+    interceptors,
+    mechanism,
+    name_text,
+    number_or_inf,
+    one_of,
+    optional,
+    partitioner,
+    path,
+    release,
+    reporters,
+    secret,
+    secret_or_function,
+    serializer,
+    servers,
+    socket_options,
+    software_text,
+    ssl_context,
+    text,
+    token_provider,
+    topic_names,
+)
+from kafka.config_checks import Secret as Secret
 from kafka.errors import KafkaConfigurationError
-
-Check = Callable[[Any], Any]
-"""Takes what the user gave, returns the value to use; ValueError or TypeError with what would be right."""
 
 CLIENTS: Final = ("client", "producer", "consumer", "share", "admin")
 ALL: Final = frozenset(CLIENTS)
@@ -38,144 +63,15 @@ class Setting:
     unit: str = ""
     clients: frozenset[str] = ALL
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    is_secret: bool = False
+    """No error shows what was given."""
 
     def default_for(self, client: str) -> Any:
         return self.defaults.get(client, self.default)
 
 
-# -- checks -----------------------------------------------------------------------------------------------------------
-
-
-def integer(least: int = 0, most: float = inf) -> Check:
-    """A whole number from ``least`` to ``most``; a float without a fraction counts, a bool does not."""
-    wanted = f"a whole number of at least {least}" + ("" if most == inf else f" and at most {most:g}")
-
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value // 1:
-            raise ValueError(wanted)
-        if not least <= value <= most:
-            raise ValueError(wanted)
-        return int(value)
-
-    return check
-
-
-def number_or_inf(least: float = 0) -> Check:
-    """A number of at least ``least``; ``float("inf")`` means without limit."""
-
-    def check(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
-            raise ValueError(f"a number of at least {least:g}, or float('inf')")
-        return value
-
-    return check
-
-
-def boolean(value: Any) -> bool:
-    """True or False."""
-    if not isinstance(value, bool):
-        raise ValueError("True or False")
-    return value
-
-
-def text(value: Any) -> str:
-    """A text; bytes are taken as UTF-8."""
-    if not isinstance(value, (six.text_type, six.binary_type)):
-        raise ValueError("a text")
-    return six.ensure_text(value)
-
-
-def name_text(value: Any) -> str:
-    """A text with something in it."""
-    found = text(value)
-    if not found:
-        raise ValueError("a text that is not empty")
-    return found
-
-
-def servers(value: Any) -> tuple[str, ...]:
-    """One text of servers separated by commas, or an iterable of such texts."""
-    wanted = "HOST[:PORT], several in a list or separated by commas"
-    if isinstance(value, (six.text_type, six.binary_type)):
-        value = [value]
-    try:
-        parts = [part.strip() for entry in value for part in text(entry).split(",")]
-    except TypeError:
-        raise ValueError(wanted) from None
-    if not any(parts):
-        raise ValueError(wanted)
-    return tuple(part for part in parts if part)
-
-
-def one_of(*allowed: Any) -> Check:
-    """One of a few values."""
-
-    def check(value: Any) -> Any:
-        if value not in allowed or isinstance(value, bool) != any(a is value for a in allowed if isinstance(a, bool)):
-            raise ValueError("one of " + ", ".join(repr(a) for a in allowed))
-        return value
-
-    return check
-
-
-def optional(check: Check) -> Check:
-    """None, or what ``check`` takes."""
-    return lambda value: None if value is None else check(value)
-
-
-def function(value: Any) -> Any:
-    """Something to call."""
-    if not callable(value):
-        raise ValueError("something to call")
-    return value
-
-
-def serializer(value: Any) -> Any:
-    """A function of the value, or an object with ``serialize(topic, headers, data)``."""
-    if not (callable(value) or callable(getattr(value, "serialize", None))):
-        raise ValueError("a function of the value, or an object with serialize(topic, headers, data)")
-    return value
-
-
-def deserializer(value: Any) -> Any:
-    """A function of the bytes, or an object with ``deserialize(topic, headers, data)``."""
-    if not (callable(value) or callable(getattr(value, "deserialize", None))):
-        raise ValueError("a function of the bytes, or an object with deserialize(topic, headers, data)")
-    return value
-
-
-def partitioner(value: Any) -> Any:
-    """``"sticky"``, ``"round_robin"``, or a function ``(key, all_partitions, available_partitions)``."""
-    if not (callable(value) or value in ("sticky", "round_robin")):
-        raise ValueError("'sticky', 'round_robin' or a function (key, all partitions, available partitions)")
-    return value
-
-
-def acks(value: Any) -> int:
-    """0, 1, -1 or "all"."""
-    if value == "all":
-        return -1
-    if isinstance(value, bool) or value not in (0, 1, -1):
-        raise ValueError("0, 1, -1 or 'all'")
-    return int(value)
-
-
-def release(value: Any) -> tuple[int, ...]:
-    """A broker's release as "0.10.2" or (0, 10, 2)."""
-    wanted = "a release such as '0.10.2' or (0, 10, 2)"
-    parts = value.split(".") if isinstance(value, str) else value
-    try:
-        found = tuple(int(part) for part in parts)
-    except (TypeError, ValueError):
-        raise ValueError(wanted) from None
-    if not 2 <= len(found) <= 4 or found < (0, 8):
-        raise ValueError(wanted)
-    return found
-
-
 # -- the table --------------------------------------------------------------------------------------------------------
 
-_ONLY_CLIENT: Final = frozenset({"client"})
 _PRODUCER: Final = frozenset({"producer"})
 _CONSUMER: Final = frozenset({"consumer"})
 _SHARE: Final = frozenset({"share"})
@@ -196,7 +92,12 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "Wait before connecting again to a node after a failure; doubled by each further one, +-20 %.", "ms"),
     Setting("reconnect_backoff_max_ms", integer(0), 30_000, "The most that this wait grows to.", "ms"),
     Setting("socket_connection_setup_timeout_ms", integer(1), 10_000,
-            "Most time for connecting to one address (KIP-601).", "ms"),
+            "Most time for connecting to one address of a node; doubled by each failure in a row, +-20 % (KIP-601).",
+            "ms"),
+    Setting("socket_connection_setup_timeout_max_ms", integer(1), 30_000, "The most that this time grows to.", "ms"),
+    Setting("socket_options", optional(socket_options), None,
+            "More options for each socket, as (level, name, value) for setsockopt(), after those that this client sets "
+            "(no delay, keep-alive)."),
     Setting("connections_max_idle_ms", integer(1), 540_000, "Close a connection that was not used for so long.", "ms"),
     Setting("max_in_flight_requests_per_connection", integer(1), 5,
             "Requests that are sent on one connection before the answer to the first of them."),
@@ -207,7 +108,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "The socket's send buffer (SO_SNDBUF); None leaves the system's own.", "bytes",
             defaults={"client": 131_072}),
     Setting("receive_message_max_bytes", integer(1, _INT32), 100_000_000,
-            "Longest answer that is taken; a longer one ends the connection.", "bytes"),
+            "Longest answer that is taken; a longer one ends the connection. Consumers inflate no batch beyond it.",
+            "bytes"),
     Setting("retry_backoff_ms", integer(0), 100, "Wait before a failed request is tried again.", "ms"),
     Setting("retry_backoff_max_ms", integer(0), 1_000, "The most that this wait grows to (KIP-580).", "ms"),
     Setting("metadata_max_age_ms", integer(0), 300_000, "Read the cluster's metadata again after so long.", "ms"),
@@ -217,16 +119,70 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "The cluster's release, instead of finding it out on the first connection."),
     Setting("api_version_auto_timeout_ms", integer(1), 2_000,
             "Most time for each step of finding out the cluster's release.", "ms"),
-    Setting("security_protocol", one_of("PLAINTEXT"), "PLAINTEXT", "PLAINTEXT; the others follow."),
-    Setting("client_dns_lookup", one_of("use_all_dns_ips"), "use_all_dns_ips",
-            "All addresses of a name are tried, in the order that the system gives (KIP-602)."),
+    Setting("security_protocol", one_of(*SECURITY_PROTOCOLS), "PLAINTEXT",
+            "What the servers' listeners want: PLAINTEXT; SSL (TLS); SASL_PLAINTEXT (a password or token, in the clear "
+            "for PLAIN and OAUTHBEARER); SASL_SSL (both). See :doc:`security`."),
+    Setting("ssl_context", optional(ssl_context), None,
+            "An ssl.SSLContext, instead of all ssl_ settings but ssl_check_hostname, which it has of its own."),
+    Setting("ssl_check_hostname", boolean, True, "Whether the server's certificate has to be for the name asked for."),
+    Setting("ssl_cafile", optional(path), None,
+            "PEM file with the certificates that are trusted; None trusts those that the system does."),
+    Setting("ssl_certfile", optional(path), None,
+            "PEM file with the client's certificate chain, and its key unless ssl_keyfile has it."),
+    Setting("ssl_keyfile", optional(path), None, "PEM file with the key of the client's certificate."),
+    Setting("ssl_password", optional(secret_or_function), None,
+            "Password of that key, or a function that gives it.", is_secret=True),
+    Setting("ssl_crlfile", optional(path), None,
+            "PEM file with revocation lists; the server's certificate is refused if it is in them, and if the list of "
+            "its issuer is not there."),
+    Setting("ssl_ciphers", optional(name_text), None, "OpenSSL's list of the ciphers to use, for TLS 1.2."),
+    Setting("sasl_mechanism", optional(mechanism), None,
+            "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, for the protocols with SASL."),
+    Setting("sasl_plain_username", optional(name_text), None, "User name, for PLAIN and SCRAM."),
+    Setting("sasl_plain_password", optional(secret), None, "Password, for PLAIN and SCRAM.", is_secret=True),
+    Setting("sasl_oauth_token_provider", optional(token_provider), None,
+            "For OAUTHBEARER: an object with token(), and perhaps extensions() (KIP-342), or a function that gives a "
+            "token. It is called in a thread of its own, for each authentication."),
+    Setting("client_dns_lookup", one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+            "use_all_dns_ips",
+            "All addresses of a name are tried, in the order that the system gives, and after each failure another one "
+            "first (KIP-602). "
+            "resolve_canonical_bootstrap_servers_only: each bootstrap server's name first becomes the canonical names "
+            "of its addresses, for one alias of a cluster whose servers have certificates of their own (KIP-235)."),
+    Setting("client_software_name", optional(software_text), None,
+            "What the broker is told of this software, for its metrics (KIP-511); None is this package's name."),
+    Setting("client_software_version", optional(software_text), None, "The same, its version; None is this package's."),
+    Setting("bootstrap_timeout_ms", optional(integer(1)), None,
+            "Making the client waits until the cluster's metadata has been read, at most so long: KafkaTimeoutError "
+            "then. None waits for nothing: the first calls do.", "ms"),
+    Setting("proxy_url", optional(secret), None,
+            "Connect through this proxy: socks5://, socks5h:// (the proxy looks names up) or http:// (CONNECT), then "
+            "[NAME:PASSWORD@]HOST[:PORT].", is_secret=True),
+    Setting("socks5_proxy", optional(secret), None, "The former name of proxy_url.", is_secret=True),
+    Setting("bootstrap_topics_filter", topic_names, (),
+            "Topics whose metadata is read from the start."),
+    Setting("metadata_recovery_strategy", one_of("rebootstrap", "none"), "rebootstrap",
+            "What to do when no known broker can be reached: ask the bootstrap servers again, their names looked up "
+            "anew (KIP-899), or go on with the brokers that are known."),
+    Setting("metadata_recovery_rebootstrap_trigger_ms", integer(0), 300_000,
+            "Ask the bootstrap servers again, too, when the metadata could not be read for so long (KIP-1102).", "ms"),
     # -- producer --
     Setting("key_serializer", optional(serializer), None, "Turns keys into bytes.", clients=_PRODUCER),
     Setting("value_serializer", optional(serializer), None, "Turns values into bytes.", clients=_PRODUCER),
     Setting("acks", acks, -1, "Replicas that have a record before it counts as sent: 0, 1, or -1 for all in sync.",
             clients=_PRODUCER),
-    Setting("compression_type", optional(one_of("gzip")), None, "None or 'gzip'; the others follow.",
-            clients=_PRODUCER),
+    Setting("compression_type", compression_type, None,
+            "None (or 'none'), 'gzip', 'snappy', 'lz4' or 'zstd'. All but gzip need the extra `compression`; zstd also "
+            "needs brokers since 2.1.", clients=_PRODUCER),
+    Setting("compression_level", optional(integer(-131_072, 22)), None,
+            "Level of the codec in use (KIP-390): gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22; None is the codec's "
+            "own, which is -1 for gzip, 9 for lz4 (its fast mode, as in Java) and 3 for zstd.", clients=_PRODUCER),
+    Setting("compression_gzip_level", optional(one_of(-1, *range(1, 10))), None,
+            "The same for gzip alone, as Java's compression.gzip.level.", clients=_PRODUCER),
+    Setting("compression_lz4_level", optional(integer(1, 17)), None,
+            "The same for lz4 alone, as Java's compression.lz4.level.", clients=_PRODUCER),
+    Setting("compression_zstd_level", optional(integer(-131_072, 22)), None,
+            "The same for zstd alone, as Java's compression.zstd.level.", clients=_PRODUCER),
     Setting("enable_idempotence", boolean, True, "No duplicates and no reordering by retries (KIP-98).",
             clients=_PRODUCER),
     Setting("retries", number_or_inf(), inf, "Attempts after the first, within delivery_timeout_ms.",
@@ -237,16 +193,43 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             clients=_PRODUCER),
     Setting("linger_ms", integer(0), 0, "Wait for more records before a batch goes out.", "ms", clients=_PRODUCER),
     Setting("partitioner", optional(partitioner), None,
-            "Chooses the partition. None: murmur2 of the key as in Java, sticky without one (KIP-480); 'round_robin': "
-            "one after the other without a key; or a function (key, all partitions, available partitions).",
+            "Chooses the partition. None: murmur2 of the key as in Java, and without one a partition for each "
+            "batch_size of bytes, rather one with few batches waiting (KIP-794); 'sticky': another for each batch "
+            "(KIP-480); 'round_robin': one after the other (KIP-369); or a function (key, all partitions, available "
+            "partitions), or an object with partition(topic, key, serialized_key, value, serialized_value, cluster).",
             clients=_PRODUCER),
-    Setting("buffer_memory", integer(1), 33_554_432, "Bytes of records that wait; send() blocks above it.", "bytes",
+    Setting("partitioner_adaptive_partitioning_enable", boolean, True,
+            "Without partitioner: prefer partitions with few batches waiting (KIP-794).", clients=_PRODUCER),
+    Setting("partitioner_availability_timeout_ms", integer(0), 0,
+            "Without partitioner: avoid the partitions of a node that has taken nothing for so long; 0: do not look.",
+            "ms", clients=_PRODUCER),
+    Setting("partitioner_ignore_keys", boolean, False,
+            "Without partitioner: keys do not decide the partition.", clients=_PRODUCER),
+    Setting("interceptors", interceptors, (), "Objects that see each record before it is sent and its end (KIP-42).",
+            clients=_PRODUCER),
+    Setting("buffer_memory", integer(1), 33_554_432,
+            "Memory for records that were not answered, as Python holds them; send() waits above it.", "bytes",
             clients=_PRODUCER),
     Setting("max_block_ms", integer(0), 60_000, "Most time that send() waits for memory or metadata.", "ms",
             clients=_PRODUCER),
     Setting("max_request_size", integer(1), 1_048_576, "Largest request, and so the largest record.", "bytes",
             clients=_PRODUCER),
     Setting("delivery_timeout_ms", integer(1), 120_000, "From send() to success or failure (KIP-91).", "ms",
+            clients=_PRODUCER),
+    Setting("transactional_id", optional(name_text), None,
+            "Makes the producer a transactional one (KIP-98): the name under which its transactions go on when another "
+            "producer takes them over. Excludes acks other than all, enable_idempotence=False and retries=0.",
+            clients=_PRODUCER),
+    Setting("transaction_timeout_ms", integer(1, _INT32), 60_000,
+            "The broker aborts a transaction that takes longer. Most is its transaction.max.timeout.ms.", "ms",
+            clients=_PRODUCER),
+    Setting("metrics_enabled", boolean, True, "Whether metrics are kept: per batch and request, never per record.",
+            clients=_PRODUCER),
+    Setting("metrics_num_samples", integer(1), 2, "Windows of time that rates, averages and maxima are taken over.",
+            clients=_PRODUCER),
+    Setting("metrics_sample_window_ms", integer(1), 30_000, "Length of one of them.", "ms", clients=_PRODUCER),
+    Setting("metric_reporters", reporters, (),
+            "Objects, or classes of them, that are told of metrics (kafka.metrics.AbstractMetricsReporter).",
             clients=_PRODUCER),
     # -- readers --
     Setting("key_deserializer", optional(deserializer), None, "Turns the bytes of keys into values.",
@@ -280,13 +263,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
 
 NOT_YET: Final = frozenset(
     [
-        "ssl_context", "ssl_check_hostname", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_crlfile",
-        "ssl_ciphers", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "sasl_kerberos_name",
-        "sasl_kerberos_service_name", "sasl_kerberos_domain_name", "sasl_oauth_token_provider", "proxy_url",
-        "socks5_proxy", "metrics", "metric_reporters", "metrics_enabled", "metrics_num_samples",
-        "metrics_sample_window_ms", "metric_group_prefix", "selector", "kafka_client", "socket_options",
-        "client_software_name", "client_software_version", "bootstrap_timeout_ms", "bootstrap_topics_filter",
-        "socket_connection_setup_timeout_max_ms", "transactional_id", "transaction_timeout_ms",
+        "sasl_kerberos_name", "sasl_kerberos_service_name", "sasl_kerberos_domain_name",
+        "metrics", "metric_group_prefix", "selector", "kafka_client",
         "group_instance_id", "enable_auto_commit", "auto_commit_interval_ms", "default_offset_commit_callback",
         "partition_assignment_strategy", "max_poll_interval_ms", "session_timeout_ms", "heartbeat_interval_ms",
         "enable_incremental_fetch_sessions", "exclude_internal_topics",
@@ -331,7 +309,15 @@ def check(name: str, value: Any) -> Any:
         return setting.check(value)
     except (TypeError, ValueError) as error:
         unit = f" ({setting.unit})" if setting.unit else ""
-        raise KafkaConfigurationError(f"{name}={value!r}: expected {error}{unit}") from None
+        shown = "<secret>" if setting.is_secret or _may_be_secret(name, value) else repr(value)
+        raise KafkaConfigurationError(f"{name}={shown}: expected {error}{unit}") from None
+
+
+def _may_be_secret(name: str, value: Any) -> bool:
+    """A key in the place of its file, a token in the place of what gives it."""
+    if name == "sasl_oauth_token_provider":
+        return isinstance(value, (str, bytes))
+    return b"-----BEGIN" in value if isinstance(value, bytes) else isinstance(value, str) and "-----BEGIN" in value
 
 
 def _unknown(client: str, name: str, known: Iterable[str]) -> str:

@@ -7,11 +7,16 @@ Whose fault it was decides the family:
 * :class:`BrokerResponseError` and below: the broker said no; ``errno`` is its code.
 * :class:`RetriableError` without an ``errno``: the network failed, or the answer did not come in time.
 
+Across the families, a transaction's errors say what can still be done: :class:`AbortableTransactionError`,
+:class:`FatalTransactionError`.
+
 Class names are those that users of kafka-python know. A new broker code is one more class here, and nothing else:
 :func:`for_code` finds it by its ``errno``. Codes and their retriability are Kafka's ``Errors`` table of release 4.3.0.
 """
 
 from __future__ import annotations
+
+from typing import Any, TypeVar
 
 
 class KafkaError(Exception):
@@ -64,6 +69,23 @@ class TransactionAbortedError(KafkaError):
     """A record whose transaction was aborted before it was sent."""
 
 
+class TransactionError(KafkaError):
+    """A transaction cannot go on. Never retriable: the same call would fail again. One of the two below says what can
+    be done (KIP-1050); :func:`as_abortable` and :func:`as_fatal` make them of other errors."""
+
+    retriable = False
+    invalid_metadata = False
+
+
+class AbortableTransactionError(TransactionError):
+    """This transaction can only be aborted. After ``abort_transaction()`` the same producer may begin another."""
+
+
+class FatalTransactionError(TransactionError):
+    """This producer has no transactions any more: close it. Another one with the same transactional id may take over,
+    unless one has already (:class:`ProducerFencedError`)."""
+
+
 class QuotaViolationError(KafkaError):
     """A metric went over its quota."""
 
@@ -74,6 +96,16 @@ class UnknownBrokerIdError(KafkaError):
 
 class UnrecognizedBrokerVersion(KafkaError):
     """No probe of ``check_version`` fitted what the broker did."""
+
+
+class AuthenticationError(KafkaError):
+    """Who we are, or who the broker is, could not be shown: a wrong password, a certificate that is refused, settings
+    that do not fit the listener. The same call will fail again until somebody changes them, so nothing tries again.
+    """
+
+
+class SslAuthenticationError(AuthenticationError):
+    """The TLS handshake failed: a certificate was refused, by us or by the broker, or the other side speaks no TLS."""
 
 
 class UnsupportedFieldError(KafkaError, ValueError):
@@ -349,12 +381,12 @@ class InvalidTimestampError(BrokerResponseError):
     message = "INVALID_TIMESTAMP"
 
 
-class UnsupportedSaslMechanismError(BrokerResponseError):
+class UnsupportedSaslMechanismError(AuthenticationError, BrokerResponseError):
     errno = 33
     message = "UNSUPPORTED_SASL_MECHANISM"
 
 
-class IllegalSaslStateError(BrokerResponseError):
+class IllegalSaslStateError(AuthenticationError, BrokerResponseError):
     errno = 34
     message = "ILLEGAL_SASL_STATE"
 
@@ -474,7 +506,7 @@ class LogDirNotFoundError(BrokerResponseError):
     message = "LOG_DIR_NOT_FOUND"
 
 
-class SaslAuthenticationFailedError(BrokerResponseError):
+class SaslAuthenticationFailedError(AuthenticationError, BrokerResponseError):
     errno = 58
     message = "SASL_AUTHENTICATION_FAILED"
 
@@ -634,7 +666,7 @@ class ThrottlingQuotaExceededError(RetriableError, BrokerResponseError):
     message = "THROTTLING_QUOTA_EXCEEDED"
 
 
-class ProducerFencedError(BrokerResponseError):
+class ProducerFencedError(FatalTransactionError, BrokerResponseError):
     errno = 90
     message = "PRODUCER_FENCED"
 
@@ -784,7 +816,7 @@ class InvalidRegistrationError(BrokerResponseError):
     message = "INVALID_REGISTRATION"
 
 
-class TransactionAbortableError(BrokerResponseError):
+class TransactionAbortableError(AbortableTransactionError, BrokerResponseError):
     errno = 120
     message = "TRANSACTION_ABORTABLE"
 
@@ -895,6 +927,41 @@ def for_code(code: int) -> type[BrokerResponseError]:
         name = f"UNKNOWN_CODE_{code}"
         found = type("UnknownError", (UnknownError,), {"errno": code, "message": name})
     return found
+
+
+def as_abortable(error: BaseException, hint: str = "") -> AbortableTransactionError:
+    """The error as one after which the transaction can be aborted: still of its own class, and an
+    :class:`AbortableTransactionError`, too. A new object, caused by ``error``, with ``hint`` behind its text."""
+    return _regrouped(error, AbortableTransactionError, hint)
+
+
+def as_fatal(error: BaseException, hint: str = "") -> FatalTransactionError:
+    """The same with :class:`FatalTransactionError`."""
+    return _regrouped(error, FatalTransactionError, hint)
+
+
+_G = TypeVar("_G", bound=TransactionError)
+_regroupings: dict[tuple[type[BaseException], type[TransactionError]], type[Any]] = {}
+
+
+def _regrouped(error: BaseException, group: type[_G], hint: str) -> _G:
+    found: type[Any] = type(error)
+    if issubclass(found, TransactionError) and not issubclass(found, group):
+        found = group  # an error of the other group: its class would say both
+    if not issubclass(found, group):
+        key = (found, group)
+        made = _regroupings.get(key)
+        if made is None:
+            bases = (group,) if issubclass(group, found) else (group, found)
+            made = _regroupings[key] = type(found.__name__, bases, {"__doc__": found.__doc__, "__module__": __name__})
+        found = made
+    constructor: Any = found
+    again: _G = constructor.__new__(constructor)
+    again.__dict__.update(error.__dict__)
+    text = str(error.args[0]) if error.args else ""
+    again.args = (f"{text}; {hint}" if text and hint else text or hint, *error.args[1:])
+    again.__cause__ = error.__cause__ if isinstance(error, TransactionError) and error.__cause__ else error
+    return again
 
 
 def raise_for_code(code: int, text: str = "") -> None:

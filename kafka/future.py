@@ -152,9 +152,17 @@ class Future(Generic[T]):
                     if self.error_on_callbacks:
                         raise
                     log.exception("an error in a callback of a future")
+                except BaseException:
+                    # Elsewhere than in the main thread nobody pressed Ctrl-C: a callback called sys.exit(). That would
+                    # end the loop's thread in silence, and with it everything that others wait for.
+                    if self.error_on_callbacks or threading.current_thread() is threading.main_thread():
+                        raise
+                    log.exception("a callback of a future wanted to end its thread, which goes on")
 
 
 def _bind(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+    if not callable(f):
+        raise TypeError(f"a callback is a function, and not {f!r}")
     if not args and not kwargs:
         return f
     return lambda outcome: f(*args, outcome, **kwargs)

@@ -22,20 +22,28 @@ PACKAGE = ROOT / "kafka"
 # that `kafka` itself offers. A module is held to the longest row that its name begins with.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "_version": (),
+    "_compiled": (),
+    "_native": (),
     "errors": (),
     "structs": (),
     "future": ("errors",),
-    "config": ("errors", "structs", "future"),
+    "config_checks": ("errors",),
+    "config": ("config_checks", "errors", "structs", "future"),
     "net": ("errors", "future"),
+    "sasl": (),
     "wire": ("errors",),
     "protocol": ("wire", "errors"),
     "records": ("wire", "errors"),
-    "core": ("protocol", "records", "wire", "errors", "structs", "future", "config"),
+    "core": ("_compiled", "_native", "protocol", "records", "wire", "errors", "structs", "future", "config"),
     "client": (
         "bootstrap", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
     ),
+    "metrics": (),
+    "partitioner": ("core",),
+    "serializer": (),
     "producer": (
-        "client", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
+        "client", "metrics", "partitioner", "_compiled", "_native", "_version", "core", "net", "protocol", "records",
+        "wire", "errors", "structs", "future", "config",
     ),
     "consumer": (
         "client", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
@@ -66,7 +74,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cli": (
         "public", "public client", "public producer", "public consumer", "public share", "public admin",
         "public broker", "broker.embedded", "public tasks", "public net", "public protocol", "protocol.registry",
-        "testing", "_version", "errors", "structs", "future", "config",
+        "testing", "_compiled", "_version", "errors", "structs", "future", "config",
     ),
     "__main__": ("public cli",),
 }  # fmt: skip
@@ -81,7 +89,7 @@ IMPURE_MODULES = frozenset(
 
 # What is not of the standard library -> the packages and modules that may import it.
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
-    "six": ("config", "core", "client", "producer", "consumer", "share", "admin", "tasks", "cli"),
+    "six": ("config_checks", "core", "client", "producer", "consumer", "share", "admin", "tasks", "cli"),
     "crcmod": ("wire.crc32c",),
     "crc32c": ("wire.crc32c",),
     "google_crc32c": ("wire.crc32c",),
@@ -89,6 +97,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "rich": ("cli",),
     "pytest": ("testing",),
     "typing_extensions": ("wire.message",),  # for type checkers only: it is no dependency
+    "mypy_extensions": ("_native",),  # the same
 }
 
 CODE_FROM_TEXT = frozenset({"exec", "eval", "compile"})

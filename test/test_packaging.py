@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import email.message
+import importlib
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import zipfile
 from email.parser import Parser
@@ -36,7 +38,7 @@ def copy_of_sources(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return target
 
 
-def _pip(*arguments: str | pathlib.Path, **environment: str) -> None:
+def _pip(*arguments: str | pathlib.Path, **environment: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)],
         env={**os.environ, **environment},
@@ -47,14 +49,23 @@ def _pip(*arguments: str | pathlib.Path, **environment: str) -> None:
     if done.returncode != 0 and re.search("No module named pip|connection|Could not find a version", done.stderr):
         refuse("needs pip and a package index: " + done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def _wheel(sources: pathlib.Path, target: pathlib.Path, **environment: str) -> pathlib.Path:
+    _pip("wheel", "-q", "--no-deps", "-w", target, sources, **environment)
+    return next(target.glob("*.whl"))
+
+
+def _shipped(wheel: pathlib.Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
 @pytest.fixture(scope="module")
 def wheel(copy_of_sources: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The package's wheel."""
-    target = tmp_path_factory.mktemp("wheel")
-    _pip("wheel", "-q", "--no-deps", "-w", target, copy_of_sources)
-    return next(target.glob("*.whl"))
+    """The package's wheel in plain Python."""
+    return _wheel(copy_of_sources, tmp_path_factory.mktemp("wheel"), KAFKA_PURE="1")
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +78,60 @@ def metadata(wheel: pathlib.Path) -> email.message.Message:
 
 @pytest.mark.timeout(180)
 def test_the_wheel_holds_every_module_and_the_type_marker_and_nothing_else(wheel: pathlib.Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        shipped = {name for name in archive.namelist() if ".dist-info/" not in name}
-    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "kafka").rglob("*.py")}
-    assert shipped == sources | {"kafka/py.typed"}
+    assert _shipped(wheel) == _sources() | {"kafka/py.typed"}
+    assert wheel.name.endswith("-py3-none-any.whl")
+
+
+def _sources() -> set[str]:
+    return {str(path.relative_to(ROOT)) for path in (ROOT / "kafka").rglob("*.py")}
+
+
+@pytest.mark.skipif(sysconfig.get_config_var("EXT_SUFFIX") is None, reason="this Python loads no compiled modules")
+@pytest.mark.timeout(300)
+def test_a_compiled_wheel_holds_the_sources_too_and_runs_without_them_being_asked(
+    copy_of_sources: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    if not _has_c_compiler():
+        refuse("needs a C compiler and Python's headers")
+    wheel = _wheel(copy_of_sources, tmp_path, KAFKA_PURE="0")
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    compiled = {name for name in _shipped(wheel) if name.endswith(suffix)}
+    assert _shipped(wheel) - compiled == _sources() | {"kafka/py.typed"}
+    assert {f"kafka/records/builder{suffix}", f"kafka/_native__mypyc{suffix}"} < compiled
+    code = "import kafka, kafka.records.builder as b; assert kafka.is_compiled(); print(b.__file__)"
+    done = _run_with(wheel, tmp_path, code)
+    assert done.stdout.endswith(f"{suffix}\n"), done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_a_compilation_that_fails_leaves_a_plain_package_and_one_line(
+    copy_of_sources: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *probe.c*) exit 0 ;; esac\necho no space left >&2\nexit 1\n')
+    compiler.chmod(0o755)
+    target = tmp_path / "wheel"
+    done = _pip("wheel", "-v", "--no-deps", "-w", target, copy_of_sources, CC=str(compiler), KAFKA_PURE="")
+    assert _shipped(next(target.glob("*.whl"))) == _sources() | {"kafka/py.typed"}
+    said = [line for line in (done.stdout + done.stderr).splitlines() if "kafka-taskloop is built in plain" in line]
+    assert len(said) == 1
+
+
+def _has_c_compiler() -> bool:
+    sys.path.insert(0, str(ROOT))
+    try:
+        return bool(importlib.import_module("build_kafka")._has_c_compiler())
+    finally:
+        sys.path.remove(str(ROOT))
+
+
+def _run_with(wheel: pathlib.Path, folder: pathlib.Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run ``code`` where only the wheel and what it needs is installed, and neither this folder nor our environment's
+    packages are in reach (-I -S)."""
+    site = folder / "site"
+    _pip("install", "-q", "--target", site, wheel)
+    isolated = f"import sys; sys.path.insert(0, {str(site)!r}); {code}"
+    return subprocess.run([sys.executable, "-I", "-S", "-c", isolated], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.timeout(180)
@@ -166,3 +227,13 @@ def test_no_file_names_a_home_directory_or_a_package_host() -> None:
     for path in files:
         found = telling.search(path.read_text(encoding="utf-8"))
         assert found is None or path == pathlib.Path(__file__), f"{path}: {found.group()}"
+
+
+def test_ci_runs_the_same_tests_in_plain_python_and_compiled() -> None:
+    text = (ROOT / "tox.ini").read_text()
+    default = re.search(r"^env_list = (.+)$", text, re.MULTILINE)
+    assert default is not None and {"py", "compiled"} < set(default.group(1).split(", "))
+    assert len(re.findall(r"python -m pytest \{posargs", text)) == 2
+    compiled = text.partition("[testenv:compiled]")[2].partition("[testenv:types]")[0]
+    for folder in re.findall(r"test/[a-z_./]+", compiled):
+        assert (ROOT / folder).exists(), folder

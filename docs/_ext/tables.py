@@ -4,6 +4,10 @@
 ``.. kafka-import-table::``            who may import whom, from ``test/test_architecture.py``
 ``.. kafka-settings-table:: CLIENT``   settings that CLIENT has and not everybody; ``all``: those that every client has
 ``.. kafka-settings-later::``          settings of kafka-python that are refused, from ``kafka/config.py``
+``.. kafka-recoveries-table::``        what becomes of a batch that a broker refuses, from ``core/produce/fate.py``
+``.. kafka-identity-recoveries-table::``  the same for a producer's id
+``.. kafka-transaction-recoveries-table::``  what becomes of a transaction, from ``core/produce/recoveries.py``
+``.. kafka-states-table:: NAME``       the states of a machine, and the steps between them, from ``core/states.py``
 ``.. kafka-app-settings-table::``      settings of an app, from ``kafka/tasks/settings.py``
 ``.. kafka-options-later::``           options of tasks that are refused, from ``kafka/tasks/options.py``
 ``.. kafka-broker-settings-table::``   settings of the embedded broker, from ``kafka/broker/settings.py``
@@ -92,11 +96,79 @@ def settings_rows(client: str) -> Rows:
         yield f"``{setting.name}``", default, setting.unit, _escaped(setting.doc)
 
 
+def codecs_rows() -> Rows:
+    """The codecs of batches, with what each takes as a level."""
+    from kafka.records import CODECS
+
+    yield ("``compression_type``", "levels", "default", "library", "since", "in message sets")
+    for codec in CODECS.values():
+        levels, default = "none", ""
+        if codec.levels is not None:
+            levels, default = f"{codec.levels[0]} to {codec.levels[1]}", str(codec.default_level)
+        newest = codec.name == "zstd"
+        since = {"lz4": "0.8.2", "zstd": "2.1"}.get(codec.name, "")
+        yield f"``{codec.name}``", levels, default, codec.library or "of Python", since, "no" if newest else "yes"
+
+
 def settings_later() -> Rows:
     """Settings that kafka-python has and that are refused so far."""
     from kafka.config import NOT_YET
 
     yield ", ".join(f"``{name}``" for name in sorted(NOT_YET)),
+
+
+def recoveries_rows() -> Rows:
+    """What becomes of a batch that a broker refuses."""
+    from kafka.core.produce.fate import RECOVERIES
+
+    yield ("error", "code", "what becomes of the batch")
+    for error, found in RECOVERIES.items():
+        note = f". {found.note[:1].upper()}{found.note[1:]}" if found.note else ""
+        yield f"``{error.__name__}``", str(error.errno), _escaped(found.fate.value + note)  # type: ignore[attr-defined]
+
+
+def identity_recoveries_rows() -> Rows:
+    """What becomes of a producer that is not given an id."""
+    from kafka.core.produce.fate import IDENTITY_RECOVERIES
+
+    yield ("error", "code", "what becomes of the producer's id")
+    for error, fate in IDENTITY_RECOVERIES.items():
+        yield f"``{error.__name__}``", str(error.errno), _escaped(fate.value)  # type: ignore[attr-defined]
+
+
+def transaction_recoveries_rows() -> Rows:
+    """What becomes of a transaction when one of its requests is answered by an error."""
+    from kafka.core.produce.fate import Fate, fate_for
+    from kafka.core.produce.recoveries import RECOVERIES, Api, Recovery, recovery_for
+
+    shown = {
+        Recovery.RETRY: "again", Recovery.QUICKLY: "again, soon", Recovery.FIND: "again, elsewhere",
+        Recovery.AGAIN: "call again", Recovery.ABORT: "**abort**", Recovery.BUMP: "**abort**, new epoch",
+        Recovery.FENCED: "**fenced**", Recovery.FATAL: "**fatal**",
+    }  # fmt: skip
+
+    def cell(api: Api, error: type[Any]) -> str:
+        if api is Api.PRODUCE:
+            fate = fate_for(error("x"), is_first=True, is_numbered=True)
+            if fate in (Fate.RETRY, Fate.SUCCEEDED):
+                return "again" if fate is Fate.RETRY else "it is there"
+        return shown[recovery_for(api, error("x"))]
+
+    asked = [api for api in Api if api is not Api.FIND]
+    yield ("error", "code", *(api.value for api in asked))
+    named = {error for rows in RECOVERIES.values() for error in rows if "errno" in vars(error)}
+    for error in sorted(named, key=lambda each: each.errno):  # type: ignore[attr-defined]
+        yield f"``{error.__name__}``", str(error.errno), *(cell(api, error) for api in asked)  # type: ignore[attr-defined]
+
+
+def states_rows(name: str) -> Rows:
+    """The states of a machine, and what may follow each."""
+    from kafka.core.states import TABLES
+
+    yield ("state", "what may follow")
+    for state, following in TABLES[name].items():
+        order = [each for each in TABLES[name] if each in following]
+        yield f"``{state.name}``", ", ".join(f"``{each.name}``" for each in order) or "nothing"
 
 
 def app_settings_rows() -> Rows:
@@ -142,7 +214,11 @@ def methods_rows(name: str) -> Rows:
     found = getattr(next(home for home in (kafka.tasks, kafka.testing, kafka) if name in home.__all__), name)
     yield ("method", "what it does")
     seen: list[Any] = []  # a second name of a method is not shown
-    for method, value in vars(found).items():
+    members: dict[str, Any] = {}
+    for cls in found.__mro__:
+        if cls.__module__.startswith("kafka."):
+            members = {**members, **{name: value for name, value in vars(cls).items() if name not in members}}
+    for method, value in members.items():
         doc = inspect.getdoc(value)
         if method.startswith("_") or not doc or not (callable(value) or isinstance(value, property)) or value in seen:
             continue
@@ -259,6 +335,13 @@ def setup(app: Any) -> dict[str, bool]:
         "kafka-import-table": (import_rows, ARCHITECTURE, 0),
         "kafka-settings-table": (settings_rows, package / "config.py", 1),
         "kafka-settings-later": (settings_later, package / "config.py", 0),
+        "kafka-recoveries-table": (recoveries_rows, package / "core" / "produce" / "fate.py", 0),
+        "kafka-identity-recoveries-table": (identity_recoveries_rows, package / "core" / "produce" / "fate.py", 0),
+        "kafka-transaction-recoveries-table": (
+            transaction_recoveries_rows, package / "core" / "produce" / "recoveries.py", 0,
+        ),
+        "kafka-codecs-table": (codecs_rows, package / "records" / "compression.py", 0),
+        "kafka-states-table": (states_rows, package / "core" / "states.py", 1),
         "kafka-app-settings-table": (app_settings_rows, package / "tasks" / "settings.py", 0),
         "kafka-options-later": (options_later, package / "tasks" / "options.py", 0),
         "kafka-broker-settings-table": (broker_settings_rows, package / "broker" / "settings.py", 0),

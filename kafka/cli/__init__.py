@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final, NoReturn
 
+from kafka._compiled import is_compiled
 from kafka._version import __version__
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 
@@ -84,7 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
     parser = _Parser(prog="kafka", description="A Kafka client, an embedded broker and a task queue.")
-    parser.add_argument("--version", action="version", version=f"kafka-taskloop {__version__}")
+    kind = "compiled" if is_compiled() else "plain Python"
+    parser.add_argument("--version", action="version", version=f"kafka-taskloop {__version__} ({kind})")
     chosen = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     return parser, {name: chosen.add_parser(name, help=text, description=text) for name, (_, text) in COMMANDS.items()}
 

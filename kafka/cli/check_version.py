@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaClient
+from kafka.cli import client_settings
 from kafka.protocol.registry import NAMES, REGISTRY
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ API_VERSIONS_KEY = 18
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("address", metavar="HOST:PORT", help="a broker; without a port, 9092")
+    client_settings.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--timeout", type=_seconds, default=10.0, metavar="S", help="most seconds for each step (default 10)"
@@ -28,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with KafkaClient(bootstrap_servers=args.address) as client:
+    with KafkaClient(bootstrap_servers=args.address, **client_settings.read(args)) as client:
         found = report(args.address, client.api_ranges(timeout=args.timeout))
     if args.json:
         print(json.dumps(found, indent=2))

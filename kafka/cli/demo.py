@@ -26,7 +26,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from kafka import KafkaAdminClient, KafkaClient
-from kafka.cli import EXIT_FAILED, EXIT_OK, CommandError
+from kafka.cli import EXIT_FAILED, EXIT_OK, CommandError, client_settings
 from kafka.cli.demo_files import Found, text_files
 from kafka.cli.demo_interrupts import Interrupts
 from kafka.cli.demo_progress import Progress, choose
@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap-server", metavar="HOST:PORT", help="a broker (default: an embedded one, in a temporary directory)"
     )
+    client_settings.add_arguments(parser)
     parser.add_argument("--workers", type=_workers, default=2, metavar="N", help="processes (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object, and nothing else on stdout")
 
@@ -72,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
     commonest: list[Common] = []
     if found.files:
         with Interrupts() as interrupts:
-            summary, commonest = _count(interrupts, found, args.bootstrap_server, args.workers, quiet=args.json)
+            place = _Place.of(args)
+            summary, commonest = _count(interrupts, found, place, args.workers, quiet=args.json)
     if args.json:
         print(json.dumps(summary._asdict()))
     else:
@@ -89,6 +91,27 @@ class Summary(NamedTuple):
     lost: int = 0
     words: int = 0
     seconds: float = 0.0
+
+
+class _Place(NamedTuple):
+    """The broker: its address, None for one of our own; how to be let in, and the arguments that say so to workers."""
+
+    bootstrap: str | None
+    security: dict[str, Any]
+    arguments: list[str]
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> _Place:
+        if args.bootstrap_server is None:
+            return cls(None, {}, [])
+        security = client_settings.read(args, client_settings.SECURITY)
+        arguments = [] if args.config is None else ["--config", args.config]
+        for entry in args.settings:
+            arguments += ["-X", entry]
+        return cls(args.bootstrap_server, security, arguments)
+
+    def __repr__(self) -> str:
+        return f"<_Place {self.bootstrap}>"
 
 
 class Run:
@@ -215,10 +238,11 @@ def _find(path: str | None) -> Found:
 
 
 def _count(
-    interrupts: Interrupts, found: Found, bootstrap: str | None, count: int, quiet: bool
+    interrupts: Interrupts, found: Found, place: _Place, count: int, quiet: bool
 ) -> tuple[Summary, list[Common]]:
     """One run, with all that it needs, of which nothing is left when it is over."""
     cleaning = contextlib.ExitStack()
+    bootstrap = place.bootstrap
     try:
         broker = None
         if bootstrap is None:
@@ -226,19 +250,22 @@ def _count(
                 broker = _embedded(cleaning)
         address = broker.bootstrap if broker is not None else bootstrap or ""
         app = make_app(f"kafka-demo-{uuid.uuid4().hex[:8]}")
-        app.connect_to(address)
+        app.connect_to(address, **place.security)
         cleaning.callback(app.close, CLOSE_S)
         app.backend()  # an address that cannot be is told here
         if bootstrap is not None:
-            _check(address)
+            _check(address, place.security)
         if not quiet:
             kind = "an embedded broker" if bootstrap is None else "the broker"
             print(f"{len(found.files)} files, {count} workers, {kind} at {address}", flush=True)
         if bootstrap is not None:
-            cleaning.callback(_delete_topics, app, address)
+            cleaning.callback(_delete_topics, app, address, place.security)
         logs = cleaning.enter_context(tempfile.TemporaryDirectory(prefix="kafka-demo-"))
         arguments = ["kafka.cli.demo_tasks:app", "--queues", QUEUE, "--concurrency", "2", "--bootstrap-server", address]
-        workers = Workers(count, arguments, {NAME_VARIABLE: app.name}, logs, interrupts.held)
+        environment = {NAME_VARIABLE: app.name}
+        if bootstrap is None:
+            environment[client_settings.VARIABLE] = ""  # our own broker lets in everybody
+        workers = Workers(count, arguments + place.arguments, environment, logs, interrupts.held)
         cleaning.callback(workers.stop)
         workers.start()
         progress = choose(len(found.files), quiet=quiet)
@@ -255,11 +282,11 @@ def _count(
             cleaning.close()
 
 
-def _check(address: str) -> None:
+def _check(address: str, security: dict[str, Any]) -> None:
     """Say at once when nothing answers, or when what answers has no share groups, before workers are started for it."""
     if address.startswith("embedded:"):
         return
-    with KafkaClient(bootstrap_servers=address) as client:
+    with KafkaClient(bootstrap_servers=address, **security) as client:
         found = client.api_ranges(timeout=CHECK_S)
     if found.features.get("share.version", (0, 0))[1] < 1:
         raise CommandError(
@@ -283,12 +310,12 @@ def _commonest(tally: Tally) -> list[Common]:
         return []
 
 
-def _delete_topics(app: App, address: str) -> None:
+def _delete_topics(app: App, address: str, security: dict[str, Any]) -> None:
     """Leave nothing of the run on a broker that is not ours, as far as it lets us."""
     names = app.names
     app.close(CLOSE_S)  # before its topics go: a client that asks for a missing topic can bring it back
     topics = [names.queue(QUEUE), names.suspect(QUEUE), names.dead(QUEUE), names.results, names.late]
-    with contextlib.suppress(KafkaError), KafkaAdminClient(bootstrap_servers=address) as admin:
+    with contextlib.suppress(KafkaError), KafkaAdminClient(bootstrap_servers=address, **security) as admin:
         admin.delete_topics(topics, raise_errors=False)
         for group in (names.queue(QUEUE), names.suspect(QUEUE)):
             with contextlib.suppress(KafkaError):

@@ -10,6 +10,7 @@ import argparse
 import logging
 import os
 
+from kafka.cli import client_settings
 from kafka.errors import IllegalArgumentError
 from kafka.tasks import MOST_CONCURRENCY, check_pool, check_queues, load, run_worker
 
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pool", default="threads", metavar="NAME", help="how jobs run: threads (default) or inline")
     parser.add_argument("--concurrency", type=int, default=os.cpu_count() or 1, metavar="N", help="jobs at once")
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="instead of the app's bootstrap_servers")
+    client_settings.add_arguments(parser)
     parser.add_argument("--log-level", default="INFO", type=str.upper, choices=LEVELS, help="default INFO, on stderr")
 
 
@@ -30,8 +32,9 @@ def run(args: argparse.Namespace) -> int:
     if args.log_level == "INFO":  # each attempt to connect is a line there; what comes of it is told here
         logging.getLogger("kafka.client").setLevel(logging.WARNING)
     app = load(args.app)
-    if args.bootstrap_server is not None:
-        app.connect_to(args.bootstrap_server)
+    security = client_settings.read(args, client_settings.SECURITY)
+    if args.bootstrap_server is not None or security:
+        app.connect_to(args.bootstrap_server, **security)
     check_pool(args.pool)
     if not 1 <= args.concurrency <= MOST_CONCURRENCY:
         raise IllegalArgumentError(

@@ -1,37 +1,36 @@
 """Reaching the first broker: rounds over all addresses of all ``bootstrap_servers``.
 
     idle --start()--> [find servers] --> round: one server after the other --one is ready--> bootstrapped(connection)
-                                           |  none is: failures + 1, wait back-off * 2**failures --> idle
-                                           |  (at most 2**12 times, and reconnect_backoff_max_ms)
+                                           |  none is: failures + 1, and the next round after a wait --> idle
+                                           |  (reconnect_backoff_ms, doubled each time to reconnect_backoff_max_ms)
 
 One server at a time, each with all its addresses. The order begins anywhere, so that the first in everybody's list does
 not meet everybody.
 
 The servers are a list, or are found anew for each round but the first (``find_servers``): ``embedded:DIR`` may have
-another port by then, and its broker comes back only when somebody asks.
+another port by then, and its broker comes back only when somebody asks. With
+``client_dns_lookup="resolve_canonical_bootstrap_servers_only"`` they are found anew for each round (``servers.py``).
+Names are looked up at every attempt in any case, by the connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafka.client.connection import BrokerConnection
 from kafka.client.link import Exchange, LinkSettings
 from kafka.client.nodes import BOOTSTRAP
-from kafka.core.retry import Rng
+from kafka.client.servers import FindServers, Servers
+from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import NodeId
 from kafka.core.versions import Discovery, Greeting
-from kafka.errors import KafkaError
+from kafka.errors import AuthenticationError, KafkaError
 from kafka.future import Future
 from kafka.net.transport import Network
 from kafka.wire.message import Response
 
-MAX_DOUBLINGS = 12
-
-Servers = Sequence[tuple[str, int]]
-FindServers = Callable[[], "Future[Servers]"]
-"""Looks up the servers without blocking; the future is completed on the loop."""
+LEAST_WAIT_S: Final = 0.01
+"""Between two rounds, also with ``reconnect_backoff_ms=0``: a server that refuses at once would keep the loop busy."""
 
 
 class BootstrapOwner(Protocol):
@@ -59,17 +58,20 @@ class Bootstrap:
         rng: Rng,
         owner: BootstrapOwner,
         find_servers: FindServers | None = None,
+        *,
+        find_at_once: bool = False,
     ) -> None:
         self._servers = list(servers)
         self._network = network
         self._settings = settings
         self._rng = rng
+        self._backoff = Backoff(settings.reconnect_backoff_s, settings.reconnect_backoff_max_s, rng)
         self.owner = owner
         self._left: list[tuple[str, int]] = []
         self._trying: BrokerConnection | None = None
         self._find_servers = find_servers
         self._finding: Future[Servers] | None = None
-        self._is_first_round = True
+        self._is_first_round = not find_at_once
         self.errors: list[BaseException] = []
         """What happened at each server in the round under way, or in the last one."""
         self._former_errors: list[BaseException] = []
@@ -110,12 +112,24 @@ class Bootstrap:
         self._former_errors, self.errors = self.errors, []
         self._try_next()
 
+    def start_anew(self) -> None:
+        """What is known is not believed any more: begin a round now, whatever became of the last ones."""
+        self.failures, self.next_at = 0, 0.0
+        self.start()
+
     def why(self) -> str:
         """What stands in the way, for messages to people."""
         errors = self._former_errors if self.is_under_way else self.errors
         if not errors:
             return "still connecting to the bootstrap servers"
         return "no bootstrap server can be reached: " + "; ".join(_text(error) for error in errors)
+
+    def refusal(self) -> AuthenticationError | None:
+        """Why the next round will come to the same as the last one: a server did not let us in, or we did not trust it,
+        and none was better. None while a round is under way or due."""
+        if self.is_under_way or self._network.loop.time() >= self.next_at:
+            return None
+        return next((error for error in self.errors if isinstance(error, AuthenticationError)), None)
 
     def close(self) -> None:
         """No more."""
@@ -128,6 +142,7 @@ class Bootstrap:
         host, port = self._left.pop(0)
         owner = _Server(self, host, port)
         self._trying = BrokerConnection(BOOTSTRAP, self._network, self._settings, owner, self._rng)
+        self._trying.failures = self.failures  # so that it begins with another address than in the last round
         self._trying.connect()
 
     def ready(self, connection: BrokerConnection, discovery: Discovery) -> None:
@@ -150,10 +165,7 @@ class Bootstrap:
 
     def _end_failed_round(self) -> None:
         self.failures += 1
-        wait_s = self._settings.reconnect_backoff_s * 2 ** min(self.failures - 1, MAX_DOUBLINGS)
-        most_s = max(self._settings.reconnect_backoff_s, self._settings.reconnect_backoff_max_s)
-        wait_s = min(wait_s, most_s)
-        self.next_at = self._network.loop.time() + wait_s
+        self.next_at = self._network.loop.time() + max(self._backoff.delay_s(self.failures), LEAST_WAIT_S)
         self.owner.bootstrap_failed()
 
 

@@ -1,19 +1,25 @@
-"""Asking one server, on a connection of its own, what it speaks: ``check_version``.
+"""Asking servers, on connections of their own, what they speak: ``check_version``.
 
-The connection is made for the question and closed after it, so nothing else in the client notices. Releases before 0.10
+:class:`VersionCheck` asks one; :class:`VersionChecks` drives the loop until there is an answer, from one node or from
+any of the bootstrap servers.
+
+A connection is made for the question and closed after it, so nothing else in the client notices. Releases before 0.10
 need several connections, one after the other, which the greeting asks for by itself.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kafka.client.connection import BrokerConnection
-from kafka.client.greeting import SOFTWARE
 from kafka.client.link import Exchange, LinkSettings
-from kafka.core.retry import Rng
+from kafka.client.nodes import BOOTSTRAP
+from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import NodeId
 from kafka.core.versions import Discovery, Greeting, discover
+from kafka.errors import AuthenticationError, KafkaError, NoBrokersAvailable
 from kafka.future import Future
 from kafka.net.transport import Network
 from kafka.wire.message import Response
@@ -37,9 +43,11 @@ class VersionCheck:
         """Whether the server took a connection; it was lost, then, if this failed."""
         self._address = address
         self._strict = strict
+        self._software = settings.software
         patient = replace(
             settings,
             greeting_step_s=step_timeout_s,
+            request_timeout_s=min(settings.request_timeout_s, step_timeout_s),  # what authentication may take
             options=settings.options._replace(
                 connect_timeout_s=min(settings.options.connect_timeout_s, step_timeout_s)
             ),
@@ -52,7 +60,7 @@ class VersionCheck:
 
     def greeting(self) -> Greeting:
         self.has_connected = True
-        return discover(SOFTWARE, strict=self._strict)
+        return discover(self._software, strict=self._strict)
 
     def on_ready(self, connection: BrokerConnection, discovery: Discovery) -> None:
         connection.close()
@@ -64,3 +72,59 @@ class VersionCheck:
 
     def on_answer(self, exchange: Exchange, response: Response) -> None:
         """Nothing but the greeting is ever sent."""
+
+
+class VersionChecks:
+    """The questions of one client. They block, driving its loop."""
+
+    def __init__(
+        self,
+        servers: Sequence[tuple[str, int]],
+        network: Network,
+        settings: LinkSettings,
+        rng: Rng,
+        backoff: Backoff,
+    ) -> None:
+        self._servers = servers
+        self._network = network
+        self._loop = network.loop
+        self._settings = settings
+        self._rng = rng
+        self._backoff = backoff
+
+    def of_node(self, node_id: NodeId, address: tuple[str, int], timeout_s: float, strict: bool) -> Discovery:
+        """One node. Its error, when it does not answer."""
+        return self._check(node_id, address, timeout_s, strict).future.result()
+
+    def of_servers(self, timeout_s: float, strict: bool) -> Discovery:
+        """The first bootstrap server that answers; servers that take connections and lose them are asked again for
+        ``timeout_s``. NoBrokersAvailable with what happened at each, or the only server's final error."""
+        give_up_at = self._loop.time() + timeout_s
+        for failures in itertools.count(1):
+            errors: list[KafkaError] = []
+            is_there = False
+            for server in self._servers:
+                check = self._check(BOOTSTRAP, server, timeout_s, strict)
+                try:
+                    return check.future.result()
+                except KafkaError as error:
+                    errors.append(error)
+                    is_there = is_there or (check.has_connected and error.retriable)
+            wait_s = self._backoff.delay_s(failures)
+            if not is_there or self._loop.time() + wait_s >= give_up_at:
+                break
+            self._pause(wait_s)
+        for failure in errors:
+            if isinstance(failure, AuthenticationError) or (len(errors) == 1 and not failure.retriable):
+                raise failure
+        raise NoBrokersAvailable("; ".join(str(e.args[0]) if e.args else str(e) for e in errors))
+
+    def _check(self, node_id: NodeId, address: tuple[str, int], timeout_s: float, strict: bool) -> VersionCheck:
+        check = VersionCheck(node_id, address, self._network, self._settings, self._rng, timeout_s, strict)
+        self._loop.run_until(check.future)
+        return check
+
+    def _pause(self, seconds: float) -> None:
+        future: Future[None] = Future()
+        self._loop.call_later(seconds, future.success, None)
+        self._loop.run_until(future)

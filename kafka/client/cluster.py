@@ -3,7 +3,7 @@
 It asks nobody: ``refresh.py`` sends :meth:`ClusterMetadata.metadata_request` when :meth:`ClusterMetadata.ttl` is 0 and
 hands the answer to :meth:`ClusterMetadata.update_metadata`.
 
-One thread writes (the loop's), any may read: each answer is put together on the side (:class:`_Snapshot`) and takes its
+One thread writes (the loop's), any may read: each answer is put together on the side (``snapshot.py``) and takes its
 place in one assignment, so a reader in another thread sees the old or the new cluster, never half of each.
 """
 
@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from kafka.client.snapshot import Snapshot
 from kafka.config import resolve
 from kafka.core.dialogue import ByVersion
-from kafka.errors import MetadataEmptyBrokerList, for_code
+from kafka.core.leader_hints import LeaderHint
+from kafka.core.retry import Rng
+from kafka.errors import AuthenticationError, MetadataEmptyBrokerList, for_code
 from kafka.future import Future
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
-from kafka.wire.types import ZERO_UUID
 
 log = logging.getLogger(__name__)
 
@@ -31,47 +33,25 @@ _AUTO_CREATION_SINCE = 4
 _ALL_AS_NULL_SINCE = 1
 
 
-class _Snapshot:
-    """One answer's worth of knowledge. ``partitions``: topic -> number -> partition."""
-
-    __slots__ = ("brokers", "cluster_id", "controller_id", "ids", "internal", "names", "partitions", "topic_errors")
-
-    def __init__(self) -> None:
-        self.brokers: dict[int, BrokerMetadata] = {}
-        self.cluster_id: str | None = None
-        self.controller_id: int | None = None
-        self.partitions: dict[str, dict[int, PartitionMetadata]] = {}
-        self.topic_errors: dict[str, int] = {}
-        self.internal: set[str] = set()
-        self.ids: dict[str, UUID] = {}
-        self.names: dict[UUID, str] = {}
-
-    def says_the_same_as(self, other: _Snapshot) -> bool:
-        """Brokers, leaders and errors are those of the other."""
-        return (
-            self.partitions == other.partitions
-            and self.topic_errors == other.topic_errors
-            and self.brokers == other.brokers
-            and self.controller_id == other.controller_id
-        )
-
-
 class ClusterMetadata:
     """Brokers, topics and leaders. Settings: ``metadata_max_age_ms``, ``retry_backoff_ms``, ``retry_backoff_max_ms``,
-    ``allow_auto_create_topics``; ``now`` gives monotonic seconds.
+    ``allow_auto_create_topics``; ``now`` gives monotonic seconds, ``rng`` the jitter of back-offs (None: no jitter).
     """
 
-    def __init__(self, *, now: Callable[[], float] = time.monotonic, **configs: Any) -> None:
+    def __init__(self, *, now: Callable[[], float] = time.monotonic, rng: Rng | None = None, **configs: Any) -> None:
         settings = resolve("client", configs)
         self._now = now
         self._max_age_s = settings["metadata_max_age_ms"] / 1000
         self._retry_backoff_s = settings["retry_backoff_ms"] / 1000
         self._retry_backoff_max_s = max(settings["retry_backoff_max_ms"] / 1000, self._retry_backoff_s)
         self._may_create = settings["allow_auto_create_topics"]
-        self._snapshot = _Snapshot()
-        self._hints: dict[int, BrokerMetadata] = {}  # brokers told of by others than Metadata
+        self._rng = rng
+        self._snapshot = Snapshot()
+        self._side_notes: dict[int, BrokerMetadata] = {}  # brokers told of by others than Metadata
         self._listeners: list[Listener] = []
         self._wanted: set[str] = set()
+        self.former_cluster_id: str | None = None
+        """The id that the cluster had before its last change of id; None when it never changed."""
         self.need_all_topics = True
         """Whether a refresh asks for every topic; :meth:`set_topics` and :meth:`add_topic` decide it."""
         self._need_update = True
@@ -80,6 +60,9 @@ class ClusterMetadata:
         self._refreshed_at: float | None = None
         self._attempt_at: float | None = None
         self._failures = 0
+        self.refusal: AuthenticationError | None = None
+        """Why the cluster did not let us in when it was last asked. Listeners are called for it, too."""
+        self._jitter = 1.0  # of the back-off under way: drawn once for each, or it would never be over
         self._is_urgent = False  # the next attempt waits for no back-off
         self._no_news = 0  # refreshes in a row that told what was known
         self.on_request_update: Callable[[], object] = lambda: None
@@ -95,11 +78,11 @@ class ClusterMetadata:
         """One broker, or None. Also one that is known from FindCoordinator or a leader hint only."""
         if not isinstance(broker_id, int):
             return None
-        return self._snapshot.brokers.get(broker_id) or self._hints.get(broker_id)
+        return self._snapshot.brokers.get(broker_id) or self._side_notes.get(broker_id)
 
     def note_broker(self, broker_id: int, host: str, port: int, rack: str | None = None) -> None:
         """An answer other than Metadata told where a broker is. Metadata knows better once it has it."""
-        self._hints[broker_id] = BrokerMetadata(broker_id, host, port, rack)
+        self._side_notes[broker_id] = BrokerMetadata(broker_id, host, port, rack)
 
     @property
     def cluster_id(self) -> str | None:
@@ -177,13 +160,24 @@ class ClusterMetadata:
         return self._snapshot.topic_errors.get(topic, 0)
 
     def update_partition_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """A broker told of another leader in its answer (KIP-951). Whether that was news: an older epoch is not."""
-        found = self.partition_metadata(partition)
-        if found is None or leader_epoch <= found.leader_epoch:
-            return False
-        changed = found._replace(leader=leader_id, leader_epoch=leader_epoch)
-        self._snapshot.partitions[partition[0]][partition[1]] = changed
-        return True
+        """A broker told of another leader in its answer. Whether that was news: an older epoch is not."""
+        return bool(self.update_partition_leaders({partition: LeaderHint(leader_id, leader_epoch)}))
+
+    def update_partition_leaders(
+        self, leaders: Mapping[TopicPartition, LeaderHint], nodes: Iterable[BrokerMetadata] = ()
+    ) -> set[TopicPartition]:
+        """Brokers told of other leaders, and where these are, in an answer that refuses a request (KIP-951). The
+        partitions that this was news of (:meth:`Snapshot.with_leaders`); listeners are told when there are any."""
+        new, news = self._snapshot.with_leaders(leaders, nodes)
+        if news:
+            self._snapshot = new
+            self._tell_listeners()
+        return news
+
+    def forget_brokers(self) -> None:
+        """Believe nothing of brokers and leaders any more: the bootstrap servers are asked anew (KIP-1102)."""
+        self._snapshot = self._snapshot.without_brokers()
+        self._side_notes = {}
 
     # -- what is wanted ------------------------------------------------------------------------------------------------
 
@@ -219,6 +213,11 @@ class ClusterMetadata:
     def need_update(self) -> bool:
         """Whether somebody asked for a refresh that has not succeeded yet."""
         return self._need_update
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last refresh failed."""
+        return self._failures > 0
 
     @property
     def metadata_refresh_in_progress(self) -> bool:
@@ -258,11 +257,12 @@ class ClusterMetadata:
 
     def refresh_backoff(self) -> float:
         """Milliseconds that the next refresh has to wait after the last attempt; doubled by each failure in a row, and
-        by each answer in a row that told nothing new: whoever waits for a topic that is gone is no busy loop."""
+        by each answer in a row that told nothing new (whoever waits for a topic that is gone is no busy loop), +-20 %
+        (KIP-580)."""
         if self._attempt_at is None or self._is_urgent:
             return 0.0
         doublings = min(max(self._failures - 1, self._no_news - 1, 0), 30)
-        backoff_s: float = min(self._retry_backoff_s * 2.0**doublings, self._retry_backoff_max_s)
+        backoff_s: float = min(self._retry_backoff_s * 2.0**doublings, self._retry_backoff_max_s) * self._jitter
         return max((self._attempt_at + backoff_s - self._now()) * 1000, 0.0)
 
     def metadata_request(self) -> ByVersion[MetadataResponse]:
@@ -270,7 +270,7 @@ class ClusterMetadata:
         self._under_way = self._pending or Future()
         self._pending = None
         self._need_update = self._is_urgent = False
-        self._attempt_at = self._now()
+        self._note_attempt()
         wanted = None if self.need_all_topics else sorted(self._wanted)
 
         def build(version: int) -> MetadataRequest:
@@ -292,32 +292,57 @@ class ClusterMetadata:
         if not metadata.brokers:
             self.failed_update(MetadataEmptyBrokerList("the broker knows of no brokers, not even itself"))
             return
-        former, self._snapshot = self._snapshot, self._read(metadata)
+        former, self._snapshot = self._snapshot, Snapshot.read(metadata, self._snapshot)
+        self._note_cluster_id(former.cluster_id)
         self._no_news = self._no_news + 1 if self._snapshot.says_the_same_as(former) else 0
         self._failures = 0
-        self._refreshed_at = self._attempt_at = self._now()
+        self.refusal = None
+        self._note_attempt()
+        self._refreshed_at = self._attempt_at
         future, self._under_way = self._under_way, None
+        self._tell_listeners()
+        if future is not None:  # behind the listeners: whoever waited finds them up to date
+            future.success(self)
+
+    def _note_cluster_id(self, former: str | None) -> None:
+        now = self._snapshot.cluster_id
+        if None not in (former, now) and former != now:
+            self.former_cluster_id = former
+            log.warning(
+                "the cluster's id was %s and is %s: the servers are those of another cluster now, whose topics "
+                "need not be those that were known",
+                former,
+                now,
+            )
+
+    def _tell_listeners(self) -> None:
         for listener in list(self._listeners):
             try:
                 listener(self)
             except Exception:
                 log.exception("an error in %r, called for new metadata", listener)
-        if future is not None:  # behind the listeners: whoever waited finds them up to date
-            future.success(self)
 
     def seed(self, metadata: MetadataResponse) -> None:
         """What came along with the first greeting (version 0): better than nothing, and no refresh."""
         if metadata.brokers and not self._snapshot.brokers:
-            self._snapshot = self._read(metadata)
+            self._snapshot = Snapshot.read(metadata, self._snapshot)
 
     def failed_update(self, exception: BaseException) -> None:
         """An attempt failed: its future fails, and another attempt is due after the back-off."""
         self._failures += 1
-        self._attempt_at = self._now()
+        self._note_attempt()
         self._need_update = True
         future, self._under_way = self._under_way, None
+        if isinstance(exception, AuthenticationError):
+            self.refusal = exception
+            self._tell_listeners()
         if future is not None:
             future.failure(exception)
+
+    def _note_attempt(self) -> None:
+        self._attempt_at = self._now()
+        if self._rng is not None:
+            self._jitter = 0.8 + 0.4 * self._rng.random()
 
     def close(self, error: BaseException) -> None:
         """Nobody will refresh any more: fail whoever waits."""
@@ -337,56 +362,6 @@ class ClusterMetadata:
         except ValueError:
             raise KeyError(listener) from None
 
-    def _read(self, metadata: MetadataResponse) -> _Snapshot:
-        former = self._snapshot
-        new = _Snapshot()
-        new.cluster_id = metadata.cluster_id
-        new.controller_id = metadata.controller_id if metadata.controller_id >= 0 else None
-        for broker in metadata.brokers:
-            new.brokers[broker.node_id] = BrokerMetadata(broker.node_id, broker.host, broker.port, broker.rack)
-        for topic in metadata.topics:
-            name = topic.name
-            if name is None:
-                continue
-            if topic.error_code:
-                new.topic_errors[name] = topic.error_code
-                log.debug("metadata of topic %s: error %d", name, topic.error_code)
-                if not topic.partitions:
-                    continue
-            if topic.is_internal:
-                new.internal.add(name)
-            same_topic = True
-            if topic.topic_id != ZERO_UUID:
-                new.ids[name] = topic.topic_id
-                new.names[topic.topic_id] = name
-                same_topic = former.ids.get(name, topic.topic_id) == topic.topic_id
-            known = former.partitions.get(name, {}) if same_topic else {}
-            new.partitions[name] = {
-                entry.partition_index: _newer(known.get(entry.partition_index), _partition(name, entry))
-                for entry in topic.partitions
-            }
-        return new
-
     def __str__(self) -> str:
         snapshot = self._snapshot
         return f"ClusterMetadata(brokers: {len(snapshot.brokers)}, topics: {len(snapshot.partitions)})"
-
-
-def _partition(topic: str, entry: MetadataResponse.MetadataResponsePartition) -> PartitionMetadata:
-    return PartitionMetadata(
-        topic,
-        entry.partition_index,
-        entry.leader_id,
-        entry.leader_epoch,
-        tuple(entry.replica_nodes),
-        tuple(entry.isr_nodes),
-        tuple(entry.offline_replicas),
-        entry.error_code,
-    )
-
-
-def _newer(known: PartitionMetadata | None, told: PartitionMetadata) -> PartitionMetadata:
-    """A broker that lags behind may tell of a former leader: its epoch is lower, and what we know stays (KIP-320)."""
-    if known is not None and 0 <= told.leader_epoch < known.leader_epoch:
-        return known
-    return told

@@ -1,8 +1,9 @@
-"""One connection to one node: connecting, greeting, sending in turn, deadlines, back-off.
+"""One connection to one node: connecting, sending in turn, deadlines, back-off.
 
 :class:`BrokerConnection` drives the machine of ``core/connection.py`` over a transport of ``net``. States: ``LINK`` in
 ``core/states.py``. It leaves the choice of the node to ``kafka_client.py`` and trying again to the callers: every
-request handed to :meth:`BrokerConnection.submit` ends its future once, with the response or with the error.
+request handed to :meth:`BrokerConnection.submit` ends its future once, with the response or with the error. What lies
+between a transport and the first request is ``opening.py``'s, sessions that are renewed ``authentication.py``'s.
 
     submit() --not ready, or max_in_flight reached--> waiting --ready, and room--> in flight --answer--> done
        waiting, deadline passes:    that request fails (KafkaTimeoutError), the connection stays
@@ -16,31 +17,34 @@ earlier does not read on until then (KIP-219).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from math import inf
 
-from kafka.client.greeting import GreetingRun
+from kafka.client.authentication import Authentication, Session
+from kafka.client.faults import ended, fail_all, named
+from kafka.client.line import Line
 from kafka.client.link import Exchange, LinkSettings, Owner
+from kafka.client.opening import Opening
 from kafka.client.outbox import Outbox
+from kafka.core.authentication import Authenticated, Authenticating
 from kafka.core.connection import ClientConnection, expects_answer
 from kafka.core.dialogue import ByVersion
 from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import NodeId
 from kafka.core.states import LINK, Link, States
-from kafka.core.versions import API_VERSIONS_KEY, ApiRanges, Discovery, NoAnswer
+from kafka.core.versions import API_VERSIONS_KEY, ApiRanges, Discovery
 from kafka.errors import (
+    AuthenticationError,
     Cancelled,
     IllegalStateError,
     KafkaConnectionError,
     KafkaError,
-    KafkaProtocolError,
     KafkaTimeoutError,
     RequestTimedOutError,
     UnknownBrokerIdError,
 )
 from kafka.net.loop import Loop, LoopTimer
-from kafka.net.transport import Address, Network, PeerClosed, Transport, TransportHandler
+from kafka.net.transport import Network
 from kafka.wire.message import Response
 
 log = logging.getLogger(__name__)
@@ -70,19 +74,19 @@ class BrokerConnection:
         self.retry_at = 0.0
         """No attempt to connect before this monotonic instant."""
         self.last_error: BaseException | None = None
-        self._network = network
         self._loop: Loop = network.loop
         self._settings = settings
         self._owner = owner
         self._backoff = Backoff(settings.reconnect_backoff_s, settings.reconnect_backoff_max_s, rng)
         self._states: States[Link] = States(LINK, Link.IDLE, f"connection to {node_id}")
-        self._where: tuple[str, int] | None = None
-        self._transport: Transport | None = None
-        self._attempt = 0  # counts transports: what belongs to a former one is recognised by it
+        self._line = Line(self, network, settings, rng)
         self._machine = ClientConnection(settings.client_id)
-        self._greeting: GreetingRun | None = None
+        self._opening = Opening(self, settings, self._loop, owner.greeting)
+        self._session = Session(self, settings.security, self._loop, rng)
         self._outbox = Outbox()
         self._used_at = 0.0
+        self.bytes_received = 0
+        """Since the start, for metrics; what belongs to opening is left out."""
         self._muted_until = 0.0  # 0 while it is not throttled
         self._timer: LoopTimer | None = None
         self._timer_at = inf
@@ -90,10 +94,13 @@ class BrokerConnection:
     def __repr__(self) -> str:
         return f"<BrokerConnection {self.name} {self.state.value} in_flight={len(self._machine.in_flight)}>"
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def name(self) -> str:
         """"node 1 (host:9092)", for messages to people."""
-        where = self._where or self._owner.address_of(self.node_id)
+        where = self._line.where or self._owner.address_of(self.node_id)
         node = "bootstrap server" if self.node_id == "bootstrap" else f"node {self.node_id}"
         return node if where is None else f"{node} ({where[0]}:{where[1]})"
 
@@ -109,7 +116,7 @@ class BrokerConnection:
 
     def connecting(self) -> bool:
         """Whether it is on the way to that."""
-        return self._states.now in (Link.CONNECTING, Link.GREETING)
+        return self._states.now in (Link.CONNECTING, Link.AUTHENTICATING, Link.GREETING)
 
     def disconnected(self) -> bool:
         """Neither."""
@@ -131,8 +138,14 @@ class BrokerConnection:
             self._states.now is Link.READY
             and not self._outbox.waiting
             and not self._muted_until
+            and not self._session.is_held
             and len(self._machine.in_flight) < self._settings.max_in_flight
         )
+
+    @property
+    def muted_until(self) -> float:
+        """Until when the broker wants no requests (KIP-219), a monotonic instant; 0 while it takes them."""
+        return self._muted_until
 
     @property
     def in_flight_count(self) -> int:
@@ -149,11 +162,13 @@ class BrokerConnection:
             return
         if exchange.deadline < self._timer_at:
             self._arm(exchange.deadline)
-        waiting = self._outbox.waiting
         if self.can_send_more():
             self._send(exchange)
             return
-        waiting.append(exchange)
+        if state is Link.IDLE and isinstance(self.last_error, AuthenticationError) and self.blacked_out():
+            exchange.future.failure(self.last_error)  # just tried, and nothing has changed since
+            return
+        self._outbox.waiting.append(exchange)
         if state is Link.IDLE:
             self.connect()
 
@@ -169,13 +184,21 @@ class BrokerConnection:
         self._states.enter(Link.CONNECTING)
         self._dial()
 
+    def look_again(self) -> None:
+        """The metadata is new: if the node's address is another one, the back-off was for the former."""
+        if self._states.now is not Link.IDLE or self._line.where in (None, self._owner.address_of(self.node_id)):
+            return
+        self.failures, self.retry_at = 0, 0.0
+        if self._outbox.waiting:
+            self.connect()
+
     def _send(self, exchange: Exchange) -> None:
-        ranges, transport = self.ranges, self._transport
+        ranges, transport = self.ranges, self._line.transport
         assert ranges is not None and transport is not None
         request = exchange.request
         try:
             if isinstance(request, ByVersion):
-                version = ranges.choose(request.request_type, exchange.min_version, exchange.max_version, self.name)
+                version = ranges.choose(request.request_type, exchange.min_version, exchange.max_version, self)
                 request = request.build(version)
             else:
                 version = ranges.choose(type(request), exchange.min_version, exchange.max_version, "the broker")
@@ -192,7 +215,9 @@ class BrokerConnection:
 
     def _send_waiting(self) -> None:
         waiting, in_flight, most = self._outbox.waiting, self._machine.in_flight, self._settings.max_in_flight
-        while waiting and len(in_flight) < most and self._states.now is Link.READY and not self._muted_until:
+        while waiting and len(in_flight) < most and self._states.now is Link.READY:
+            if self._muted_until or self._session.is_held:
+                break
             self._send(waiting.popleft())
 
     def _mute(self, throttle_ms: int) -> None:
@@ -200,108 +225,99 @@ class BrokerConnection:
         ranges = self.ranges
         if ranges is None or ranges.ranges.get(API_VERSIONS_KEY, (0, 0))[1] < FIRST_API_VERSIONS_OF_KIP_219:
             return  # an older broker has waited before it answered
-        self._muted_until = max(self._muted_until, self._loop.time() + throttle_ms / 1000)
+        now = self._loop.time()
+        more_s = now + throttle_ms / 1000 - max(self._muted_until, now)
+        if more_s > 0:
+            # What is in flight is not read by the broker before that either, and so gets the time back, as in Java.
+            self._muted_until = now + throttle_ms / 1000
+            self._machine.put_off_deadlines(more_s)
+            self._outbox.put_off_deadlines(more_s)
         if self._muted_until < self._timer_at:
             self._arm(self._muted_until)
 
     # -- connecting ----------------------------------------------------------------------------------------------------
 
     def _dial(self) -> None:
-        """Begin a transport: look the name up, then connect."""
-        self._attempt += 1
-        self._where = self._owner.address_of(self.node_id)
         self._used_at = self._loop.time()
-        if self._where is None:
-            self._loop.call_soon(
-                self._if_current, self._attempt, UnknownBrokerIdError(f"{self.name}: not in the cluster's metadata")
-            )
-            return
-        host, port = self._where
-        attempt = self._attempt
-        self._network.resolve(host, port).add_both(lambda outcome: self._resolved(attempt, outcome))
+        where = self._owner.address_of(self.node_id)
+        if where is None:
+            error = UnknownBrokerIdError(f"{self.name}: not in the cluster's metadata")
+            self._loop.call_soon(self.not_dialled, error)
+        else:
+            self._line.dial(where, self.failures)
 
-    def _resolved(self, attempt: int, outcome: list[Address] | BaseException) -> None:
-        if attempt != self._attempt or self._states.now is not Link.CONNECTING:
-            return
-        if isinstance(outcome, BaseException):
-            self._loop.call_soon(self._if_current, attempt, KafkaConnectionError(f"{self.name}: {_reason(outcome)}"))
-            return
-        self._machine = ClientConnection(
-            self._settings.client_id, self.name, self._settings.receive_max_bytes
-        )
-        handler = _Handler(self, attempt)
-        self._transport = self._network.connect(outcome, handler, self._settings.options)
-
-    def _if_current(self, attempt: int, error: BaseException) -> None:
-        if attempt == self._attempt and self._states.now is Link.CONNECTING:
+    def not_dialled(self, error: KafkaError) -> None:
+        if self._states.now is Link.CONNECTING:
             self._lose(error)
 
-    def _connected(self) -> None:
-        self._states.enter(Link.GREETING)
-        if self._greeting is None:
-            greeting = self._owner.greeting()
-            if isinstance(greeting, Discovery):
-                self._ready(greeting)
-                return
-            self._greeting = GreetingRun(greeting)
-        self._send_probe(self._greeting)
-
-    def _send_probe(self, run: GreetingRun) -> None:
-        transport = self._transport
+    def stands(self) -> None:
+        transport = self._line.transport
         assert transport is not None
-        deadline = self._loop.time() + min(self._settings.greeting_step_s, self._settings.request_timeout_s)
-        last = len(run.probe.requests) - 1
-        for index, (request, version) in enumerate(run.probe.requests):
-            transport.write(self._machine.send(request, version, deadline, index, skippable=index < last))
-        if deadline < self._timer_at:
-            self._arm(deadline)
+        self._machine = ClientConnection(self._settings.client_id, self.name, self._settings.receive_max_bytes)
+        self._opening.begin(self._machine, transport)
 
-    def _probed(self, run: GreetingRun) -> None:
-        """All requests of a probe have their outcome: go on, over this transport or a new one."""
-        try:
-            discovery = run.advance()
-        except KafkaError as error:
-            self._lose(_named(error, self.name))
-            return
-        if discovery is not None:
-            if self._transport is None:
-                self._lose(KafkaConnectionError(f"{self.name}: closed the connection during the greeting"))
-            else:
-                self._ready(discovery)
-        elif self._transport is not None:
-            self._send_probe(run)
-        else:
-            self._states.enter(Link.CONNECTING)
-            self._dial()
+    # -- what the opening tells ----------------------------------------------------------------------------------------
 
-    def _probe_ended(self, run: GreetingRun, outcome: NoAnswer) -> None:
-        """The transport can serve the greeting no longer."""
-        self._drop_transport()
-        self._machine.abandon()
-        run.note_rest(outcome)
-        self._probed(run)
+    def enter(self, state: Link) -> None:
+        self._states.enter(state)
 
-    def _ready(self, discovery: Discovery) -> None:
-        self._greeting = None
+    def wake_by(self, when: float) -> None:
+        if when < self._timer_at:
+            self._arm(when)
+
+    def drop_transport(self) -> None:
+        self._line.drop()
+
+    def dial_again(self) -> None:
+        self._states.enter(Link.CONNECTING)
+        self._dial()
+
+    def opening_failed(self, error: KafkaError) -> None:
+        self._lose(named(error, self.name))
+
+    def opening_suspect(self, error: KafkaError) -> None:
+        if not self._line.inquire(lambda found: self.opening_failed(found or error)):
+            self.opening_failed(error)
+
+    def opened(self, discovery: Discovery, authenticated: Authenticated | None) -> None:
         self._states.enter(Link.READY)
+        self._settings.security.is_proven = True
         self.ranges = discovery.ranges
         self.failures = 0
         self.last_error = None
         self._used_at = self._loop.time()
+        if authenticated is not None:
+            self._session.begin(authenticated)
         self._arm(self._next_deadline())
         log.debug("%s: ready", self.name)
         self._owner.on_ready(self, discovery)
         self._send_waiting()
 
+    # -- what the session asks -----------------------------------------------------------------------------------------
+
+    def authenticate(
+        self, dialogue: Authenticating, done: Callable[[Authenticated | KafkaError], object]
+    ) -> Authentication:
+        transport, timeout_s = self._line.transport, self._settings.request_timeout_s
+        assert transport is not None
+        authentication = Authentication(dialogue, self._machine, transport, self._loop, timeout_s, done)
+        self.wake_by(authentication.deadline)
+        return authentication
+
+    def session_renewed(self) -> None:
+        self._send_waiting()
+
+    def session_failed(self, error: KafkaError) -> None:
+        self._lose(named(error, self.name))
+
     # -- receiving -----------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        machine = self._machine
-        run = self._greeting
-        if run is not None:
-            self._greeted(run, data)
+        if self._states.now is not Link.READY:
+            self._opening.data_received(data)
             return
-        owner = self._owner
+        self.bytes_received += len(data)
+        machine, owner, was_held = self._machine, self._owner, self._session.is_held
         for call, answer in machine.receive(data):
             exchange: Exchange = call.owner
             if isinstance(answer, Response):
@@ -315,51 +331,46 @@ class BrokerConnection:
                 exchange.future.failure(answer)
         if machine is not self._machine:
             return  # a callback closed the connection
-        self._used_at = self._loop.time()
+        if not was_held:  # to renew a session is not to use it
+            self._used_at = self._loop.time()
         if machine.failed is not None:
             self._lose(machine.failed)
         elif self._outbox.waiting:
             self._send_waiting()
 
-    def _greeted(self, run: GreetingRun, data: bytes) -> None:
-        for call, answer in self._machine.receive(data):
-            if isinstance(answer, Response):
-                run.note(call.owner, answer)
-            else:
-                run.note(call.owner, NoAnswer.SILENT if answer is None else NoAnswer.GARBLED)
-        if self._machine.failed is not None:
-            log.debug("%s: %s", self.name, self._machine.failed)
-            self._probe_ended(run, NoAnswer.GARBLED)
-        elif run.is_answered:
-            self._probed(run)
-
     def writable(self) -> None:
         """What was written has gone out: requests without an answer are done."""
-        if self._outbox.unwritten and self._transport is not None and not self._transport.pending_bytes:
+        transport = self._line.transport
+        if self._outbox.unwritten and transport is not None and not transport.pending_bytes:
             for exchange in self._outbox.take_unwritten():
                 exchange.future.success(None)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def closed(self, error: BaseException | None) -> None:
-        run, state = self._greeting, self._states.now
-        if state is Link.GREETING and run is not None:
-            self._transport = None
-            self._probe_ended(run, NoAnswer.CLOSED)
-        elif state is not Link.CLOSED:
-            doing = "cannot connect" if state is Link.CONNECTING else "the connection was lost"
-            self._lose(KafkaConnectionError(f"{self.name}: {doing}: {_reason(error)}"))
+    def closed(self, error: BaseException | None, refusal: AuthenticationError | None = None) -> None:
+        state = self._states.now
+        if state is Link.CLOSED:
+            return
+        if refusal is not None:
+            self._lose(named(refusal, self.name))
+            return
+        doing = "cannot connect" if state is Link.CONNECTING else "the connection was lost"
+        fault = ended(self.name, doing, error)
+        if state in (Link.AUTHENTICATING, Link.GREETING) and not isinstance(fault, AuthenticationError):
+            self._opening.closed()
+        else:
+            self._lose(fault)
 
     def close(self, error: KafkaError | None = None) -> None:
         """End it for good. What was in flight or waits fails with ``error``, by default Cancelled."""
         if self._states.now is Link.CLOSED:
             return
         self._states.enter(Link.CLOSED)
+        self._opening.reset()
+        self._session.end()
         self._disarm()
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.close()
-        _fail(self._take_all(), error or Cancelled(f"{self.name}: this client closed the connection"))
+        self._line.close()
+        fail_all(self._take_all(), error or Cancelled(f"{self.name}: this client closed the connection"))
 
     def _lose(self, error: BaseException, timed_out: Mapping[Exchange, str] | None = None) -> None:
         """The connection is of no use any more: fail what is on it, and be ready to connect again after a while.
@@ -368,32 +379,30 @@ class BrokerConnection:
         """
         was_ready = self._states.now is Link.READY
         self._states.enter(Link.IDLE)
-        self._greeting = None
+        self._opening.reset()
+        self._session.end()
         self._muted_until = 0.0
-        self._drop_transport()
+        self._line.drop()
         self._disarm()
         self.last_error = error
         self.failures += 1
         wait_s = self._backoff.delay_s(self.failures)
         self.retry_at = self._loop.time() + wait_s
-        log.log(logging.DEBUG if was_ready else logging.INFO, "%s (again in %d ms)", error, wait_s * 1000)
+        level = logging.DEBUG if was_ready else logging.INFO
+        if isinstance(error, AuthenticationError):
+            level = logging.WARNING
+        log.log(level, "%s (again in %d ms)", error, wait_s * 1000)
         exchanges = self._take_all()
         # The owner draws its conclusions before anybody who fails here tries again.
         self._owner.on_lost(self, error)
         for exchange, text in (timed_out or {}).items():
             exchange.future.failure(RequestTimedOutError(text))
-        _fail(exchanges, error)
+        fail_all(exchanges, error)
 
     def _take_all(self) -> list[Exchange]:
         """Everything that was handed over and is not done, oldest first; it is the caller's now."""
         calls, self._machine = self._machine.abandon(), ClientConnection(self._settings.client_id)
         return [call.owner for call in calls if isinstance(call.owner, Exchange)] + self._outbox.take_all()
-
-    def _drop_transport(self) -> None:
-        transport, self._transport = self._transport, None
-        self._attempt += 1
-        if transport is not None:
-            transport.abort()
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -411,18 +420,20 @@ class BrokerConnection:
         nearest = min(self._machine.next_deadline(), self._outbox.next_deadline())
         state = self._states.now
         if state is Link.READY:
-            nearest = min(nearest, self._muted_until or inf, self._used_at + self._settings.max_idle_s)
+            idle_at = self._used_at + self._settings.max_idle_s
+            nearest = min(nearest, self._muted_until or inf, idle_at, self._session.next_deadline())
         elif state is Link.IDLE and self._outbox.waiting:
             nearest = min(nearest, self.retry_at)
-        return nearest
+        return min(nearest, self._opening.next_deadline())
 
     def _on_timer(self) -> None:
         self._timer, self._timer_at = None, inf
         now = self._loop.time()
-        if self._greeting is not None and self._machine.overdue(now):
-            self._probe_ended(self._greeting, NoAnswer.SILENT)
-        elif self._states.now is Link.READY:
+        if self._states.now is Link.READY:
             self._lose_if_overdue(now)
+            self._session.on_time(now)
+        else:
+            self._opening.on_time(now)
         if self._muted_until and now >= self._muted_until:
             self._muted_until = 0.0
             self._send_waiting()
@@ -453,6 +464,8 @@ class BrokerConnection:
         return not self.in_flight_count and not self._outbox.unwritten
 
     def _why_not_sent(self) -> str:
+        if self._states.now is Link.READY and self._session.is_held:
+            return "the session has to be renewed first"
         if self._states.now is Link.READY:
             return "throttled by the broker" if self._muted_until else "all allowed requests are in flight"
         if self.last_error is not None:
@@ -463,56 +476,7 @@ class BrokerConnection:
         """It was not used for long: the broker would close it soon."""
         log.debug("%s: closed after %g idle seconds", self.name, self._settings.max_idle_s)
         self._states.enter(Link.IDLE)
-        transport, self._transport = self._transport, None
-        self._attempt += 1
+        self._session.end()
+        self._muted_until = 0.0
         self._machine = ClientConnection(self._settings.client_id)
-        if transport is not None:
-            transport.close()
-
-
-class _Handler(TransportHandler):
-    """One transport's way to its connection. What a former transport still has to say is not heard."""
-
-    __slots__ = ("_attempt", "_connection")
-
-    def __init__(self, connection: BrokerConnection, attempt: int) -> None:
-        self._connection = connection
-        self._attempt = attempt
-
-    def connected(self) -> None:
-        if self._attempt == self._connection._attempt:
-            self._connection._connected()
-
-    def data_received(self, data: bytes) -> None:
-        if self._attempt == self._connection._attempt:
-            self._connection.data_received(data)
-
-    def writable(self) -> None:
-        if self._attempt == self._connection._attempt:
-            self._connection.writable()
-
-    def closed(self, error: BaseException | None) -> None:
-        if self._attempt == self._connection._attempt:
-            self._connection.closed(error)
-
-
-def _fail(exchanges: list[Exchange], error: BaseException) -> None:
-    for exchange in exchanges:
-        if not exchange.future.is_done:
-            exchange.future.failure(error if isinstance(error, KafkaError) else KafkaConnectionError(str(error)))
-
-
-def _reason(error: BaseException | None) -> str:
-    if isinstance(error, PeerClosed):
-        return "the broker closed it"
-    return "closed" if error is None else getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
-def _named(error: KafkaError, name: str) -> KafkaError:
-    """The error with the node in front of its text."""
-    if isinstance(error, KafkaProtocolError):
-        error.node = error.node or name
-        return error
-    with suppress(TypeError):
-        return type(error)(f"{name}: {error.args[0] if error.args else ''}")
-    return error
+        self._line.close()

@@ -7,10 +7,11 @@ that are done at once are taken in a loop, not by recursion. A new step is an en
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka.core.dialogue import All, Dialogue, Forget, Now, RefreshMetadata, Send, Sleep, Step, Wait
-from kafka.errors import Cancelled
+from kafka.errors import Cancelled, KafkaTimeoutError
 from kafka.future import Future
 
 if TYPE_CHECKING:
@@ -58,10 +59,14 @@ class DialogueDriver:
             return Future[Any]().failure(error)
 
     def _send(self, step: Send) -> Future[Any]:
+        timeout_s = step.timeout_s
+        if step.give_up_at != inf:
+            left_s = max(step.give_up_at - self._client.loop.time(), 0.0)
+            timeout_s = min(self._client.request_timeout_s if timeout_s is None else timeout_s, left_s)
         return self._client.request(
             step.target,
             step.request,
-            step.timeout_s,
+            timeout_s,
             lane=step.lane,
             min_version=step.min_version,
             max_version=step.max_version,
@@ -73,7 +78,21 @@ class DialogueDriver:
         return future
 
     def _refresh(self, step: RefreshMetadata) -> Future[None]:
-        return self._client.refresh_metadata(step.topics)
+        refreshed = self._client.refresh_metadata(step.topics)
+        if step.give_up_at == inf or refreshed.is_done:
+            return refreshed
+        future: Future[None] = Future()
+        loop = self._client.loop
+        error = KafkaTimeoutError("the cluster's metadata could not be read in time")
+        timer = loop.call_at(max(step.give_up_at, loop.time()), _fail, future, error)
+
+        def done(outcome: None | BaseException) -> None:
+            timer.cancel()
+            if not future.is_done:
+                refreshed.chain(future)
+
+        refreshed.add_both(done)
+        return future
 
     def _forget(self, step: Forget) -> Future[None]:
         self._client.coordinators.forget(step.coordinator)
@@ -156,6 +175,11 @@ def gather(futures: list[Future[Any]], return_errors: bool = False) -> Future[li
     for future in futures:
         future.add_both(one_is_done)
     return combined
+
+
+def _fail(future: Future[None], error: Exception) -> None:
+    if not future.is_done:
+        future.failure(error)
 
 
 def _done(future: Future[None]) -> None:

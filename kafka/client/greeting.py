@@ -2,12 +2,12 @@
 
 :class:`GreetingRun` holds one greeting dialogue and the outcomes of the probe under way; ``connection.py`` sends the
 probe's requests and notes what comes of each. :class:`ClusterVersions` remembers, for one client, what the first
-greeting found, so that it is done once.
+greeting found, so that it is done once. What software we are, the broker is told here, too (KIP-511).
 """
 
 from __future__ import annotations
 
-from kafka._version import __version__
+from kafka.client.link import SOFTWARE
 from kafka.core.releases import ranges_before_api_versions
 from kafka.core.versions import (
     API_VERSIONS_KEY,
@@ -21,8 +21,6 @@ from kafka.core.versions import (
     greet,
 )
 from kafka.protocol.api_versions import ApiVersionsRequest
-
-SOFTWARE = ("kafka-taskloop", __version__)
 
 
 class GreetingRun:
@@ -64,10 +62,12 @@ class GreetingRun:
 class ClusterVersions:
     """What is known of the cluster's versions: nothing, a release before ApiVersions, or that ApiVersions is there.
 
-    ``known`` holds the last ranges learnt; None before the first greeting. ``release`` is the user's ``api_version``.
+    ``known`` holds the last ranges learnt; None before the first greeting. ``release`` is the user's ``api_version``,
+    ``software`` our name and version.
     """
 
-    def __init__(self, release: tuple[int, ...] | None = None) -> None:
+    def __init__(self, release: tuple[int, ...] | None = None, software: tuple[str, str] = SOFTWARE) -> None:
+        self._software = software
         self.known: ApiRanges | None = None
         self._is_given = release is not None
         if release is not None:
@@ -81,9 +81,9 @@ class ClusterVersions:
         if known is not None and API_VERSIONS_KEY not in known:
             return Discovery(known)
         if known is None and not self._is_given:
-            return discover(SOFTWARE)
+            return discover(self._software)
         most = ApiVersionsRequest.max_version
-        return greet(SOFTWARE, most if known is None else min(most, known.ranges[API_VERSIONS_KEY][1]))
+        return greet(self._software, most if known is None else min(most, known.ranges[API_VERSIONS_KEY][1]))
 
     def learn(self, discovery: Discovery) -> None:
         """A greeting has ended."""

@@ -39,7 +39,7 @@ from kafka.bootstrap import is_embedded, resolve_bootstrap
 from kafka.client.driver import gather
 from kafka.client.kafka_client import KafkaClient
 from kafka.config import narrow
-from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaConfigurationError, KafkaTimeoutError
 from kafka.future import Future
 from kafka.net.loop import Loop
 
@@ -131,7 +131,7 @@ class IoThread(Host):
 
     def __init__(self, what: str = "client", *, client: KafkaClient | None = None, **configs: Any) -> None:
         configs.setdefault("all_topics", False)
-        super().__init__(what, client or KafkaClient(loop=Loop(), **configs))
+        super().__init__(what, client or _client_of_its_own(configs))
         started = threading.Event()
         self._thread = threading.Thread(
             target=_run_loop, args=(self.client, started), name=f"kafka-{what}", daemon=True
@@ -186,13 +186,31 @@ def make_host(
     for everything below requests.
     """
     if client is not None:
+        if not isinstance(client, KafkaClient):
+            raise TypeError(f"client: a kafka.client.KafkaClient is needed, not {type(client).__name__}")
         return LoopHost(what, client.loop, client=client)
+    if loop is not None and not isinstance(loop, Loop):
+        raise TypeError(f"loop: a kafka.net.loop.Loop is needed, not {type(loop).__name__}")
     configs = {**narrow("client", settings), **options}
     servers = configs["bootstrap_servers"]
     configs["bootstrap_servers"] = resolve_bootstrap(servers)
     if any(map(is_embedded, servers)):
         configs.setdefault("resolve_servers", lambda: resolve_bootstrap(servers))
-    return IoThread(what, **configs) if loop is None else LoopHost(what, loop, **configs)
+    if loop is not None:
+        if configs["bootstrap_timeout_ms"] is not None:
+            raise KafkaConfigurationError(
+                "bootstrap_timeout_ms: a client on a loop that is given cannot wait while it is made; leave it out, "
+                "and wait for KafkaClient.bootstrapped() if you want to know"
+            )
+        return LoopHost(what, loop, **configs)
+    host = IoThread(what, **configs)
+    if configs["bootstrap_timeout_ms"] is not None:
+        try:
+            host.call(host.client.bootstrapped)
+        except BaseException:
+            host.close()
+            raise
+    return host
 
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], future: Future[Any]) -> None:
@@ -205,6 +223,16 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], future: Future[Any]) -> 
         result.chain(future)
     else:
         future.success(result)
+
+
+def _client_of_its_own(configs: Mapping[str, Any]) -> KafkaClient:
+    """On a loop of its own, of which nothing is left when the settings are refused."""
+    loop = Loop()
+    try:
+        return KafkaClient(loop=loop, **configs)
+    except BaseException:
+        loop.close()
+        raise
 
 
 def _run_loop(client: KafkaClient, started: threading.Event) -> None:

@@ -6,54 +6,47 @@ Two ways to use it. Event-driven, which is how the other clients of this package
     future = client.request(Leader(TopicPartition("jobs", 0)), FetchRequest(...))    # connects, routes, picks a version
     future = client.run(dialogue)                                                    # core/dialogue.py
 
-and by hand, as in the first asynchronous generation of kafka-python::
-
-    while not client.ready(node_id):
-        client.poll(100)
-    future = client.send(node_id, request)
-    client.poll(future=future)
+and by hand, with :meth:`KafkaClient.ready`, ``send``, ``poll`` and ``check_version``: ``by_hand.py``.
 
 Nothing happens but on the loop: whoever has a loop runs it, whoever has none calls :meth:`KafkaClient.poll`. The client
 is not thread-safe; :meth:`KafkaClient.wakeup` alone may be called from another thread. In a thread of its own:
 ``io_thread.py``.
 
 It only puts together what lives elsewhere: routes and connections ``router.py`` and ``nodes.py``, metadata
-``refresh.py``, dialogues ``driver.py``, scheduled functions ``scheduled.py``.
+``refresh.py``, dialogues ``driver.py``, what brokers speak ``check_version.py``, scheduled functions ``scheduled.py``.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import random
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 from kafka._version import __version__
-from kafka.client.check_version import VersionCheck
+from kafka.client.by_hand import DrivenByHand
+from kafka.client.check_version import VersionChecks
 from kafka.client.cluster import ClusterMetadata
+from kafka.client.connection import BrokerConnection
 from kafka.client.driver import DialogueDriver
 from kafka.client.greeting import ClusterVersions
 from kafka.client.link import Exchange, LinkSettings
-from kafka.client.nodes import BOOTSTRAP
 from kafka.client.refresh import MetadataRefresher
 from kafka.client.router import Router
 from kafka.client.scheduled import ScheduledTasks
+from kafka.client.servers import server_finder
+from kafka.client.throttle import ThrottleTimes
 from kafka.config import resolve
 from kafka.core.coordinator import Found, find_coordinator
-from kafka.core.dialogue import ByVersion, Dialogue
+from kafka.core.dialogue import ByVersion, Dialogue, now, refresh_metadata
 from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import AnyNode, Coordinator, Coordinators, NodeId, Target
-from kafka.core.versions import ApiRanges, Discovery
 from kafka.errors import (
     Cancelled,
     IllegalStateError,
     KafkaConfigurationError,
     KafkaError,
-    NoBrokersAvailable,
-    NodeNotReadyError,
-    UnknownBrokerIdError,
+    KafkaTimeoutError,
 )
 from kafka.future import Future
 from kafka.net.loop import Loop
@@ -79,7 +72,7 @@ class Dependant(Protocol):
         ...
 
 
-class KafkaClient:
+class KafkaClient(DrivenByHand):
     """A client of one cluster. Settings: the rows of ``client`` in :mod:`kafka.config`.
 
     ``loop``: the loop to live on (default: one of its own). ``network``: how to connect (default: TCP on the loop).
@@ -102,15 +95,16 @@ class KafkaClient:
         if self.config["client_id"] is None:
             self.config["client_id"] = f"kafka-taskloop-{__version__}"
         try:
-            self._servers = parse_servers(self.config["bootstrap_servers"])
+            servers = parse_servers(self.config["bootstrap_servers"])
         except ValueError as error:
             raise KafkaConfigurationError(f"bootstrap_servers: {error}") from None
+        self._settings = LinkSettings.of(self.config, self.config["client_id"])  # may refuse: no loop is made before
+        through_proxy = _way_through_proxy(self.config)
         self._owns_network = network is None
         self._owns_loop = loop is None and network is None
         self.loop: Loop = loop or (network.loop if network is not None else Loop())
-        self._network: Network = network or TcpNetwork(self.loop)
+        self._network: Network = through_proxy(network or TcpNetwork(self.loop))
         self._rng: Rng = rng or random.Random()
-        self._settings = LinkSettings.of(self.config, self.config["client_id"])
         retry_backoff_s, retry_backoff_max_s = (
             self.config[name] / 1000 for name in ("retry_backoff_ms", "retry_backoff_max_ms")
         )
@@ -118,6 +112,7 @@ class KafkaClient:
         """Waits between attempts, for dialogues."""
         self.cluster = ClusterMetadata(
             now=self.loop.time,
+            rng=self._rng,
             **{
                 name: self.config[name]
                 for name in (
@@ -130,28 +125,46 @@ class KafkaClient:
         )
         """What is known of brokers, topics and leaders."""
         self.cluster.need_all_topics = all_topics
-        self._versions = ClusterVersions(self.config["api_version"])
+        if self.config["bootstrap_topics_filter"]:
+            self.cluster.set_topics(self.config["bootstrap_topics_filter"])
+        self._versions = ClusterVersions(self.config["api_version"], self._settings.software)
+        self._checks = VersionChecks(servers, self._network, self._settings, self._rng, self.retry_backoff)
+        is_canonical = self.config["client_dns_lookup"] == "resolve_canonical_bootstrap_servers_only"
+        recovers = self.config["metadata_recovery_strategy"] == "rebootstrap"
         self._router = Router(
             self._network,
             self.cluster,
             self._settings,
-            self._servers,
+            servers,
             self._versions,
             self._rng,
             self._find_coordinator,
             self.refresh_metadata,
-            None if resolve_servers is None else lambda: self._find_servers(resolve_servers),
+            server_finder(self.loop, servers, resolve_servers, is_canonical),
+            find_at_once=is_canonical,
+            recovers=recovers,
         )
         self._refresher = MetadataRefresher(
-            self.loop, self.cluster, self._ask_for_metadata, self._router.on_metadata
+            self.loop,
+            self.cluster,
+            self._ask_for_metadata,
+            self._router.on_metadata,
+            self._router.rebootstrap if recovers else None,
+            self.config["metadata_recovery_rebootstrap_trigger_ms"] / 1000,
         )
         self._driver = DialogueDriver(self)
         self._tasks = ScheduledTasks(self.loop, self._count_event)
         self.dependants: list[Dependant] = []
         """Who has to be closed before this client; they enter and leave by themselves."""
         self._is_closed = False
-        self._is_woken = False
         self._refresher.check()
+        if self._owns_loop and self.config["bootstrap_timeout_ms"] is not None:
+            try:
+                self.loop.run_until(bootstrapped := self.bootstrapped())
+                bootstrapped.result()
+            except BaseException:
+                self.close()
+                raise
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -187,6 +200,11 @@ class KafkaClient:
         return self._driver.run(dialogue)
 
     @property
+    def request_timeout_s(self) -> float:
+        """``request_timeout_ms``, in seconds: what a request has when nothing else is said."""
+        return self._settings.request_timeout_s
+
+    @property
     def coordinators(self) -> Coordinators:
         """Who coordinates what; ``forget()`` there when a response says NOT_COORDINATOR."""
         return self._router.coordinators
@@ -203,193 +221,51 @@ class KafkaClient:
         refreshed.add_errback(future.failure)
         return future
 
+    @property
+    def throttle(self) -> ThrottleTimes:
+        """How long brokers made this client wait, by API."""
+        return self._router.throttle
+
+    @property
+    def connections_opened(self) -> int:
+        """How many connections could be used, since the start."""
+        return self._router.connections_opened
+
+    @property
+    def connections_lost(self) -> int:
+        """How many connections ended by themselves, or could not be made."""
+        return self._router.connections_lost
+
+    def connections(self) -> list[BrokerConnection]:
+        """All that there are, open or not."""
+        return list(self._router.nodes)
+
+    def connection(self, node_id: NodeId) -> BrokerConnection | None:
+        """The one to a node, if there is one."""
+        return self._router.nodes.find(node_id)
+
+    def bootstrapped(self) -> Future[None]:
+        """Done when the cluster's metadata has been read; fails with the first error that trying again does not mend,
+        or with KafkaTimeoutError after ``bootstrap_timeout_ms`` (without it: never)."""
+        limit_ms = self.config["bootstrap_timeout_ms"]
+
+        def read() -> Dialogue[None]:
+            give_up_at = (yield from now()) + (inf if limit_ms is None else limit_ms / 1000)
+            while not self.cluster.brokers():
+                try:
+                    yield from refresh_metadata((), give_up_at)  # which is due after its back-off
+                except KafkaError as error:
+                    if not error.retriable or isinstance(error, Cancelled):
+                        raise
+                    if (yield from now()) >= give_up_at:
+                        text = f"no metadata within bootstrap_timeout_ms={limit_ms}: {self._router.bootstrap.why()}"
+                        raise KafkaTimeoutError(text) from None
+
+        return self.run(read())
+
     def close_lane(self, lane: str, node_id: NodeId | None = None) -> None:
         """Close the connections of one lane, or the one to a node."""
         self._router.nodes.close(node_id, lane)
-
-    # -- by hand -------------------------------------------------------------------------------------------------------
-
-    def ready(self, node_id: NodeId) -> bool:
-        """Begin to connect, or go on; whether requests may be sent. False while metadata is due or under way."""
-        self._check_usable()
-        if self.is_ready(node_id):
-            return True
-        connection = self._router.nodes.find(node_id)
-        if connection is None:
-            if self.cluster.broker_metadata(node_id) is None:
-                return False
-            connection = self._router.nodes.get(node_id)
-        connection.connect()
-        return self.is_ready(node_id)
-
-    def is_ready(self, node_id: NodeId) -> bool:
-        """Whether requests may be sent to the node now; changes nothing."""
-        if self.cluster.metadata_refresh_in_progress or self.cluster.ttl() == 0:
-            return False
-        connection = self._router.nodes.find(node_id)
-        return connection is not None and connection.can_send_more()
-
-    def send(self, node_id: NodeId, request: Request[R] | ByVersion[R]) -> Future[R]:
-        """Send a request to a node that is ready; NodeNotReadyError when its connection is not."""
-        self._check_usable()
-        connection = self._router.nodes.find(node_id)
-        if connection is None or not connection.can_send_more():
-            state = "not connected"
-            if connection is not None:
-                busy = "its requests in flight are as many as may be, or it throttles"
-                state = busy if connection.connected() else connection.state.value
-            raise NodeNotReadyError(f"node {node_id} takes no request now: {state}")
-        exchange = self._exchange(request, None, None, None)
-        connection.submit(exchange)
-        return exchange.future
-
-    def poll(
-        self, timeout_ms: float | None = None, future: Future[Any] | None = None, sleep: bool = False
-    ) -> list[Response]:
-        """Drive the loop: complete connections, refresh metadata, run due tasks, read and write.
-
-        Returns the responses that came, of all requests of this client, as soon as there is one or something else
-        happened (a connection, a task, :meth:`wakeup`), or after ``timeout_ms`` (default: ``request_timeout_ms``). With
-        ``future`` it goes on until that is done. With nothing in flight it waits ``retry_backoff_ms`` at most, unless
-        ``sleep`` is set: then the whole time.
-        """
-        self._check_usable()
-        router, loop = self._router, self.loop
-        wait_s = (self.config["request_timeout_ms"] if timeout_ms is None else max(timeout_ms, 0)) / 1000
-        if future is None and not sleep and not self._is_busy():
-            wait_s = min(wait_s, self.config["retry_backoff_ms"] / 1000)
-        until = loop.time() + wait_s
-        events = router.events
-        collected = router.collected = []
-        try:
-            while True:
-                if future is not None and future.is_done:
-                    break
-                left_s = until - loop.time()
-                if future is not None:
-                    loop.run_once(None)
-                    continue
-                loop.run_once(max(left_s, 0.0))
-                if router.events != events or self._is_woken or left_s <= 0:
-                    break
-        finally:
-            router.collected = None
-            self._is_woken = False
-        return collected
-
-    def wakeup(self) -> None:
-        """Let :meth:`poll` return. From any thread."""
-        self._is_woken = True
-        self.loop.wakeup()
-
-    def connection_delay(self, node_id: NodeId) -> float:
-        """Milliseconds until it makes sense to try the node: 0 for an unknown or connecting one, what is left of the
-        back-off for a disconnected one, 999999999 for a connected one.
-        """
-        connection = self._router.nodes.find(node_id)
-        return 0 if connection is None else connection.connection_delay()
-
-    def connected(self, node_id: NodeId) -> bool:
-        """Whether there is a connection that requests may be sent on."""
-        connection = self._router.nodes.find(node_id)
-        return connection is not None and connection.connected()
-
-    def is_disconnected(self, node_id: NodeId) -> bool:
-        """Whether the connection to the node was lost or not made; False for an unknown node."""
-        connection = self._router.nodes.find(node_id)
-        return connection is not None and connection.disconnected()
-
-    def in_flight_request_count(self, node_id: NodeId | None = None) -> int:
-        """Requests sent, or waiting to be, that have no answer yet: of one node, or of all."""
-        return self._router.nodes.in_flight_request_count(node_id)
-
-    def least_loaded_node(self) -> NodeId | None:
-        """A connected node with nothing in flight; else the one with least in flight outside back-off; else one that is
-        disconnected and outside back-off; else a broker never tried; else None, and the bootstrap servers are tried.
-        """
-        found = self._router.nodes.least_loaded_node()
-        if found is None and not self._is_closed:
-            self._router.bootstrap.start()
-        return found
-
-    def set_topics(self, topics: Iterable[str]) -> Future[ClusterMetadata]:
-        """Read the metadata of these topics from now on, of all when empty. The future is that of the refresh."""
-        self._check_usable()
-        return self.cluster.set_topics(topics)
-
-    def add_topic(self, topic: str) -> Future[ClusterMetadata]:
-        """Read the metadata of this topic, too. The future is that of the refresh."""
-        self._check_usable()
-        return self.cluster.add_topic(topic)
-
-    def schedule(self, task: Callable[[], Any], at: float) -> Future[Any]:
-        """Call ``task()`` at ``at`` (epoch seconds). The future gets its result, or its exception.
-
-        Scheduling the same task again cancels the former: its future fails with Cancelled.
-        """
-        self._check_usable()
-        return self._tasks.schedule(task, at)
-
-    def unschedule(self, task: Callable[[], Any]) -> None:
-        """Take a task back: its future fails with Cancelled. Nothing happens for an unknown one."""
-        self._tasks.unschedule(task)
-
-    # -- versions ------------------------------------------------------------------------------------------------------
-
-    def check_version(self, node_id: NodeId | None = None, timeout: float = 2, strict: bool = False) -> str:
-        """The release that a broker looks like: "0.8.2", "0.9", "0.10.2", "2.8", "4.3". Blocks, driving the loop.
-
-        ``timeout``: seconds for each step. Without ``node_id``: any broker, asked once for each client; servers that
-        take connections and lose them are asked again for ``timeout`` seconds. With ``strict`` an answer that no known
-        release gives is an error of its own.
-
-        Errors: NoBrokersAvailable (nothing answers; the text says what happened at each server), the node's
-        KafkaConnectionError, UnrecognizedBrokerVersion, UnknownBrokerIdError.
-        """
-        return self.api_ranges(node_id, timeout, strict).release or ""
-
-    def api_ranges(self, node_id: NodeId | None = None, timeout: float = 2, strict: bool = False) -> ApiRanges:
-        """What a broker speaks, as :meth:`check_version` finds it: ``ranges``, ``features`` and ``release``."""
-        self._check_usable()
-        if node_id is None:
-            if self._versions.known is None:
-                self._versions.learn(self._check_servers(timeout, strict))
-            assert self._versions.known is not None
-            return self._versions.known
-        address = self._router.address_of(node_id)
-        if address is None:
-            raise UnknownBrokerIdError(f"node {node_id}: not in the cluster's metadata")
-        return self._check(node_id, address, timeout, strict).future.result().ranges
-
-    def _check_servers(self, timeout: float, strict: bool) -> Discovery:
-        give_up_at = self.loop.time() + timeout
-        for failures in itertools.count(1):
-            errors: list[KafkaError] = []
-            is_there = False
-            for server in self._servers:
-                check = self._check(BOOTSTRAP, server, timeout, strict)
-                try:
-                    return check.future.result()
-                except KafkaError as error:
-                    errors.append(error)
-                    is_there = is_there or (check.has_connected and error.retriable)
-            wait_s = self.retry_backoff.delay_s(failures)
-            if not is_there or self.loop.time() + wait_s >= give_up_at:
-                break
-            self.loop.run_until(self._pause(wait_s))
-        if len(errors) == 1 and not errors[0].retriable:
-            raise errors[0]
-        raise NoBrokersAvailable("; ".join(str(e.args[0]) if e.args else str(e) for e in errors))
-
-    def _check(self, node_id: NodeId, address: tuple[str, int], timeout: float, strict: bool) -> VersionCheck:
-        check = VersionCheck(node_id, address, self._network, self._settings, self._rng, timeout, strict)
-        self.loop.run_until(check.future)
-        return check
-
-    def _pause(self, seconds: float) -> Future[None]:
-        future: Future[None] = Future()
-        self.loop.call_later(seconds, future.success, None)
-        return future
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -429,9 +305,9 @@ class KafkaClient:
     def _exchange(
         self,
         request: Request[Any] | ByVersion[Any],
-        timeout_s: float | None,
-        min_version: int | None,
-        max_version: int | None,
+        timeout_s: float | None = None,
+        min_version: int | None = None,
+        max_version: int | None = None,
     ) -> Exchange:
         if self._is_closed or not self.loop.is_usable:
             self._check_usable()
@@ -440,7 +316,7 @@ class KafkaClient:
         return Exchange(request, self.loop.time() + timeout_s, timeout_s, min_version, max_version)
 
     def _ask_for_metadata(self, request: ByVersion[MetadataResponse]) -> Future[MetadataResponse]:
-        exchange = self._exchange(request, None, None, None)
+        exchange = self._exchange(request)
         exchange.is_internal = True
         self._router.send(exchange, AnyNode())
         return exchange.future
@@ -450,31 +326,6 @@ class KafkaClient:
             find_coordinator(coordinator, self.retry_backoff, self._settings.request_timeout_s)
         )
 
-    def _find_servers(self, resolve_servers: Callable[[], Sequence[str]]) -> Future[Sequence[tuple[str, int]]]:
-        found: Future[Sequence[tuple[str, int]]] = Future()
-
-        def work() -> None:
-            try:
-                done: Callable[[Any], object] = found.success
-                outcome: Any = parse_servers(resolve_servers())
-            except Exception as error:
-                done, outcome = found.failure, error
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                self.loop.call_soon_threadsafe(done, outcome)
-
-        threading.Thread(target=work, name="kafka-servers", daemon=True).start()
-        return found
-
-    def _is_busy(self) -> bool:
-        return bool(
-            self._router.nodes.in_flight_request_count()
-            or self._router.bootstrap.is_under_way
-            or any(connection.connecting() for connection in self._router.nodes)
-        )
-
-    def _count_event(self) -> None:
-        self._router.events += 1
-
     def _check_usable(self) -> None:
         if self._is_closed:
             raise IllegalStateError("the client is closed")
@@ -482,3 +333,18 @@ class KafkaClient:
             raise IllegalStateError(
                 "the client's loop is closed, or belongs to the parent process: after a fork, make a new client"
             )
+
+
+def _way_through_proxy(config: dict[str, Any]) -> Callable[[Network], Network]:
+    given = {name: config[name] for name in ("proxy_url", "socks5_proxy") if config[name] is not None}
+    if len(given) > 1:
+        raise KafkaConfigurationError("proxy_url and socks5_proxy are two names of one setting: give one of them")
+    for name, url in given.items():
+        from kafka.net.proxy import ProxyNetwork, parse_proxy  # 10 ms that few need
+
+        try:
+            proxy = parse_proxy(url.reveal())
+        except ValueError as error:
+            raise KafkaConfigurationError(f"{name}: expected {error}") from None
+        return lambda network: ProxyNetwork(network, proxy)
+    return lambda network: network

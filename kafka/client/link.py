@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kafka._version import __version__
+from kafka.client.security import PLAINTEXT, ClientSecurity
 from kafka.core.dialogue import ByVersion
 from kafka.core.routing import NodeId
 from kafka.core.versions import Discovery, Greeting
@@ -16,6 +18,8 @@ from kafka.future import Future
 from kafka.net.transport import ConnectionOptions
 from kafka.protocol.registry import NAMES
 from kafka.wire.message import Request, Response
+
+SOFTWARE = ("kafka-taskloop", __version__)
 
 if TYPE_CHECKING:
     from kafka.client.connection import BrokerConnection
@@ -33,7 +37,12 @@ class LinkSettings:
     max_in_flight: int
     max_idle_s: float
     receive_max_bytes: int
+    connect_timeout_max_s: float
+    """What ``options.connect_timeout_s`` grows to with failures in a row (KIP-601)."""
+    software: tuple[str, str]
+    """Name and version that the broker is told (KIP-511)."""
     options: ConnectionOptions
+    security: ClientSecurity = PLAINTEXT
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], client_id: str) -> LinkSettings:
@@ -47,10 +56,17 @@ class LinkSettings:
             max_in_flight=settings["max_in_flight_requests_per_connection"],
             max_idle_s=settings["connections_max_idle_ms"] / 1000,
             receive_max_bytes=settings["receive_message_max_bytes"],
+            connect_timeout_max_s=settings["socket_connection_setup_timeout_max_ms"] / 1000,
+            software=(
+                settings["client_software_name"] or SOFTWARE[0],
+                settings["client_software_version"] or SOFTWARE[1],
+            ),
+            security=ClientSecurity.of(settings),
             options=ConnectionOptions(
                 connect_timeout_s=settings["socket_connection_setup_timeout_ms"] / 1000,
                 receive_buffer_bytes=settings["receive_buffer_bytes"],
                 send_buffer_bytes=settings["send_buffer_bytes"],
+                more=settings["socket_options"] or (),
             ),
         )
 

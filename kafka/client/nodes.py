@@ -75,22 +75,25 @@ class Nodes:
 
     def least_loaded_node(self) -> NodeId | None:
         """A connected node with nothing in flight; else the one with least in flight outside back-off, connected ones
-        first; else a broker from the metadata never tried; else None. The bootstrap server comes last everywhere.
+        first; else a broker from the metadata never tried; else one that throttles; else None. The bootstrap server
+        comes last everywhere.
         """
         best: NodeId | None = None
-        best_rank = (False, inf, False)
+        best_rank = (False, False, inf, False)
         for (node_id, lane), connection in self._connections.items():
             if lane is not None or connection.blacked_out():
                 continue
-            rank = (connection.disconnected(), connection.in_flight_count, node_id == BOOTSTRAP)
+            is_muted = connection.muted_until > 0
+            rank = (is_muted, connection.disconnected(), connection.in_flight_count, node_id == BOOTSTRAP)
             if best is None or rank < best_rank:
                 best, best_rank = node_id, rank
-        if best is not None and best != BOOTSTRAP and not best_rank[0]:
+        is_muted, is_disconnected = best_rank[:2]
+        if best is not None and best != BOOTSTRAP and not is_muted and not is_disconnected:
             return best
-        # A known broker that nobody tried beats a bootstrap server, and one that is not connected.
+        # A known broker that nobody tried beats a bootstrap server, and one that throttles.
         for broker in sorted(sorted(self._cluster.brokers()), key=lambda _: self._rng.random()):
             if (broker.nodeId, None) not in self._connections:
-                return broker.nodeId if best in (None, BOOTSTRAP) else best
+                return broker.nodeId if best in (None, BOOTSTRAP) or is_muted else best
         return best
 
     def next_retry_at(self) -> float:

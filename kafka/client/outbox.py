@@ -30,6 +30,11 @@ class Outbox:
         """Those that should have gone out by now; they stay."""
         return [exchange for exchange in self.unwritten if exchange.deadline <= now]
 
+    def put_off_deadlines(self, seconds: float) -> None:
+        """What is on its way out has so much more time; what waits has not."""
+        for exchange in self.unwritten:
+            exchange.deadline += seconds
+
     def take_overdue_waiting(self, now: float) -> list[Exchange]:
         """Those that should have been sent by now; they are the caller's."""
         overdue = [exchange for exchange in self.waiting if exchange.deadline <= now]

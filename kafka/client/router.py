@@ -3,28 +3,37 @@
 The look-up itself is :func:`kafka.core.routing.route`; here is what is done about its :class:`Unknown`. The router is
 also the owner of the nodes' connections: it hears of their beginnings and ends, and draws the conclusions.
 
-    Unknown.BROKERS      bootstrap; held until a connection is ready, metadata came, or a back-off is over
+    Unknown.BROKERS      bootstrap (KIP-899; when brokers are known, only if ``metadata_recovery_strategy`` says so);
+                         held until a connection is ready, metadata came, or a back-off is over
     Unknown.LEADER       one refresh of the metadata, then an error
     Unknown.CONTROLLER   the same
     Unknown.COORDINATOR  FindCoordinator, once for all who wait
+
+What answers tell on the side is taken note of here, before their callers see them: other leaders (KIP-951), throttling.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafka.client.bootstrap import Bootstrap, FindServers
+from kafka.client.bootstrap import Bootstrap
 from kafka.client.cluster import ClusterMetadata
 from kafka.client.connection import BrokerConnection
+from kafka.client.faults import fail_all
 from kafka.client.greeting import ClusterVersions
 from kafka.client.link import Exchange, LinkSettings
 from kafka.client.nodes import BOOTSTRAP, Nodes
+from kafka.client.servers import FindServers
+from kafka.client.throttle import ThrottleTimes
 from kafka.core.coordinator import Found
+from kafka.core.leader_hints import PARTITIONS_OF, leader_hints
 from kafka.core.retry import Rng
 from kafka.core.routing import Coordinator, Coordinators, Leader, NodeId, Target, Unknown, route
 from kafka.core.versions import Discovery, Greeting
 from kafka.errors import (
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
@@ -37,6 +46,8 @@ from kafka.net.loop import LoopTimer
 from kafka.net.transport import Network
 from kafka.wire.message import Response
 
+log = logging.getLogger(__name__)
+
 
 class _Held(NamedTuple):
     """A request that waits for its route."""
@@ -48,7 +59,8 @@ class _Held(NamedTuple):
 
 
 class Router:
-    """Requests to connections. ``look_up`` runs FindCoordinator, ``refresh`` reads metadata with a topic."""
+    """Requests to connections. ``look_up`` runs FindCoordinator, ``refresh`` reads metadata with a topic. ``recovers``:
+    whether the bootstrap servers may be asked again after brokers were known."""
 
     def __init__(
         self,
@@ -61,7 +73,11 @@ class Router:
         look_up: Callable[[Coordinator], Future[Found]],
         refresh: Callable[[tuple[str, ...]], Future[None]],
         find_servers: FindServers | None = None,
+        *,
+        find_at_once: bool = False,
+        recovers: bool = True,
     ) -> None:
+        self.recovers = recovers
         self._loop = network.loop
         self._cluster = cluster
         self._look_up = look_up
@@ -73,7 +89,10 @@ class Router:
         self.versions = versions
         self.coordinators = Coordinators()
         self.nodes = Nodes(cluster, network, settings, self, rng)
-        self.bootstrap = Bootstrap(servers, network, settings, rng, self, find_servers)
+        self.bootstrap = Bootstrap(servers, network, settings, rng, self, find_servers, find_at_once=find_at_once)
+        self.throttle = ThrottleTimes()
+        self.connections_opened = 0
+        self.connections_lost = 0
         self.events = 0
         """Grows with whatever a caller of ``poll`` may wait for."""
         self.collected: list[Response] | None = None
@@ -98,8 +117,21 @@ class Router:
     def on_metadata(self) -> None:
         """The cluster's metadata was read anew."""
         self.nodes.forget_strangers()
+        for connection in self.nodes:
+            connection.look_again()
         self.settle_bootstrap()
         self.release()
+
+    def rebootstrap(self, why: str) -> None:
+        """Forget the brokers, close the connections to them, and ask the bootstrap servers (KIP-1102).
+
+        What is in flight fails with KafkaConnectionError, which is retriable.
+        """
+        log.warning("the bootstrap servers are asked again: %s", why)
+        self._cluster.forget_brokers()
+        self.coordinators.forget_all()
+        self.nodes.close(error=KafkaConnectionError(f"closed, since the bootstrap servers are asked again: {why}"))
+        self.bootstrap.start_anew()
 
     def settle_bootstrap(self) -> None:
         """Brokers are known: the bootstrap connection ends once nothing is in flight on it."""
@@ -178,8 +210,25 @@ class Router:
     def _hold(self, exchange: Exchange, target: Target, lane: str | None) -> None:
         timer = self._loop.call_at(exchange.deadline, self._out_of_time, exchange, target)
         self._held.append(_Held(exchange, target, lane, timer))
-        self.bootstrap.start()
+        self.start_bootstrap()
+        self._refuse_held()
         self._set_wake()
+
+    def _refuse_held(self) -> None:
+        """The servers were just asked, and what they said is for somebody to put right: waiting is of no use."""
+        refusal = self.bootstrap.refusal()
+        if refusal is None or not self._held:
+            return
+        held, self._held = self._held, []
+        for entry in held:
+            entry.timer.cancel()
+        # On the next turn: whoever waits has the future by then.
+        self._loop.call_soon(fail_all, [entry.exchange for entry in held], refusal)
+
+    def start_bootstrap(self) -> None:
+        """No known broker can be reached: ask the bootstrap servers, if that may be (KIP-899)."""
+        if not self._is_closed and (self.recovers or not self._cluster.brokers()):
+            self.bootstrap.start()
 
     def release(self) -> None:
         """Something has changed: try again to route what is held."""
@@ -196,10 +245,12 @@ class Router:
             self._wake = None
         if self._held and not self._is_closed:
             when = self.nodes.next_retry_at()
-            if not self.bootstrap.is_under_way:
+            may_start = self.recovers or not self._cluster.brokers()
+            if may_start and not self.bootstrap.is_under_way:
                 when = min(when, self.bootstrap.next_at)
-            if when > self._loop.time():
-                self._wake = self._loop.call_at(min(when, self._loop.time() + 86400), self.release)
+            now = self._loop.time()
+            # Also when it is over already, as it is at once with a back-off of 0.
+            self._wake = self._loop.call_at(min(max(when, now), now + 86400), self.release)
 
     def _out_of_time(self, exchange: Exchange, target: Target) -> None:
         if exchange.future.is_done:
@@ -220,20 +271,32 @@ class Router:
 
     def on_ready(self, connection: BrokerConnection, discovery: Discovery) -> None:
         self.events += 1
+        self.connections_opened += 1
         self.versions.learn(discovery)
         self.release()
 
     def on_lost(self, connection: BrokerConnection, error: BaseException) -> None:
         self.events += 1
+        self.connections_lost += 1
         self.coordinators.forget_node(connection.node_id)
         if connection.node_id == BOOTSTRAP:
             self.nodes.close(BOOTSTRAP)  # the next round tries all servers again
         else:
             self._cluster.request_update()
+            if self._cluster.brokers() and self.nodes.least_loaded_node() is None:
+                # Now, and not when somebody asks for any node: by then one may be out of its back-off, and fail again.
+                self.start_bootstrap()
         if self._held:
             self._set_wake()
 
     def on_answer(self, exchange: Exchange, response: Response) -> None:
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self.throttle.note(exchange.api, throttle_ms)
+        if type(response) in PARTITIONS_OF:
+            hints = leader_hints(response, self._cluster.topic_name_for_id)
+            if hints is not None:
+                self._cluster.update_partition_leaders(hints.leaders, hints.nodes)
         if self.collected is not None and not exchange.is_internal:
             self.events += 1
             self.collected.append(response)
@@ -248,6 +311,7 @@ class Router:
     def bootstrap_failed(self) -> None:
         """None of the servers was reached; the next round is due after its back-off."""
         self.events += 1
+        self._refuse_held()
         self._set_wake()
 
 

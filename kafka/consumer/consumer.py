@@ -96,7 +96,8 @@ class KafkaConsumer:
         self._iterating: Iterator[ConsumerRecord] | None = None
         self._default_timeout_s: float = settings["request_timeout_ms"] / 1000
         self._host: Host = make_host("consumer", settings, loop, client)
-        cluster = self._host.client.cluster
+        own_client = self._host.client
+        cluster = own_client.cluster
 
         def leader_of(partition: TopicPartition) -> int | None:
             leader = cluster.leader_for_partition(partition)
@@ -112,6 +113,7 @@ class KafkaConsumer:
                 read_committed=settings["isolation_level"] == "read_committed",
                 key=deserializer_for(settings["key_deserializer"]),
                 value=deserializer_for(settings["value_deserializer"]),
+                max_batch_bytes=settings["receive_message_max_bytes"],
             ),
             max_wait_ms=settings["fetch_max_wait_ms"],
             min_bytes=settings["fetch_min_bytes"],
@@ -119,6 +121,7 @@ class KafkaConsumer:
             max_partition_bytes=settings["max_partition_fetch_bytes"],
             retry_backoff_s=settings["retry_backoff_ms"] / 1000,
             rack=settings["client_rack"],
+            free_at=lambda node: own_client.throttled_until(node, driver.lane),
         )
         # Nothing that the I/O thread holds may hold this object: forgetting it ends the thread.
         own_loop = self._host.loop

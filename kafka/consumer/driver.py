@@ -150,6 +150,11 @@ class ConsumerDriver:
             self._metadata_changed()
 
     def _metadata_changed(self, *_: object) -> None:
+        if self.client.cluster.refusal is not None:
+            with self.lock:
+                self.fetcher.refusal = self.client.cluster.refusal
+            self._on_news()
+            return
         if self.subscribed:
             cluster = self.client.cluster
             found = {

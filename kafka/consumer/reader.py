@@ -9,7 +9,7 @@ from typing import Any
 from kafka.core.consume.fetcher import Fetcher
 from kafka.core.consume.positions import PartitionPosition
 from kafka.core.consume.record import ConsumerRecord
-from kafka.errors import OffsetOutOfRangeError
+from kafka.errors import AuthenticationError, OffsetOutOfRangeError
 from kafka.structs import TopicPartition
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
@@ -26,6 +26,8 @@ class Reader:
     def is_ready(self) -> bool:
         """Whether :meth:`take` has something to return or to raise."""
         with self._lock:
+            if self._fetcher.refusal is not None:
+                return True
             return any(position.is_ready for position in self._fetcher.positions.values())
 
     def take(self, limit: int) -> Records:
@@ -39,6 +41,9 @@ class Reader:
             with lock:
                 position = fetcher.ready()
                 if position is None:
+                    if not found and fetcher.refusal is not None:
+                        refusal, fetcher.refusal = fetcher.refusal, None
+                        raise refusal
                     break
                 generation = position.generation
                 fetched = position.buffered[0] if position.buffered else None
@@ -73,7 +78,9 @@ class Reader:
         """Under the lock: raise what stands in the partition's way; it is tried again unless only a seek can help."""
         error = position.error
         assert error is not None
-        if position.fetch_offset is not None and not isinstance(error, OffsetOutOfRangeError):
+        if isinstance(error, AuthenticationError) or (
+            position.fetch_offset is not None and not isinstance(error, OffsetOutOfRangeError)
+        ):
             position.error = None
             self._changed()
         raise error

@@ -144,6 +144,11 @@ class ClientConnection:
         """The calls in flight whose deadline has come."""
         return [call for call in self.in_flight if call.deadline <= now]
 
+    def put_off_deadlines(self, seconds: float) -> None:
+        """What is in flight has so much more time: the broker said that it is in no hurry (KIP-219)."""
+        for call in self.in_flight:
+            call.deadline += seconds
+
     def abandon(self) -> list[Call]:
         """The connection is gone: take out what was in flight."""
         calls = list(self.in_flight)

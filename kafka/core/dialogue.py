@@ -17,6 +17,7 @@ A new step is a class here and an entry in each driver.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from math import inf
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafka.core.routing import Coordinator, Target
@@ -45,7 +46,8 @@ class Send(NamedTuple):
 
     ``lane``: requests with the same (node, lane) share a connection; a lane of its own is for what must not wait behind
     others, such as a share session. ``timeout_s``: from now to the answer (None: ``request_timeout_ms``).
-    ``min_version``, ``max_version``: narrow the versions that may be spoken.
+    ``min_version``, ``max_version``: narrow the versions that may be spoken. ``give_up_at``: the monotonic instant at
+    which the dialogue's own time is over: the request has until then, if that is earlier than what ``timeout_s`` says.
 
     Errors: KafkaConnectionError, RequestTimedOutError, KafkaTimeoutError (not sent in time), IncompatibleBrokerVersion,
     KafkaProtocolError. Error codes inside the response are the dialogue's to look at.
@@ -57,6 +59,7 @@ class Send(NamedTuple):
     timeout_s: float | None = None
     min_version: int | None = None
     max_version: int | None = None
+    give_up_at: float = inf
 
 
 class Sleep(NamedTuple):
@@ -66,9 +69,13 @@ class Sleep(NamedTuple):
 
 
 class RefreshMetadata(NamedTuple):
-    """Read the cluster's metadata, with ``topics`` beside those that the client wants anyway; the result is None."""
+    """Read the cluster's metadata, with ``topics`` beside those that the client wants anyway; the result is None.
+
+    ``give_up_at``: the monotonic instant at which the dialogue waits no longer: KafkaTimeoutError then.
+    """
 
     topics: Sequence[str] = ()
+    give_up_at: float = inf
 
 
 class Forget(NamedTuple):
@@ -102,6 +109,37 @@ Dialogue = Generator[Step, Any, T]
 """What a dialogue is to type checkers: yields steps, is sent their results, returns a ``T``."""
 
 
+def within(give_up_at: float, dialogue: Dialogue[T]) -> Dialogue[T]:
+    """``dialogue``, no request or refresh of which is waited for beyond the monotonic instant ``give_up_at``.
+
+    Its waits and futures are its own affair: whoever sleeps knows for how long.
+    """
+    value: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            step = dialogue.send(value) if error is None else dialogue.throw(error)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        value = error = None
+        try:
+            value = yield _limited(step, give_up_at)
+        except GeneratorExit:
+            dialogue.close()
+            raise
+        except Exception as fault:
+            error = fault
+
+
+def _limited(step: Step, give_up_at: float) -> Step:
+    if isinstance(step, (Send, RefreshMetadata)):
+        return step._replace(give_up_at=min(step.give_up_at, give_up_at))
+    if isinstance(step, All):
+        return step._replace(steps=[_limited(each, give_up_at) for each in step.steps])
+    return step
+
+
 def send(
     target: Target,
     request: Request[R] | ByVersion[R],
@@ -121,9 +159,9 @@ def sleep(seconds: float) -> Dialogue[None]:
     yield Sleep(seconds)
 
 
-def refresh_metadata(topics: Sequence[str] = ()) -> Dialogue[None]:
+def refresh_metadata(topics: Sequence[str] = (), give_up_at: float = inf) -> Dialogue[None]:
     """:class:`RefreshMetadata`, typed."""
-    yield RefreshMetadata(topics)
+    yield RefreshMetadata(topics, give_up_at)
 
 
 def wait(future: Future[T]) -> Dialogue[T]:

@@ -11,7 +11,7 @@ from enum import Enum
 from math import inf
 from typing import Final, Protocol, TypeVar
 
-from kafka.core.dialogue import Dialogue, Forget, RefreshMetadata, Sleep, now
+from kafka.core.dialogue import Dialogue, Forget, RefreshMetadata, Sleep, now, within
 from kafka.core.routing import Coordinator, Target
 from kafka.errors import (
     CoordinatorLoadInProgressError,
@@ -103,14 +103,15 @@ def retrying(
     """Run ``attempt()`` until it returns, its error is final, ``attempts`` are used up, or ``timeout_s`` has passed.
 
     Between attempts it does what :func:`classify` says: for ``topics`` or, when ``target`` is a coordinator, for that.
-    After the last attempt its error is raised; when the time is up, KafkaTimeoutError from it. ``what`` says in the
+    No request of an attempt is waited for beyond that. After the last attempt its error is raised; when the time is up,
+    KafkaTimeoutError from it. ``what`` says in the
     text what was being done ("create the topic jobs").
     """
     began = yield from now()
     failures = 0
     while True:
         try:
-            return (yield from attempt())
+            return (yield from (attempt() if timeout_s == inf else within(began + timeout_s, attempt())))
         except KafkaError as error:
             failures += 1
             recovery = classify(error)
@@ -126,7 +127,7 @@ def retrying(
         yield Sleep(wait_s)
         if recovery is Recovery.REFRESH and not moved:
             try:
-                yield RefreshMetadata(topics)
+                yield RefreshMetadata(topics, began + timeout_s)
             except KafkaError as error:
                 if classify(error) is Recovery.GIVE_UP and not isinstance(error, KafkaTimeoutError):
                     raise

@@ -90,6 +90,10 @@ class Coordinators:
         if node is None or self._nodes.get(coordinator) == node:
             self._nodes.pop(coordinator, None)
 
+    def forget_all(self) -> None:
+        """The cluster may be another one."""
+        self._nodes.clear()
+
     def forget_node(self, node: NodeId) -> None:
         """The connection to ``node`` failed: whatever it coordinated may have moved."""
         for coordinator in [c for c, n in self._nodes.items() if n == node]:

@@ -37,6 +37,8 @@ class Link(Enum):
     """Not connected, and nothing stands against connecting but the back-off."""
     CONNECTING = "connecting"
     """Looking up the name, or connecting to its addresses."""
+    AUTHENTICATING = "authenticating"
+    """Connected, with SASL: showing who we are."""
     GREETING = "greeting"
     """Connected; finding out what the broker speaks."""
     READY = "ready"
@@ -47,14 +49,49 @@ class Link(Enum):
 
 LINK: Final[Mapping[Link, frozenset[Link]]] = {
     Link.IDLE: frozenset({Link.CONNECTING, Link.CLOSED}),
-    Link.CONNECTING: frozenset({Link.GREETING, Link.IDLE, Link.CLOSED}),
+    Link.CONNECTING: frozenset({Link.AUTHENTICATING, Link.GREETING, Link.IDLE, Link.CLOSED}),
+    Link.AUTHENTICATING: frozenset({Link.GREETING, Link.IDLE, Link.CLOSED}),
     # An old broker closes on what it does not know, and the greeting goes on over a new connection.
     Link.GREETING: frozenset({Link.READY, Link.CONNECTING, Link.IDLE, Link.CLOSED}),
     Link.READY: frozenset({Link.IDLE, Link.CLOSED}),
     Link.CLOSED: frozenset(),
 }
 
+class Transaction(Enum):
+    """A transactional producer."""
+
+    UNINITIALIZED = "not initialized"
+    """It has no producer id: ``init_transactions()`` is to be called."""
+    INITIALIZING = "initializing"
+    """Asking for a producer id, or for the next epoch of the one that it has."""
+    READY = "ready"
+    """Between transactions."""
+    IN_TRANSACTION = "in a transaction"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    ABORTABLE_ERROR = "after an error: the transaction can only be aborted"
+    FATAL_ERROR = "after an error that ended it"
+
+
+TRANSACTION: Final[Mapping[Transaction, frozenset[Transaction]]] = {
+    Transaction.UNINITIALIZED: frozenset({Transaction.INITIALIZING, Transaction.FATAL_ERROR}),
+    # UNINITIALIZED: the epoch cannot be had now, and may be asked for again.
+    Transaction.INITIALIZING: frozenset({Transaction.READY, Transaction.UNINITIALIZED, Transaction.FATAL_ERROR}),
+    Transaction.READY: frozenset({Transaction.IN_TRANSACTION, Transaction.FATAL_ERROR}),
+    Transaction.IN_TRANSACTION: frozenset(
+        {Transaction.COMMITTING, Transaction.ABORTING, Transaction.ABORTABLE_ERROR, Transaction.FATAL_ERROR}
+    ),
+    # INITIALIZING: the next transaction needs an epoch of its own, which the end of this one did not bring.
+    Transaction.COMMITTING: frozenset(
+        {Transaction.READY, Transaction.INITIALIZING, Transaction.ABORTABLE_ERROR, Transaction.FATAL_ERROR}
+    ),
+    Transaction.ABORTING: frozenset({Transaction.READY, Transaction.INITIALIZING, Transaction.FATAL_ERROR}),
+    Transaction.ABORTABLE_ERROR: frozenset({Transaction.ABORTING, Transaction.FATAL_ERROR}),
+    Transaction.FATAL_ERROR: frozenset(),
+}
+
 TABLES: Final[Mapping[str, Mapping[Enum, frozenset[Enum]]]] = {
     "link": LINK,  # type: ignore[dict-item]  # a Mapping of one enum serves as one of any for reading
+    "transaction": TRANSACTION,  # type: ignore[dict-item]
 }
 """Name -> table, for the documentation."""

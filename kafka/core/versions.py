@@ -79,11 +79,11 @@ class ApiRanges:
         request: type[Request[Any]],
         min_version: int | None = None,
         max_version: int | None = None,
-        node: str = "the broker",
+        node: object = "the broker",
     ) -> int:
         """The highest version that both sides speak, within ``min_version`` and ``max_version``.
 
-        IncompatibleBrokerVersion, which names the API and both ranges, when there is none.
+        IncompatibleBrokerVersion, which names the API and both ranges, when there is none; ``node`` as text says who.
         """
         if min_version is None and max_version is None:
             version = self._chosen.get(request)
@@ -94,7 +94,7 @@ class ApiRanges:
             request, min_version or 0, request.max_version if max_version is None else max_version, node
         )
 
-    def _choose(self, request: type[Request[Any]], least: int, most: int, node: str) -> int:
+    def _choose(self, request: type[Request[Any]], least: int, most: int, node: object) -> int:
         name = NAMES.get(request.api_key, request.__name__)
         theirs = self.ranges.get(request.api_key)
         lowest, highest = max(least, request.min_version), min(most, request.max_version)

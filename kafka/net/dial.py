@@ -120,6 +120,8 @@ def configure(sock: socket.socket, options: ConnectionOptions) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if options.keep_alive:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option in options.more:
+        sock.setsockopt(*option)
 
 
 def set_buffers(sock: socket.socket, options: ConnectionOptions) -> None:

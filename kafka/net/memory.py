@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import itertools
 import logging
+import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ class _Fabric:
     listeners: dict[tuple[str, int], MemoryListener] = field(default_factory=dict)
     transports: list[MemoryTransport] = field(default_factory=list)
     """Those not ended, in the order of their making."""
+    names: dict[str, list[str]] = field(default_factory=dict)
     ports: Iterator[int] = field(default_factory=lambda: itertools.count(_FIRST_FREE_PORT))
 
     def link(self, source: str, target: str) -> Link:
@@ -70,8 +72,12 @@ class MemoryNetwork:
         return MemoryNetwork(self.loop, name, _fabric=self._fabric)
 
     def resolve(self, host: str, port: int) -> Future[list[Address]]:
-        """Every name is its own address."""
-        return Future[list[Address]]().success([Address(FAMILY, (host, port))])
+        """Every name is its own address, unless :attr:`names` says otherwise."""
+        future: Future[list[Address]] = Future()
+        hosts = self.names.get(host, [host])
+        if not hosts:
+            return future.failure(socket.gaierror(socket.EAI_NONAME, f"{host}: Name or service not known"))
+        return future.success([Address(FAMILY, (each, port)) for each in hosts])
 
     def connect(
         self, addresses: Sequence[Address], handler: TransportHandler, options: ConnectionOptions = DEFAULT_OPTIONS
@@ -99,6 +105,12 @@ class MemoryNetwork:
                 transport.abort()
 
     # -- the hooks -----------------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """The name service, to be changed: name -> hosts, none for a name that is unknown. What it does not have is a
+        host of that name."""
+        return self._fabric.names
 
     def link(self, source: str, target: str) -> Link:
         """The direction from one host to another, to be changed."""

@@ -88,6 +88,18 @@ def lookup(host: str, port: int, family: int = socket.AF_UNSPEC) -> list[Address
     return list(dict.fromkeys(Address(entry[0], entry[4]) for entry in found))
 
 
+def canonical_names(host: str) -> list[str]:
+    """The names that the addresses of ``host`` have of their own, each once; an address without a name stands for
+    itself. Blocks. OSError when ``host`` has no address."""
+    names: list[str] = []
+    for address in lookup(host, 0):
+        try:
+            names.append(socket.gethostbyaddr(address.host)[0])
+        except OSError:
+            names.append(address.host)
+    return list(dict.fromkeys(names))
+
+
 class Resolver:
     """Look-ups that do not block ``loop``. One that is under way already is shared."""
 

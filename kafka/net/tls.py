@@ -29,7 +29,7 @@ from typing import Any, Final
 from kafka.future import Future
 from kafka.net.alarm import Alarm
 from kafka.net.loop import Loop
-from kafka.net.tls_errors import TlsError, explained
+from kafka.net.tls_errors import TlsCutOff, TlsError, explained
 from kafka.net.transport import (
     DEFAULT_OPTIONS,
     Accept,
@@ -52,6 +52,10 @@ READ_BYTES: Final = 256 * 1024
 
 RECORD_BYTES: Final = 16384
 """The most plain bytes that one record has."""
+
+NO_TLS_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x50"
+"""What a server says to bytes that are not TLS, as Java's does: fatal, "internal error". A client that speaks plaintext
+by mistake can tell from it what it talks to."""
 
 FLUSH_BYTES: Final = 256 * 1024
 """How much is encrypted before it goes to the transport under it."""
@@ -237,7 +241,7 @@ class TlsTransport(Transport, TransportHandler):
             context = self._network.new_context()
             self._ssl = context.wrap_bio(self._incoming, self._outgoing, self.is_server, name)
         except (OSError, ValueError) as error:  # files that cannot be read, a name that cannot be one
-            self._fail(TlsError(f"TLS cannot begin: {error}"))
+            self._fail(TlsError(f"TLS cannot begin: {error}", is_final=True))
             return
         self._handshake()
 
@@ -264,7 +268,7 @@ class TlsTransport(Transport, TransportHandler):
         if self._error is not None:
             error = self._error
         elif not was_open and self._ssl is not None and isinstance(error, (PeerClosed, ConnectionResetError)):
-            error = TlsError(f"{self.peer} ended the connection during the TLS handshake; does it speak TLS there?")
+            error = TlsCutOff(f"{self.peer} ended the connection during the TLS handshake; does it speak TLS there?")
             self._tell(error)
         handler, self.handler = self.handler, None
         if handler is not None:
@@ -280,10 +284,12 @@ class TlsTransport(Transport, TransportHandler):
             self._flush()
             return
         except ssl.SSLError as error:
+            if self.is_server and not self._outgoing.pending and self._under is not None:
+                self._under.write(NO_TLS_ALERT)  # OpenSSL says nothing to bytes that are not TLS
             self._fail(explained(error, self.peer, is_open=self.is_open))
             return
         except ValueError as error:  # a host name that no certificate can have
-            self._fail(TlsError(f"TLS cannot begin: {error}"))
+            self._fail(TlsError(f"TLS cannot begin: {error}", is_final=True))
             return
         self._flush()
         self._alarm.set(float("inf"))

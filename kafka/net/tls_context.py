@@ -72,8 +72,14 @@ def client_context(
     *,
     check_hostname: bool = True,
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3"),
+    ciphers: str | None = None,
+    revoked: str | None = None,
 ) -> ssl.SSLContext:
-    """A client that trusts ``trusted`` (None: whom the system trusts) and shows ``identity``. TlsSettingError."""
+    """A client that trusts ``trusted`` (None: whom the system trusts) and shows ``identity``. TlsSettingError.
+
+    ``ciphers``: OpenSSL's list, for TLS 1.2. ``revoked``: a file of PEM revocation lists; the server's certificate is
+    looked up there, and is refused when the list of its issuer is not in it.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.check_hostname = check_hostname
@@ -84,7 +90,26 @@ def client_context(
         _load_trusted(context, trusted)
     if identity is not None:
         _load_identity(context, identity)
+    if ciphers is not None:
+        try:
+            context.set_ciphers(ciphers)
+        except ssl.SSLError:
+            raise TlsSettingError(f"no cipher of {ciphers!r} can be had here") from None
+    if revoked is not None:
+        _load_revoked(context, revoked)
     return context
+
+
+def _load_revoked(context: ssl.SSLContext, path: str) -> None:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            if "-----BEGIN X509 CRL-----" not in file.read():
+                raise ValueError("there is no revocation list in it (PEM is needed)")
+        context.load_verify_locations(path)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        word = _word(error) if isinstance(error, ssl.SSLError) else _plain(error)
+        raise TlsSettingError(f"the revocation lists of {path} cannot be read: {word}") from None
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _limit_versions(context: ssl.SSLContext, versions: tuple[str, ...]) -> None:
@@ -128,6 +153,8 @@ def _load_identity(context: ssl.SSLContext, identity: Identity) -> None:
             context.load_cert_chain(certfile, keyfile, lambda: identity.password or "")
         except ssl.SSLError as error:
             raise TlsSettingError(_why_not(identity, _word(error))) from None
+        except TlsSettingError:
+            raise
         except (OSError, ValueError) as error:
             raise TlsSettingError(f"{chain.name} cannot be read: {_plain(error)}") from None
 
@@ -162,8 +189,11 @@ def _has_text(*pems: Pem | None) -> bool:
 
 def _file(pem: Pem, directory: str | None, name: str) -> str:
     if pem.path is not None:
-        with open(pem.path, "rb"):  # an error that names the file
-            return pem.path
+        try:
+            with open(pem.path, "rb"):
+                return pem.path
+        except OSError as error:  # of OpenSSL's it could not be said which file it is about
+            raise TlsSettingError(f"{pem.name} cannot be read: {_plain(error)}") from None
     assert directory is not None
     path = os.path.join(directory, name)  # the directory is ours alone (mode 0700)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:

@@ -54,6 +54,8 @@ class ConnectionOptions(NamedTuple):
     send_buffer_bytes: int | None = None
     no_delay: bool = True
     keep_alive: bool = True
+    more: tuple[tuple[Any, ...], ...] = ()
+    """Arguments for ``setsockopt``, set after all others."""
 
 
 DEFAULT_OPTIONS = ConnectionOptions()

@@ -72,8 +72,16 @@ class WakeupPipe(WakeupFlag):
     def wake(self) -> None:
         """End the sleep under way, or forbid the next one. From any thread; after :meth:`close` it does nothing."""
         if not self._is_woken:
-            with self._lock:
-                self._wake_once()
+            try:
+                with self._lock:
+                    self._wake_once()
+            except BaseException:  # a signal handler raised in the middle: nobody may trust half a wake
+                with self._lock:
+                    self._is_woken = self._has_byte = True
+                    if not self._is_closed:
+                        with contextlib.suppress(BlockingIOError):
+                            self._writer.send(b"\0")
+                raise
 
     def _wake_once(self) -> None:
         if self._is_woken or self._is_closed:

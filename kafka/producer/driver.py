@@ -7,32 +7,37 @@ once per turn of the loop however much that was.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from kafka.client import KafkaClient
-from kafka.core.dialogue import Dialogue, send
+from kafka.core.dialogue import ByVersion, Dialogue, send
 from kafka.core.produce.accumulator import Accumulator, TopicQueues
+from kafka.core.produce.effects import AskIdentity, SendBatches
+from kafka.core.produce.formats import CarriedRequest
 from kafka.core.produce.identity import ProducerIdentity
-from kafka.core.produce.sender import FIRST_VERSION_OF_BATCHES, AskIdentity, SendBatches, Sender
+from kafka.core.produce.sender import Sender
 from kafka.core.produce.topics import learn_topic
 from kafka.core.routing import AnyNode
 from kafka.errors import (
     IncompatibleBrokerVersion,
     KafkaError,
-    UnsupportedFieldError,
     UnsupportedVersionError,
     for_code,
     raise_for_code,
 )
 from kafka.future import Future
 from kafka.net.alarm import Alarm
-from kafka.protocol.produce import ProduceResponse
+from kafka.producer.codec import chosen_codec
+from kafka.producer.metrics import ProducerMetrics
+from kafka.protocol.produce import ProduceRequest, ProduceResponse
 from kafka.protocol.transactions import InitProducerIdRequest
 
 log = logging.getLogger(__name__)
 
 MAX_TRANSACTION_TIMEOUT_MS = 2**31 - 1
+FORKED: Final = "the producer belongs to the parent process: after a fork, make a new one in the child"
 
 
 class Driver:
@@ -43,12 +48,20 @@ class Driver:
         self.accumulator = accumulator
         self.sender = sender
         self.is_closed = False
+        self.on_pumped: Callable[[], object] = lambda: None
+        """Called after each pump: by what decides with the sender (transactions)."""
         self._loop = client.loop
         self._settings = settings
+        self._codec = chosen_codec(settings)
         self._alarm = Alarm(self._loop, self.pump)
         self._is_pump_due = False
         self._learning: dict[str, Future[None]] = {}
         self._is_refreshing = False
+        self.metrics = (
+            ProducerMetrics(settings, client, accumulator.memory, sender.counts, self._loop.time)
+            if settings["metrics_enabled"]
+            else None
+        )
         client.cluster.add_listener(self._metadata_changed)
         client.dependants.append(self)
 
@@ -58,27 +71,28 @@ class Driver:
         """Ask the sender what there is to do, and do it."""
         self._is_pump_due = False
         if self.is_closed:
-            self.accumulator.take_dirty()
-            self.sender.abort()  # what another thread put in while it was closed
             return
-        for effect in self.sender.poll(self._loop.time()):
+        now = self._loop.time()
+        for effect in self.sender.poll(now):
+            if self.is_closed:  # by a callback of what has failed meanwhile
+                return
             if isinstance(effect, SendBatches):
+                if self.metrics is not None:
+                    self.metrics.sent(effect, now)
+                carried = CarriedRequest(effect.request, *self._codec)
                 future = self.client.request(
-                    effect.node,
-                    effect.request,
-                    min_version=FIRST_VERSION_OF_BATCHES,
-                    max_version=effect.max_version,
+                    effect.node, ByVersion(ProduceRequest, carried.build), max_version=effect.max_version
                 )
-                future.add_callback(self._answered, effect)
-                future.add_errback(self._failed, effect)
+                future.add_both(self._done, effect, carried)
             elif isinstance(effect, AskIdentity):
-                asked = self.client.run(_ask_identity(effect.identity))
+                asked = self.client.run(_ask_identity())
                 asked.add_callback(self._identity_received)
                 asked.add_errback(self._identity_failed)
             elif not self._is_refreshing:
                 self._is_refreshing = True
                 self.client.refresh_metadata(sorted(effect.topics)).add_both(self._refreshed)
         self._alarm.set(self.sender.next_deadline)
+        self.on_pumped()
 
     def pump_soon(self) -> None:
         """Pump in this turn of the loop or the next."""
@@ -86,12 +100,17 @@ class Driver:
             self._is_pump_due = True
             self._loop.call_soon(self.pump)
 
-    def _answered(self, effect: SendBatches, response: ProduceResponse | None) -> None:
-        self.sender.answered(effect, response, self._loop.time())
-        self.pump_soon()
-
-    def _failed(self, effect: SendBatches, error: BaseException) -> None:
-        self.sender.failed(effect, error, self._loop.time())
+    def _done(
+        self, effect: SendBatches, carried: CarriedRequest, outcome: ProduceResponse | BaseException | None
+    ) -> None:
+        now = self._loop.time()
+        is_answer = not isinstance(outcome, BaseException)
+        if self.metrics is not None:
+            self.metrics.answered(effect, now, is_answer=is_answer)
+        if isinstance(outcome, BaseException):
+            self.sender.failed(effect, outcome, now)
+        else:
+            self.sender.answered(effect, carried.complete(outcome), now)
         self.pump_soon()
 
     def _identity_received(self, identity: ProducerIdentity) -> None:
@@ -100,6 +119,9 @@ class Driver:
 
     def _identity_failed(self, error: BaseException) -> None:
         is_supported = not isinstance(error, (IncompatibleBrokerVersion, UnsupportedVersionError))
+        if not is_supported and self._settings.get("requires_idempotence"):
+            is_supported = True  # what was asked for in so many words is not given up in silence
+            error = UnsupportedVersionError(f"enable_idempotence=True needs Kafka 0.11 or later: {error}")
         self.sender.identity_failed(error, self._loop.time(), is_supported=is_supported)
         self.pump_soon()
 
@@ -118,6 +140,7 @@ class Driver:
                     lambda: self._topic_error(name),
                     timeout_s=self._settings["max_block_ms"] / 1000,
                     backoff=self.client.retry_backoff,
+                    may_create=self._settings["allow_auto_create_topics"],
                 )
             )
             self._metadata_changed()
@@ -175,33 +198,23 @@ class Driver:
             left = sum(parcel.records_count for parcel in self.accumulator.incomplete)
             if left:
                 log.warning("the producer was closed with %d records that had no answer yet: they fail", left)
+            self.is_closed = self.accumulator.is_closed = True
             self.sender.abort()
-            self.is_closed = True
             self._alarm.set(inf)
             self.client.cluster.remove_listener(self._metadata_changed)
+            if self.metrics is not None:
+                self.metrics.close()
             self.client.dependants.remove(self)
 
     finish = when_answered
     """What the client's :class:`~kafka.client.kafka_client.Dependant` is asked for."""
 
 
-def _ask_identity(identity: ProducerIdentity) -> Dialogue[ProducerIdentity]:
-    """InitProducerId for an idempotent producer: a new id, or the next epoch of the one it has (KIP-360), which brokers
-    before 2.5 cannot give: they give a new id instead."""
-    try:
-        answer = yield from send(AnyNode(), _init_producer_id(identity))
-    except UnsupportedFieldError:
-        answer = yield from send(AnyNode(), _init_producer_id(ProducerIdentity()))
-    if answer.error_code and identity.producer_id >= 0 and not for_code(answer.error_code).retriable:
-        answer = yield from send(AnyNode(), _init_producer_id(ProducerIdentity()))
+def _ask_identity() -> Dialogue[ProducerIdentity]:
+    """InitProducerId for an idempotent producer: any node gives a new id. (Of its epochs it disposes by itself.)"""
+    request = InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS, producer_id=-1, producer_epoch=-1
+    )
+    answer = yield from send(AnyNode(), request)
     raise_for_code(answer.error_code, "the producer's id")
     return ProducerIdentity(answer.producer_id, answer.producer_epoch)
-
-
-def _init_producer_id(identity: ProducerIdentity) -> InitProducerIdRequest:
-    return InitProducerIdRequest(
-        transactional_id=None,
-        transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS,
-        producer_id=identity.producer_id,
-        producer_epoch=identity.epoch,
-    )

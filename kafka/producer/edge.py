@@ -18,7 +18,8 @@ Serialize = Callable[[str, HeaderItems | None, Any], Any]
 """``(topic, headers, data) -> bytes or None``."""
 
 MAX_TOPIC_LENGTH: Final = 249
-_MAX_TIMESTAMP: Final = 2**63 - 1
+_MAX_TIMESTAMP: Final = 2**63 - 2**13 - 1
+"""The greatest that :mod:`kafka.records.reader` takes as a batch's first; what is above it would be read by nobody."""
 _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -26,7 +27,7 @@ def topic_name(topic: Any) -> str:
     """A topic as text, or TypeError; InvalidTopicError for a name that no broker takes (``Topic.validate``)."""
     if not isinstance(topic, (six.text_type, six.binary_type)):
         raise TypeError(f"topic: a text is needed, not {type(topic).__name__}")
-    name = six.ensure_text(topic)
+    name = topic if isinstance(topic, six.text_type) else topic.decode("utf-8", "backslashreplace")
     if not _LEGAL_TOPIC.fullmatch(name) or name in (".", "..") or len(name) > MAX_TOPIC_LENGTH:
         raise InvalidTopicError(
             f"{name[:300]!r}: a topic's name has 1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ - "
@@ -92,8 +93,38 @@ def header_items(headers: Any) -> HeaderItems:
             raise TypeError(f"headers: the name {name!r} is not a text")
         if value is not None and not isinstance(value, six.binary_type):
             raise TypeError(f"headers: the value of {name!r} is {type(value).__name__}, and not bytes")
-        found.append((six.ensure_text(name), value))
+        try:
+            text = six.ensure_text(name)
+            if not text.isascii():
+                text.encode()  # a lone surrogate is found here
+        except UnicodeError:
+            raise IllegalArgumentError(f"headers: the name {name!r} is not UTF-8") from None
+        found.append((text, value))
     return found
+
+
+def partition_number(value: Any) -> int:
+    """A partition as a number; TypeError for what is none. Whether the topic has it is the accumulator's to say."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"partition: a whole number is needed, not {value!r}")
+    return value
+
+
+def check_seconds(timeout: Any) -> None:
+    """TypeError for a ``timeout`` that is neither None nor a number: before anything is begun, so nothing is lost."""
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout != timeout:
+        raise TypeError(f"timeout: a number of seconds or None is needed, not {timeout!r}")
+
+
+def sizes_of(key: bytes | None, value: bytes | None, headers: HeaderItems | None) -> tuple[int, int, int]:
+    """Of key, value and headers in bytes; -1 for None, and for no headers."""
+    return (
+        -1 if key is None else len(key),
+        -1 if value is None else len(value),
+        sum(len(name) + len(item or b"") for name, item in headers) if headers else -1,
+    )
 
 
 def timestamp(value: Any) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
+from kafka._native import mypyc_attr
 from kafka.core.produce.batch import Parcel
 from kafka.errors import KafkaTimeoutError
 from kafka.future import Future
@@ -30,6 +31,7 @@ class RecordMetadata(NamedTuple):
     serialized_header_size: int
 
 
+@mypyc_attr(acyclic=True)
 class FutureRecordMetadata:
     """The result of ``KafkaProducer.send``: a :class:`RecordMetadata` or an error, later.
 
@@ -66,19 +68,19 @@ class FutureRecordMetadata:
 
     @property
     def is_done(self) -> bool:
-        return self._settled().done.is_done
+        return self._settled()[2]
 
     @property
     def exception(self) -> BaseException | None:
         """Why it failed; None while it is not done."""
-        return self._settled().done.exception
+        return self._settled()[0].done.exception
 
     @property
     def value(self) -> RecordMetadata | None:
         """None unless it succeeded."""
-        parcel = self._settled()
+        parcel, index, _ = self._settled()
         result = parcel.done.value
-        if result is None:
+        if result is None or parcel.forward is not None:
             return None
         base_offset, append_time = result
         partition = parcel.partition
@@ -86,26 +88,31 @@ class FutureRecordMetadata:
             parcel.topic,
             partition,
             TopicPartition(parcel.topic, partition),
-            base_offset + self._index if base_offset >= 0 else -1,
+            base_offset + index if base_offset >= 0 else -1,
             append_time if append_time >= 0 else self._timestamp,
             None,
             *self._sizes,
         )
 
     @property
+    def partition(self) -> int:
+        """The record's partition; -1 while it is not chosen."""
+        return self._settled()[0].partition
+
+    @property
     def append_time_ms(self) -> int:
         """When the broker appended it, on the broker's clock; -1 unless it succeeded on a topic with LogAppendTime."""
-        result = self._settled().done.value
+        result = self._settled()[0].done.value
         return -1 if result is None else result[1]
 
     def succeeded(self) -> bool:
         """Done, with a value."""
-        done = self._settled().done
-        return done.is_done and done.exception is None
+        parcel, _, is_done = self._settled()
+        return is_done and parcel.done.exception is None
 
     def failed(self) -> bool:
         """Done, with an exception."""
-        return self._settled().done.exception is not None
+        return self._settled()[0].done.exception is not None
 
     def retriable(self) -> bool:
         """Failed with an error that says the same call may succeed later."""
@@ -139,16 +146,21 @@ class FutureRecordMetadata:
         state = "pending" if not self.is_done else f"failed {self.exception!r}" if self.failed() else f"{self.value}"
         return f"<FutureRecordMetadata {state}>"
 
-    def _settled(self) -> Parcel:
-        """The parcel that the record is in now."""
-        parcel = self._parcel
-        while parcel.forward is not None:
-            parcel, self._index = parcel.forward[self._index]
-            self._parcel = parcel
-        return parcel
+    def _settled(self) -> tuple[Parcel, int, bool]:
+        """The parcel that the record is in now, its index there, and whether that is done. Any thread may ask while
+        the record moves: nothing is written here, and what was done before it had moved on is not its end."""
+        parcel, index = self._parcel, self._index
+        while True:
+            is_done = parcel.done.is_done
+            forward = parcel.forward
+            if forward is None:
+                return parcel, index, is_done
+            parcel, index = forward[index]
 
     def _add(self, wanted: bool | None, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._settled().done.add_both(self._deliver, wanted, f, args, kwargs)
+        if not callable(f):
+            raise TypeError(f"a callback is a function, and not {f!r}")
+        self._settled()[0].done.add_both(self._deliver, wanted, f, args, kwargs)
 
     def _deliver(
         self,
@@ -158,8 +170,8 @@ class FutureRecordMetadata:
         kwargs: dict[str, Any],
         _: object,
     ) -> None:
-        parcel = self._parcel
-        if self._settled() is not parcel:  # it has moved: this was the end of its former parcel only
+        parcel, _, is_done = self._settled()
+        if not is_done:  # it has moved: this was the end of its former parcel only
             self._add(wanted, f, args, kwargs)
             return
         error = parcel.done.exception
@@ -172,22 +184,15 @@ def when_all_done(futures: Iterable[FutureRecordMetadata], callback: Callable[[]
 
     The futures of one batch cost one callback. It runs on the thread of the producer's loop.
     """
-    waiting: set[Parcel] = set()
     left = list(futures)
 
     def look(_: object = None) -> None:
-        parcels = {future._settled() for future in left}
-        if any(not parcel.done.is_done for parcel in parcels):
-            for parcel in parcels - waiting:
-                if not parcel.done.is_done:
-                    waiting.add(parcel)
-                    parcel.done.add_both(one_is_done, parcel)
-        else:
-            callback()
-
-    def one_is_done(parcel: Parcel, _: object) -> None:
-        waiting.discard(parcel)
-        if not waiting:
-            look()  # records may have moved to other parcels
+        while left:
+            parcel, _index, is_done = left[-1]._settled()
+            if not is_done:
+                parcel.done.add_both(look)  # one at a time; it may only have moved to another
+                return
+            left.pop()
+        callback()
 
     look()

@@ -21,7 +21,7 @@ from kafka.wire.types import BytesLike
 R = TypeVar("R", bound=Response)
 
 API_VERSIONS_KEY: Final = 18
-LARGE_BYTES: Final = 16_384
+LARGE_BYTES: Final = 4_096
 """From this size on a chunk is handed on as it is, not copied."""
 
 

@@ -27,6 +27,7 @@ from kafka.records.compression import (
     NONE,
     SNAPPY,
     ZSTD,
+    Codec,
     available_codecs,
     codec_for,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "SNAPPY",
     "ZSTD",
     "BatchHeader",
+    "Codec",
     "ControlMarker",
     "Headers",
     "MessageSetBuilder",

@@ -46,14 +46,22 @@ DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 100 * 1024 * 1024
 
 _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-
+_GZIP_STEP_BYTES: Final = 256
+"""How much of a second or later member is tried at first, doubled until it ends: a thousand members of 20 bytes each
+would have what is left of the data copied a thousand times."""
 
 _SNAPPY_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _SNAPPY_MAGIC: Final = _SNAPPY_HEADER[:8]
 _SNAPPY_BLOCK_BYTES: Final = 32 * 1024
+_SNAPPY_MOST_RATIO: Final = 32
+"""Above what the format can do: a copy of three bytes stands for 64."""
 _LENGTH: Final = struct.Struct(">i")
 
-_LZ4_DEFAULT_LEVEL: Final = 0
+_GZIP_DEFAULT_LEVEL: Final = -1
+_LZ4_DEFAULT_LEVEL: Final = 9
+"""Kafka's number for the fast mode of lz4, between those of the slow one: seen in the Java client 4.3.0."""
+_LZ4_FAST: Final = 0
+"""The library's number for it."""
 _LZ4_MOST: Final = 12
 """The library's best; Kafka's levels go to 17 and do no more than this from here on."""
 _ZSTD_DEFAULT_LEVEL: Final = 3
@@ -69,8 +77,8 @@ class Codec(NamedTuple):
     max_bytes)``, which raises :class:`~kafka.errors.CorruptRecordError` for anything that is malformed, cut or inflates
     above ``max_bytes``.
 
-    ``levels``: the least and the most that Kafka takes (KIP-390), None for a codec without any. ``library``: the module
-    that it needs beside the standard library; empty for none."""
+    ``levels``: the least and the most that Kafka takes (KIP-390), None for a codec without any; ``default_level``: what
+    means the codec's own there. ``library``: the module that it needs beside the standard library; empty for none."""
 
     number: int
     name: str
@@ -78,6 +86,7 @@ class Codec(NamedTuple):
     decompress: Callable[[bytes, int], bytes]
     levels: tuple[int, int] | None = None
     library: str = ""
+    default_level: int = 0
 
 
 def _gzip_compress(data: bytes, level: int | None) -> bytes:
@@ -89,24 +98,29 @@ def _gzip_decompress(data: bytes, max_bytes: int) -> bytes:
     """Several gzip members one after another are one stream, as in Java's reader (RFC 1952, section 2.2)."""
     chunks: list[bytes] = []
     room = max_bytes
-    rest = data
+    pos, end = 0, len(data)
+    step = end
     while True:
         machine = zlib.decompressobj(_GZIP_WBITS)
-        try:
-            chunk = machine.decompress(rest, room + 1)
-        except zlib.error as error:
-            raise CorruptRecordError(f"gzip data that cannot be decompressed: {error}") from None
-        room -= len(chunk)
-        if room < 0:
-            raise CorruptRecordError(f"gzip data that inflates above the bound of {max_bytes} bytes")
-        if not machine.eof:
-            raise CorruptRecordError("gzip data that ends too early")
-        chunks.append(chunk)
-        rest = machine.unused_data
-        if not rest:
+        while not machine.eof:
+            if pos >= end:
+                raise CorruptRecordError("gzip data that ends too early")
+            piece = data[pos : pos + step]
+            try:
+                chunk = machine.decompress(piece, room + 1)
+            except zlib.error as error:
+                raise CorruptRecordError(f"gzip data that cannot be decompressed: {error}") from None
+            room -= len(chunk)
+            if room < 0:
+                raise CorruptRecordError(f"gzip data that inflates above the bound of {max_bytes} bytes")
+            pos += len(piece) - len(machine.unused_data)
+            step *= 2
+            chunks.append(chunk)
+        if pos == end:
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        if not rest.startswith(_GZIP_MAGIC):
-            raise CorruptRecordError(f"{len(rest)} bytes after the end of gzip data")
+        if not data.startswith(_GZIP_MAGIC, pos):
+            raise CorruptRecordError(f"{end - pos} bytes after the end of gzip data")
+        step = _GZIP_STEP_BYTES  # each end of a member copies what is behind it, so that is to be little
 
 
 def _cramjam() -> Any:
@@ -133,7 +147,7 @@ def _inflate(name: str, decompress_into: Callable[[bytes, bytearray], int], data
 
 def _lz4_compress(data: bytes, level: int | None) -> bytes:
     machine = _cramjam().lz4.Compressor(
-        level=_LZ4_DEFAULT_LEVEL if level is None else max(0, min(level, _LZ4_MOST)),
+        level=_LZ4_FAST if level is None or level == _LZ4_DEFAULT_LEVEL else max(0, min(level, _LZ4_MOST)),
         content_checksum=False,
         block_linked=False,
     )
@@ -192,17 +206,21 @@ def _snappy_block(snappy: Any, block: bytes, room: int, max_bytes: int) -> bytes
     try:
         size = int(snappy.decompress_raw_len(block))
         if size <= room:
+            if size > _SNAPPY_MOST_RATIO * len(block):  # or a few bytes would have all of the bound set aside
+                raise CorruptRecordError(f"a snappy block of {len(block)} bytes that claims to hold {size}")
             return bytes(snappy.decompress_raw(block))
+    except CorruptRecordError:
+        raise
     except Exception as error:  # cramjam.DecompressionError, as above
         raise CorruptRecordError(f"snappy data that cannot be decompressed: {error}") from None
     raise CorruptRecordError(f"snappy data that inflates above the bound of {max_bytes} bytes")
 
 
 CODECS: Final[dict[int, Codec]] = {
-    GZIP: Codec(GZIP, "gzip", _gzip_compress, _gzip_decompress, (1, 9)),
+    GZIP: Codec(GZIP, "gzip", _gzip_compress, _gzip_decompress, (1, 9), default_level=_GZIP_DEFAULT_LEVEL),
     SNAPPY: Codec(SNAPPY, "snappy", _snappy_compress, _snappy_decompress, None, "cramjam"),
-    LZ4: Codec(LZ4, "lz4", _lz4_compress, _lz4_decompress, (1, 17), "cramjam"),
-    ZSTD: Codec(ZSTD, "zstd", _zstd_compress, _zstd_decompress, (-131072, 22), "cramjam"),
+    LZ4: Codec(LZ4, "lz4", _lz4_compress, _lz4_decompress, (1, 17), "cramjam", _LZ4_DEFAULT_LEVEL),
+    ZSTD: Codec(ZSTD, "zstd", _zstd_compress, _zstd_decompress, (-131072, 22), "cramjam", _ZSTD_DEFAULT_LEVEL),
 }
 
 

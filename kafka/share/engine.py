@@ -28,6 +28,7 @@ from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecor
 from kafka.core.share.requests import Demand
 from kafka.core.share.session import Outcome, ShareSession
 from kafka.errors import (
+    AuthenticationError,
     CorruptRecordError,
     GroupAuthorizationFailedError,
     GroupIdNotFoundError,
@@ -50,8 +51,8 @@ LOOK_S: Final = 1.0
 """Between looks at the metadata while a topic of the subscription, or a partition assigned, is not in it."""
 TURN_WAIT_MS: Final = 50
 """Longest long poll while the demand is too small for all leaders."""
-_HOPELESS: Final = (GroupAuthorizationFailedError, UnsupportedVersionError, IllegalStateError)
-"""Errors of a session that no later attempt mends: no rights, a broker that is too old, a client that was closed."""
+_HOPELESS: Final = (AuthenticationError, GroupAuthorizationFailedError, UnsupportedVersionError, IllegalStateError)
+"""Errors of a session that no later attempt mends: not let in, no rights, too old a broker, a closed client."""
 
 
 class ShareEvents(Protocol):

@@ -18,7 +18,7 @@ from datetime import timedelta
 from types import NoneType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
-from kafka.errors import IllegalArgumentError
+from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 from kafka.tasks.backend import Backend, Route, open_backend
 from kafka.tasks.context import Context
 from kafka.tasks.envelope import Envelope, Header
@@ -29,7 +29,7 @@ from kafka.tasks.options import call_options, check_task_name, task_options
 from kafka.tasks.payload import encode_call
 from kafka.tasks.results import StateRecord
 from kafka.tasks.retry import Retry
-from kafka.tasks.settings import SETTINGS, patience, read_settings
+from kafka.tasks.settings import ClientSettings, patience, read_settings
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
 from kafka.tasks.topics import Names, check_queue
@@ -198,11 +198,18 @@ class App:
             raise IllegalArgumentError(f"{job_id!r} is no job id: 32 lower-case hex digits")
         return JobHandle(job_id, self.backend(), self.settings.result_ttl)
 
-    def connect_to(self, bootstrap_servers: str) -> None:
-        """Use other servers than those of the declaration (a command's ``--bootstrap-server``); closes a connection."""
+    def connect_to(self, bootstrap_servers: str | None = None, **security: Any) -> None:
+        """Use other servers than those of the declaration (a command's ``--bootstrap-server``; None: the same), and
+        other settings of security; closes a connection."""
+        given = dict(security) if bootstrap_servers is None else {**security, "bootstrap_servers": bootstrap_servers}
+        read = read_settings(given)
+        foreign = [name for name in security if name not in read.client]
+        if foreign:
+            raise KafkaConfigurationError(f"{foreign[0]} is said where the app is declared")
         self.close()
-        servers = SETTINGS["bootstrap_servers"].check("bootstrap_servers", bootstrap_servers)
-        self.settings = dataclasses.replace(self.settings, bootstrap_servers=servers)
+        servers = self.settings.bootstrap_servers if bootstrap_servers is None else read.bootstrap_servers
+        client = ClientSettings({**self.settings.client, **read.client})
+        self.settings = dataclasses.replace(self.settings, bootstrap_servers=servers, client=client)
 
     def close(self, timeout: Seconds | None = None) -> None:
         """Flush and disconnect. Using the app again connects again."""

@@ -76,15 +76,16 @@ class BrokerClock:
 
 
 class IdMaker:
-    """Makes ids for one client process: one results partition, the broker's time."""
+    """Makes ids for one client process: one results partition, the broker's time, but none as early as ``after_ms``."""
 
-    __slots__ = ("_clock", "partition")
+    __slots__ = ("_after_ms", "_clock", "partition")
 
-    def __init__(self, partition: int, clock: BrokerClock) -> None:
+    def __init__(self, partition: int, clock: BrokerClock, after_ms: int = 0) -> None:
         if not 0 <= partition < MAX_PARTITIONS:
             raise ValueError(f"a results partition is 0 to {MAX_PARTITIONS - 1}, not {partition}")
         self.partition = partition
         self._clock = clock
+        self._after_ms = after_ms
 
     def __call__(self) -> str:
-        return make_id(self._clock.now_ms(), self.partition, os.urandom(8))
+        return make_id(max(self._clock.now_ms(), self._after_ms + 1), self.partition, os.urandom(8))

@@ -144,6 +144,13 @@ SETTINGS: dict[str, Setting] = {
 _CLIENT_PREFIXES = ("security_protocol", "sasl_", "ssl_")
 
 
+class ClientSettings(dict[str, Any]):
+    """Settings of the clients, passwords among them: it shows their names alone."""
+
+    def __repr__(self) -> str:
+        return f"<ClientSettings {', '.join(self)}>" if self else "<ClientSettings>"
+
+
 @dataclass(frozen=True)
 class Settings:
     """An app's settings, checked. ``client`` holds those that go to the clients unchanged."""
@@ -173,13 +180,13 @@ class Settings:
     connect_timeout: float
     request_timeout: float
     result_view: int
-    client: dict[str, Any]
+    client: ClientSettings
 
 
 def read_settings(given: dict[str, Any]) -> Settings:
     """Settings with defaults filled in; :class:`KafkaConfigurationError` for an unknown or impossible one."""
     values: dict[str, Any] = {name: row.default for name, row in SETTINGS.items()}
-    client: dict[str, Any] = {}
+    client = ClientSettings()
     for name, value in given.items():
         if name in SETTINGS:
             try:

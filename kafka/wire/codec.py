@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -90,7 +91,6 @@ _HELPERS: Final[dict[str, Any]] = {
     "corrupt": corrupt,
     "read_uvarint": read_uvarint,
     "uvarint": uvarint,
-    "uuid": UUID,
     "view": memoryview,
     "pack_many": struct.pack,
     "unpack_many": struct.unpack_from,
@@ -101,6 +101,12 @@ _HELPERS: Final[dict[str, Any]] = {
 def _helper(function: Callable[..., Any]) -> Callable[..., Any]:
     _HELPERS[function.__name__.strip("_")] = function
     return function
+
+
+@_helper
+@lru_cache(maxsize=1024)
+def _uuid(data: bytes) -> UUID:
+    return UUID(bytes=data)  # the same few come in every answer, and making one costs as much as all else around it
 
 
 @_helper

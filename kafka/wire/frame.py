@@ -20,8 +20,11 @@ from kafka.errors import InvalidReceiveError
 DEFAULT_MAX_BYTES: Final = 100_000_000
 """Kafka's ``socket.request.max.bytes``, and our ``receive_message_max_bytes``."""
 
+SPEAKS_TLS: Final = "; does the peer speak TLS?"
+"""What the error says then."""
+
 _OTHERS: Final = {
-    **{bytes((kind, 3, minor)): "; does the peer speak TLS?" for kind in (0x15, 0x16) for minor in range(5)},
+    **{bytes((kind, 3, minor)): SPEAKS_TLS for kind in (0x15, 0x16) for minor in range(5)},
     **dict.fromkeys((b"GET", b"POS", b"HTT"), "; does the peer speak HTTP?"),
 }
 """What other protocols begin with, which as a length is always too much -> what to think of."""

@@ -328,7 +328,7 @@ class ReaderSource(Source):
 
     def _uuid(self, target: str) -> None:
         self.add("if p + 16 > n: corrupt('the end of the data in a uuid', n)")
-        self.add(f"{target} = uuid(bytes=bytes(d[p:p + 16])); p += 16")
+        self.add(f"{target} = uuid(bytes(d[p:p + 16])); p += 16")
 
     def _sized(self, target: str, k: str, kind: str, name: str) -> None:
         q = self.fresh("q")

@@ -552,13 +552,15 @@ def test_a_worker_that_is_killed_costs_no_job(tmp_path: pathlib.Path, demo_proce
 def test_when_the_broker_is_killed_the_run_ends_and_says_what_is_lost(
     tmp_path: pathlib.Path, demo_process: StartDemo
 ) -> None:
-    for number in range(100):
-        (tmp_path / f"{number}.txt").write_text("some words " * 100_000)
+    for number in range(99):
+        (tmp_path / f"{number}.txt").write_text("some words")
+    (tmp_path / "big").write_bytes(b"some words " * 20_000_000)  # takes seconds: it has not ended when the broker does
     process = demo_process(str(tmp_path))
     assert process.stdout is not None
+    assert "100 files, 2 workers" in process.stdout.readline()
+    (broker,) = [pid for pid, parent, command in processes() if parent == process.pid and "kafka broker" in command]
     while "jobs have ended" not in process.stdout.readline():
         assert process.poll() is None
-    (broker,) = [pid for pid, parent, command in processes() if parent == process.pid and "kafka broker" in command]
     os.kill(broker, signal.SIGKILL)
     out, err = process.communicate(timeout=50)
     assert process.returncode == 1

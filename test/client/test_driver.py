@@ -20,10 +20,17 @@ from kafka.core.dialogue import (
     send,
     sleep,
     wait,
+    within,
 )
 from kafka.core.retry import retrying
 from kafka.core.routing import AnyNode, Coordinator
-from kafka.errors import Cancelled, KafkaConnectionError, UnknownBrokerIdError
+from kafka.errors import (
+    Cancelled,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+    UnknownBrokerIdError,
+)
 from kafka.future import Future
 from kafka.protocol.groups import ListGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -152,3 +159,77 @@ def test_a_refresh_that_fails_is_thrown_in(world: World, client: KafkaClient, br
         yield RefreshMetadata()
 
     assert isinstance(world.failure(client.run(dialogue())), KafkaConnectionError)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda at: Send(1, ListGroupsRequest(), timeout_s=30, give_up_at=at),
+        lambda at: Send(1, ListGroupsRequest(), give_up_at=at),
+        lambda at: RefreshMetadata(["t"], give_up_at=at),
+        lambda at: All([RefreshMetadata(["t"], give_up_at=at), Send(1, ListGroupsRequest(), give_up_at=at)]),
+    ],
+    ids=["a request with a limit", "a request", "a refresh", "both"],
+)
+def test_a_step_is_not_waited_for_beyond_the_dialogues_own_time(
+    world: World, client: KafkaClient, broker: ScriptedBroker, step: Any
+) -> None:
+    broker.answers[ListGroupsRequest] = broker.answers[MetadataRequest] = lambda request, version: SILENT
+
+    def dialogue() -> Dialogue[None]:
+        yield step((yield from now()) + 3)
+
+    began = world.now
+    error = world.failure(client.run(dialogue()))
+    assert isinstance(error, RequestTimedOutError | KafkaTimeoutError)
+    assert world.now - began == pytest.approx(3, abs=0.01)
+
+
+def test_a_limit_that_is_later_than_the_steps_own_changes_nothing(
+    world: World, client: KafkaClient, broker: ScriptedBroker
+) -> None:
+    broker.answers[ListGroupsRequest] = lambda request, version: SILENT
+
+    def dialogue() -> Dialogue[None]:
+        yield Send(1, ListGroupsRequest(), timeout_s=2, give_up_at=(yield from now()) + 500)
+
+    began = world.now
+    world.failure(client.run(dialogue()))
+    assert world.now - began == pytest.approx(2, abs=0.01)
+
+
+def test_within_limits_every_request_of_a_dialogue_and_changes_nothing_else(
+    world: World, client: KafkaClient, broker: ScriptedBroker
+) -> None:
+    answers: list[Any] = [broker.answers[ListGroupsRequest], lambda request, version: SILENT]
+    broker.answers[ListGroupsRequest] = answers
+
+    def inner() -> Dialogue[str]:
+        response = yield from send(1, ListGroupsRequest())
+        assert response.groups == []
+        yield from sleep(1)
+        try:
+            yield All([Send(1, ListGroupsRequest(), timeout_s=100)])
+        except RequestTimedOutError:
+            return "given up"
+        return "answered"
+
+    def outer() -> Dialogue[str]:
+        return (yield from within((yield from now()) + 4, inner()))
+
+    began = world.now
+    assert world.wait(client.run(outer())) == "given up"
+    assert world.now - began == pytest.approx(4, abs=0.01)
+
+
+def test_a_retried_dialogue_is_not_longer_than_it_may_be(
+    world: World, client: KafkaClient, broker: ScriptedBroker
+) -> None:
+    broker.answers[ListGroupsRequest] = broker.answers[MetadataRequest] = lambda request, version: SILENT
+    dialogue = retrying(
+        lambda: send(1, ListGroupsRequest()), what="listing", backoff=client.retry_backoff, timeout_s=10
+    )
+    began = world.now
+    error = world.failure(client.run(dialogue))
+    assert isinstance(error, KafkaTimeoutError)
+    assert world.now - began <= 10.01

@@ -1,4 +1,5 @@
-"""One suite, two brokers: every test here runs over the embedded broker and over real Apache Kafka.
+"""One suite, two brokers: every test here runs over the embedded broker and over real Apache Kafka, and those of the
+producer over older releases of both.
 
 No test may look at which of the two it has: what it asserts is Kafka's behaviour.
 """
@@ -17,6 +18,7 @@ from kafka.testing import EmbeddedBroker
 from test.conformance import coverage, scenes
 from test.conformance.twins import Twins
 from test.support.apache_kafka import ApacheKafka, require_apache_kafka
+from test.support.either_broker import EITHER, running
 
 SETTINGS = {
     "group.share.min.record.lock.duration.ms": "1000",  # so that a test sees a lock end
@@ -29,16 +31,11 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="session", params=["embedded", "apache"])
+@pytest.fixture(scope="session", params=EITHER)
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
-    """``host:port`` of a broker that all tests of the session share."""
-    if request.param == "embedded":
-        with EmbeddedBroker(settings=SETTINGS) as embedded:
-            yield embedded.bootstrap
-    else:
-        require_apache_kafka()
-        with ApacheKafka(settings=SETTINGS) as apache:
-            yield apache.bootstrap
+    """``host:port`` of a broker that all tests of the session share; of older ones too, with ``every_release``."""
+    with running(request.param, SETTINGS) as found:
+        yield found
 
 
 SEQUENCE_SETTINGS = {

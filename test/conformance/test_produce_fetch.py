@@ -1,4 +1,4 @@
-"""Records in, records out: the same on both brokers."""
+"""Records in, records out: the same on both brokers, and where it is clients that are tried, on older releases."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from kafka.records import RecordBatchBuilder
 from kafka.structs import TopicPartition
 from test.broker.driver import produce_request
 from test.broker.raw_client import RawClient
+from test.support.either_broker import every_release
 
 NewTopicFixture = Callable[..., str]
 
@@ -42,6 +43,7 @@ def read(consumer: KafkaConsumer, count: int, within_s: float = 20.0) -> list[Co
     return found
 
 
+@every_release
 def test_what_is_sent_is_read_as_it_was(bootstrap: str, new_topic: NewTopicFixture) -> None:
     topic = new_topic()
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
@@ -56,6 +58,7 @@ def test_what_is_sent_is_read_as_it_was(bootstrap: str, new_topic: NewTopicFixtu
     assert (second.offset, second.key, second.value) == (1, b"tombstone", None)
 
 
+@every_release
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 def test_every_kind_of_acknowledgement_delivers(bootstrap: str, new_topic: NewTopicFixture, acks: int | str) -> None:
     topic = new_topic()
@@ -68,6 +71,7 @@ def test_every_kind_of_acknowledgement_delivers(bootstrap: str, new_topic: NewTo
         assert [record.value for record in read(consumer, 10)] == [b"%d" % n for n in range(10)]
 
 
+@every_release
 @pytest.mark.parametrize("compression", [None, "gzip"])
 def test_thousands_of_records_from_many_threads_keep_each_threads_order(
     bootstrap: str, new_topic: NewTopicFixture, compression: str | None
@@ -91,6 +95,7 @@ def test_thousands_of_records_from_many_threads_keep_each_threads_order(
         assert len({r.partition for r in records if r.key == b"%d" % name}) == 1
 
 
+@every_release
 def test_batches_of_at_most_sixty_four_records_arrive_whole(bootstrap: str, new_topic: NewTopicFixture) -> None:
     topic = new_topic()
     with KafkaProducer(bootstrap_servers=bootstrap, batch_max_records=64) as producer:
@@ -102,6 +107,7 @@ def test_batches_of_at_most_sixty_four_records_arrive_whole(bootstrap: str, new_
         assert [int(record.value) for record in read(consumer, 1000)] == list(range(1000))
 
 
+@every_release
 def test_a_record_above_the_topics_limit_fails_and_the_others_do_not(
     bootstrap: str, new_topic: NewTopicFixture
 ) -> None:
@@ -116,6 +122,7 @@ def test_a_record_above_the_topics_limit_fails_and_the_others_do_not(
         assert after.get(20).offset == 1
 
 
+@every_release
 def test_positions_are_sought_and_found(bootstrap: str, new_topic: NewTopicFixture) -> None:
     topic = new_topic(2)
     one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -197,6 +204,7 @@ def test_iteration_ends_when_nothing_comes(bootstrap: str, new_topic: NewTopicFi
         assert [record.value for record in consumer] == [b"0", b"1", b"2", b"3", b"4"]
 
 
+@every_release
 def test_a_producer_and_a_tail_share_one_loop_and_one_client(bootstrap: str, new_topic: NewTopicFixture) -> None:
     topic = new_topic()
     partition = TopicPartition(topic, 0)
@@ -251,6 +259,7 @@ def test_poll_of_nothing_does_not_wait_on_a_loop_and_when_ready_says_when_to(
         loop.close()
 
 
+@every_release
 def test_partitions_that_are_added_to_a_subscribed_topic_are_read(bootstrap: str, new_topic: NewTopicFixture) -> None:
     from kafka.admin import KafkaAdminClient
 

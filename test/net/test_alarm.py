@@ -25,3 +25,15 @@ def test_only_the_last_instant_counts_and_infinity_is_never() -> None:
     alarm.set(clock.monotonic() + 1)
     loop.run_until(lambda: len(rang) > 1, 10.0)
     assert len(rang) == 2
+
+
+def test_an_alarm_that_is_put_off_again_and_again_sets_one_timer() -> None:
+    clock = ManualClock()
+    loop = Loop.simulated(clock)
+    rang: list[float] = []
+    alarm = Alarm(loop, lambda: rang.append(clock.monotonic()))
+    for number in range(1000):
+        alarm.set(5.0 + number)
+    assert loop._timers.stored_count == 1
+    loop.run_until(lambda: rang, 2000.0)
+    assert rang == [1004.0]

@@ -8,22 +8,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.testing import EmbeddedBroker
-from test.support.apache_kafka import ApacheKafka, require_apache_kafka
+from test.support.either_broker import EITHER, running
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "500", "num.partitions": "1"}
 
 
-@pytest.fixture(scope="session", params=["embedded", "apache"])
+@pytest.fixture(scope="session", params=EITHER)
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     """``host:port`` of a broker that all tests of the session share."""
-    if request.param == "embedded":
-        with EmbeddedBroker(settings=SETTINGS) as embedded:
-            yield embedded.bootstrap
-    else:
-        require_apache_kafka()
-        with ApacheKafka(settings=SETTINGS) as apache:
-            yield apache.bootstrap
+    with running(request.param, SETTINGS) as found:
+        yield found
 
 
 @pytest.fixture

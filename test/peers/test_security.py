@@ -81,7 +81,7 @@ def test_confluent_kafka_is_let_in_with_its_certificate(places):
 )
 def test_confluent_kafka_hears_why_it_is_not_let_in(places, scram_user, listener, settings, name):
     files = {key: getattr(places.certificates, value) for key, value in settings.items() if key.endswith("location")}
-    assert confluent(places, "refused", listener, **{**settings, **files}) == {"name": name}
+    assert confluent(places, "refused", listener, wanted=name, **{**settings, **files}) == {"name": name}
 
 
 def test_confluent_kafka_renews_its_session(places):

@@ -113,7 +113,7 @@ def test_without_idempotence_and_one_request_in_flight_order_is_kept() -> None:
 
 
 def test_records_for_a_cluster_that_is_gone_fail_with_the_delivery_timeout() -> None:
-    with producer_in_memory(delivery_timeout_ms=20_000) as rig:
+    with producer_in_memory(delivery_timeout_ms=20_000, request_timeout_ms=5_000) as rig:
         rig.producer.send("t", b"first")
         rig.flush()
         for broker in rig.cluster.brokers.values():

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kafka._compiled import IS_COMPILED
 from kafka.core.produce.batch import BatchResult, Parcel
 from kafka.errors import KafkaTimeoutError
+from kafka.future import Future
 from kafka.producer import FutureRecordMetadata, when_all_done
 
 
@@ -60,3 +64,42 @@ def test_records_that_move_are_followed_to_where_they_are() -> None:
     left.done.success(BatchResult(0, 1))
     assert done.count == 1
     assert [future.append_time_ms for future in futures] == [1, 2]
+
+
+class MovesWhenLookedAt(Parcel):
+    """Another thread moves the record on just when its end is looked at."""
+
+    target: Parcel | None = None
+
+    @property  # type: ignore[override]
+    def done(self) -> Future[BatchResult]:
+        target, self.target = self.target, None
+        if target is not None:
+            self.move([(target, 4)])
+        return self._done
+
+    @done.setter
+    def done(self, done: Future[BatchResult]) -> None:
+        self._done = done
+
+
+@pytest.mark.skipif(IS_COMPILED, reason="a compiled Parcel takes no property in the place of an attribute")
+def test_a_record_that_moves_while_it_is_looked_at_is_not_done() -> None:
+    target = a_parcel()
+    for look in (lambda future: future.is_done, lambda future: future.succeeded(), lambda future: future.value):
+        parcel = MovesWhenLookedAt("jobs", 0.0, lambda: None)
+        (future,) = futures_of(parcel, 1)
+        parcel.target = target
+        assert not look(future)
+    target.done.success(BatchResult(10, -1))
+    assert future.value is not None and future.value.offset == 14
+
+
+def test_threads_that_look_do_not_disturb_one_another() -> None:
+    parcel, target = a_parcel(), a_parcel()
+    future = futures_of(parcel, 8)[7]
+    parcel.move([(a_parcel(), 0)] * 7 + [(target, 2)])
+    assert future.partition == -1
+    target.done.success(BatchResult(10, -1))
+    assert future._parcel is parcel and future._index == 7, "what one thread has written another would read half"
+    assert future.value is not None and future.value.offset == 12

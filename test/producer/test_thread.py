@@ -138,3 +138,108 @@ def run_program(code: str) -> subprocess.CompletedProcess[str]:
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
+
+
+@pytest.mark.parametrize("stop", [SystemExit(3), KeyboardInterrupt()], ids=["sys.exit", "KeyboardInterrupt"])
+def test_a_callback_that_wants_to_end_its_thread_does_not_end_the_producer(
+    stop: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def end(_: object) -> None:
+        raise stop
+
+    with EmbeddedBroker(topics=["t"]) as broker, KafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+        called = threading.Event()
+        first = producer.send("t", b"1").add_callback(end).add_callback(lambda _: called.set())
+        first.get(timeout=10)
+        assert called.wait(10), "the other callbacks were called"
+        assert producer.send("t", b"2").get(timeout=10).offset == 1
+    assert "a callback of a future wanted to end its thread" in caplog.text
+
+
+def test_a_transactional_call_that_timed_out_says_what_the_broker_answered_last() -> None:
+    with EmbeddedBroker(topics=["t"]) as broker:
+        settings = {"bootstrap_servers": broker.bootstrap, "transactional_id": "x", "max_block_ms": 1000}
+        with KafkaProducer(**settings) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            with pytest.raises(KafkaTimeoutError, match=r"last: .*UnknownTopicOrPartitionError"):
+                producer.send_offsets_to_transaction({TopicPartition("nowhere", 0): 1}, "group")
+            producer.abort_transaction()
+
+
+def test_a_record_that_is_late_for_close_is_refused_and_not_forgotten(served: str) -> None:
+    are_inside, may_go_on = threading.Barrier(4), threading.Event()
+    outcomes: list[object] = []
+
+    def serialize(value: bytes) -> bytes:
+        if value == b"late":
+            are_inside.wait(10)
+            may_go_on.wait(10)
+        return value
+
+    producer = KafkaProducer(bootstrap_servers=served, value_serializer=serialize)
+    producer.send("t", b"x").get(10)
+
+    def send() -> None:
+        try:
+            outcomes.append(producer.send("t", b"late", partition=0))
+        except IllegalStateError as error:
+            outcomes.append(error.args[0])
+
+    threads = [threading.Thread(target=send) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    are_inside.wait(10)
+    producer.close()
+    may_go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert outcomes == ["the producer is closed"] * 3
+    assert producer._accumulator.memory.used_bytes == 0
+
+
+def test_close_takes_no_more_records_while_it_delivers_those_that_are_there(served: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=served, linger_ms=50)
+    producer.send("t", b"x").get(10)
+    refusals: list[str] = []
+
+    def send_again(_: object) -> None:
+        try:
+            producer.send("t", b"late")
+        except IllegalStateError as error:
+            refusals.append(error.args[0])
+
+    producer.send("t", b"last").add_both(send_again)
+    producer.close()
+    assert refusals == ["the producer is closed"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")
+def test_signal_handlers_that_raise_in_the_middle_of_send_stop_neither_the_producer_nor_the_process() -> None:
+    class Interrupt(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupt
+
+    sent = interrupts = 0
+    with EmbeddedBroker(topics=["t"]) as broker, KafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send("t", b"first").get(timeout=10)
+        before = signal.signal(signal.SIGALRM, interrupt)
+        give_up_at = time.monotonic() + 30
+        try:
+            while interrupts < 1500 and time.monotonic() < give_up_at:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.0001 + interrupts % 7 * 0.00004)
+                    while True:
+                        producer.send("t", b"x" * 100, key=b"a key" if sent % 2 else None)
+                        sent += 1
+                except Interrupt:
+                    interrupts += 1
+        finally:
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        producer.flush(timeout=20)
+        assert producer.send("t", b"last").get(timeout=10)
+        assert len(broker.records("t")) >= sent + 2

@@ -9,13 +9,16 @@ import struct
 import sys
 import tracemalloc
 import zlib
+from typing import Any
 
+import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records.compression import CODEC_NAMES, CODECS, GZIP, LZ4, SNAPPY, ZSTD, available_codecs, codec_for
+from kafka.records.lz4_header import mend
 
 
 @pytest.mark.parametrize("number", sorted(CODECS))
@@ -78,6 +81,30 @@ def test_gzip_members_one_after_another_are_one_stream_and_share_one_bound() -> 
     assert codec_for(GZIP).decompress(data, 7) == b"one two"
     with pytest.raises(CorruptRecordError, match="bound of 6 bytes"):
         codec_for(GZIP).decompress(data, 6)
+
+
+def test_many_gzip_members_cost_no_more_than_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 bytes make an empty member: to take up all the rest for each of a million would take for ever."""
+    taken = 0
+    real = zlib.decompressobj
+
+    class Counting:
+        def __init__(self, wbits: int) -> None:
+            self._machine = real(wbits)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            nonlocal taken
+            taken += len(data)
+            return self._machine.decompress(data, most)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._machine, name)
+
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    text = random.Random(0).randbytes(30_000)
+    data = gzip.compress(b"") * 2000 + gzip.compress(text) + gzip.compress(b"end")
+    assert codec_for(GZIP).decompress(data, 100_000) == text + b"end"
+    assert taken < 20 * len(data)
 
 
 @pytest.mark.parametrize("tail", [b"\0", b"garbage", b"\x1f", b"\x1f\x8b"])
@@ -157,3 +184,68 @@ def test_frames_one_after_another_are_one_stream(number: int) -> None:
 def test_a_codec_that_kafka_does_not_have_is_corrupt(number: int) -> None:
     with pytest.raises(CorruptRecordError):
         codec_for(number)
+
+
+def test_lz4_frames_of_any_kind_are_read() -> None:
+    """Blocks that depend on one another, a checksum of the content, its size: others write what they like."""
+    data = random.Random(1).randbytes(1000) * 200
+    linked = cramjam.lz4.Compressor(level=0, content_checksum=True, block_linked=True)
+    linked.compress(data)
+    independent = codec_for(LZ4).compress(data, None)
+    head = independent[:4] + bytes((independent[4] | 0x08, independent[5]))
+    frame = mend(head + len(data).to_bytes(8, "little") + b"\0" + independent[7:])
+    for found in (bytes(linked.finish()), independent, frame):
+        assert codec_for(LZ4).decompress(found, len(data)) == data
+        with pytest.raises(CorruptRecordError, match="bound"):
+            codec_for(LZ4).decompress(found, len(data) - 1)
+
+
+def test_an_lz4_frame_that_lies_about_its_size_is_corrupt_and_not_believed() -> None:
+    frame = codec_for(LZ4).compress(b"some text " * 10, None)
+    lying = mend(
+        frame[:4] + bytes((frame[4] | 0x08, frame[5])) + (1 << 60).to_bytes(8, "little") + b"\0" + frame[7:]
+    )
+    with pytest.raises(CorruptRecordError):
+        codec_for(LZ4).decompress(lying, 10_000)
+
+
+def test_zstd_of_a_size_that_its_frame_does_not_tell_is_read() -> None:
+    data = b"some text " * 20_000
+    stream = cramjam.zstd.Compressor(3)
+    stream.compress(data)
+    frame = bytes(stream.finish())
+    assert not frame[4] & 0xE0  # neither a content size nor one segment
+    assert codec_for(ZSTD).decompress(frame, len(data)) == data
+    sized = codec_for(ZSTD).compress(b"and more", None)
+    assert codec_for(ZSTD).decompress(frame + sized, 300_000) == data + b"and more"
+    with pytest.raises(CorruptRecordError, match="bound"):
+        codec_for(ZSTD).decompress(frame, len(data) - 1)
+
+
+def test_a_zstd_window_of_gigabytes_is_refused_before_memory_is_set_aside() -> None:
+    frame = bytes.fromhex("28b52ffd") + bytes((0, (31 - 10) << 3)) + (1 | 5 << 3).to_bytes(3, "little") + b"hello"
+    with pytest.raises(CorruptRecordError, match="too much memory"):
+        codec_for(ZSTD).decompress(frame, 1_000_000)
+
+
+@pytest.mark.parametrize("number", [LZ4, ZSTD])
+def test_a_frame_to_be_skipped_is_skipped(number: int) -> None:
+    skipped = bytes.fromhex("502a4d18") + (5).to_bytes(4, "little") + b"notes"
+    assert codec_for(number).decompress(skipped + codec_for(number).compress(b"one", None), 100) == b"one"
+
+
+def test_a_snappy_block_that_claims_more_than_the_format_can_do_is_corrupt() -> None:
+    with pytest.raises(CorruptRecordError, match="claims to hold 1000000"):
+        codec_for(SNAPPY).decompress(b"\xc0\x84\x3d\x00", 2_000_000)
+
+
+def test_raw_snappy_as_librdkafka_writes_it_is_read() -> None:
+    data = bytes(range(256)) * 1000
+    assert codec_for(SNAPPY).decompress(bytes(cramjam.snappy.compress_raw(data)), len(data)) == data
+
+
+def test_nine_is_the_fast_mode_of_lz4_as_in_java() -> None:
+    data = random.Random(1).randbytes(50) * 10 + b"some text, some other text " * 200
+    codec = codec_for(LZ4)
+    assert codec.compress(data, 9) == codec.compress(data, None)
+    assert len(codec.compress(data, 10)) < len(codec.compress(data, 9))

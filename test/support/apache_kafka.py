@@ -96,7 +96,8 @@ class ApacheKafka:
     """One broker of one release, with its ZooKeeper when it needs one.
 
     ``settings`` go over the ones that a test broker has; ``directory`` (default: a temporary one, removed at the end)
-    keeps data, settings and logs; ``jvm`` are the flags of the broker's JVM.
+    keeps data, settings and logs; ``jvm`` are the flags of the broker's JVM. ``beside``: a broker of 3 or later that is
+    running and is its cluster's controller: this one joins it, as node 2 unless ``settings`` say otherwise.
     """
 
     def __init__(
@@ -106,7 +107,12 @@ class ApacheKafka:
         *,
         directory: pathlib.Path | None = None,
         jvm: Sequence[str] = FAST_START,
+        beside: ApacheKafka | None = None,
     ) -> None:
+        self.beside = beside
+        self.cluster_id: str = beside.cluster_id if beside is not None else _random_cluster_id()
+        """As releases since 3 are told it; older ones choose their own."""
+        self.controller: str = beside.controller if beside is not None else ""
         self.version = version
         self.bootstrap = ""
         self.directory = directory
@@ -210,8 +216,7 @@ class ApacheKafka:
         if self._has_zookeeper:
             self._start_zookeeper(directory, second_port)
         elif not (directory / "data").exists():
-            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A", 1)
-            tool = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
+            tool = ("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(properties))
             command = [*self._java(directory), "-XX:TieredStopAtLevel=1", "-cp", self._classpath, *tool]
             done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
             if done.returncode != 0:
@@ -255,6 +260,15 @@ class ApacheKafka:
                 "broker.session.timeout.ms": 3000,
                 "broker.heartbeat.interval.ms": 500,
             }
+        if self.beside is not None:
+            settings |= {
+                "process.roles": "broker",
+                "node.id": 2,
+                "controller.quorum.voters": self.controller,
+                "listeners": listener,
+            }
+        elif not self._has_zookeeper:
+            self.controller = str(settings["controller.quorum.voters"])
         if self._release >= (0, 11):
             settings |= {
                 "transaction.state.log.replication.factor": 1,
@@ -362,6 +376,10 @@ def _end(process: subprocess.Popen[bytes], gracefully: bool) -> None:
             return
     process.kill()
     process.wait()
+
+
+def _random_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A", 1)
 
 
 def _accepts(port: int) -> bool:

@@ -4,6 +4,9 @@
     server.pem  server.key          for localhost, broker and 127.0.0.1; server.both.pem: both in one file
     client.pem  client.key          the subject CN=client; client.locked.key: the same, encrypted with PASSWORD
     stranger.pem  stranger.key      signed by stranger-ca.pem, which nobody trusts
+    expired.both.pem                like the server's, and over since yesterday
+    other.both.pem                  like the server's, for the host name "elsewhere"
+    crl.pem                         ca's revocations: none; crl.revoked.pem: the server's certificate
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ class Certificates:
         self.client_locked_key = self._path("client.locked.key")
         self.stranger, self.stranger_key = self._path("stranger.pem"), self._path("stranger.key")
         self.stranger_ca = self._path("stranger-ca.pem")
+        self.expired_both, self.other_both = self._path("expired.both.pem"), self._path("other.both.pem")
+        self.crl, self.crl_revoked = self._path("crl.pem"), self._path("crl.revoked.pem")
 
     def _path(self, name: str) -> str:
         return str(self.directory / name)
@@ -48,17 +53,32 @@ class Certificates:
         for name in ("server", "client"):
             self._run("pkcs8", "-topk8", "-v2", "aes-256-cbc", "-in", self._path(f"{name}.key"),
                       "-passout", f"pass:{PASSWORD}", "-out", self._path(f"{name}.locked.key"))  # fmt: skip
+        self._issue("expired", "ca", days=-1)
+        self._issue("other", "ca", names="subjectAltName=DNS:elsewhere")
+        for name in ("expired", "other"):
+            self._join(self._path(f"{name}.both.pem"), self._path(f"{name}.key"), self._path(f"{name}.pem"))
+        self._revoke()
         self._join(self.server_both, self.server_key, self.server)
         self._join(self.server_locked, self._path("server.locked.key"), self.server)
         return self
 
-    def _issue(self, name: str, ca: str) -> None:
+    def _issue(self, name: str, ca: str, *, days: int = 1, names: str = _NAMES) -> None:
         request, extensions = self._path(f"{name}.csr"), self._path("extensions")
-        pathlib.Path(extensions).write_text(_NAMES)
+        pathlib.Path(extensions).write_text(names)
         self._run("req", *self._new_key(name), "-subj", f"/CN={name}", "-out", request)
         self._run("x509", "-req", "-in", request, "-CA", self._path(f"{ca}.pem"), "-CAkey", self._path(f"{ca}.key"),
-                  "-CAcreateserial", "-days", "1", "-extfile", extensions, "-out",
+                  "-CAcreateserial", "-days", str(days), "-extfile", extensions, "-out",
                   self._path(f"{name}.pem"))  # fmt: skip
+
+    def _revoke(self) -> None:
+        """The two revocation lists."""
+        settings, index = self.directory / "ca.cnf", self.directory / "index.txt"
+        settings.write_text(f"[ca]\ndefault_ca=own\n[own]\ndatabase={index}\ndefault_md=sha256\n")
+        index.write_text("")
+        signed = ("ca", "-config", str(settings), "-cert", self.ca, "-keyfile", self._path("ca.key"))
+        self._run(*signed, "-gencrl", "-crldays", "2", "-out", self.crl)
+        self._run(*signed, "-revoke", self.server)
+        self._run(*signed, "-gencrl", "-crldays", "2", "-out", self.crl_revoked)
 
     def _new_key(self, name: str) -> tuple[str, ...]:
         return ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", self._path(f"{name}.key"))

@@ -30,6 +30,12 @@ from test.support.apache_kafka import refuse
 PEERS: Final = {"confluent-kafka": "2.16.1", "kafka-python": "3.0.12", "aiokafka": "0.14.0"}
 """Package -> version."""
 
+COMPANIONS: Final = {
+    "kafka-python": ("crc32c", "python-snappy", "lz4", "zstandard", "xxhash"),
+    "aiokafka": ("cramjam",),
+}
+"""What a peer takes beside itself: for the codecs that the tests use, and to be as fast as it can be."""
+
 CLIENTS = pathlib.Path(__file__).parent.parent / "peers" / "clients"
 
 _INSTALL_TIMEOUT_S = 300
@@ -78,7 +84,9 @@ def run_to_end(command: list[str], environment: dict[str, str] | None = None, ti
 
 def _python_of(name: str) -> pathlib.Path:
     version = PEERS[name]
-    home = jars.cache_directory() / "peers" / f"{name}-{version}-py{sys.version_info[0]}.{sys.version_info[1]}"
+    companions = COMPANIONS.get(name, ())
+    also = "+".join(("", *companions))
+    home = jars.cache_directory() / "peers" / f"{name}-{version}{also}-py{sys.version_info[0]}.{sys.version_info[1]}"
     python = home / "bin" / "python"
     with _locked(home):
         if not (home / "complete").exists():
@@ -86,7 +94,8 @@ def _python_of(name: str) -> pathlib.Path:
             venv.create(home, with_pip=True, symlinks=True)
             try:
                 run_to_end(
-                    [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", f"{name}=={version}"],
+                    [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", f"{name}=={version}",
+                     *companions],
                     timeout_s=_INSTALL_TIMEOUT_S,
                 )
             except PeerFailed as error:

@@ -1,7 +1,9 @@
 """Brokers with listeners of every kind, and the same settings for the embedded one and for Apache Kafka.
 
     PLAINTEXT  SSL  MUTUAL (TLS with certificates of clients)  SASL (passwords)  BOTH (passwords within TLS)
-    SHORT (passwords, for sessions of 2.5 s)
+    SHORT  BRIEF (passwords, for sessions of 2.5 s and of 1 s)
+    EXPIRED  OTHER (TLS with a certificate that is over, or for another host)
+    TOKEN (OAUTHBEARER with tokens that nobody has signed, for sessions of 2.5 s): Apache Kafka's alone
 
 The users of PLAIN are ``alice`` and ``admin``, with ``alice-secret`` and ``admin-secret``; those of SCRAM are the
 tests' to make.
@@ -22,13 +24,15 @@ from test.support.certificates import Certificates
 
 PROTOCOLS = {
     "PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "MUTUAL": "SSL", "SASL": "SASL_PLAINTEXT", "BOTH": "SASL_SSL",
-    "SHORT": "SASL_PLAINTEXT",
+    "SHORT": "SASL_PLAINTEXT", "BRIEF": "SASL_PLAINTEXT", "EXPIRED": "SSL", "OTHER": "SSL", "TOKEN": "SASL_PLAINTEXT",
 }  # fmt: skip
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 LIFETIME_MS = 2500
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _PLAIN_JAAS = f'{_PLAIN} required username="admin" password="x" user_admin="admin-secret" user_alice="alice-secret";'
+_TOKEN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_TOKEN_JAAS = f'{_TOKEN} required unsecuredLoginStringClaim_sub="alice";'
 _SCRAM_JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
@@ -53,6 +57,7 @@ def secure_broker(kind: str, certificates: Certificates) -> Iterator[Places]:
     """One broker, ``embedded`` or ``apache``."""
     ports = _free_ports()
     if kind == "embedded":
+        del ports["TOKEN"]
         with EmbeddedBroker(settings=_settings_of(ports, certificates)):
             yield Places(ports, certificates)
     else:
@@ -68,7 +73,7 @@ def _settings_of(ports: dict[str, int], certificates: Certificates) -> dict[str,
         "advertised.listeners": ",".join(
             f"{name}://{'127.0.0.1' if name == 'PLAINTEXT' else 'localhost'}:{port}" for name, port in ports.items()
         ),
-        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in PROTOCOLS.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:{PROTOCOLS[name]}" for name in ports),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": certificates.server_both,
         "ssl.truststore.type": "PEM",
@@ -76,8 +81,17 @@ def _settings_of(ports: dict[str, int], certificates: Certificates) -> dict[str,
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.short.connections.max.reauth.ms": str(LIFETIME_MS),
+        "listener.name.brief.connections.max.reauth.ms": "1000",
+        "listener.name.expired.ssl.keystore.location": certificates.expired_both,
+        "listener.name.other.ssl.keystore.location": certificates.other_both,
     }
-    for name in ("sasl", "both", "short"):
+    if "TOKEN" in ports:
+        settings |= {
+            "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.token.oauthbearer.sasl.jaas.config": _TOKEN_JAAS,
+            "listener.name.token.connections.max.reauth.ms": str(LIFETIME_MS),
+        }
+    for name in ("sasl", "both", "short", "brief"):
         for mechanism in MECHANISMS:
             jaas = _PLAIN_JAAS if mechanism == "PLAIN" else _SCRAM_JAAS
             settings[f"listener.name.{name}.{mechanism.lower()}.sasl.jaas.config"] = jaas

@@ -32,6 +32,15 @@ def test_ids_of_one_millisecond_differ() -> None:
     assert {time_of(i) for i in ids} == {int(clock.time() * 1000)}
 
 
+def test_ids_are_later_than_what_they_are_to_come_after() -> None:
+    clock = ManualClock()
+    now_ms = int(clock.time() * 1000)
+    make = IdMaker(5, BrokerClock(clock.time), now_ms + 10)
+    assert time_of(make()) == now_ms + 11
+    clock.advance(1)
+    assert time_of(make()) == now_ms + 1000
+
+
 @pytest.mark.parametrize("partition", [-1, 65_536])
 def test_a_partition_that_an_id_cannot_name_is_refused(partition: int) -> None:
     with pytest.raises(ValueError, match="results partition"):

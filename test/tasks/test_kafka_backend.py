@@ -421,6 +421,26 @@ def test_what_was_pushed_out_of_memory_is_looked_up(app: App, say: Callable[...,
     assert jobs[0].status() is JobState.SUCCESS
 
 
+def test_ones_own_jobs_are_not_looked_up_however_soon_they_begin(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = app.backend()
+    assert isinstance(backend, KafkaBackend)
+    front = backend._connected()
+    job_id = front.new_id()
+    looked_up: list[str] = []
+    monkeypatch.setattr(front.results, "_look_up", looked_up.append)
+    assert backend.wait(job_id, 0) is None
+    assert looked_up == []
+
+
+def test_a_broker_that_stops_answering_while_it_is_connected_to_is_given_up_after_the_request_timeout(
+    broker: EmbeddedBroker,
+) -> None:
+    app = App("unheard", bootstrap_servers=broker.bootstrap, partitions=2, request_timeout=1)
+    with broker.faults.drop("Produce", topic=app.names.results), pytest.raises(KafkaTimeoutError, match="within 1"):
+        app.send("x")
+    app.close(SOON_S)
+
+
 def test_many_threads_wait_each_for_its_own_job(app: App, say: Callable[..., None]) -> None:
     jobs = [app.send("x") for _ in range(20)]
     found: dict[int, int] = {}

@@ -14,10 +14,10 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, KafkaShareConsumer
 from kafka.errors import (
     CorruptRecordError,
-    IncompatibleBrokerVersion,
     KafkaProtocolError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
+    UnsupportedVersionError,
 )
 from kafka.testing import EmbeddedBroker, Fault
 
@@ -234,11 +234,11 @@ def test_a_producer_in_front_of_a_closed_door_says_so_and_goes_in_when_it_opens(
     assert values_of(broker, topic) == [b"first", b"second"]
 
 
-def test_a_producer_tells_at_once_that_the_broker_is_too_old_for_its_batches() -> None:
+def test_a_producer_tells_at_once_that_the_broker_is_too_old_for_what_was_asked_for() -> None:
     with (
         EmbeddedBroker(in_process=True, emulate="0.10") as broker,
-        KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=False) as producer,
-        pytest.raises(IncompatibleBrokerVersion, match="Produce: .* looks like release 0.10"),
+        KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True) as producer,
+        pytest.raises(UnsupportedVersionError, match=r"enable_idempotence=True needs Kafka 0\.11 .* release 0\.10"),
     ):
         producer.send("t", b"x").get(20)
 

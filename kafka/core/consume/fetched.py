@@ -20,17 +20,29 @@ from kafka.core.consume.record import ConsumerRecord
 from kafka.core.deserialize import Deserialize
 from kafka.errors import CorruptRecordError, KafkaError, MessageSizeTooLargeError
 from kafka.protocol.fetch import FetchResponse
-from kafka.records import ABORT, BatchHeader, check_crc, decode_control, decode_raw, parse_header
+from kafka.records import (
+    ABORT,
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    BatchHeader,
+    RawRecord,
+    check_crc,
+    decode_control,
+    decode_raw,
+    parse_header,
+)
 from kafka.records.header import Buffer
 from kafka.structs import TopicPartition
+
+NO_TIMESTAMP_TYPE: Final = -1
+"""Of records that had no timestamp yet: message sets v0."""
 
 _first_offset: Final = attrgetter("first_offset")
 
 
 class ReaderOptions:
-    """How a consumer reads. Deserialisers None: bytes as they are."""
+    """How a consumer reads. Deserialisers None: bytes as they are. ``max_batch_bytes``: what a batch may inflate to."""
 
-    __slots__ = ("check_crcs", "key", "read_committed", "value")
+    __slots__ = ("check_crcs", "key", "max_batch_bytes", "read_committed", "value")
 
     def __init__(
         self,
@@ -38,8 +50,10 @@ class ReaderOptions:
         read_committed: bool = False,
         key: Deserialize | None = None,
         value: Deserialize | None = None,
+        max_batch_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     ) -> None:
         self.check_crcs = check_crcs
+        self.max_batch_bytes = max_batch_bytes
         self.read_committed = read_committed
         self.key = key
         self.value = value
@@ -127,16 +141,17 @@ class Fetched:
     def _decode(self, header: BatchHeader, options: ReaderOptions) -> list[ConsumerRecord]:
         if header.last_offset < self.position and header.magic == 2:
             return []
-        if options.check_crcs and header.magic == 2:
-            try:
+        try:
+            if options.check_crcs and header.magic == 2:
                 check_crc(self.data, header)
-            except CorruptRecordError as error:
-                raise CorruptRecordError(f"{_name(self.partition)}: {error.args[0]}") from None
-        if options.read_committed and self._is_aborted(header):
-            return []
-        if header.is_control:
-            return []
-        return self._build(header, options)
+            if options.read_committed and self._is_aborted(header):
+                return []
+            if header.is_control:
+                return []
+            raw = decode_raw(self.data, header, options.max_batch_bytes)
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"{_name(self.partition)}: {error.args[0]}") from None
+        return self._build(header, raw, options)
 
     def _is_aborted(self, header: BatchHeader) -> bool:
         aborted = self._aborted
@@ -151,10 +166,10 @@ class Fetched:
             return True
         return True
 
-    def _build(self, header: BatchHeader, options: ReaderOptions) -> list[ConsumerRecord]:
-        raw = decode_raw(self.data, header)
+    def _build(self, header: BatchHeader, raw: list[RawRecord], options: ReaderOptions) -> list[ConsumerRecord]:
         topic, partition = self.partition
-        epoch, kind, start = header.leader_epoch, header.timestamp_type, self.position
+        epoch, start = header.leader_epoch, self.position
+        kind = header.timestamp_type if header.magic else NO_TIMESTAMP_TYPE
         if raw and raw[0][0] < start:
             raw = [item for item in raw if item[0] >= start]
         new: Any = tuple.__new__  # half the price of calling the class
@@ -200,7 +215,8 @@ def scan(data: Buffer, fetch_offset: int, partition: TopicPartition) -> tuple[li
         return headers, CorruptRecordError(f"{_name(partition)} at offset {fetch_offset}: {error.args[0]}")
     if not headers and len(data):
         return headers, MessageSizeTooLargeError(
-            f"{_name(partition)}: the batch at offset {fetch_offset} is larger than max_partition_fetch_bytes"
+            f"{_name(partition)}: the batch at offset {fetch_offset} is larger than max_partition_fetch_bytes, and the "
+            "broker (before 0.10.1) cuts it: raise that, or seek() past it"
         )
     return headers, None
 

@@ -75,7 +75,7 @@ Effect = SendFetch | FindOffsets | RefreshMetadata
 
 class Fetcher:
     """See the module. Times in seconds, sizes in bytes. ``leader_of`` gives a node id or None, ``topic_id_of`` an id or
-    the zero one."""
+    the zero one, ``free_at(node)`` until when a node wants no fetches (KIP-219; 0: now is fine)."""
 
     def __init__(
         self,
@@ -91,10 +91,13 @@ class Fetcher:
         max_partition_bytes: int = 1048576,
         retry_backoff_s: float = 0.1,
         rack: str = "",
+        free_at: Callable[[int], float] = lambda _node: 0.0,
     ) -> None:
         self.options = options or ReaderOptions()
         self.positions: dict[TopicPartition, PartitionPosition] = {}
         self.next_deadline = inf
+        self.refusal: BaseException | None = None
+        """Why the cluster does not let us in, for the reader to raise once; not one partition's."""
         self._leader_of = leader_of
         self._topic_id_of = topic_id_of
         self._topic_of_id = topic_of_id
@@ -105,10 +108,11 @@ class Fetcher:
         self._max_partition_bytes = max_partition_bytes
         self._retry_backoff_s = retry_backoff_s
         self._rack = rack
+        self._free_at = free_at
         self._in_flight: set[int] = set()
         self._stale: set[str] = set()
         self._paused_nodes: dict[int, float] = {}
-        """Nodes that are not to be asked before: they failed, or said that they are too busy (KIP-219)."""
+        """Nodes that are not to be asked before, since they failed."""
 
     # -- what the user says --------------------------------------------------------------------------------------------
 
@@ -194,7 +198,7 @@ class Fetcher:
                 continue
             if node in self._in_flight:
                 continue
-            paused_until = self._paused_nodes.get(node, 0.0)
+            paused_until = max(self._paused_nodes.get(node, 0.0), self._free_at(node))
             if paused_until > now:
                 self._wake_at(paused_until)
             elif position.buffered_bytes >= self._max_partition_bytes or buffered_bytes >= self._max_bytes:
@@ -256,8 +260,6 @@ class Fetcher:
             if for_code(response.error_code).invalid_metadata:
                 self._stale.update(partition.topic for partition in call.asked)
             return False
-        if response.throttle_time_ms:
-            self._paused_nodes[call.node] = now + response.throttle_time_ms / 1000
         names = {topic.topic_id: topic.topic for topic in call.request.topics}
         news = False
         for topic in response.responses:
@@ -267,13 +269,13 @@ class Fetcher:
             for entry in topic.partitions:
                 asked = call.asked.get(TopicPartition(name, entry.partition_index))
                 if asked is not None and asked.position.generation == asked.generation:
-                    news = self._take(asked, entry, now) or news
+                    news = self._take(call.node, asked, entry, now) or news
         return news
 
-    def _take(self, asked: Asked, entry: FetchResponse.PartitionData, now: float) -> bool:
+    def _take(self, node: int, asked: Asked, entry: FetchResponse.PartitionData, now: float) -> bool:
         position = asked.position
         if entry.error_code:
-            return self._refused(asked, entry.error_code, now)
+            return self._refused(node, asked, entry.error_code, now)
         position.highwater = entry.high_watermark
         position.last_stable_offset = entry.last_stable_offset
         position.log_start_offset = entry.log_start_offset
@@ -285,7 +287,7 @@ class Fetcher:
         position.buffer(fetched)
         return True
 
-    def _refused(self, asked: Asked, code: int, now: float) -> bool:
+    def _refused(self, node: int, asked: Asked, code: int, now: float) -> bool:
         position = asked.position
         topic, number = position.partition
         error = for_code(code)(f"{topic}-{number} at offset {asked.offset}")
@@ -298,7 +300,9 @@ class Fetcher:
         if error.invalid_metadata:
             self._stale.add(topic)
         if error.retriable:
-            position.retry_at = now + self._retry_backoff_s
+            # Another leader may be known by now, told in this very answer (KIP-951): that one need not be waited for.
+            if self._leader_of(position.partition) in (None, node):
+                position.retry_at = now + self._retry_backoff_s
             return False
         position.error = error
         return True

@@ -6,13 +6,24 @@ Source: the protocol guide's ListOffsets; KIP-79 (by timestamp), KIP-207 (an off
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
-from kafka.core.dialogue import All, Dialogue, RefreshMetadata, Send, Sleep, now
+from kafka.core.dialogue import All, ByVersion, Dialogue, RefreshMetadata, Send, Sleep, now
 from kafka.core.retry import Backoff
-from kafka.errors import Cancelled, KafkaError, KafkaTimeoutError, LeaderNotAvailableError, for_code
+from kafka.errors import (
+    Cancelled,
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    UnsupportedVersionError,
+    for_code,
+)
 from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.structs import TopicPartition
+
+FIRST_VERSION_WITH_ISOLATION: Final = 2
+"""Brokers that speak less have no transactions, so all that they have is committed."""
 
 LeaderOf = Callable[[TopicPartition], "int | None"]
 
@@ -43,8 +54,11 @@ def list_offsets(
     found: dict[TopicPartition, FoundOffset] = {}
     left = dict(wanted)
     failures = 0
+    error: BaseException | None = None
     while True:
-        error = yield from _ask_leaders(left, leader_of, read_committed, lane, found)
+        fault = yield from _ask_leaders(left, leader_of, read_committed, lane, found, began + timeout_s)
+        if error is None or fault is None or not isinstance(fault, KafkaTimeoutError):  # it would hide the reason
+            error = fault
         for partition in found:
             left.pop(partition, None)
         if not left:
@@ -59,9 +73,9 @@ def list_offsets(
             raise KafkaTimeoutError(f"no offsets for {names} within {timeout_s:g} s; last: {error}")
         yield Sleep(wait_s)
         try:
-            yield RefreshMetadata(sorted({partition.topic for partition in left}))
-        except KafkaError as fault:
-            if not fault.retriable or isinstance(fault, Cancelled):
+            yield RefreshMetadata(sorted({partition.topic for partition in left}), began + timeout_s)
+        except KafkaError as refusal:
+            if not refusal.retriable or isinstance(refusal, Cancelled):
                 raise
 
 
@@ -71,6 +85,7 @@ def _ask_leaders(
     read_committed: bool,
     lane: str | None,
     found: dict[TopicPartition, FoundOffset],
+    give_up_at: float,
 ) -> Dialogue[BaseException | None]:
     """One round over all leaders: puts what they told into ``found``, returns the worst error met."""
     by_leader: dict[int, dict[str, list[ListOffsetsRequest.ListOffsetsPartition]]] = {}
@@ -86,17 +101,9 @@ def _ask_leaders(
     sends = [
         Send(
             leader,
-            ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=1 if read_committed else 0,
-                topics=[
-                    ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
-                    for name, partitions in topics.items()
-                ],
-            ),
+            ByVersion(ListOffsetsRequest, partial(_request, topics, read_committed)),
             lane,
-            # Version 0 answers another question.
-            min_version=1,
+            give_up_at=give_up_at,
         )
         for leader, topics in by_leader.items()
     ]
@@ -111,6 +118,23 @@ def _ask_leaders(
     return errors[0] if errors else None
 
 
+def _request(
+    topics: Mapping[str, list[ListOffsetsRequest.ListOffsetsPartition]], read_committed: bool, version: int
+) -> ListOffsetsRequest:
+    """Version 0, of brokers before 0.10.1, knows where partitions begin and end, and of times only those of whole
+    segments: that is another question, and its answer would be taken for a record's offset."""
+    if version == 0 and any(entry.timestamp >= 0 for partitions in topics.values() for entry in partitions):
+        raise UnsupportedVersionError("offsets by timestamp need brokers since 0.10.1 (KIP-79)")
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=1 if read_committed and version >= FIRST_VERSION_WITH_ISOLATION else 0,
+        topics=[
+            ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+    )
+
+
 def _read(answer: ListOffsetsResponse, found: dict[TopicPartition, FoundOffset]) -> list[BaseException]:
     errors: list[BaseException] = []
     for topic in answer.topics:
@@ -119,5 +143,6 @@ def _read(answer: ListOffsetsResponse, found: dict[TopicPartition, FoundOffset])
                 errors.append(for_code(entry.error_code)(f"{topic.name}-{entry.partition_index}"))
             else:
                 partition = TopicPartition(topic.name, entry.partition_index)
-                found[partition] = FoundOffset(entry.offset, entry.timestamp, entry.leader_epoch)
+                offset = entry.old_style_offsets[0] if entry.old_style_offsets else entry.offset
+                found[partition] = FoundOffset(offset, entry.timestamp, entry.leader_epoch)
     return errors

@@ -9,99 +9,51 @@
 One short lock guards ``open``, ``closed``, ``dirty`` and ``signalled``; it is handed in, since this module knows no
 threads. All else of a queue (``retry``, ``in_flight``, times, sequences) belongs to the sender on the loop's thread.
 
-What is decided here: which batch a record goes into, and for records without key or partition which partition
-(KIP-480: the same one until a batch is full, then another; or one after the other). What is due, where it is sent
-and what becomes of failures is the sender's (``sender.py``).
+What is decided here: which batch a record goes into, and whether there is memory for it (``memory.py``). Which
+partition is the partitioner's (``partitioning.py``). What is due, where it is sent and what becomes of failures is the
+sender's (``sender.py``).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kafka.core.produce.batch import Batch, Parcel, Parked, ParkedRecord
-from kafka.core.produce.murmur2 import partition_for_key
-from kafka.errors import IllegalArgumentError, KafkaTimeoutError
+from kafka.core.produce.memory import (
+    OBJECT_BYTES,
+    PARKED_BYTES,
+    PARKED_HEADER_BYTES,
+    BufferFull,
+    Memory,
+    Waiter,
+    open_batch_bytes,
+)
+from kafka.core.produce.partitioning import Partitioning, Random, partitioning_for
+from kafka.core.produce.queues import PartitionQueue, TopicQueues
+from kafka.core.produce.ratio import CompressionRatio
+from kafka.errors import IllegalArgumentError, IllegalStateError
 from kafka.records import NONE, RecordBatchBuilder, max_record_bytes
 from kafka.records.builder import HeaderItems
+from kafka.records.header import HEADER_BYTES
+
+__all__ = ["Accumulator", "BufferFull", "PartitionQueue", "TopicQueues"]
 
 NO_LIMIT: Final = 2**31 - 1
-
-Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
-"""``(key, all partitions, those with a leader) -> partition``, as kafka-python 2 has it."""
-
-STICKY: Final = "sticky"
-ROUND_ROBIN: Final = "round_robin"
-
-
-class Random(Protocol):
-    """What is used of ``random.Random``."""
-
-    def randrange(self, stop: int, /) -> int: ...
-
-
-class BufferFull(Exception):
-    """There is no room for another batch within ``buffer_bytes``."""
-
-
-class PartitionQueue:
-    """The batches of one partition, in their order: in flight, to be sent again, closed, open."""
-
-    __slots__ = (
-        "batches_count", "closed", "in_flight", "next_sequence", "node", "open", "partition", "retry", "retry_at",
-        "topic",
-    )  # fmt: skip
-
-    def __init__(self, topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.open: Batch | None = None
-        self.closed: deque[Batch] = deque()
-        self.batches_count = 0
-        # The sender's alone:
-        self.in_flight: list[Batch] = []
-        self.retry: list[Batch] = []
-        self.retry_at = 0.0
-        self.next_sequence = 0
-        self.node = -1
-        """Where the batches in flight were sent."""
-
-    @property
-    def has_unsent(self) -> bool:
-        """Something is here that is not in flight."""
-        return self.open is not None or bool(self.closed) or bool(self.retry)
-
-    def __repr__(self) -> str:
-        return (
-            f"<PartitionQueue {self.topic}-{self.partition} in flight {len(self.in_flight)} retry {len(self.retry)} "
-            f"closed {len(self.closed)} open {self.open is not None}>"
-        )
-
-
-class TopicQueues:
-    """The partitions of one topic. Without any while the topic's metadata is not known: records are parked then."""
-
-    __slots__ = ("available", "name", "parked", "queues", "sticky", "turn")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.queues: list[PartitionQueue] = []
-        self.available: list[int] = []
-        """The partitions that have a leader; all of them when none has."""
-        self.sticky: PartitionQueue | None = None
-        """Where records without a key go now; None makes :meth:`Accumulator.append` choose."""
-        self.turn = 0
-        self.parked: Parked | None = None
+CLOSED: Final = "the producer is closed"
 
 
 class Accumulator:
     """Records on their way to batches.
 
-    ``batch_bytes`` and ``batch_records`` (0: no limit) bound a batch, ``buffer_bytes`` all that was not answered: each
-    batch counts with the size that it may grow to. ``signal`` is called, outside the lock, when the sender has
-    something new to look at and was not told yet; ``freed`` when there is room again after a :class:`BufferFull`.
+    ``batch_bytes`` and ``batch_records`` (0: no limit) bound a batch, ``buffer_bytes`` all that was not answered. One
+    that is compressed may have more than ``batch_bytes`` before, by the topic's
+    :class:`~kafka.core.produce.ratio.CompressionRatio`: up to ``max_batch_bytes``, and no more than leaves half of the
+    memory free when every partition has one. A batch is given memory in steps, since most of many partitions' batches
+    go out long before they are full.
+
+    ``signal`` is called, outside the lock, when the sender has something new to look at and was not told yet.
     """
 
     def __init__(
@@ -111,14 +63,14 @@ class Accumulator:
         clock: Callable[[], float],
         rng: Random,
         signal: Callable[[], object],
-        freed: Callable[[], object] = lambda: None,
         guard: Callable[[], None] = lambda: None,
         buffer_bytes: int = 33554432,
         batch_bytes: int = 16384,
         batch_records: int = 0,
+        max_batch_bytes: int = 1048576,
         compression: int = NONE,
         compression_level: int | None = None,
-        partitioner: Partitioner | str = STICKY,
+        partitioner: Partitioning | str | Callable[..., Any] | None = None,
     ) -> None:
         self.lock = lock
         self.topics: dict[str, TopicQueues] = {}
@@ -126,47 +78,48 @@ class Accumulator:
         """The index of a record that fills its batch."""
         self.incomplete: dict[Parcel, None] = {}
         """What was not answered yet, in the order of making."""
+        self.memory = Memory(buffer_bytes)
+        self.partitioning = partitioning_for(partitioner, rng, batch_bytes=batch_bytes)
         self._clock = clock
-        self._rng = rng
         self._signal = signal
-        self._freed = freed
         self._buffer_bytes = buffer_bytes
-        self._used_bytes = 0
-        self._was_full = False
         self._guard = guard
-        self._batch_bytes = batch_bytes
+        self._batch_bytes = min(batch_bytes, buffer_bytes)
+        self._max_batch_bytes = max_batch_bytes
+        self._queues_count = 0
         self._compression = compression
         self._compression_level = compression_level
-        self._custom = partitioner if callable(partitioner) else None
-        self._round_robin = partitioner == ROUND_ROBIN
         self._dirty: dict[PartitionQueue, None] = {}
         self._signalled = False
+        self._is_forced = False
+        """Whether memory is counted without asking, under the lock."""
+        self.is_closed = False
+        """No batch is begun any more: set before the last :meth:`take_all`, so that no record comes in after it."""
 
     # -- in users' threads ---------------------------------------------------------------------------------------------
 
-    def queue_for(self, topic: TopicQueues, key: bytes | None, partition: int | None) -> PartitionQueue | None:
-        """Where a record goes; None for "wherever the open batch is" (no key, no partition, sticky).
+    def queue_for(
+        self,
+        topic: TopicQueues,
+        key_bytes: bytes | None,
+        partition: int | None,
+        key: Any = None,
+        value: Any = None,
+        value_bytes: bytes | None = None,
+    ) -> PartitionQueue | None:
+        """Where a record goes; None for "where the topic's records without a key go now". ``key`` and ``value`` as they
+        were before they were serialised.
 
-        IllegalArgumentError for a partition that the topic does not have.
+        IllegalArgumentError for a partition that the topic does not have, and the errors of a user's partitioner.
         """
+        if partition is None:
+            return self.partitioning.queue_for(topic, key_bytes, key, value, value_bytes)
         queues = topic.queues
-        if partition is not None:
-            if not isinstance(partition, int):
-                raise TypeError(f"partition: a whole number is needed, not {partition!r}")
-            if not 0 <= partition < len(queues):
-                raise IllegalArgumentError(f"topic {topic.name} has {len(queues)} partitions, there is no {partition}")
-            return queues[partition]
-        if self._custom is not None:
-            chosen = self._custom(key, range(len(queues)), topic.available)
-            if not 0 <= chosen < len(queues):
-                raise IllegalArgumentError(f"the partitioner chose {chosen}; {topic.name} has {len(queues)} partitions")
-            return queues[chosen]
-        if key is not None:
-            return queues[partition_for_key(key, len(queues))]
-        if self._round_robin:
-            topic.turn = (topic.turn + 1) % len(topic.available)
-            return queues[topic.available[topic.turn]]
-        return None
+        if not isinstance(partition, int):
+            raise TypeError(f"partition: a whole number is needed, not {partition!r}")
+        if not 0 <= partition < len(queues):
+            raise IllegalArgumentError(f"topic {topic.name} has {len(queues)} partitions, there is no {partition}")
+        return queues[partition]
 
     def append(
         self,
@@ -176,23 +129,30 @@ class Accumulator:
         key: bytes | None,
         value: bytes | None,
         headers: HeaderItems | None,
+        waiter: Waiter | None = None,
     ) -> tuple[Batch, int]:
         """Put a record into the open batch of ``queue`` (None: of the sticky partition), or into a new one.
 
         Returns the batch and the record's index in it. The producer's ``send`` does the first step of this by itself,
-        inline, and comes here when the open batch is missing or full. Raises :class:`BufferFull`.
+        inline, and comes here when the open batch is missing or full. Raises :class:`BufferFull`. ``waiter``: the
+        caller, when it stands in the row for memory.
         """
         now = self._clock()
         wake = False
         try:
             with self.lock:
-                batch, index, wake = self._append(topic, queue, now, timestamp, key, value, headers)
+                batch, index, wake = self._append(topic, queue, now, timestamp, key, value, headers, waiter)
                 wake = wake and self._mark_signalled()
+            if wake:
+                self._signal()
+                self._wake_next()
         except BufferFull:
-            self._tell()  # a full batch may have been closed
+            self._tell()  # a full batch may have been closed, and nothing is to linger now
             raise
-        if wake:
-            self._signal()
+        except BaseException:
+            if wake:  # Ctrl-C between the mark and the signal: who believes the mark would wait for ever
+                self._signalled = False
+            raise
         return batch, index
 
     def _append(
@@ -204,35 +164,54 @@ class Accumulator:
         key: bytes | None,
         value: bytes | None,
         headers: HeaderItems | None,
+        waiter: Waiter | None,
     ) -> tuple[Batch, int, bool]:
         """:meth:`append` under the lock; the third value says whether the sender has to know."""
         target = queue if queue is not None else topic.sticky
-        batch = target.open if target is not None else None
-        if batch is not None:
-            index = batch.append(timestamp, key, value, headers)
+        if target is not None and target.open is not None:
+            batch = target.open
+            index = self._append_to(batch, waiter, timestamp, key, value, headers)
             if index >= 0:
-                return batch, index, self._close_if_filled(batch.queue, index)
-            self._close(batch.queue)
+                return batch, index, self._close_if_filled(target, index)
         if queue is None:
-            target = topic.sticky = self._choose_sticky(topic)
+            target = self.partitioning.next_sticky(topic, now)
+            topic.sticky = target
+            if target.open is not None:  # another partition's now, or records with keys opened it
+                batch = target.open
+                index = self._append_to(batch, waiter, timestamp, key, value, headers)
+                if index >= 0:
+                    self._close_if_filled(target, index)
+                    return batch, index, True
         assert target is not None
-        batch = target.open
-        if batch is not None:  # another partition's now, or records with keys opened it
-            index = batch.append(timestamp, key, value, headers)
-            if index >= 0:
-                self._close_if_filled(target, index)
-                return batch, index, True
-            self._close(target)
-        batch = self._open(target, now, max_record_bytes(key, value, headers))
+        batch = self._open(target, now, max_record_bytes(key, value, headers), waiter)
         index = batch.append(timestamp, key, value, headers)
         self._close_if_filled(target, index)
         return batch, index, True
+
+    def _append_to(
+        self,
+        batch: Batch,
+        waiter: Waiter | None,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderItems | None,
+    ) -> int:
+        """Append to an open batch, which may be given more memory for it; below 0: it was full, and is closed."""
+        index = batch.append(timestamp, key, value, headers)
+        if index < 0:
+            needed = batch.builder.size_bytes + batch.builder.size_of(timestamp, key, value, headers)
+            if needed <= batch.limit_bytes and self._grow(batch, needed, waiter):
+                index = batch.append(timestamp, key, value, headers)
+        if index < 0:
+            self._close(batch.queue, True)
+        return index
 
     def batch_filled(self, queue: PartitionQueue, batch: Batch) -> None:
         """``batch`` took as many records as it may: close it. For who appends without :meth:`append`."""
         with self.lock:
             if queue.open is batch:
-                self._close(queue)
+                self._close(queue, True)
         self._tell()
 
     def park(
@@ -243,19 +222,46 @@ class Accumulator:
         value: bytes | None,
         headers: HeaderItems | None,
         partition: int | None,
+        given: tuple[Any, Any] | None = None,
     ) -> tuple[Parked, int]:
-        """Keep a record until its topic's partitions are known."""
-        parked = topic.parked
-        if parked is None:
-            parked = topic.parked = Parked(topic, self._clock(), self._guard)
-            self.incomplete[parked] = None
-        parked.records.append(ParkedRecord(timestamp, key, value, headers, partition))
-        return parked, len(parked.records) - 1
+        """Keep a record until its topic's partitions are known. Raises :class:`BufferFull`."""
+        held = PARKED_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+        if headers:
+            held += sum(PARKED_HEADER_BYTES + len(name) + (len(item) if item else 0) for name, item in headers)
+        with self.lock:
+            if self.is_closed:
+                raise IllegalStateError(CLOSED)
+            if self._take(held, None):
+                parked = topic.parked
+                if parked is None:
+                    parked = topic.parked = Parked(topic, self._clock(), self._guard)
+                    self.incomplete[parked] = None
+                parked.reserved_bytes += held
+                parked.records.append(ParkedRecord(timestamp, key, value, headers, partition, given))
+                return parked, len(parked.records) - 1
+        self._tell()  # nothing is to linger now
+        raise BufferFull(held)
+
+    def now(self) -> float:
+        """The clock that batches' ages are counted on."""
+        return self._clock()
+
+    def stand_in_row(self, waiter: Waiter) -> None:
+        """``waiter`` wants memory after all who stand there already; it is woken when there may be enough, is handed to
+        :meth:`append` then, and has to leave in the end."""
+        with self.lock:
+            self.memory.waiters.append(waiter)
+
+    def leave_row(self, waiter: Waiter) -> None:
+        """``waiter`` got its memory, or gives up: the next in the row has its turn."""
+        with self.lock:
+            self.memory.leave(waiter)
+        self._wake_next()
 
     def close_open_batches(self) -> list[Parcel]:
         """Let everything go out that is here now, lingering or not; what is still unanswered."""
         with self.lock:
-            for topic in self.topics.values():
+            for topic in list(self.topics.values()):  # threads add topics without the lock
                 for queue in topic.queues:
                     if queue.open is not None:
                         self._close(queue)
@@ -269,15 +275,21 @@ class Accumulator:
         """The topic has partitions 0 to ``count - 1``, and those in ``available`` have a leader. Partitions are never
         taken away: batches of ones that vanish run into their time limit. Places what was parked."""
         with self.lock:
-            while len(topic.queues) < count:
-                topic.queues.append(PartitionQueue(topic.name, len(topic.queues)))
-            topic.available = list(available) or list(range(len(topic.queues)))
+            if topic.ratio is None and self._compression != NONE:
+                topic.ratio = CompressionRatio()
+            added = [PartitionQueue(topic.name, number, topic.ratio) for number in range(len(topic.queues), count)]
+            self._queues_count += len(added)
+            leading = list(available) or list(range(len(topic.queues) + len(added)))
+            if not topic.queues:
+                topic.available = leading  # threads look without the lock as soon as there are queues
+            topic.queues.extend(added)  # in one step: a key's partition follows from how many there are
+            topic.available = leading
         parked = topic.parked
         if parked is not None and topic.queues:
             topic.parked = None
             self._place(topic, parked)
 
-    def give_up_parked(self, topic: TopicQueues, error: Exception) -> None:
+    def give_up_parked(self, topic: TopicQueues, error: BaseException) -> None:
         """Fail what is parked for the topic."""
         parked, topic.parked = topic.parked, None
         if parked is not None and not parked.done.is_done:
@@ -293,83 +305,188 @@ class Accumulator:
         return dirty
 
     def finish(self, parcel: Parcel) -> None:
-        """The parcel was answered, or given up: nobody waits for it any more, and its memory is free."""
+        """The parcel was answered, or given up: nobody waits for it any more, and its records' bytes are let go, which
+        a future that a user keeps would hold otherwise."""
         with self.lock:
             self.incomplete.pop(parcel, None)
-            self._used_bytes -= parcel.reserved_bytes
+            self.memory.give(parcel.reserved_bytes)
             parcel.reserved_bytes = 0
-            tell = self._was_full
-            self._was_full = False
-        if tell:
-            self._freed()
+        parcel.release()
+        self._wake_next()
+
+    def take_all(self) -> list[Parcel]:
+        """What is unanswered, none of which waits here any more: to be failed."""
+        with self.lock:
+            for topic in list(self.topics.values()):
+                topic.parked = None
+                for queue in topic.queues:
+                    if queue.open is not None:
+                        self._close(queue)
+                    queue.closed.clear()
+            return list(self.incomplete)
+
+    def replace(self, batch: Batch, parts: Sequence[Batch]) -> None:
+        """``parts`` have the batch's records from now on, and its memory."""
+        with self.lock:
+            self.incomplete.pop(batch, None)
+            for part in parts:
+                part.reserved_bytes = batch.reserved_bytes // len(parts)
+                self.incomplete[part] = None
+            parts[0].reserved_bytes += batch.reserved_bytes % len(parts)
+            batch.reserved_bytes = 0
+        batch.release()
+
+    def new_builder(self, limit_bytes: int) -> RecordBatchBuilder:
+        """A builder with the producer's compression."""
+        return RecordBatchBuilder(limit_bytes, self._compression, self._compression_level)
 
     def close_open(self, queue: PartitionQueue) -> None:
         """Take the queue's open batch out of users' reach, to be sent."""
         with self.lock:
             if queue.open is not None:
                 self._close(queue)
+        self._wake_next()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _place(self, topic: TopicQueues, parked: Parked) -> None:
+        """Put what was parked where it belongs. Its memory is counted anew, batch by batch, and without asking: it is
+        held already."""
         forward: list[tuple[Parcel, int]] = []
-        for record in parked.records:
-            try:
-                queue = self.queue_for(topic, record.key, record.partition)
-                placed = self.append(topic, queue, record.timestamp, record.key, record.value, record.headers)
-            except BufferFull:
-                error: Exception = KafkaTimeoutError("buffer_memory is full")
-            except Exception as fault:  # a wrong partition, or an error of a user's partitioner: that record's alone
-                error = fault
-            else:
-                forward.append(placed)
-                continue
-            refused = Parcel(topic.name, parked.created_at, self._guard)
-            refused.done.failure(error)
-            forward.append((refused, 0))
-        parked.records = []
+        now = self._clock()
+        place = self.partitioning.queue_for
+        records, parked.records = parked.records, []
         self.finish(parked)
+        for record in records:
+            key, value = record.given or (None, None)
+            try:
+                if record.partition is None:
+                    queue = place(topic, record.key, key, value, record.value)
+                else:
+                    queue = self.queue_for(topic, record.key, record.partition)
+            except Exception as error:  # a wrong partition, or an error of a user's partitioner: that record's alone
+                refused = Parcel(topic.name, parked.created_at, self._guard)
+                refused.done.failure(error)
+                forward.append((refused, 0))
+                continue
+            with self.lock:
+                self._is_forced = True
+                try:
+                    batch, index, _ = self._append(
+                        topic, queue, now, record.timestamp, record.key, record.value, record.headers, None
+                    )
+                finally:
+                    self._is_forced = False
+            forward.append((batch, index))
+        self._tell()
         parked.move(forward)
 
-    def _choose_sticky(self, topic: TopicQueues) -> PartitionQueue:
-        available = topic.available
-        count = len(available)
-        chosen = available[self._rng.randrange(count)]
-        former = topic.sticky
-        if count > 1 and former is not None and chosen == former.partition:
-            chosen = available[(available.index(chosen) + 1 + self._rng.randrange(count - 1)) % count]
-        return topic.queues[chosen]
+    def _take(self, count: int, waiter: Waiter | None) -> bool:
+        memory = self.memory
+        if self._is_forced:
+            memory.used_bytes += count
+            return True
+        was_short = memory.is_short
+        if memory.take(count, waiter):
+            return True
+        if was_short:
+            return False
+        free = self._take_back()
+        found = memory.take(count, waiter)
+        memory.is_short = not found or free < memory.limit_bytes // 16  # else it is worth another look the next time
+        return found
 
-    def _open(self, queue: PartitionQueue, now: float, first_bytes: int) -> Batch:
-        reserved = max(self._batch_bytes, first_bytes)
-        if self._used_bytes + reserved > self._buffer_bytes and self._used_bytes:
-            self._was_full = True
-            raise BufferFull
-        self._used_bytes += reserved
-        builder = RecordBatchBuilder(self._batch_bytes, self._compression, self._compression_level)
+    def _take_back(self) -> int:
+        """Memory has become short: open batches keep what they hold, and no longer what they might. How much is free
+        then."""
+        for topic in list(self.topics.values()):
+            for queue in topic.queues:
+                batch = queue.open
+                if batch is not None:
+                    batch.builder.shrink()
+                    kept = OBJECT_BYTES + batch.builder.size_bytes
+                    self.memory.used_bytes -= batch.reserved_bytes - kept
+                    batch.reserved_bytes = kept
+        return self.memory.limit_bytes - self.memory.used_bytes
+
+    def _open(self, queue: PartitionQueue, now: float, first_bytes: int, waiter: Waiter | None) -> Batch:
+        if self.is_closed:
+            raise IllegalStateError(CLOSED)
+        limit = self._batch_bytes
+        if queue.ratio is not None:
+            limit = queue.ratio.room(limit, min(self._max_batch_bytes, self._buffer_bytes // (2 * self._queues_count)))
+        # A thread waits for all of this: with less, batches would be the smaller the busier everybody is.
+        room = max(min(queue.room_bytes, limit, self._buffer_bytes // 8), first_bytes)
+        reserved = open_batch_bytes(room, first_bytes - HEADER_BYTES)
+        if not self._take(reserved, waiter):
+            raise BufferFull(reserved)
+        builder = self.new_builder(min(room, limit))
         queue.batches_count += 1
         batch = queue.open = Batch(queue, queue.batches_count, builder, now, self._guard)
+        batch.limit_bytes = limit
         batch.reserved_bytes = reserved
         self.incomplete[batch] = None
         self._dirty[queue] = None
         return batch
 
-    def _close(self, queue: PartitionQueue) -> None:
+    def _grow(self, batch: Batch, needed_bytes: int, waiter: Waiter | None) -> bool:
+        """Let an open batch grow to ``needed_bytes`` at least, and rather to four times what it may have now. Raises
+        :class:`BufferFull`; False when it was built already."""
+        builder = batch.builder
+        if builder.is_built:
+            return False
+        record = (builder.size_bytes - HEADER_BYTES) // builder.records_count
+        for room in (max(min(builder.limit_bytes * 4, batch.limit_bytes), needed_bytes), needed_bytes):
+            wanted = open_batch_bytes(room, record)
+            more = max(wanted - batch.reserved_bytes, 0)
+            if not more or self._take(more, waiter):
+                builder.limit_bytes = room
+                self.memory.used_bytes += max(wanted - batch.reserved_bytes - more, 0)  # if it was taken back meanwhile
+                batch.reserved_bytes = max(wanted, batch.reserved_bytes)
+                return True
+        raise BufferFull(more)
+
+    def _close(self, queue: PartitionQueue, was_filled: bool = False) -> None:
+        """Take the open batch out of users' reach. It counts with its size from now on."""
         batch = queue.open
         assert batch is not None
+        builder = batch.builder
+        builder.compact()
+        size = builder.size_bytes
         queue.open = None
         queue.closed.append(batch)
+        queue.produced_bytes += size
+        queue.was_filled = was_filled
+        queue.room_bytes = size * 2
         self._dirty[queue] = None
+        spare = batch.reserved_bytes - OBJECT_BYTES - size
+        batch.reserved_bytes -= spare
+        self.memory.give(spare)
+
+    def _wake_next(self) -> None:
+        """The first in the row for memory has its turn, when there may be enough for it."""
+        if self.memory.waiters:
+            with self.lock:
+                waiter = self.memory.next_waiter()
+            if waiter is not None:
+                waiter.wake()
 
     def _tell(self) -> None:
-        with self.lock:
-            wake = self._mark_signalled()
-        if wake:
-            self._signal()
+        self._wake_next()
+        is_told = False
+        try:
+            with self.lock:
+                wake = self._mark_signalled()
+            if wake:
+                self._signal()
+            is_told = True
+        finally:
+            if not is_told:  # as in append
+                self._signalled = False
 
     def _close_if_filled(self, queue: PartitionQueue, index: int) -> bool:
         if index >= self.last_index:
-            self._close(queue)
+            self._close(queue, True)
             return True
         return False
 

@@ -11,14 +11,14 @@ moves to another parcel (when its topic's partitions become known; when a batch 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka.future import Future
 from kafka.records import RecordBatchBuilder
 from kafka.records.builder import HeaderItems
 
 if TYPE_CHECKING:
-    from kafka.core.produce.accumulator import PartitionQueue, TopicQueues
+    from kafka.core.produce.queues import PartitionQueue, TopicQueues
 
 
 class BatchResult(NamedTuple):
@@ -55,6 +55,9 @@ class Parcel:
         self.forward = forward
         self.done.success(MOVED)
 
+    def release(self) -> None:
+        """Let the records' bytes go: the parcel is done, and lives on in futures."""
+
     @property
     def partition(self) -> int:
         """-1 while it is not known."""
@@ -73,6 +76,8 @@ class ParkedRecord(NamedTuple):
     value: bytes | None
     headers: HeaderItems | None
     partition: int | None
+    given: tuple[Any, Any] | None = None
+    """Key and value before they were serialised, for a partitioner that looks at them."""
 
 
 class Parked(Parcel):
@@ -98,7 +103,8 @@ class Batch(Parcel):
     """
 
     __slots__ = (
-        "append", "attempts", "builder", "data", "epoch", "last_error", "producer_id", "queue", "sequence", "serial",
+        "append", "attempts", "builder", "data", "epoch", "in_doubt", "is_transactional", "last_error", "limit_bytes",
+        "producer_id", "queue", "sequence", "serial", "skipped",
     )  # fmt: skip
 
     def __init__(
@@ -113,13 +119,21 @@ class Batch(Parcel):
         self.queue = queue
         self.serial = serial
         """Its place among the batches of its queue."""
+        self.skipped = 0
+        """How many records of the batch that it was split from come before its own: its place among the parts."""
         self.builder = builder
         self.append = builder.append
-        self.data = b""
+        self.limit_bytes = builder.limit_bytes
+        """What it may grow to; what the builder may now is what there is memory for."""
+        self.data: list[bytes] = []
+        """What :meth:`pieces` gave; empty when it has to be made."""
         self.producer_id = -1
         self.epoch = -1
         self.sequence = -1
         self.attempts = 0
+        self.is_transactional = False
+        self.in_doubt = False
+        """It was sent under its present number, and whether it is in the log was not told."""
         self.last_error: BaseException | None = None
         """Why it has to be sent again."""
 
@@ -136,13 +150,35 @@ class Batch(Parcel):
         self.producer_id = producer_id
         self.epoch = epoch
         self.sequence = sequence
-        self.data = b""
+        self.in_doubt = False
+        self.data = []
+
+    def release(self) -> None:
+        self.builder.release()
+        self.data = []
+
+    def pieces(self) -> list[bytes]:
+        """What is to be sent, one behind another; the same for every attempt."""
+        if not self.data:
+            builder = self.builder
+            is_first = not builder.is_built
+            self.data = builder.build_pieces(self.producer_id, self.epoch, self.sequence, self.is_transactional)
+            ratio = self.queue.ratio
+            if is_first and ratio is not None:
+                ratio.observe(builder.size_bytes, self.encoded_bytes)
+        return self.data
+
+    @property
+    def encoded_bytes(self) -> int:
+        """How many bytes that is."""
+        size = 0
+        for piece in self.pieces():
+            size += len(piece)
+        return size
 
     def encoded(self) -> bytes:
-        """The bytes to be sent; the same for every attempt."""
-        if not self.data:
-            self.data = self.builder.build(self.producer_id, self.epoch, self.sequence)
-        return self.data
+        """The same in one piece."""
+        return b"".join(self.pieces())
 
     def __repr__(self) -> str:
         return f"<Batch {self.topic}-{self.queue.partition} records={self.records_count} sequence={self.sequence}>"

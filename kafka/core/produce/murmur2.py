@@ -11,9 +11,25 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from kafka._compiled import IS_COMPILED
+
 _SEED: Final = 0x9747B28C
 _FACTOR: Final = 0x5BD1E995
+_FACTOR_LOW: Final = 0xE995
+_FACTOR_HIGH: Final = 0x5BD1
 _MASK: Final = 0xFFFFFFFF
+
+
+def _times_factor(number: int) -> int:
+    """The product, modulo 2**32.
+
+    In halves when compiled: from 30 bits on mypyc leaves a product to Python, which looks for signals in it, and mypyc
+    ends the process ("fatal: out of memory") when Ctrl-C is found there."""
+    if IS_COMPILED:
+        low = number & 0xFFFF
+        high = (low * _FACTOR_HIGH + (number >> 16) * _FACTOR_LOW) & 0xFFFF
+        return (low * _FACTOR_LOW + (high << 16)) & _MASK
+    return number * _FACTOR & _MASK
 
 
 def murmur2(data: bytes) -> int:
@@ -22,13 +38,18 @@ def murmur2(data: bytes) -> int:
     words = length >> 2
     state = (_SEED ^ length) & _MASK
     for word in struct.unpack_from(f"<{words}I", data):
-        word = word * _FACTOR & _MASK
-        word = (word ^ word >> 24) * _FACTOR & _MASK
-        state = (state * _FACTOR & _MASK) ^ word
+        if IS_COMPILED:
+            word = _times_factor(word)
+            word = _times_factor(word ^ word >> 24)
+            state = _times_factor(state) ^ word
+        else:  # the same, without calls
+            word = word * _FACTOR & _MASK
+            word = (word ^ word >> 24) * _FACTOR & _MASK
+            state = (state * _FACTOR & _MASK) ^ word
     rest = data[words << 2 :]
     if rest:
-        state = (state ^ int.from_bytes(rest, "little")) * _FACTOR & _MASK
-    state = (state ^ state >> 13) * _FACTOR & _MASK
+        state = _times_factor(state ^ int.from_bytes(rest, "little"))
+    state = _times_factor(state ^ state >> 13)
     return state ^ state >> 15
 
 

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kafka.core.dialogue import Dialogue, RefreshMetadata, Sleep, now
 from kafka.core.retry import Backoff
-from kafka.errors import Cancelled, InvalidTopicError, KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka.errors import (
+    AuthenticationError,
+    Cancelled,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 
-FINAL_ERRORS = (InvalidTopicError, TopicAuthorizationFailedError)
+FINAL_ERRORS = (InvalidTopicError, TopicAuthorizationFailedError, AuthenticationError)
 """What metadata may say of a topic and will not say otherwise a moment later."""
+
+UNKNOWN_FOR_S: Final = 2.0
+"""How long a topic may be unknown that asking does not make: somebody may have made it just now, and brokers hear of it
+one after the other."""
 
 
 def learn_topic(
@@ -19,10 +32,12 @@ def learn_topic(
     *,
     timeout_s: float,
     backoff: Backoff,
+    may_create: bool = True,
 ) -> Dialogue[None]:
     """Read the metadata until ``is_known()``. A broker that creates topics by itself first says "unknown", or "no
     leader yet": so this goes on until ``timeout_s`` has passed, and raises KafkaTimeoutError then. An error among
-    :data:`FINAL_ERRORS` is raised at once.
+    :data:`FINAL_ERRORS` is raised at once; UnknownTopicOrPartitionError after :data:`UNKNOWN_FOR_S`, when asking does
+    not make topics (``may_create``, which is the client's ``allow_auto_create_topics``).
     """
     began = yield from now()
     failures = 0
@@ -31,6 +46,10 @@ def learn_topic(
         if failures:
             wait_s = backoff.delay_s(failures)
             passed_s = (yield from now()) - began
+            if not may_create and isinstance(error, UnknownTopicOrPartitionError) and passed_s >= UNKNOWN_FOR_S:
+                raise UnknownTopicOrPartitionError(
+                    f"topic {topic} is not there, and with allow_auto_create_topics=False nobody makes it"
+                )
             if passed_s >= timeout_s:
                 raise KafkaTimeoutError(
                     f"the partitions of topic {topic} were not known within max_block_ms={timeout_s * 1000:.0f}"
@@ -38,12 +57,13 @@ def learn_topic(
                 )
             yield Sleep(min(wait_s, timeout_s - passed_s))
         try:
-            yield RefreshMetadata([topic])
+            yield RefreshMetadata([topic], began + timeout_s)
             error = topic_error()
         except Cancelled:
             raise
         except KafkaError as fault:
-            error = fault
+            if error is None or not isinstance(fault, KafkaTimeoutError):  # a mere end of time hides no reason
+                error = fault
         if isinstance(error, FINAL_ERRORS):
             raise error
         failures += 1

@@ -24,6 +24,14 @@ class SaslError(Exception):
         self.is_protocol = is_protocol
 
 
+def check_is_text(what: str, text: str) -> None:
+    """ValueError, which quotes nothing, when it has no UTF-8: ``os.environ`` gives such texts for bytes of any kind."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the {what} has characters that are none (lone surrogates)") from None
+
+
 class ClientMechanism(Protocol):
     """One authentication from the client's side."""
 

@@ -63,5 +63,5 @@ def _status(token: bytes) -> str:
     try:
         found = json.loads(token)
         return str(found["status"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):  # the last: thousands of brackets
         raise SaslError("the server's answer to OAUTHBEARER cannot be read", is_protocol=True) from None

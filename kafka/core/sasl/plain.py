@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 
-from kafka.core.sasl.mechanism import SaslError
+from kafka.core.sasl.mechanism import SaslError, check_is_text
 
 NAME = "PLAIN"
 
@@ -24,6 +24,7 @@ class PlainClient:
         for what, text in (("user name", user), ("password", password), ("authorization id", authorization_id)):
             if "\0" in text:
                 raise ValueError(f"the {what} of SASL PLAIN cannot have a zero character in it")
+            check_is_text(what, text)
         if not user or not password:
             raise ValueError("SASL PLAIN needs a user name and a password")
         self._token = "\0".join((authorization_id, user, password)).encode()

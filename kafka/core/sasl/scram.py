@@ -28,7 +28,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kafka.core.sasl.mechanism import SaslError
+from kafka.core.sasl.mechanism import SaslError, check_is_text
 
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
 SCRAM_SHA_512: Final = "SCRAM-SHA-512"
@@ -116,6 +116,7 @@ class ScramClient:
             raise ValueError(f"the user name of {mechanism} has to be of ASCII characters, at least one")
         if not password:
             raise ValueError(f"{mechanism} needs a password")
+        check_is_text("password", password)
         if not _NONCE.fullmatch(nonce):
             raise ValueError("a nonce is of printable ASCII characters without a comma")
         self.name = mechanism

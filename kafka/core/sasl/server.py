@@ -135,6 +135,7 @@ class SaslServer:
         if isinstance(request, SaslHandshakeRequest) and self._lifetime_ms:
             last = self._reauthenticated_at
             if last is None or now - last >= REAUTHENTICATION_PAUSE_S:
+                self._reauthenticated_at = now
                 return self._handshake_again(request, version)
         if is_over:
             self.failure = "the session is over, and was not renewed"
@@ -199,13 +200,11 @@ class SaslServer:
             raise SaslError("re-authentication with another mechanism")
         answer = mechanism.step(bytes(token))
         if mechanism.is_complete:
-            if self.user is not None:
-                if mechanism.user != self.user:
-                    raise SaslError(
-                        f"Cannot change principals during re-authentication from User.{self.user}: "
-                        f"User.{mechanism.user}"
-                    )
-                self._reauthenticated_at = now
+            if self.user is not None and mechanism.user != self.user:
+                raise SaslError(
+                    f"Cannot change principals during re-authentication from User.{self.user}: "
+                    f"User.{mechanism.user}"
+                )
             self.user = mechanism.user
             self._mechanism = None
             self.state = State.DONE

@@ -19,7 +19,14 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from kafka.core.share.records import SharePartition
-from kafka.errors import BrokerResponseError, IllegalArgumentError, IllegalStateError, KafkaError, for_code
+from kafka.errors import (
+    AuthenticationError,
+    BrokerResponseError,
+    IllegalArgumentError,
+    IllegalStateError,
+    KafkaError,
+    for_code,
+)
 from kafka.protocol.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 JOIN_EPOCH: Final = 0
@@ -69,7 +76,7 @@ RECOVERIES: Final[dict[int, Recovery]] = {
     42: Recovery(fatal=True),  # INVALID_REQUEST
 }
 _GROUP_ID_NOT_FOUND: Final = 69
-_HOPELESS: Final = (BrokerResponseError, IllegalArgumentError, IllegalStateError)
+_HOPELESS: Final = (AuthenticationError, BrokerResponseError, IllegalArgumentError, IllegalStateError)
 """What ends the membership when it comes instead of an answer, and is not retriable: the broker lacks the API or
 refuses to name a coordinator, the request cannot be written, the client is closed."""
 

@@ -156,7 +156,13 @@ class _Front:
     """The connected half: everything that has a thread behind it."""
 
     def __init__(self, names: Names, settings: Settings, shape: Shape, clock: BrokerClock) -> None:
-        self.io = io = IoThread("task queue", client=connect(settings, make_loop()))
+        loop = make_loop()
+        try:
+            connected = connect(settings, loop)
+        except BaseException:
+            loop.close()
+            raise
+        self.io = io = IoThread("task queue", client=connected)
         try:
             client = io.client
             run: Callable[..., Any] = client.run
@@ -172,19 +178,19 @@ class _Front:
             )
             self.producer: KafkaProducer = io.call(lambda: KafkaProducer(client=client, **configs))
             self.send = self.producer.send
-            self._set_clock(names.results, clock)
-            self.new_id = IdMaker(self.partition, clock)
+            self._set_clock(names.results, clock, settings.request_timeout)
             self.results = Results(
                 io, names, partitions, self.partition, clock, settings.result_view, settings.request_timeout
             )
+            self.new_id = IdMaker(self.partition, clock, self.results.covers_ms)
         except BaseException:
             io.close()
             raise
 
-    def _set_clock(self, topic: str, clock: BrokerClock) -> None:
+    def _set_clock(self, topic: str, clock: BrokerClock, timeout_s: float) -> None:
         """Learn the broker's time before the first id is made, from a record that no reader takes for a state."""
         sent_ms = clock.local_ms()
-        append = self.producer.send(topic, None, None, [("clock", None)], self.partition).get()
+        append = self.producer.send(topic, None, None, [("clock", None)], self.partition).get(timeout_s)
         clock.observe(sent_ms, clock.local_ms(), append.timestamp)
 
     def close(self, timeout: float | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka.broker.embedded import ensure_running
 from kafka.client import KafkaClient
-from kafka.errors import KafkaConfigurationError, KafkaError, NoBrokersAvailable
+from kafka.errors import AuthenticationError, KafkaConfigurationError, KafkaError, NoBrokersAvailable
 from kafka.tasks.settings import Settings
 from kafka.tasks.topics import HEADROOM_BYTES
 
@@ -38,6 +38,9 @@ def connect(settings: Settings, loop: Any) -> KafkaClient:
     )
     try:
         client.api_ranges(timeout=settings.connect_timeout)
+    except AuthenticationError:  # it says all there is to say
+        client.close()
+        raise
     except KafkaError as error:
         client.close()
         reason = error.args[0] if error.args else type(error).__name__

@@ -30,7 +30,8 @@ from kafka.tasks.topics import Names
 log = logging.getLogger(__name__)
 
 MARGIN_MS = 10
-"""Clocks of clients agree with the broker's about so well; jobs of so much after a tail's start are looked up, too."""
+"""Clocks of clients agree with the broker's about so well; jobs of so much after a tail's start are looked up, too.
+(Others' jobs: one's own ids begin after that, so that their tail answers, and no broker that is gone is waited for.)"""
 CATCH_UP_LOOK_S = 0.01
 READ_WAIT_MS = 5
 """Look-ups read what is there; a fetch that waits for more would only hold up the next one."""
@@ -41,13 +42,14 @@ _CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest
 class _Tail:
     """One results partition as it is tailed: both topics, from ``begin`` on.
 
-    Jobs with an id later than ``covers_ms`` have all their records in it. ``is_current``: it has caught up once.
+    Jobs with an id later than ``covers_ms`` have all their records in it. ``is_current``: it has caught up once, with
+    ``end``, which is where the log ended when the tail was started.
     """
 
-    __slots__ = ("begin", "covers_ms", "is_current", "view")
+    __slots__ = ("begin", "covers_ms", "end", "is_current", "view")
 
     def __init__(self, begin: dict[TopicPartition, int], covers_ms: int, capacity: int) -> None:
-        self.begin = begin
+        self.begin = self.end = begin
         self.covers_ms = covers_ms
         self.is_current = False
         self.view = ResultView(capacity)
@@ -86,6 +88,8 @@ class Results:
         self._own = own
         self._is_closed = False
         self._own_tail = self._new_tail(own)
+        self.covers_ms = self._own_tail.covers_ms
+        """One's own ids are later than that, and so all their records are in one's own tail."""
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -152,7 +156,11 @@ class Results:
         with self._lock:
             tail = self._tails.get(partition)
             if tail is None:
-                tail = self._own_tail if partition == self._own else self._new_tail(partition)
+                if partition == self._own:
+                    tail = self._own_tail  # which began long ago, perhaps
+                    tail.end = self._reader.end_offsets(list(tail.begin))
+                else:
+                    tail = self._new_tail(partition)
                 self._io.call(self._start, partition, tail)
         return tail
 
@@ -175,10 +183,7 @@ class Results:
         if self._is_closed:
             return
         try:
-            highs = {each: self._tailing.highwater(each) for each in tail.begin}
-            tail.is_current = all(
-                high is not None and self._tailing.position(each) >= high for each, high in highs.items()
-            )
+            tail.is_current = all(self._tailing.position(each) >= end for each, end in tail.end.items())
         except IllegalStateError:  # a position is being looked up
             tail.is_current = False
         if not tail.is_current:

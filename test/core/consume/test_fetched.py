@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -8,8 +9,17 @@ from kafka.core.consume.fetched import Fetched, ReaderOptions
 from kafka.core.consume.record import ConsumerRecord
 from kafka.errors import CorruptRecordError, MessageSizeTooLargeError
 from kafka.protocol.fetch import FetchResponse
-from kafka.records import ABORT, COMMIT, ControlMarker, RecordBatchBuilder, control_batch
+from kafka.records import (
+    ABORT,
+    CODECS,
+    COMMIT,
+    ControlMarker,
+    RecordBatchBuilder,
+    control_batch,
+    encode_message_set,
+)
 from kafka.structs import TopicPartition
+from test.records import fuzz
 
 PARTITION = TopicPartition("t", 0)
 
@@ -155,3 +165,41 @@ def test_a_deserialisers_error_leaves_the_position_before_its_batch() -> None:
     with pytest.raises(ValueError, match="a"):
         fetched.read(10, ReaderOptions(value=fails))
     assert fetched.position == 0
+
+
+@pytest.mark.parametrize("codec", sorted(CODECS))
+def test_a_bomb_is_an_error_that_names_partition_and_bound_and_takes_little_memory(codec: int) -> None:
+    bomb = fuzz.v2_around(codec, bytes(40_000_000), 1)
+    fetched = Fetched(PARTITION, 0, batch(0, b"good") + rebased(bomb, 1))
+    options = ReaderOptions(max_batch_bytes=1_000_000)
+    assert [record.value for record in fetched.read(10, options)] == [b"good"]
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecordError, match="t-0: .* above the bound of 1000000 bytes"):
+            fetched.read(10, options)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5_000_000
+    assert fetched.position == 1  # and seek() leads past it
+
+
+def rebased(data: bytes, offset: int) -> bytes:
+    """The batch at another offset, which its CRC does not cover."""
+    return offset.to_bytes(8, "big") + data[8:]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [1, 2, 3])
+def test_a_bomb_in_a_message_set_is_the_same_error(magic: int, codec: int) -> None:
+    fetched = Fetched(PARTITION, 0, fuzz.wrapper(magic, codec, bytes(40_000_000)))
+    with pytest.raises(CorruptRecordError, match="t-0: .* above the bound of 1000000 bytes"):
+        fetched.read(10, ReaderOptions(max_batch_bytes=1_000_000))
+
+
+@pytest.mark.parametrize(("magic", "kind", "time"), [(0, -1, -1), (1, 0, 1000)])
+def test_records_of_message_sets_say_what_kind_of_time_they_have(magic: int, kind: int, time: int) -> None:
+    data = encode_message_set([(7, 1000, b"k", b"v", []), (8, 1000, None, b"w", [])], magic, 1)
+    first, second = read_all(Fetched(PARTITION, 7, data))
+    assert first == ConsumerRecord("t", 0, -1, 7, time, kind, b"k", b"v", [], None, 1, 1, -1)
+    assert (second.offset, second.timestamp, second.timestamp_type) == (8, time, kind)

@@ -235,14 +235,39 @@ def test_topics_without_an_id_are_asked_for_by_name() -> None:
     assert rig.fetch().max_version == 12
 
 
-def test_throttling_is_respected() -> None:
+def test_a_node_that_throttles_is_asked_when_it_is_free_again() -> None:
+    rig = Rig(A, C, free_at=lambda node: 0.5 if node == 1 else 0.0)
+    seek_all(rig)
+    assert [call.node for call in rig.fetches()] == [2]
+    assert rig.fetcher.next_deadline == 0.5
+    rig.now = 0.5
+    assert [call.node for call in rig.fetches()] == [1]
+
+
+def test_an_old_broker_has_waited_before_it_answered_so_the_next_fetch_is_due_at_once() -> None:
+    """Whether it has is the connection's to know: what it does not mute is free (KIP-219)."""
+    rig = Rig(A)
+    seek_all(rig)
+    rig.fetcher.fetched(rig.fetch(), FetchResponse(responses=[], throttle_time_ms=500), 0.0)
+    assert len(rig.fetches()) == 1
+
+
+def test_a_partition_with_a_new_leader_is_fetched_there_at_once() -> None:
     rig = Rig(A)
     seek_all(rig)
     call = rig.fetch()
-    rig.fetcher.fetched(call, FetchResponse(responses=[], throttle_time_ms=500), 0.0)
+    rig.leaders[A] = 2  # the answer said so, too (KIP-951)
+    rig.answer(call, p0=NOT_LEADER)
+    assert rig.fetch().node == 2
+
+
+def test_a_partition_whose_leader_is_not_known_anew_waits_for_the_back_off() -> None:
+    rig = Rig(A)
+    seek_all(rig)
+    rig.answer(rig.fetch(), p0=NOT_LEADER)
     assert rig.fetches() == []
-    rig.now = 0.5
-    assert len(rig.fetches()) == 1
+    rig.now = 0.1
+    assert rig.fetch().node == 1
 
 
 def test_partitions_that_stay_assigned_keep_their_positions() -> None:

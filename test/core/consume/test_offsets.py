@@ -6,10 +6,15 @@ from typing import Any
 import pytest
 
 from kafka.core.consume.offsets import FoundOffset, list_offsets
-from kafka.core.dialogue import All, RefreshMetadata, Send, Sleep
+from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send, Sleep
 from kafka.core.retry import Backoff
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
-from kafka.protocol.list_offsets import ListOffsetsResponse
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnsupportedVersionError,
+)
+from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.structs import TopicPartition
 from test.core.test_retry import drive
 
@@ -17,9 +22,16 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 BACKOFF = Backoff(0.1, 0.1, random.Random(0), jitter=0)
 
 
+def request_of(send: Send, version: int = 7) -> ListOffsetsRequest:
+    assert isinstance(send.request, ByVersion)
+    built = send.request.build(version)
+    assert isinstance(built, ListOffsetsRequest)
+    return built
+
+
 def answer(send: Send, errors: dict[int, int]) -> ListOffsetsResponse:
     """Offset 10 + the partition's number, or its error."""
-    (topic,) = send.request.topics  # type: ignore[union-attr]
+    (topic,) = request_of(send).topics
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponse.ListOffsetsTopicResponse(
@@ -56,7 +68,7 @@ def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
     (step,) = steps
     (send,) = step.steps
     assert send.target == 1
-    assert [(p.partition_index, p.timestamp) for p in send.request.topics[0].partitions] == [(0, -1), (1, -2)]
+    assert [(p.partition_index, p.timestamp) for p in request_of(send).topics[0].partitions] == [(0, -1), (1, -2)]
     found, steps = ask({A: 1, B: 2}, [{}])
     assert [send.target for send in steps[0].steps] == [1, 2]
 
@@ -81,3 +93,43 @@ def test_a_final_error_is_raised_at_once() -> None:
 def test_partitions_without_a_leader_run_into_the_time_limit_which_names_them() -> None:
     with pytest.raises(KafkaTimeoutError, match=r"no offsets for t-1 within 5 s; last: .*t-1 has no known leader"):
         ask({A: 1, B: None}, [])
+
+
+def sent_in(version: int, wanted: dict[TopicPartition, int], read_committed: bool = False) -> ListOffsetsRequest:
+    dialogue = list_offsets(
+        wanted, lambda _: 1, timeout_s=5.0, backoff=BACKOFF, read_committed=read_committed
+    )
+    next(dialogue)
+    step = dialogue.send(0.0)  # the instant that it began by asking for
+    assert isinstance(step, All)
+    (send,) = step.steps
+    assert isinstance(send, Send)
+    return request_of(send, version)
+
+
+def test_the_oldest_version_is_asked_for_starts_and_ends_and_never_for_times() -> None:
+    assert sent_in(0, {A: -1, B: -2}).topics[0].partitions[1].timestamp == -2
+    with pytest.raises(UnsupportedVersionError, match=r"0\.10\.1"):
+        sent_in(0, {A: 1000})
+    assert sent_in(1, {A: 1000}).topics[0].partitions[0].timestamp == 1000
+
+
+def test_a_broker_without_transactions_is_not_asked_for_committed_records() -> None:
+    assert [sent_in(version, {A: -1}, read_committed=True).isolation_level for version in (0, 1, 2, 7)] == [0, 0, 1, 1]
+
+
+def test_the_answer_of_the_oldest_version_is_a_list_of_which_the_first_counts() -> None:
+    def act(step: Any) -> Any:
+        if not isinstance(step, All):
+            return None
+        found = ListOffsetsResponse.ListOffsetsPartitionResponse(
+            partition_index=0, error_code=0, old_style_offsets=[40]
+        )
+        return [
+            ListOffsetsResponse(
+                topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[found])]
+            )
+        ]
+
+    found, _ = drive(list_offsets({A: -1}, lambda _: 1, timeout_s=5.0, backoff=BACKOFF), act)
+    assert found == {A: FoundOffset(40, -1, -1)}

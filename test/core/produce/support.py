@@ -9,23 +9,28 @@ from uuid import UUID
 
 from kafka.core.produce.accumulator import Accumulator, TopicQueues
 from kafka.core.produce.batch import Batch
+from kafka.core.produce.effects import AskIdentity, Effect, RefreshMetadata, SendBatches
 from kafka.core.produce.identity import ProducerIdentity
-from kafka.core.produce.sender import AskIdentity, Effect, RefreshMetadata, SendBatches, Sender
+from kafka.core.produce.sender import Sender
+from kafka.core.retry import Backoff
 from kafka.errors import KafkaConnectionError
 from kafka.net.clock import ManualClock
+from kafka.producer.future import FutureRecordMetadata
 from kafka.protocol.produce import ProduceResponse
-from kafka.records import iter_batches
+from kafka.records import Record, decode_records, iter_batches
 
 TOPIC_ID = UUID(int=7)
 
 
 class Rig:
-    """Accumulator and sender of one topic ``t``; ``leaders`` has the node of each partition."""
+    """Accumulator and sender of one topic ``t``; ``leaders`` has the node of each partition. ``known``: the producer
+    has its id (9, 0), and each leader has acknowledged something of it."""
 
     def __init__(
         self,
         partitions: int = 1,
         *,
+        known: bool = True,
         batch_bytes: int = 16384,
         batch_records: int = 0,
         buffer_bytes: int = 33554432,
@@ -33,19 +38,21 @@ class Rig:
     ) -> None:
         self.clock = ManualClock()
         self.leaders: dict[int, int | None] = dict.fromkeys(range(partitions), 1)
+        self.leader_epochs: dict[int, int] = {}
         self.signals = 0
-        self.freed = 0
+        self.ids = 0
         partitioner = options.pop("partitioner", "sticky")
+        compression = options.pop("compression", 0)
         self.accumulator = Accumulator(
             lock=threading.Lock(),
             clock=self.clock.monotonic,
             rng=random.Random(1),
             signal=self._count_signal,
-            freed=self._count_freed,
             buffer_bytes=buffer_bytes,
             batch_bytes=batch_bytes,
             batch_records=batch_records,
             partitioner=partitioner,
+            compression=compression,
         )
         self.topic = self.accumulator.topics.setdefault("t", TopicQueues("t"))
         if partitions:
@@ -53,15 +60,23 @@ class Rig:
         self.sender = Sender(
             self.accumulator,
             leader_of=lambda _topic, partition: self.leaders[partition],
+            leader_epoch_of=lambda _topic, partition: self.leader_epochs.get(partition, -1),
             topic_id_of=lambda _topic: TOPIC_ID,
+            backoff=Backoff(0.1, 1.0, random.Random(1), jitter=0.0),
             **options,
         )
+        if known and self.sender.identity.is_on:
+            self.know()
+
+    def know(self) -> None:
+        """Have the id 9, and leaders that have it, too."""
+        self.sender.identity_received(ProducerIdentity(9, 0))
+        for queue in self.topic.queues:
+            queue.numbers.begin(ProducerIdentity(9, 0))
+            queue.numbers.is_known = True
 
     def _count_signal(self) -> None:
         self.signals += 1
-
-    def _count_freed(self) -> None:
-        self.freed += 1
 
     def put(self, value: bytes, partition: int | None = 0, key: bytes | None = None) -> tuple[Batch, int]:
         queue = self.accumulator.queue_for(self.topic, key, partition)
@@ -72,6 +87,25 @@ class Rig:
         batch, _ = self.put(value, partition)
         self.accumulator.close_open_batches()
         return batch
+
+    def future(self, value: bytes, partition: int = 0) -> FutureRecordMetadata:
+        batch, index = self.put(value, partition)
+        return FutureRecordMetadata(batch, index, 1000, (-1, len(value), -1))
+
+    def future_alone(self, value: bytes, partition: int = 0) -> FutureRecordMetadata:
+        self.accumulator.close_open_batches()
+        future = self.future(value, partition)
+        self.accumulator.close_open_batches()
+        return future
+
+    def records(self, batch: Batch) -> list[Record]:
+        """What would go over the wire."""
+        data = batch.encoded()
+        (header,) = iter_batches(data)
+        return decode_records(data, header)
+
+    def values(self, batch: Batch) -> list[bytes]:
+        return [record.value or b"" for record in self.records(batch)]
 
     def poll(self) -> list[Effect]:
         return self.sender.poll(self.clock.monotonic())
@@ -86,10 +120,8 @@ class Rig:
                 if isinstance(effect, SendBatches):
                     found.append(effect)
                 elif isinstance(effect, AskIdentity):
-                    known = effect.identity
-                    self.sender.identity_received(
-                        ProducerIdentity(9, 0) if known.producer_id < 0 else ProducerIdentity(9, known.epoch + 1)
-                    )
+                    self.ids += 1
+                    self.sender.identity_received(ProducerIdentity(8 + self.ids, 0))
                     again = True
         return found
 
@@ -102,7 +134,12 @@ class Rig:
         return {topic for effect in self.poll() if isinstance(effect, RefreshMetadata) for topic in effect.topics}
 
     def answer(
-        self, call: SendBatches, error_code: int = 0, base_offset: int = 0, only: int | None = None
+        self,
+        call: SendBatches,
+        error_code: int = 0,
+        base_offset: int = 0,
+        only: int | None = None,
+        log_start_offset: int = 0,
     ) -> None:
         """The same answer for each of the call's batches, or for partition ``only`` alone."""
         responses = [
@@ -113,6 +150,7 @@ class Rig:
                         index=batch.partition,
                         error_code=error_code,
                         base_offset=-1 if error_code else base_offset,
+                        log_start_offset=log_start_offset,
                     )
                 ],
             )
@@ -121,11 +159,17 @@ class Rig:
         ]
         self.sender.answered(call, ProduceResponse(responses=responses), self.clock.monotonic())
 
+    def answer_all(self) -> None:
+        """Well, until nothing is left to be sent."""
+        while calls := self.calls():
+            for call in calls:
+                self.answer(call)
+
     def lose(self, call: SendBatches) -> None:
         self.sender.failed(call, KafkaConnectionError("gone"), self.clock.monotonic())
 
-    def back_off(self) -> None:
-        self.clock.advance(0.1)
+    def back_off(self, seconds: float = 0.1) -> None:
+        self.clock.advance(seconds)
 
 
 def sequences(call: SendBatches) -> list[tuple[int, int]]:

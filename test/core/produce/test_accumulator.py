@@ -1,12 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 
-from kafka.core.produce.accumulator import BufferFull, TopicQueues
-from kafka.core.produce.batch import MOVED
-from kafka.errors import IllegalArgumentError, KafkaTimeoutError
+from kafka._compiled import IS_COMPILED
+from kafka.core.produce.accumulator import BufferFull, PartitionQueue, TopicQueues
+from kafka.core.produce.batch import MOVED, Batch
+from kafka.core.produce.memory import OBJECT_BYTES
+from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaTimeoutError
 from test.core.produce.support import Rig
 
 
@@ -26,7 +29,7 @@ def test_a_batch_holds_at_most_batch_max_records() -> None:
 
 
 def test_the_sender_is_signalled_once_and_not_per_record() -> None:
-    rig = Rig()
+    rig = Rig(known=False)
     for _ in range(50):
         rig.put(b"x")
     assert rig.signals == 1
@@ -123,15 +126,104 @@ def test_topics_do_not_share_batches() -> None:
     assert rig.put(b"x")[0] is not batch
 
 
+class Waits:
+    """Somebody in the row for memory."""
+
+    def __init__(self, rig: Rig, value: bytes, partition: int = 0) -> None:
+        self.needed_bytes = 0
+        self.wakes = 0
+        self._record = (rig.topic, rig.topic.queues[partition], 1000, None, value, None)
+        self._rig = rig
+        with pytest.raises(BufferFull) as full:
+            rig.accumulator.append(*self._record)
+        self.needed_bytes = full.value.needed_bytes
+        rig.accumulator.stand_in_row(self)
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def append(self) -> Batch:
+        batch, _ = self._rig.accumulator.append(*self._record, self)
+        self._rig.accumulator.leave_row(self)
+        return batch
+
+
 def test_memory_is_bounded_and_freed_by_answers() -> None:
-    rig = Rig(3, batch_bytes=1000, buffer_bytes=2500, idempotent=False)
-    batches = [rig.put(b"x", 0)[0], rig.put(b"x", 1)[0]]
+    rig = Rig(3, batch_bytes=1000, buffer_bytes=4500, idempotent=False)
+    batches = [rig.put(b"x" * 900, 0)[0], rig.put(b"x" * 900, 1)[0]]
     with pytest.raises(BufferFull):
-        rig.put(b"x", 2)
-    assert rig.put(b"x", 0)[0] is batches[0], "there is room in the batches that are open"
+        rig.put(b"x" * 900, 2)
+    assert rig.put(b"", 0)[0] is batches[0], "there is room in the batches that are open"
     rig.answer(rig.call())
-    assert rig.freed == 1
-    rig.put(b"x", 2)
+    assert rig.accumulator.memory.used_bytes == 0
+    rig.put(b"x" * 900, 2)
+
+
+def test_a_batch_counts_with_its_objects_and_once_it_is_closed_with_its_very_bytes() -> None:
+    rig = Rig(idempotent=False)
+    batch = rig.put_alone(b"x" * 100)
+    assert rig.accumulator.memory.used_bytes == OBJECT_BYTES + batch.builder.size_bytes
+    for call in rig.calls():
+        rig.answer(call)
+    assert rig.accumulator.memory.used_bytes == 0
+
+
+def test_a_partition_with_one_record_does_not_take_the_memory_of_a_full_batch() -> None:
+    rig = Rig(1000, batch_bytes=16384, buffer_bytes=4_000_000)
+    for partition in range(1000):
+        rig.put(b"x" * 100, partition)
+    assert rig.accumulator.memory.used_bytes < 2_000_000
+
+
+def test_waiters_get_memory_in_the_order_in_which_they_came() -> None:
+    rig = Rig(4, batch_bytes=1000, buffer_bytes=4500, idempotent=False)
+    for partition in range(2):
+        rig.put(b"x" * 900, partition)
+    first, second = Waits(rig, b"x" * 900, 2), Waits(rig, b"x" * 300, 3)
+    with pytest.raises(BufferFull):
+        rig.put(b"", 3)  # as small as it is: others came before
+    with pytest.raises(BufferFull):
+        second.append()
+    rig.answer(rig.call())
+    assert first.wakes
+    assert not second.wakes
+    first.append()
+    assert second.wakes
+    second.append()
+    assert not rig.accumulator.memory.waiters
+    rig.put(b"x" * 10, 3)
+
+
+def test_a_waiter_that_gives_up_lets_the_next_one_try() -> None:
+    rig = Rig(4, batch_bytes=1000, buffer_bytes=6000, idempotent=False)
+    for partition in range(2):
+        rig.put(b"x" * 700, partition)
+    patient, quick = Waits(rig, b"x" * 2000, 2), Waits(rig, b"", 3)
+    rig.accumulator.leave_row(patient)
+    assert quick.wakes == 1
+    quick.append()
+
+
+def test_nothing_lingers_while_memory_is_short() -> None:
+    rig = Rig(2, batch_bytes=1000, buffer_bytes=3000, idempotent=False, linger_s=60)
+    rig.put(b"x" * 900, 0)
+    assert rig.calls() == []
+    signals = rig.signals
+    with pytest.raises(BufferFull):
+        rig.put(b"x" * 900, 1)
+    assert rig.signals == signals + 1
+    rig.answer(rig.call())
+    rig.put(b"x" * 900, 1)
+    assert rig.calls() == [], "there is memory again"
+
+
+def test_what_a_future_keeps_does_not_keep_the_records() -> None:
+    rig = Rig(idempotent=False)
+    batch = rig.put_alone(b"x")
+    rig.answer(rig.call())
+    assert batch.records_count == 1
+    with pytest.raises(IllegalStateError, match="released"):
+        batch.builder.build()
 
 
 def test_a_record_larger_than_the_whole_memory_is_taken_when_it_is_alone() -> None:
@@ -139,3 +231,99 @@ def test_a_record_larger_than_the_whole_memory_is_taken_when_it_is_alone() -> No
     rig.put(b"x" * 1000)
     with pytest.raises(BufferFull):
         rig.put(b"x")
+
+
+def test_parked_records_count_and_find_their_batches_without_more_memory() -> None:
+    rig = Rig(0, buffer_bytes=2000)
+    with pytest.raises(BufferFull):
+        for _ in range(10):
+            rig.accumulator.park(rig.topic, 1, None, b"x" * 100, [("name", b"value")], None)
+    parked = rig.topic.parked
+    assert parked is not None
+    count = parked.records_count
+    assert 2 <= count <= 4
+    rig.leaders = dict.fromkeys(range(count), 1)
+    rig.accumulator.set_partitions(rig.topic, count, range(count))
+    assert parked.forward is not None
+    assert all(parcel.done.exception is None for parcel, _ in parked.forward)
+    rig.accumulator.close_open_batches()
+    for call in rig.calls():
+        rig.answer(call)
+    assert rig.accumulator.memory.used_bytes == 0
+
+
+def test_closing_batches_goes_through_while_threads_add_topics() -> None:
+    rig = Rig()
+
+    class Adding(list[PartitionQueue]):
+        """Another thread adds a topic just when these are looked at."""
+
+        def __iter__(self) -> Iterator[PartitionQueue]:
+            rig.accumulator.topics.setdefault(f"new {len(rig.accumulator.topics)}", TopicQueues("new"))
+            return super().__iter__()
+
+    rig.topic.queues = Adding(rig.topic.queues)
+    batch, _ = rig.put(b"x")
+    assert rig.accumulator.close_open_batches() == [batch]
+    assert rig.accumulator.take_all() == [batch]
+
+
+@pytest.mark.skipif(IS_COMPILED, reason="compiled code asks no subclass of list")
+def test_partitions_become_known_all_at_once() -> None:
+    rig = Rig(0)
+    seen: set[tuple[int, int]] = set()
+
+    class Watched(list[PartitionQueue]):
+        def extend(self, added: Iterable[PartitionQueue]) -> None:
+            seen.add((len(self), len(rig.topic.available)))
+            super().extend(added)
+
+        def append(self, added: PartitionQueue) -> None:
+            raise AssertionError("a thread that sends now takes another partition for its key")
+
+    rig.topic.queues = Watched()
+    rig.accumulator.set_partitions(rig.topic, 3, [0, 2])
+    rig.accumulator.set_partitions(rig.topic, 5, [0, 4])
+    assert seen == {(0, 2), (3, 2)}, "who looks at the first partitions finds some to choose from"
+    assert [queue.partition for queue in rig.topic.queues] == list(range(5))
+    assert rig.topic.available == [0, 4]
+
+
+def test_nothing_gets_in_behind_the_last_abort() -> None:
+    rig, unknown = Rig(), TopicQueues("unknown")
+    future = rig.future(b"x")
+    rig.accumulator.is_closed = True
+    rig.sender.abort()
+    with pytest.raises(IllegalStateError, match="closed"):
+        rig.put(b"late")
+    with pytest.raises(IllegalStateError, match="closed"):
+        rig.accumulator.park(unknown, 1000, None, b"late", None, None)
+    assert future.failed() and not rig.accumulator.incomplete and not rig.accumulator.memory.used_bytes
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_an_open_batch_may_grow_to_is_counted_also_after_memory_was_short(seed: int) -> None:
+    chance = random.Random(seed)
+    rig = Rig(4, buffer_bytes=chance.choice([20_000, 40_000, 80_000]), batch_bytes=16384)
+    for _ in range(200):
+        try:
+            rig.put(bytes(chance.randrange(10, 2000)), chance.randrange(4))
+        except BufferFull:
+            rig.answer_all()
+        for queue in rig.topic.queues:
+            if queue.open is not None:
+                assert queue.open.reserved_bytes >= OBJECT_BYTES + queue.open.builder.limit_bytes
+    rig.answer_all()
+    rig.accumulator.close_open_batches()
+    rig.answer_all()
+    assert rig.accumulator.memory.used_bytes == 0
+
+
+def test_a_record_that_cannot_be_parked_hurries_what_lingers() -> None:
+    rig, unknown = Rig(buffer_bytes=3000, linger_s=100.0), TopicQueues("unknown")
+    rig.put(b"x")
+    assert not rig.calls()
+    with pytest.raises(BufferFull):
+        rig.accumulator.park(unknown, 1000, None, bytes(2000), None, None)
+    assert rig.signals == 2
+    assert len(rig.calls()) == 1

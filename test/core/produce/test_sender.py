@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import sys
+import threading
 from math import inf
 
 import pytest
 
+from kafka.core.produce.effects import AskIdentity
 from kafka.core.produce.identity import IdentityState, ProducerIdentity
-from kafka.core.produce.sender import AskIdentity
 from kafka.errors import (
     Cancelled,
     ClusterAuthorizationFailedError,
@@ -20,8 +22,10 @@ from test.core.produce.support import TOPIC_ID, Rig, sequences
 
 NOT_LEADER = 6
 TOO_LARGE = 10
+NOT_ENOUGH_REPLICAS = 19
 OUT_OF_ORDER = 45
 DUPLICATE = 46
+INVALID_EPOCH = 47
 UNKNOWN_PRODUCER = 59
 FENCED = 90
 CLUSTER_AUTHORIZATION = 31
@@ -59,17 +63,17 @@ def test_flush_sends_what_lingers() -> None:
 
 
 def test_nothing_is_sent_before_the_producer_has_its_id() -> None:
-    rig = Rig()
+    rig = Rig(known=False)
     rig.put(b"x")
     (effect,) = rig.poll()
-    assert effect == AskIdentity(ProducerIdentity(-1, -1))
+    assert isinstance(effect, AskIdentity)
     assert rig.poll() == []
     rig.sender.identity_received(ProducerIdentity(9, 3))
     assert sequences(rig.call()) == [(3, 0)]
 
 
 def test_an_id_that_could_not_be_had_is_asked_for_again_after_the_backoff() -> None:
-    rig = Rig()
+    rig = Rig(known=False)
     rig.put(b"x")
     rig.poll()
     rig.sender.identity_failed(KafkaConnectionError("gone"), rig.clock.monotonic())
@@ -80,7 +84,7 @@ def test_an_id_that_could_not_be_had_is_asked_for_again_after_the_backoff() -> N
 
 
 def test_a_broker_without_ids_is_sent_batches_without_sequences() -> None:
-    rig = Rig()
+    rig = Rig(known=False)
     rig.put(b"x")
     rig.poll()
     rig.sender.identity_failed(KafkaConnectionError(""), rig.clock.monotonic(), is_supported=False)
@@ -98,7 +102,7 @@ def test_sequences_count_records_and_not_batches() -> None:
 
 def test_sequences_wrap_after_two_to_the_thirtyone() -> None:
     rig = Rig()
-    rig.topic.queues[0].next_sequence = 2**31 - 1
+    rig.topic.queues[0].numbers.next_sequence = 2**31 - 1
     rig.put(b"x")
     rig.put(b"x")
     assert sequences(rig.call()) == [(0, 2**31 - 1)]
@@ -214,8 +218,8 @@ def test_out_of_order_behind_a_failed_batch_is_only_sent_again() -> None:
     assert sequences(rig.call()) == [(0, 1)]
 
 
-@pytest.mark.parametrize("code", [OUT_OF_ORDER, UNKNOWN_PRODUCER])
-def test_a_lost_state_raises_the_epoch_and_numbers_all_partitions_anew(code: int) -> None:
+@pytest.mark.parametrize("code", [OUT_OF_ORDER, UNKNOWN_PRODUCER, INVALID_EPOCH])
+def test_a_lost_state_raises_the_epoch_for_its_partition_and_stops_no_other(code: int) -> None:
     rig = Rig(2)
     for partition in (0, 1):
         rig.put_alone(b"a", partition)
@@ -223,17 +227,23 @@ def test_a_lost_state_raises_the_epoch_and_numbers_all_partitions_anew(code: int
     rig.put_alone(b"b", 0)
     lost = rig.call()
     assert sequences(lost) == [(0, 1)]
-    rig.put_alone(b"c", 1)
+    rig.put_alone(b"c", 0)
+    behind = rig.call()
+    rig.put_alone(b"d", 1)
     other = rig.call()
     rig.answer(lost, code)
     rig.back_off()
-    assert rig.poll() == [], "the next epoch waits until nothing is in flight"
+    assert rig.poll() == [], "the partition waits until nothing of it is in flight"
+    rig.put_alone(b"e", 1)
+    assert sequences(rig.call()) == [(0, 2)], "the other goes on as it was"
+    rig.answer(behind, OUT_OF_ORDER)
+    rig.back_off()
+    again = rig.call()
+    assert sequences(again) == [(1, 0)]
+    rig.answer(again)
+    assert sequences(rig.call()) == [(1, 1)]
     rig.answer(other)
-    assert rig.poll() == [AskIdentity(ProducerIdentity(9, 0))]
-    rig.sender.identity_received(ProducerIdentity(9, 1))
-    assert sequences(rig.call()) == [(1, 0)]
-    rig.put_alone(b"d", 1)
-    assert sequences(rig.call()) == [(1, 0)]
+    assert rig.ids == 0, "the epoch is the producer's own to raise"
 
 
 def test_a_batch_that_fails_for_good_leaves_no_gap() -> None:
@@ -344,7 +354,7 @@ def test_an_unknown_producer_is_an_error_that_says_so_without_idempotence() -> N
 def test_a_batch_that_cannot_be_encoded_fails_alone() -> None:
     rig = Rig(idempotent=False, partitions=2)
     bad, _ = rig.put(b"x", partition=0)
-    bad.builder.base_timestamp = "now"  # type: ignore[assignment]
+    bad.builder.base_timestamp = 2**64  # more than the field holds
     good, _ = rig.put(b"x", partition=1)
     call = rig.call()
     assert call.batches == [good]
@@ -352,3 +362,57 @@ def test_a_batch_that_cannot_be_encoded_fails_alone() -> None:
     rig.answer(call)
     rig.put(b"x", partition=0)
     assert len(rig.calls()) == 1
+
+
+def test_a_callback_of_an_overdue_record_may_close_the_producer() -> None:
+    rig = Rig(2, delivery_timeout_s=5.0)
+    rig.leaders = {0: None, 1: None}
+    overdue = rig.future(b"a", 0)
+    overdue.add_errback(lambda _: rig.sender.abort())
+    rig.calls()
+    rig.clock.advance(5)
+    rig.leaders = {0: 1, 1: 1}
+    young = rig.future(b"b", 1)
+    assert rig.calls() == []
+    assert isinstance(overdue.exception, KafkaTimeoutError)
+    assert isinstance(young.exception, Cancelled)
+    assert rig.accumulator.memory.used_bytes == 0
+
+
+def test_a_callback_of_a_dropped_record_may_close_the_producer() -> None:
+    rig = Rig(2)
+    first, second = rig.future_alone(b"a", 0), rig.future_alone(b"b", 0)
+    for call in rig.calls():
+        rig.answer(call, NOT_ENOUGH_REPLICAS)
+    first.add_errback(lambda _: rig.sender.abort())
+    rig.sender.drop_unsent(KafkaTimeoutError("dropped"))
+    assert isinstance(first.exception, KafkaTimeoutError)
+    assert second.failed()
+    assert not rig.accumulator.incomplete and rig.accumulator.memory.used_bytes == 0
+
+
+def test_memory_is_given_back_when_threads_send_while_everything_is_failed() -> None:
+    rig = Rig(50)
+    is_over = threading.Event()
+
+    def send() -> None:
+        number = 0
+        while not is_over.is_set():
+            number = (number + 1) % 50
+            rig.put(b"x" * 100, number)
+
+    threads = [threading.Thread(target=send) for _ in range(2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(200):
+            rig.sender.abort()
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval)
+    rig.sender.abort()
+    assert rig.accumulator.memory.used_bytes == 0

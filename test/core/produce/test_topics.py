@@ -8,13 +8,19 @@ import pytest
 from kafka.core.dialogue import RefreshMetadata
 from kafka.core.produce.topics import learn_topic
 from kafka.core.retry import Backoff
-from kafka.errors import KafkaError, KafkaTimeoutError, LeaderNotAvailableError, TopicAuthorizationFailedError
+from kafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from test.core.test_retry import drive
 
 BACKOFF = Backoff(0.1, 0.1, random.Random(0), jitter=0)
 
 
-def learn(known_after: int, error: KafkaError | None = None, timeout_s: float = 1.0) -> list[Any]:
+def learn(known_after: int, error: KafkaError | None = None, timeout_s: float = 1.0, **options: Any) -> list[Any]:
     """The steps taken when the topic is known after so many refreshes."""
     refreshes = 0
 
@@ -23,7 +29,7 @@ def learn(known_after: int, error: KafkaError | None = None, timeout_s: float = 
         refreshes += isinstance(step, RefreshMetadata)
 
     dialogue = learn_topic(
-        "t", lambda: refreshes >= known_after, lambda: error, timeout_s=timeout_s, backoff=BACKOFF
+        "t", lambda: refreshes >= known_after, lambda: error, timeout_s=timeout_s, backoff=BACKOFF, **options
     )
     return drive(dialogue, count)[1]
 
@@ -45,3 +51,29 @@ def test_the_time_limit_tells_the_last_error() -> None:
 def test_an_error_that_will_stay_is_raised_at_once() -> None:
     with pytest.raises(TopicAuthorizationFailedError):
         learn(1000, TopicAuthorizationFailedError("t"))
+
+
+def test_a_topic_that_asking_does_not_make_is_unknown_for_a_moment_only() -> None:
+    assert learn(15, UnknownTopicOrPartitionError("t"), 60, may_create=False), "somebody made it meanwhile"
+    with pytest.raises(UnknownTopicOrPartitionError, match="topic t is not there, and with allow_auto_create_topics"):
+        learn(30, UnknownTopicOrPartitionError("t"), 60, may_create=False)
+    with pytest.raises(KafkaTimeoutError, match="max_block_ms=60000; last: .*UnknownTopic"):
+        learn(1000, UnknownTopicOrPartitionError("t"), 60)
+
+
+def test_the_end_of_time_during_a_refresh_does_not_hide_what_was_told_before() -> None:
+    refreshes = 0
+
+    def refresh(step: Any) -> None:
+        nonlocal refreshes
+        if isinstance(step, RefreshMetadata):
+            assert step.give_up_at == 1.0
+            refreshes += 1
+            if refreshes > 1:
+                raise KafkaTimeoutError("the cluster's metadata could not be read in time")
+
+    dialogue = learn_topic(
+        "t", lambda: False, lambda: UnknownTopicOrPartitionError("t"), timeout_s=1.0, backoff=BACKOFF
+    )
+    with pytest.raises(KafkaTimeoutError, match="last: .*UnknownTopicOrPartitionError"):
+        drive(dialogue, refresh)

@@ -59,6 +59,13 @@ def test_what_a_token_cannot_have_is_refused_before_anything_is_sent(user, passw
         PlainClient(user, password)
 
 
+def test_a_password_that_is_no_text_is_refused_and_not_quoted():
+    """As os.environ gives it for bytes that are no UTF-8."""
+    with pytest.raises(ValueError, match="the password has characters that are none") as refused:
+        PlainClient("alice", "se\udcffcret")
+    assert "udcff" not in str(refused.value)
+
+
 def test_a_server_that_answers_with_a_token_is_not_trusted():
     client = PlainClient("alice", "secret")
     client.first()

@@ -236,6 +236,7 @@ def test_bytes_from_anywhere_give_a_refusal_and_nothing_else(tokens):
         (SCRAM_SHA_256, "", "x", "n"),
         (SCRAM_SHA_256, "bjørn", "x", "n"),
         (SCRAM_SHA_256, "alice", "", "n"),
+        (SCRAM_SHA_256, "alice", "se\udcffcret", "n"),
         (SCRAM_SHA_256, "alice", "x", "a,b"),
         (SCRAM_SHA_256, "alice", "x", ""),
     ],

@@ -1,0 +1,18 @@
+"""What compiled classes tell their compiler, and plain Python passes over. This module itself is never compiled.
+
+``acyclic=True``: the garbage collector need not look at the class's objects. For objects that are made by the million,
+and whose cycles, if any, are broken when their work is done.
+
+``allow_interpreted_subclasses=True``: a class in plain Python may derive from it. Others may not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mypy_extensions import mypyc_attr as mypyc_attr
+else:
+
+    def mypyc_attr(**_settings: Any) -> Any:
+        return lambda cls: cls

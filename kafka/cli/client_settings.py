@@ -1,0 +1,105 @@
+"""``--config FILE``: the settings with which a command connects, passwords among them, kept out of the command line.
+
+::
+
+    # NAME=VALUE lines as in Kafka's own client files; names are those of the clients' settings, with _ or .
+    security_protocol=SASL_SSL
+    ssl.cafile=/etc/kafka/ca.pem
+    sasl.mechanism=SCRAM-SHA-512
+    sasl_plain_username=alice
+    sasl_plain_password=...
+
+Without the option, the file that the environment's ``KAFKA_CLIENT_CONFIG`` names, if it names one. ``-X NAME=VALUE``
+gives one setting more; whoever can list the machine's processes sees it, so secrets are refused there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+from collections.abc import Collection
+from typing import Any, Final
+
+from kafka.broker import read_properties
+from kafka.config import BY_NAME, check, settings_of
+from kafka.errors import KafkaConfigurationError
+
+VARIABLE: Final = "KAFKA_CLIENT_CONFIG"
+
+SECURITY: Final = tuple(
+    setting.name for setting in settings_of("client") if setting.name.startswith(("security_protocol", "ssl_", "sasl_"))
+)
+"""Settings of security alone, for commands whose other settings are an app's."""
+
+ALL: Final = tuple(setting.name for setting in settings_of("client") if setting.name != "bootstrap_servers")
+
+_WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "none": None}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument(
+        "--config", metavar="FILE", help=f"client settings, NAME=VALUE lines (default: the file that ${VARIABLE} names)"
+    )
+    parser.add_argument(
+        "-X", dest="settings", metavar="NAME=VALUE", action="append", default=[], help="one more of them; no secrets"
+    )
+
+
+def read(args: argparse.Namespace, known: Collection[str] = ALL) -> dict[str, Any]:
+    """The settings that were given, checked. KafkaConfigurationError, which shows no secret."""
+    path = args.config or os.environ.get(VARIABLE)
+    given = dict(read_properties(path)) if path else {}
+    for entry in args.settings:
+        name, equals, value = entry.partition("=")
+        if not equals:
+            raise KafkaConfigurationError(f"-X {name}: NAME=VALUE is needed")
+        name = _name(name)
+        if name in BY_NAME and BY_NAME[name].is_secret:
+            raise KafkaConfigurationError(f"-X {name}: everybody on the machine could read it; put it into a file")
+        given[name] = value
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        name = _name(name)
+        if name not in known:
+            where = "of the clients" if name not in BY_NAME else "that this command takes from there"
+            raise KafkaConfigurationError(f"{name}: no setting {where}")
+        found[name] = _value(name, value)
+    return found
+
+
+def _name(text: str) -> str:
+    return text.strip().replace(".", "_")
+
+
+def _value(name: str, text: str) -> Any:
+    """The value that a text stands for: what the setting takes; else a number, True, False or None; else an import."""
+    if name == "sasl_oauth_token_provider":
+        return check(name, _imported(name, text))
+    if BY_NAME[name].is_secret:
+        return check(name, text)
+    if text.lower() in _WORDS:
+        return check(name, _WORDS[text.lower()])
+    try:
+        return check(name, text)
+    except KafkaConfigurationError:
+        for kind in (int, float):
+            try:
+                number = kind(text)
+            except ValueError:
+                continue
+            return check(name, number)
+        raise
+
+
+def _imported(name: str, text: str) -> Any:
+    """``MODULE:NAME``: a function, an object, or a class that is made without arguments."""
+    module, colon, attribute = text.partition(":")
+    if not (module and colon and attribute):
+        raise KafkaConfigurationError(f"{name}: MODULE:NAME of the token provider is needed")  # it may be a token
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:  # the last two: "." in front, "..x"
+        raise KafkaConfigurationError(f"{name}={text}: {error}") from None
+    return found() if isinstance(found, type) else found

@@ -1,0 +1,188 @@
+"""What one client needs to be let in: TLS for its connections, and a mechanism for each authentication.
+
+Made once from a client's resolved settings (:meth:`ClientSecurity.of`, which refuses what does not fit together) and
+shared by all its connections, in ``LinkSettings``. What is said over a connection is ``authentication.py``'s, tokens
+are fetched by ``tokens.py``. To add a mechanism: a row in :data:`_MECHANISMS`, and in ``kafka.config``.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.client.tokens import TokenSource
+from kafka.core.sasl import ClientMechanism
+from kafka.core.sasl.plain import PlainClient
+from kafka.core.sasl.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient
+from kafka.errors import KafkaConfigurationError
+from kafka.future import Future
+from kafka.net.loop import Loop
+from kafka.net.transport import Network
+
+if TYPE_CHECKING:
+    from kafka.net.tls import TlsNetwork
+
+NONCE_BYTES: Final = 24
+
+WITH_TLS: Final = frozenset({"SSL", "SASL_SSL"})
+WITH_SASL: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+
+_FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_crlfile", "ssl_ciphers")
+_NAMED: Final = ("sasl_plain_username", "sasl_plain_password")
+_TOKEN: Final = ("sasl_oauth_token_provider",)
+
+NewMechanism = Callable[[Loop], "Future[ClientMechanism]"]
+"""Gives the mechanism of one authentication, on the loop; it may take its time."""
+
+
+class ClientSecurity:
+    """How the connections of one client are secured."""
+
+    def __init__(
+        self, protocol: str = "PLAINTEXT", context: Any = None, handshake_timeout_s: float = 10.0,
+        new_mechanism: NewMechanism | None = None,
+    ) -> None:  # fmt: skip
+        self.protocol = protocol
+        self.is_proven = False
+        """One of the client's connections has come about: what it is set to fits the cluster."""
+        self.token_losses = 0
+        """How often a broker hung up on a token without headers, which is all that an old one says to a wrong one."""
+        self._context = context
+        self._handshake_timeout_s = handshake_timeout_s
+        self._new_mechanism = new_mechanism
+        self._tls: TlsNetwork | None = None
+
+    def __repr__(self) -> str:
+        return f"<ClientSecurity {self.protocol}>"
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> ClientSecurity:
+        """From resolved settings. KafkaConfigurationError, also for files that cannot be read."""
+        protocol = settings["security_protocol"]
+        unused = [] if protocol in WITH_TLS else ["ssl_context", *_FILES]
+        unused += [] if protocol in WITH_SASL else ["sasl_mechanism", *_NAMED, *_TOKEN]
+        given = [name for name in unused if settings[name] is not None]
+        if given:
+            raise KafkaConfigurationError(f"{given[0]} means nothing with security_protocol={protocol!r}")
+        return cls(
+            protocol,
+            _context(settings) if protocol in WITH_TLS else None,
+            settings["socket_connection_setup_timeout_ms"] / 1000,
+            _mechanism(settings) if protocol in WITH_SASL else None,
+        )
+
+    @property
+    def with_tls(self) -> bool:
+        return self.protocol in WITH_TLS
+
+    @property
+    def with_sasl(self) -> bool:
+        return self.protocol in WITH_SASL
+
+    def network_for(self, network: Network, host: str) -> Network:
+        """``network`` with what belongs around a connection to ``host``."""
+        if not self.with_tls:
+            return network
+        if self._tls is None or self._tls.network is not network:
+            from kafka.net.tls import TlsNetwork  # `ssl` costs 10 ms, which clients without TLS save
+
+            self._tls = TlsNetwork(network, self._context, handshake_timeout_s=self._handshake_timeout_s)
+        # The dot of a fully qualified name, and a zone such as %eth0, are the resolver's: no certificate has them.
+        return self._tls.for_host(host.partition("%")[0].removesuffix("."))
+
+    def new_mechanism(self, loop: Loop) -> Future[ClientMechanism]:
+        """For one authentication. Completed on the loop, at once where nobody has to be asked.
+
+        Errors: AuthenticationError; KafkaConnectionError when a token cannot be had just now.
+        """
+        assert self._new_mechanism is not None
+        return self._new_mechanism(loop)
+
+
+PLAINTEXT: Final = ClientSecurity()
+"""No security at all."""
+
+
+def _context(settings: Mapping[str, Any]) -> Any:
+    """An ``ssl.SSLContext``, or what gives one for each connection."""
+    from kafka.net.tls_context import TlsSettingError
+    from kafka.net.tls_files import FileContext, TlsFiles
+
+    given = [name for name in _FILES if settings[name] is not None]
+    if settings["ssl_context"] is not None:
+        if given:
+            raise KafkaConfigurationError(f"ssl_context and {given[0]} exclude one another: the context has all of it")
+        return settings["ssl_context"]
+    for name in ("ssl_keyfile", "ssl_password"):
+        if settings[name] is not None and settings["ssl_certfile"] is None:
+            raise KafkaConfigurationError(f"{name} is given, and ssl_certfile is not")
+    password = settings["ssl_password"]
+    context = FileContext(
+        TlsFiles(
+            ca=settings["ssl_cafile"],
+            chain=settings["ssl_certfile"],
+            key=settings["ssl_keyfile"],
+            password=None if password is None else password.reveal,
+            revoked=settings["ssl_crlfile"],
+            ciphers=settings["ssl_ciphers"],
+            check_hostname=settings["ssl_check_hostname"],
+        )
+    )
+    try:
+        context()
+    except TlsSettingError as error:
+        raise KafkaConfigurationError(str(error)) from None
+    return context
+
+
+def _mechanism(settings: Mapping[str, Any]) -> NewMechanism:
+    name = settings["sasl_mechanism"]
+    if name is None:
+        raise KafkaConfigurationError(
+            f"security_protocol={settings['security_protocol']!r} needs sasl_mechanism: {', '.join(_MECHANISMS)}"
+        )
+    make, needed = _MECHANISMS[name]
+    missing = [setting for setting in needed if settings[setting] is None]
+    if missing:
+        raise KafkaConfigurationError(f"sasl_mechanism={name!r} needs {' and '.join(missing)}")
+    foreign = [one for one in (*_NAMED, *_TOKEN) if one not in needed and settings[one] is not None]
+    if foreign:
+        raise KafkaConfigurationError(f"{foreign[0]} means nothing with sasl_mechanism={name!r}")
+    return make(settings)
+
+
+def _plain(settings: Mapping[str, Any]) -> NewMechanism:
+    user, password = _user(settings)
+    return _at_once(lambda: PlainClient(user, password()))
+
+
+def _scram(settings: Mapping[str, Any]) -> NewMechanism:
+    name = settings["sasl_mechanism"]
+    user, password = _user(settings)
+    return _at_once(lambda: ScramClient(name, user, password(), secrets.token_urlsafe(NONCE_BYTES)))
+
+
+def _oauthbearer(settings: Mapping[str, Any]) -> NewMechanism:
+    return TokenSource(settings["sasl_oauth_token_provider"]).new_mechanism
+
+
+def _user(settings: Mapping[str, Any]) -> tuple[str, Callable[[], str]]:
+    return settings["sasl_plain_username"], settings["sasl_plain_password"].reveal
+
+
+def _at_once(make: Callable[[], ClientMechanism]) -> NewMechanism:
+    try:
+        make()
+    except ValueError as error:  # a name or password that the mechanism cannot have
+        raise KafkaConfigurationError(str(error)) from None
+    return lambda loop: Future[ClientMechanism]().success(make())
+
+
+_MECHANISMS: Final[Mapping[str, tuple[Callable[[Mapping[str, Any]], NewMechanism], tuple[str, ...]]]] = {
+    "PLAIN": (_plain, _NAMED),
+    SCRAM_SHA_256: (_scram, _NAMED),
+    SCRAM_SHA_512: (_scram, _NAMED),
+    "OAUTHBEARER": (_oauthbearer, _TOKEN),
+}
+"""Mechanism -> what makes it, and the settings that it needs."""

@@ -1,0 +1,198 @@
+"""Showing a broker who we are with SASL: the dialogue, from the client's side, and when it has to be held again.
+
+::
+
+    authenticate(mechanism)     ApiVersions -> which versions there are, then:
+    log_in(mechanism, versions) SaslHandshake v1 -> SaslAuthenticate ... -> Authenticated        since 1.0 (KIP-152)
+                                SaslHandshake v0 -> frames that are tokens ... -> Authenticated  0.10 and 0.11 (KIP-43)
+
+The dialogue yields :class:`Ask` (a request; it is sent the response) or :class:`Token` (a frame without a header; it is
+sent the bytes that answer it) and raises an AuthenticationError that says whose fault it was. It owns no connection:
+``client/authentication.py`` carries it out, for a new connection and again on one that lives (KIP-368). The server's
+side is ``sasl/server.py``; a mechanism is a module of ``sasl``.
+
+A session that ends (``session_lifetime_ms``) is renewed in time, see :func:`plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from math import inf
+from typing import Any, Final, NamedTuple
+
+from kafka.core.sasl import ClientMechanism, SaslError
+from kafka.core.versions import ApiRanges, greet
+from kafka.errors import (
+    AuthenticationError,
+    IllegalSaslStateError,
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+    for_code,
+)
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from kafka.wire.message import Request, Response
+
+MOST_STEPS: Final = 20
+"""Of a mechanism: those here need one to three."""
+
+EARLIEST: Final = 0.85
+LATEST: Final = 0.95
+"""Of a session's length, when it is renewed: between the two by chance, so that the connections of many clients that
+were made together do not come back together. The same as in Java's client."""
+
+MARGIN_S: Final = 0.6
+"""At least so long before a session's end no request is sent any more: one that the broker reads too late ends the
+connection, and it may still be busy with a fetch that waits. A third of the session at most."""
+
+PAUSE_S: Final = 1.0
+"""A broker takes no second SaslHandshake within this time after one (measured on 4.3.0). Counted from the end of the
+authentication, which is later than where any broker begins to count."""
+
+
+class Ask(NamedTuple):
+    """Send the request, and bring the response; an error of the connection is thrown in."""
+
+    request: Request[Any]
+    version: int
+
+
+class Token(NamedTuple):
+    """Send the bytes as a frame without a header, and bring the frame that answers."""
+
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"Token(<{len(self.data)} bytes>)"  # a password, perhaps
+
+
+class SaslVersions(NamedTuple):
+    """What of the dialogue the broker speaks; ``authenticate`` None: tokens without headers."""
+
+    handshake: int
+    authenticate: int | None
+
+
+class Authenticated(NamedTuple):
+    """The broker knows us. ``lifetime_s``: how long that holds; infinity when it did not say."""
+
+    versions: SaslVersions
+    lifetime_s: float
+
+
+Authenticating = Generator[Ask | Token, Any, Authenticated]
+
+
+def authenticate(mechanism: ClientMechanism, software: tuple[str, str]) -> Authenticating:
+    """Everything for a new connection. ``software``: our name and version, for ApiVersions."""
+    greeting = greet(software)
+    probe = next(greeting)
+    while True:
+        ((request, version),) = probe.requests
+        answer: Response = yield Ask(request, version)
+        try:
+            probe = greeting.send((answer,))
+        except StopIteration as end:
+            return (yield from log_in(mechanism, sasl_versions(end.value.ranges)))
+
+
+def sasl_versions(ranges: ApiRanges) -> SaslVersions:
+    """IncompatibleBrokerVersion for a broker without SaslHandshake, which came with 0.10."""
+    handshake = ranges.choose(SaslHandshakeRequest)
+    if SaslAuthenticateRequest.api_key in ranges and handshake > 0:
+        return SaslVersions(handshake, ranges.choose(SaslAuthenticateRequest))
+    if ranges.ranges[SaslHandshakeRequest.api_key][0] > 0:
+        raise IncompatibleBrokerVersion("the broker has SaslHandshake v1, and no SaslAuthenticate")
+    return SaslVersions(0, None)
+
+
+def log_in(mechanism: ClientMechanism, versions: SaslVersions) -> Authenticating:
+    """SaslHandshake and the mechanism's own steps.
+
+    Errors: UnsupportedSaslMechanismError (with what the broker has), IllegalSaslStateError (the listener wants no
+    SASL), SaslAuthenticationFailedError (refused, or the server has not proved itself), KafkaConnectionError.
+    """
+    told: SaslHandshakeResponse = yield Ask(SaslHandshakeRequest(mechanism=mechanism.name), versions.handshake)
+    if told.error_code:
+        raise _handshake_refused(mechanism.name, told)
+    lifetime_ms = 0
+    token: bytes | None = mechanism.first()
+    for _ in range(MOST_STEPS):
+        if token is None:
+            break
+        if versions.authenticate is None:
+            answer: bytes = yield Token(token)
+        else:
+            said: SaslAuthenticateResponse = yield Ask(SaslAuthenticateRequest(auth_bytes=token), versions.authenticate)
+            if said.error_code:
+                raise _refused(mechanism.name, said)
+            answer, lifetime_ms = said.auth_bytes, said.session_lifetime_ms
+        try:
+            token = mechanism.step(bytes(answer))
+        except SaslError as error:
+            raise SaslAuthenticationFailedError(f"SASL {mechanism.name}: {error}") from None
+    if not mechanism.is_complete:
+        raise SaslAuthenticationFailedError(f"SASL {mechanism.name}: the dialogue does not come to its end")
+    return Authenticated(versions, lifetime_ms / 1000 if lifetime_ms > 0 else inf)
+
+
+def _handshake_refused(name: str, told: SaslHandshakeResponse) -> AuthenticationError | Exception:
+    error = for_code(told.error_code)
+    if error is UnsupportedSaslMechanismError:
+        offered = ", ".join(sorted(told.mechanisms)) or "none"
+        return error(f"the broker does not have the SASL mechanism {name} on this listener; it has: {offered}")
+    if error is IllegalSaslStateError:
+        return error(
+            "the broker's listener asks for no authentication: "
+            "security_protocol is to be PLAINTEXT there, or SSL with TLS"
+        )
+    return error("SaslHandshake")
+
+
+def _refused(name: str, said: SaslAuthenticateResponse) -> Exception:
+    error = for_code(said.error_code)
+    return error(f"SASL {name}: {said.error_message or 'the broker gives no reason'}")
+
+
+def hung_up(awaited: type[Request[Any]] | None) -> KafkaConnectionError:
+    """The broker closed the connection while the answer to ``awaited`` (None: to a token) was due."""
+    if awaited is None:
+        # An old broker ends like this when it does not know the password, and when it is in trouble.
+        return KafkaConnectionError(
+            "closed the connection during SASL; a broker before 1.0 does so when the name or the password is wrong"
+        )
+    name = awaited.__name__.removesuffix("Request")
+    return KafkaConnectionError(f"closed the connection on {name}, during authentication")
+
+
+class Plan(NamedTuple):
+    """What a session asks for, as monotonic seconds: to be renewed at ``renew_at``, and to be left alone from
+    ``quiet_at`` on until that is done. It ends at ``ends_at``."""
+
+    renew_at: float = inf
+    quiet_at: float = inf
+    ends_at: float = inf
+
+
+NEVER: Final = Plan()
+
+
+def plan(authenticated: Authenticated, now: float, chance: float) -> Plan:
+    """The plan for a session that began just now. ``chance``: from 0 to 1.
+
+    A lifetime of 1 s, the shortest that makes sense, gives 0.67 s of work and 0.33 s of quiet: the next handshake has
+    to wait for :data:`PAUSE_S`, and may come after the session's end, when nothing else may.
+    """
+    lifetime_s = authenticated.lifetime_s
+    if lifetime_s == inf:
+        return NEVER
+    margin_s = min(MARGIN_S, lifetime_s / 3)
+    quiet_at = now + lifetime_s - margin_s
+    wanted_at = min(now + lifetime_s * (EARLIEST + (LATEST - EARLIEST) * chance), quiet_at)
+    return Plan(max(wanted_at, now + PAUSE_S), quiet_at, now + lifetime_s)

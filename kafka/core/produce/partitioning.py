@@ -1,0 +1,235 @@
+"""Which partition a record goes to, when its sender did not say.
+
+    kind           records with a key             records without                              source
+    ------------   ----------------------------   ------------------------------------------   -------------------------
+    BuiltIn        murmur2 of the key, unless      one partition until ``batch_bytes`` went     KIP-794, Java's default
+                   ``ignore_keys``                 to it, then another by chance: rather one
+                                                   with few batches waiting (``adaptive``)
+    Sticky         murmur2 of the key              one partition until its batch goes out,      KIP-480
+                                                   then another by chance
+    RoundRobin     murmur2 of the key              one after the other                          KIP-369
+    ByFunction     ``f(key, all, available)``      the same                                     kafka-python 2
+    ByObject       ``partition(topic, key, serialized_key, value, serialized_value, cluster)``  kafka-python 3
+
+A partitioner is asked for a queue for each record that has a key (for every record when ``asks_always``); None means
+"where the records without a key go now", and where that is, is asked for once per batch. So what has to be weighed is
+weighed once per batch, under the accumulator's lock. Partitions without a leader are not chosen for records without a
+key, as in Java.
+
+A new kind is a class here and a row in :func:`partitioning_for`; its name is checked in ``kafka/config.py``.
+
+Left out of KIP-794: Java counts the bytes of records without a key alone, here all that went to the partition count; a
+switch happens between two batches and never within one, which is what Java does while batches fill.
+"""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from kafka.core.produce.murmur2 import partition_for_key
+from kafka.core.produce.queues import PartitionQueue, TopicQueues
+from kafka.errors import IllegalArgumentError
+
+LOADS_AGE_S: Final = 10e-6
+"""What is known of the load of a topic with n partitions is good for n times as long: looking costs 0.2 us each."""
+
+
+class Random(Protocol):
+    """What is used of ``random.Random``."""
+
+    def randrange(self, stop: int, /) -> int: ...
+
+
+class Partitioning:
+    """The base: keys as in Java, and for records without a key any partition by chance."""
+
+    asks_always = False
+    """Whether records without a key are asked about one by one."""
+    wants_objects = False
+    """Whether it looks at keys and values as they were before they were serialised."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+
+    def queue_for(
+        self, topic: TopicQueues, key_bytes: bytes | None, key: Any, value: Any, value_bytes: bytes | None
+    ) -> PartitionQueue | None:
+        """Where this record goes; None: where the topic's records without a key go now."""
+        if key_bytes is None:
+            return None
+        return topic.queues[partition_for_key(key_bytes, len(topic.queues))]
+
+    def next_sticky(self, topic: TopicQueues, now: float) -> PartitionQueue:
+        """Where records without a key go from now on, since a batch has to be begun."""
+        available = topic.available
+        return topic.queues[available[self.rng.randrange(len(available))]]
+
+
+class Sticky(Partitioning):
+    """KIP-480: another partition for each batch."""
+
+    def next_sticky(self, topic: TopicQueues, now: float) -> PartitionQueue:
+        available = topic.available
+        count = len(available)
+        chosen = available[self.rng.randrange(count)]
+        former = topic.sticky
+        if count > 1 and former is not None and chosen == former.partition:
+            chosen = available[(available.index(chosen) + 1 + self.rng.randrange(count - 1)) % count]
+        return topic.queues[chosen]
+
+
+class BuiltIn(Partitioning):
+    """KIP-794. ``late_s``: a batch that has waited so long since it was begun says that the partition's leader takes
+    nothing, and none of the leader's partitions is chosen as long as there are others (0: that is not looked at)."""
+
+    def __init__(
+        self, rng: Random, sticky_bytes: int, *, adaptive: bool = True, ignore_keys: bool = False, late_s: float = 0.0
+    ) -> None:
+        super().__init__(rng)
+        self._sticky_bytes = sticky_bytes
+        self._adaptive = adaptive
+        self._ignore_keys = ignore_keys
+        self._late_s = late_s
+
+    def queue_for(
+        self, topic: TopicQueues, key_bytes: bytes | None, key: Any, value: Any, value_bytes: bytes | None
+    ) -> PartitionQueue | None:
+        if key_bytes is None or self._ignore_keys:
+            return None
+        return topic.queues[partition_for_key(key_bytes, len(topic.queues))]
+
+    def next_sticky(self, topic: TopicQueues, now: float) -> PartitionQueue:
+        current = topic.sticky
+        if current is not None:
+            if not current.was_filled and current.produced_bytes - topic.sticky_from_bytes < self._sticky_bytes:
+                return current
+            current.was_filled = False
+        chosen = self._weighed(topic, now) if self._adaptive else super().next_sticky(topic, now)
+        topic.sticky_from_bytes = chosen.produced_bytes
+        return chosen
+
+    def _weighed(self, topic: TopicQueues, now: float) -> PartitionQueue:
+        """By chance, each partition the likelier the fewer batches wait in it: one with none, where the longest row has
+        five, is six times as likely as that."""
+        if now >= topic.loads_until:
+            topic.loads_until = now + len(topic.available) * LOADS_AGE_S
+            self._look(topic, now)
+        sums = topic.load_sums
+        if not sums:
+            return super().next_sticky(topic, now)
+        return topic.queues[topic.load_partitions[bisect_right(sums, self.rng.randrange(sums[-1]))]]
+
+    def _look(self, topic: TopicQueues, now: float) -> None:
+        queues = topic.queues
+        partitions: Sequence[int] = topic.available
+        if self._late_s:
+            late = [queue for queue in queues if queue.closed and now - queue.closed[0].created_at > self._late_s]
+            if late:
+                nodes = {queue.node for queue in late if queue.node >= 0}
+                names = {queue.partition for queue in late}
+                partitions = [n for n in partitions if n not in names and queues[n].node not in nodes] or partitions
+        sizes = [len(queues[n].closed) + len(queues[n].retry) + (queues[n].open is not None) for n in partitions]
+        most = max(sizes)
+        topic.load_sums = sums = []
+        if most == min(sizes) and len(partitions) == len(topic.available):
+            return  # all alike: plain chance
+        topic.load_partitions = list(partitions)
+        total = 0
+        for size in sizes:
+            total += most + 1 - size
+            sums.append(total)
+
+
+class RoundRobin(Partitioning):
+    """KIP-369 for records without a key."""
+
+    asks_always = True
+
+    def queue_for(
+        self, topic: TopicQueues, key_bytes: bytes | None, key: Any, value: Any, value_bytes: bytes | None
+    ) -> PartitionQueue | None:
+        if key_bytes is not None:
+            return super().queue_for(topic, key_bytes, key, value, value_bytes)
+        available = topic.available
+        topic.turn = turn = (topic.turn + 1) % len(available)
+        return topic.queues[available[turn]]
+
+
+class ByFunction(Partitioning):
+    """A user's ``f(key, all partitions, available partitions) -> partition``; key in bytes, or None."""
+
+    asks_always = True
+
+    def __init__(self, rng: Random, function: Callable[..., Any]) -> None:
+        super().__init__(rng)
+        self._function = function
+
+    def queue_for(
+        self, topic: TopicQueues, key_bytes: bytes | None, key: Any, value: Any, value_bytes: bytes | None
+    ) -> PartitionQueue | None:
+        every = list(range(len(topic.queues)))
+        return chosen_queue(topic, self._function(key_bytes, every, list(topic.available)))
+
+
+class ByObject(Partitioning):
+    """A user's object with kafka-python 3's ``partition``; ``cluster`` is handed to it."""
+
+    asks_always = True
+    wants_objects = True
+
+    def __init__(self, rng: Random, method: Callable[..., Any], cluster: Any) -> None:
+        super().__init__(rng)
+        self._method = method
+        self._cluster = cluster
+
+    def queue_for(
+        self, topic: TopicQueues, key_bytes: bytes | None, key: Any, value: Any, value_bytes: bytes | None
+    ) -> PartitionQueue | None:
+        return chosen_queue(topic, self._method(topic.name, key, key_bytes, value, value_bytes, self._cluster))
+
+
+def chosen_queue(topic: TopicQueues, partition: Any) -> PartitionQueue:
+    """The queue of a partition that a user's partitioner chose. TypeError for what is no number, IllegalArgumentError
+    for a partition that is not there."""
+    try:
+        number = operator.index(partition)
+    except TypeError:
+        raise TypeError(
+            f"the partitioner returned {partition!r} for topic {topic.name}, and not the number of a partition"
+        ) from None
+    count = len(topic.queues)
+    if not 0 <= number < count:
+        raise IllegalArgumentError(f"the partitioner chose {number}; topic {topic.name} has {count} partitions")
+    return topic.queues[number]
+
+
+STICKY: Final = "sticky"
+ROUND_ROBIN: Final = "round_robin"
+BY_NAME: Final[dict[str, type[Partitioning]]] = {STICKY: Sticky, ROUND_ROBIN: RoundRobin}
+
+
+def partitioning_for(
+    given: Any,
+    rng: Random,
+    *,
+    batch_bytes: int = 16384,
+    adaptive: bool = True,
+    ignore_keys: bool = False,
+    late_s: float = 0.0,
+    cluster: Any = None,
+) -> Partitioning:
+    """The kind for what a user gave: None, a name of :data:`BY_NAME`, an object of kafka-python 3's shape, a function
+    of kafka-python 2's, or a class of either, which is instantiated here."""
+    if given is None:
+        return BuiltIn(rng, batch_bytes, adaptive=adaptive, ignore_keys=ignore_keys, late_s=late_s)
+    if isinstance(given, str):
+        return BY_NAME[given](rng)
+    if isinstance(given, Partitioning):
+        return given
+    if isinstance(given, type):
+        given = given()
+    method = getattr(given, "partition", None)
+    return ByObject(rng, method, cluster) if callable(method) else ByFunction(rng, given)

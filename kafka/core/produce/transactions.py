@@ -1,0 +1,315 @@
+"""The machine of a transactional producer: what may be done now, what an error makes of that, which batches may go out.
+
+    UNINITIALIZED ──init──► INITIALIZING ──epoch──► READY ◄──────────────────────────────┐
+          ▲                  │       ▲                │ begin                            │
+          └── refused now ───┘       │                ▼                                  │
+                                     │          IN_TRANSACTION ──commit──► COMMITTING ───┤
+                            another epoch is          │    │                   │        │ ended
+                            needed, and EndTxn        │    └───abort───┐     error       │
+                            did not bring it          │ error          │       │         │
+                                     │                ▼                ▼       │         │
+                                     │         ABORTABLE_ERROR ──► ABORTING ───┼─────────┤
+                                     │                ▲                │       │         │
+                                     │                └────────────────┼───────┘         │
+                                     └─────────────────────────────────┴─────────────────┘
+    any of them ──an error that ends the producer──► FATAL_ERROR
+
+Two protocols. Version 2 (KIP-890), where the cluster's finalized feature ``transaction.version`` is 2 or more: the
+broker adds partitions and groups by itself, and every EndTxn brings a new epoch, so that nothing that is late gets into
+the next transaction. Version 1: the producer adds partitions (before their first batch) and groups by requests of its
+own, keeps its epoch from end to end, and after an error that may have left records behind asks for the next one
+(KIP-360), which brokers before 2.5 cannot give. The version may change between two transactions: when the cluster has
+been upgraded, the step from 1 to 2 takes an epoch of its own.
+
+The machine sends nothing and knows no time: the dialogues of ``kafka/producer/transaction_dialogues.py`` send, and tell
+it what came; what an error means is the table in ``recoveries.py``. It belongs to the loop's thread. Steps that the
+table in ``core/states.py`` lacks are refused there; what users may not call now is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kafka.core.produce.accumulator import PartitionQueue
+from kafka.core.produce.batch import Batch
+from kafka.core.produce.identity import ProducerIdentity
+from kafka.core.produce.recoveries import Api, Recovery, recovery_for
+from kafka.core.states import TRANSACTION, States, Transaction
+from kafka.errors import (
+    IllegalStateError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    TransactionAbortedError,
+    TransactionError,
+    UnknownProducerIdError,
+    as_abortable,
+    as_fatal,
+)
+from kafka.structs import TopicPartition
+
+LAST_PRODUCE_OF_VERSION_1: Final = 11
+"""From Produce v12 on the broker adds the partition to the transaction (KIP-890)."""
+
+ONLY_ABORT: Final = "the transaction can only be aborted: abort_transaction()"
+CLOSE_IT: Final = "this producer has no transactions any more: close it"
+ENDED_IT: Final = "the broker has ended the transaction: it took longer than transaction_timeout_ms, perhaps"
+
+_OPEN: Final = (Transaction.IN_TRANSACTION, Transaction.COMMITTING)
+_ENDING: Final = (Transaction.COMMITTING, Transaction.ABORTING)
+_WHY_NOT: Final[dict[Transaction, str]] = {
+    Transaction.UNINITIALIZED: "init_transactions() has to be called first",
+    Transaction.INITIALIZING: "init_transactions() is not done yet",
+    Transaction.READY: "no transaction has begun: begin_transaction() first",
+    Transaction.IN_TRANSACTION: "a transaction is under way: commit_transaction() or abort_transaction() first",
+    Transaction.COMMITTING: "the transaction is being committed",
+    Transaction.ABORTING: "the transaction is being aborted",
+}
+
+
+class TransactionManager:
+    """One producer's transactions."""
+
+    __slots__ = (
+        "_added", "_is_end_told", "_new", "_pending", "_rewinds", "_states", "can_bump", "error", "identity",
+        "is_started", "needs_bump", "on_error", "transactional_id", "version",
+    )  # fmt: skip
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.on_error: Callable[[], object] = _nothing
+        """Called when the state becomes one of the two errors: whoever sends has to be told. In the middle of whatever:
+        nothing may be done to batches there."""
+        self.identity = ProducerIdentity()
+        self.version = 1
+        """Of the protocol, in this transaction."""
+        self.can_bump = False
+        """Whether the coordinator gives the next epoch of a producer id (InitProducerId v3)."""
+        self.needs_bump = False
+        """The next transaction needs another epoch than this one has."""
+        self.is_started = False
+        """The coordinator may know of this transaction, so it has to be told of its end."""
+        self.error: TransactionError | None = None
+        self._states: States[Transaction] = States(TRANSACTION, Transaction.UNINITIALIZED, "transaction")
+        self._new: dict[TopicPartition, None] = {}
+        self._pending: dict[TopicPartition, None] = {}
+        self._added: set[TopicPartition] = set()
+        self._is_end_told = False
+        """EndTxn is under way: a record that came after it could be in the log behind the marker, and for ever open."""
+        self._rewinds: dict[PartitionQueue, int] = {}
+        """Partitions that have lost a batch, and the sequence that their leaders wait for still."""
+
+    @property
+    def state(self) -> Transaction:
+        return self._states.now
+
+    @property
+    def is_open(self) -> bool:
+        """There is something that :meth:`begin_abort` would abort."""
+        return self.state in (Transaction.IN_TRANSACTION, Transaction.ABORTABLE_ERROR)
+
+    # -- what users call -----------------------------------------------------------------------------------------------
+
+    def check_sending(self) -> None:
+        """Raise unless records and offsets may become part of a transaction now."""
+        self._check(Transaction.IN_TRANSACTION)
+
+    def begin_initializing(self) -> None:
+        if self.state is not Transaction.UNINITIALIZED:
+            self._raise_error()
+            raise IllegalStateError("init_transactions() has been called already")
+        self._states.enter(Transaction.INITIALIZING)
+
+    def begin(self) -> None:
+        self._check(Transaction.READY)
+        self._states.enter(Transaction.IN_TRANSACTION)
+
+    def begin_commit(self) -> None:
+        self._check(Transaction.IN_TRANSACTION)
+        self._states.enter(Transaction.COMMITTING)
+
+    def begin_abort(self) -> Exception:
+        """The error that records get which were not sent yet."""
+        if self.state is not Transaction.ABORTABLE_ERROR:
+            self._check(Transaction.IN_TRANSACTION)
+        self._states.enter(Transaction.ABORTING)
+        self._new.clear()
+        return self.error or TransactionAbortedError("the transaction was aborted before the record was sent")
+
+    def _check(self, wanted: Transaction) -> None:
+        if self.state is not wanted:
+            self._raise_error()
+            raise IllegalStateError(_WHY_NOT[self.state])
+
+    def _raise_error(self) -> None:
+        if self.state is Transaction.FATAL_ERROR:
+            assert self.error is not None
+            raise as_fatal(self.error)
+        if self.state is Transaction.ABORTABLE_ERROR:
+            assert self.error is not None
+            raise as_abortable(self.error)
+
+    # -- batches -------------------------------------------------------------------------------------------------------
+
+    def may_send(self, queue: PartitionQueue, *, in_doubt: bool) -> bool:
+        """Whether a batch of the partition may go out now. ``in_doubt``: it went out before, and may be in the log: as
+        long as nobody knows, the transaction cannot be told to end (what is late would be in the log for ever)."""
+        if self.state not in _OPEN or self._is_end_told:
+            return in_doubt and self.state is not Transaction.FATAL_ERROR
+        if self.version >= 2:
+            self.is_started = True
+            return True
+        where = TopicPartition(queue.topic, queue.partition)
+        if where in self._added:
+            return True
+        if where not in self._pending:
+            self._new[where] = None
+        return False
+
+    def may_retry(self, batch: Batch) -> bool:
+        """Whether a batch that was refused is to be sent again; otherwise it fails: its transaction is over."""
+        return self.state in _OPEN or (batch.in_doubt and self.state is not Transaction.FATAL_ERROR)
+
+    def batch_failed(self, batch: Batch, error: BaseException) -> None:
+        """A batch has failed for good. One that has a number leaves a gap: what follows it in the partition can only
+        be written under another epoch, or, where nobody gives one, when the number is used again: so it must be known
+        that it was not used."""
+        if batch.sequence >= 0:
+            self._rewinds.setdefault(batch.queue, 0 if isinstance(error, UnknownProducerIdError) else batch.sequence)
+        if recovery_for(Api.PRODUCE, error) is not Recovery.ABORT:
+            self.failed(Api.PRODUCE, error)
+        elif batch.sequence >= 0 and self.version < 2 and not self.can_bump and batch.in_doubt:
+            doubt = "the records may be in the log or not, and the broker gives no new epoch"
+            self._enter_fatal(as_fatal(error, f"{doubt}; {CLOSE_IT}"))
+        else:
+            if batch.sequence >= 0 and self.version < 2:
+                self.needs_bump = self.can_bump
+            if self.state in _OPEN:
+                self._enter_abortable(error)
+
+    # -- partitions (version 1) ----------------------------------------------------------------------------------------
+
+    @property
+    def has_new_partitions(self) -> bool:
+        return bool(self._new) and not self._pending
+
+    def take_new_partitions(self) -> list[TopicPartition]:
+        """Those that batches wait for; :meth:`partitions_done` is owed for them."""
+        self._pending, self._new = self._new, {}
+        return list(self._pending)
+
+    def partitions_done(self, *, are_added: bool) -> None:
+        """What was taken has been added, or has not and will not be."""
+        if are_added:
+            self._added.update(self._pending)
+            self.is_started = True
+        self._pending = {}
+
+    def offsets_added(self) -> None:
+        """The coordinator knows of the group; with version 2 it may, once offsets were sent."""
+        self.is_started = True
+
+    # -- what came -----------------------------------------------------------------------------------------------------
+
+    def allows(self, api: Api) -> bool:
+        """Whether it makes sense to send a request (again)."""
+        if api is Api.COMMIT_OFFSETS:
+            return self.state in _OPEN
+        return self.state is not Transaction.FATAL_ERROR
+
+    def initialized(self, identity: ProducerIdentity, *, can_bump: bool, version: int) -> None:
+        """The coordinator gave an id and epoch."""
+        self.identity = identity
+        self.can_bump = can_bump
+        self.version = version
+        self.needs_bump = False
+        self._states.enter(Transaction.READY)
+
+    def prepare_end(self, version: int) -> None:
+        """The end is about to be told. ``version``: what the cluster speaks now; it holds from the next transaction on,
+        but for that the step from 1 to 2 needs an epoch of its own."""
+        self._is_end_told = True
+        if self.version < 2 <= version:
+            self.needs_bump = self.needs_bump or self.can_bump
+
+    def ended(self, identity: ProducerIdentity | None, version: int) -> bool:
+        """The transaction has ended, with the id and epoch to go on with (None: the same). Whether it is all done:
+        otherwise the next epoch is to be asked for."""
+        if identity is not None and identity.producer_id >= 0:
+            self.identity = identity
+        self.error = None
+        self.is_started = False
+        self._is_end_told = False
+        self._new.clear()
+        self._pending.clear()
+        self._added.clear()
+        if identity is None and not self.can_bump:
+            for queue, sequence in self._rewinds.items():
+                queue.numbers.rewind(sequence)
+        self._rewinds.clear()
+        if self.needs_bump:
+            self._states.enter(Transaction.INITIALIZING)
+            return False
+        self.version = version
+        self._states.enter(Transaction.READY)
+        return True
+
+    def refusal(self) -> BaseException:
+        """What to raise instead of a request that :meth:`allows` forbids."""
+        if self.state is Transaction.FATAL_ERROR:
+            assert self.error is not None
+            return as_fatal(self.error)
+        return as_abortable(self.error or TransactionAbortedError("the transaction was aborted"))
+
+    def failed(self, api: Api, error: BaseException) -> BaseException:
+        """A request has failed, and is not tried again. What to raise to the user."""
+        recovery = recovery_for(api, error)
+        if self.state is Transaction.FATAL_ERROR:
+            assert self.error is not None
+            return as_fatal(self.error)
+        if recovery is Recovery.AGAIN and self.state is Transaction.INITIALIZING:
+            self.identity = ProducerIdentity()
+            self._states.enter(Transaction.UNINITIALIZED)
+            return error
+        if recovery is Recovery.FENCED:
+            fenced = ProducerFencedError(
+                f"another producer has taken over the transactional id {self.transactional_id!r}, or the transaction "
+                f"took longer than transaction_timeout_ms and was aborted; {CLOSE_IT}"
+            )
+            fenced.__cause__ = error
+            return self._enter_fatal(fenced)
+        if recovery is Recovery.BUMP and self.version < 2:
+            if self.can_bump:
+                self.needs_bump = True
+            else:
+                recovery = Recovery.FATAL
+        if recovery in (Recovery.ABORT, Recovery.BUMP):
+            if self.state in _OPEN:
+                return self._enter_abortable(error)
+            if self.state is Transaction.ABORTABLE_ERROR:
+                assert self.error is not None
+                return as_abortable(self.error)
+            if api is not Api.END:  # of a transaction that is being aborted anyway
+                return as_abortable(error)
+        why = f"{ENDED_IT}; {CLOSE_IT}" if isinstance(error, InvalidTxnStateError) else CLOSE_IT
+        return self._enter_fatal(as_fatal(error, why))
+
+    def _enter_abortable(self, error: BaseException) -> BaseException:
+        self.error = as_abortable(error, ONLY_ABORT)
+        self._states.enter(Transaction.ABORTABLE_ERROR)
+        self._new.clear()
+        self.on_error()
+        return as_abortable(self.error)
+
+    def _enter_fatal(self, error: TransactionError) -> BaseException:
+        if self.state is not Transaction.FATAL_ERROR:
+            self.error = error
+            self._states.enter(Transaction.FATAL_ERROR)
+            self._new.clear()
+            self.on_error()
+        assert self.error is not None
+        return as_fatal(self.error)
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,259 @@
+"""What a producer measures, under kafka-python's names.
+
+    PRODUCER   of the whole producer      group ``producer-metrics``
+    NODE       of each node               group ``producer-node-metrics.node-N``
+    TOPIC      of each topic              group ``producer-topic-metrics``, tag ``topic`` (in ``metrics()``:
+                                          ``producer-topic-metrics.TOPIC``)
+
+A row is a name, what is measured, and what is read of it: ``rate`` by the second, ``average``, ``most`` (all three over
+``metrics_num_samples`` windows of ``metrics_sample_window_ms``), ``total`` since the start, or a number as it is now
+(``gauge``). Everything is measured when a request is handed over and when it is answered: per batch or request, never
+per record. So the size of a record is the mean of its batch, and the largest size that of the batch with the largest
+mean; and a request's size is that of its batches. Times in milliseconds, sizes in bytes.
+
+A new metric is a row; a new quantity a line in ``_QUANTITIES`` and its ``record``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kafka.client import KafkaClient
+from kafka.core.produce.batch import Batch
+from kafka.core.produce.effects import SendBatches
+from kafka.core.produce.memory import Memory
+from kafka.core.produce.outcomes import Counts
+from kafka.metrics import KafkaMetric, MetricName, Metrics, Sampled
+
+Row = tuple[str, str, str]
+"""Name, quantity, what is read of it."""
+
+_TRAFFIC: Final[tuple[Row, ...]] = (
+    ("incoming-byte-rate", "incoming", "rate"),
+    ("outgoing-byte-rate", "request-size", "rate"),
+    ("request-latency-avg", "latency", "average"),
+    ("request-latency-max", "latency", "most"),
+    ("request-rate", "requests", "rate"),
+    ("request-size-avg", "request-size", "average"),
+    ("request-size-max", "request-size", "most"),
+    ("response-rate", "responses", "rate"),
+)
+PRODUCER: Final[tuple[Row, ...]] = (
+    *(row for row in _TRAFFIC if row[0] != "outgoing-byte-rate"),
+    ("batch-size-avg", "batch-size", "average"),
+    ("batch-size-max", "batch-size", "most"),
+    ("byte-rate", "batch-size", "rate"),
+    ("byte-total", "bytes", "counted"),
+    ("batch-total", "batches", "counted"),
+    ("compression-rate-avg", "compression", "average"),
+    ("network-io-rate", "network", "rate"),
+    ("record-error-rate", "errors", "rate"),
+    ("record-error-total", "errors", "counted"),
+    ("record-queue-time-avg", "queue-time", "average"),
+    ("record-queue-time-max", "queue-time", "most"),
+    ("record-retry-rate", "retries", "rate"),
+    ("record-retry-total", "retries", "counted"),
+    ("record-send-rate", "records", "rate"),
+    ("record-send-total", "records", "counted"),
+    ("record-size-avg", "record-size", "average"),
+    ("record-size-max", "record-size", "most"),
+    ("records-per-request-avg", "per-request", "average"),
+    ("request-total", "requests", "counted"),
+    ("throttle-time-avg", "throttle", "average"),
+    ("throttle-time-max", "throttle", "most"),
+    ("connection-count", "connections", "gauge"),
+    ("connection-creation-rate", "opened", "rate"),
+    ("connection-close-rate", "lost", "rate"),
+    ("requests-in-flight", "in-flight", "gauge"),
+    ("metadata-age", "metadata-age", "gauge"),
+    ("buffer-total-bytes", "buffer", "gauge"),
+    ("buffer-available-bytes", "free", "gauge"),
+    ("waiting-threads", "waiting", "gauge"),
+)
+NODE: Final = _TRAFFIC
+TOPIC: Final[tuple[Row, ...]] = (
+    ("record-send-rate", "records", "rate"),
+    ("byte-rate", "batch-size", "rate"),
+    ("compression-rate", "compression", "average"),
+    ("record-retry-rate", "retries", "rate"),
+    ("record-error-rate", "errors", "rate"),
+)
+GROUP: Final = "producer-metrics"
+NODE_GROUP: Final = "producer-node-metrics.node-"
+TOPIC_GROUP: Final = "producer-topic-metrics"
+SECRETS: Final = ("password", "token", "ssl_context")
+
+
+class ProducerMetrics:
+    """The metrics of one producer. ``record``-ing happens on the loop's thread, reading in any."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        client: KafkaClient,
+        memory: Memory,
+        counts: Counts,
+        clock: Callable[[], float],
+    ) -> None:
+        shown = {name: value for name, value in settings.items() if not any(word in name for word in SECRETS)}
+        self._registry = Metrics(settings["metric_reporters"], shown)
+        self._samples: int = settings["metrics_num_samples"]
+        self._window_s: float = settings["metrics_sample_window_ms"] / 1000
+        self._tags = {"client-id": settings["client_id"] or ""}
+        self._client = client
+        self._counts = counts
+        self._clock = clock
+        self._sent_at: dict[int, float] = {}
+        self._seen = {"incoming": 0, "opened": 0, "lost": 0}
+        self._received: dict[int, int] = {}
+        """By node: what its connection had received at the last look. Another connection begins at 0."""
+        self._throttled = 0
+        self._metadata_at = clock()
+        self._gauges: dict[str, Callable[[], float]] = {
+            "connections": lambda: sum(connection.connected() for connection in client.connections()),
+            "in-flight": client.in_flight_request_count,
+            "metadata-age": lambda: self._clock() - self._metadata_at,
+            "buffer": lambda: memory.limit_bytes,
+            "free": lambda: max(memory.limit_bytes - memory.used_bytes, 0),
+            "waiting": lambda: len(memory.waiters),
+        }
+        self._all = self._measure(GROUP, PRODUCER, self._tags)
+        self._nodes: dict[int, dict[str, Sampled]] = {}
+        self._topics: dict[str, dict[str, Sampled]] = {}
+        counts.listener = self
+        client.cluster.add_listener(self._metadata_changed)
+
+    # -- told by the driver --------------------------------------------------------------------------------------------
+
+    def sent(self, call: SendBatches, now: float) -> None:
+        """``call`` is handed over."""
+        self._sent_at[id(call)] = now
+        size = records = 0
+        for batch in call.batches:
+            count = batch.records_count
+            records += count
+            size += batch.encoded_bytes
+            if batch.attempts == 1:
+                self._batch_sent(batch, count, now)
+        for measured in (self._all, self._node(call.node)):
+            measured["requests"].record(1, now)
+            measured["request-size"].record(size, now)
+        self._all["network"].record(1, now)
+        self._all["per-request"].record(records, now)
+
+    def _batch_sent(self, batch: Batch, count: int, now: float) -> None:
+        everything = self._all
+        size, plain = batch.encoded_bytes, batch.builder.size_bytes
+        everything["queue-time"].record((now - batch.created_at) * 1000, now)
+        everything["record-size"].record(plain, now, count, plain / count)
+        for measured in (everything, self._topic(batch.topic)):
+            measured["batch-size"].record(size, now)
+            measured["compression"].record(size / plain, now)
+            measured["records"].record(count, now)
+
+    def answered(self, call: SendBatches, now: float, *, is_answer: bool) -> None:
+        """``call`` is over, with an answer or without."""
+        sent_at = self._sent_at.pop(id(call), now)
+        node = self._node(call.node)
+        if is_answer:
+            for measured in (self._all, node):
+                measured["latency"].record((now - sent_at) * 1000, now)
+                measured["responses"].record(1, now)
+            self._all["network"].record(1, now)
+        connection = self._client.connection(call.node)
+        if connection is not None:
+            received, before = connection.bytes_received, self._received.get(call.node, 0)
+            self._received[call.node] = received
+            node["incoming"].record(received - before if received >= before else received, now)
+        client = self._client
+        self._add_since("incoming", sum([one.bytes_received for one in client.connections()]), now)
+        self._add_since("opened", client.connections_opened, now)
+        self._add_since("lost", client.connections_lost, now)
+        throttled = client.throttle.of("Produce")
+        more = throttled.total_ms - self._throttled
+        self._throttled = throttled.total_ms
+        self._all["throttle"].record(more, now)
+
+    def _add_since(self, name: str, count: int, now: float) -> None:
+        """``count`` is a total of all times; what is new of it is recorded."""
+        seen = self._seen[name]
+        if count != seen:
+            self._seen[name] = count
+            self._all[name].record(max(count - seen, 0), now)
+
+    # -- told by the outcomes ------------------------------------------------------------------------------------------
+
+    def retried(self, batch: Batch) -> None:
+        """The batch goes out once more."""
+        self._note("retries", batch)
+
+    def failed(self, batch: Batch) -> None:
+        """Its records have failed."""
+        self._note("errors", batch)
+
+    def _note(self, name: str, batch: Batch) -> None:
+        now = self._clock()
+        for measured in (self._all, self._topic(batch.topic)):
+            measured[name].record(batch.records_count, now)
+
+    # -- read ----------------------------------------------------------------------------------------------------------
+
+    def by_group(self) -> dict[str, dict[str, float]]:
+        """``{group: {name: value}}``, a topic's in a group of its own."""
+        found: dict[str, dict[str, float]] = {}
+        for name, metric in self.raw().items():
+            topic = name.tags.get("topic")
+            group = name.group if topic is None else f"{name.group}.{topic}"
+            found.setdefault(group, {})[name.name] = metric.value()
+        found["kafka-metrics-count"] = {"count": float(len(self._registry.metrics))}
+        return found
+
+    def raw(self) -> dict[MetricName, KafkaMetric]:
+        """The metrics themselves, by name."""
+        return dict(self._registry.metrics)
+
+    def close(self) -> None:
+        self._client.cluster.remove_listener(self._metadata_changed)
+        self._registry.close()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _node(self, node: int) -> dict[str, Sampled]:
+        found = self._nodes.get(node)
+        if found is None:
+            found = self._nodes[node] = self._measure(f"{NODE_GROUP}{node}", NODE, self._tags)
+        return found
+
+    def _topic(self, topic: str) -> dict[str, Sampled]:
+        found = self._topics.get(topic)
+        if found is None:
+            found = self._topics[topic] = self._measure(TOPIC_GROUP, TOPIC, {**self._tags, "topic": topic})
+        return found
+
+    def _measure(self, group: str, rows: Iterable[Row], tags: Mapping[str, str]) -> dict[str, Sampled]:
+        now = self._clock()
+        found: dict[str, Sampled] = {}
+        for name, quantity, reading in rows:
+            if reading in _READINGS and quantity not in found:
+                found[quantity] = Sampled(self._samples, self._window_s, now)
+            self._registry.add(MetricName(name, group, None, tags), self._reader(quantity, reading, found))
+        return found
+
+    def _reader(self, quantity: str, reading: str, measured: Mapping[str, Sampled]) -> Callable[[], float]:
+        if reading == "gauge":
+            return self._gauges[quantity]
+        if reading == "counted":
+            return lambda: float(getattr(self._counts, quantity))
+        sampled, read = measured[quantity], _READINGS[reading]
+        return lambda: read(sampled, self._clock())
+
+    def _metadata_changed(self, *_: object) -> None:
+        self._metadata_at = self._clock()
+
+
+_READINGS: Final[dict[str, Callable[[Sampled, float], float]]] = {
+    "rate": Sampled.rate,
+    "average": Sampled.average,
+    "most": Sampled.most,
+}

@@ -1,0 +1,175 @@
+"""``KafkaProducer.send``, the hot path of the package: from what a user hands in to a record in an open batch.
+
+One short lock, no call to the loop unless a batch begins or is full. The first step of ``Accumulator.append`` is
+repeated here, since a call less is 0.2 us.
+
+A class of its own because this part is compiled where that can be done (``build_kafka.py``) while the rest of the
+producer is plain Python always, which users may derive from and replace parts of. What does not happen for every record
+is left to the methods at the end, which :class:`~kafka.producer.producer.KafkaProducer` has.
+
+Arguments are ``Any`` here whatever they should be: compiled code checks annotated types at the call, with an error that
+names no argument. ``edge.py`` does it better; type checkers see the signature that KafkaProducer declares.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafka._compiled import IS_COMPILED
+from kafka._native import mypyc_attr
+from kafka.core.produce.accumulator import Accumulator, BufferFull
+from kafka.core.produce.batch import Batch
+from kafka.core.produce.queues import PartitionQueue, TopicQueues
+from kafka.producer.edge import header_items, partition_number, plain_bytes, topic_name
+from kafka.producer.edge import timestamp as checked_timestamp
+from kafka.producer.future import FutureRecordMetadata
+
+_now: Callable[[], float] = time.time
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Sending:
+    """A producer's ``send``, and what it looks at. Everything here is set once, by KafkaProducer, but ``_topics``."""
+
+    _topics: dict[str, TopicQueues]
+    """Those that may be sent to without another look: empty when closed, outside a transaction, with interceptors."""
+    _accumulator: Accumulator
+    _lock: Any
+    _acquire: Callable[[], object]
+    _release: Callable[[], object]
+    _key_serializer: Callable[..., Any] | None
+    _value_serializer: Callable[..., Any] | None
+    _large_bytes: int
+    """From this size of key and value on the exact size of the record is looked at."""
+    _last_index: int
+    _places: bool
+    """Whether the partitioner is asked even for records without a key."""
+    _wants_objects: bool
+    """Whether it wants keys and values as they were given."""
+
+    def send(
+        self,
+        topic: Any,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: Any = None,
+        timestamp_ms: Any = None,
+    ) -> FutureRecordMetadata:
+        """Take a record over for sending, and return its future.
+
+        ``key`` and ``value`` are bytes or None, or whatever their serializer takes. ``headers``: a list of (text,
+        bytes). ``partition``: that one; else the key decides, as in Java, and without a key the partitioner.
+        ``timestamp_ms``: ms since the epoch, default now.
+
+        The first record for a topic waits for its metadata, and one that finds ``buffer_memory`` full for room, both
+        for at most ``max_block_ms``: KafkaTimeoutError says which. (On a loop that was given, records wait for metadata
+        in the background, and a full memory is that error at once.) TypeError for what is not bytes, with the setting
+        that helps; InvalidTopicError; MessageSizeTooLargeError above ``max_request_size``; IllegalArgumentError for a
+        partition that is not there; IllegalStateError when closed. Nothing is sent then.
+        """
+        queues: TopicQueues | None = None
+        try:
+            queues = self._topics.get(topic)
+        except TypeError:
+            topic_name(topic)  # a list, or the like: says what is needed
+            raise
+        if queues is None or not queues.queues:
+            through = self._admit_or_send(topic, value, key, headers, partition, timestamp_ms)
+            if isinstance(through, FutureRecordMetadata):
+                return through
+            queues = through
+        header_size = -1
+        if headers:
+            headers = header_items(headers)
+            header_size = 0
+            for name, item in headers:
+                header_size += len(name) + len(item or b"")
+        else:
+            headers = None
+        given = (key, value) if self._wants_objects else None
+        if self._key_serializer is not None:
+            key = self._key_serializer(queues.name, headers, key)
+        elif key is not None and type(key) is not bytes:
+            key = plain_bytes("key", key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(queues.name, headers, value)
+        elif value is not None and type(value) is not bytes:
+            value = plain_bytes("value", value)
+        key_bytes: bytes | None = key
+        value_bytes: bytes | None = value
+        key_size = -1 if key_bytes is None else len(key_bytes)
+        value_size = -1 if value_bytes is None else len(value_bytes)
+        if headers is not None or key_size + value_size > self._large_bytes:
+            self._check_size(key_bytes, value_bytes, headers)
+        timestamp: int = int(_now() * 1000) if timestamp_ms is None else checked_timestamp(timestamp_ms)
+        if partition is not None:
+            partition = partition_number(partition)
+
+        if not queues.queues:
+            return self._park(queues, timestamp, key_bytes, value_bytes, headers, partition, given)
+        queue: PartitionQueue | None = None
+        target = queues.sticky
+        if partition is not None or key_bytes is not None or self._places:
+            if given is None:
+                queue = self._accumulator.queue_for(queues, key_bytes, partition)
+            else:
+                queue = self._accumulator.queue_for(queues, key_bytes, partition, given[0], given[1], value_bytes)
+            target = queue
+        index = -1
+        batch: Batch | None = None
+        if target is not None:
+            if IS_COMPILED:  # a lock's methods cost half of a `with`; no KeyboardInterrupt can come in between here
+                self._acquire()
+                try:
+                    batch = target.open
+                    if batch is not None:
+                        index = batch.builder.append(timestamp, key_bytes, value_bytes, headers)
+                finally:
+                    self._release()
+            else:
+                with self._lock:
+                    batch = target.open
+                    if batch is not None:
+                        index = batch.builder.append(timestamp, key_bytes, value_bytes, headers)
+            if index >= self._last_index:
+                assert batch is not None
+                self._accumulator.batch_filled(target, batch)
+        if index < 0 or batch is None:
+            try:
+                batch, index = self._accumulator.append(queues, queue, timestamp, key_bytes, value_bytes, headers)
+            except BufferFull as full:
+                batch, index = self._append_when_there_is_room(
+                    full, (queues, queue, timestamp, key_bytes, value_bytes, headers)
+                )
+        return FutureRecordMetadata(batch, index, timestamp, (key_size, value_size, header_size))
+
+    def _use_lock(self, lock: Any) -> None:
+        """``lock`` is the accumulator's."""
+        self._lock = lock
+        self._acquire = lock.acquire
+        self._release = lock.release
+
+    # -- what does not happen for every record -------------------------------------------------------------------------
+
+    def _admit_or_send(self, topic: Any, *record: Any) -> Any:
+        """For a topic that is not among ``_topics``, or has no partitions yet: its queues, or the future of the record
+        when that went another way. Or the reason why nothing may be sent, raised."""
+        raise NotImplementedError
+
+    def _park(
+        self, queues: TopicQueues, timestamp: int, key: bytes | None, value: bytes | None, headers: Any,
+        partition: Any, given: Any,
+    ) -> FutureRecordMetadata:  # fmt: skip
+        """Keep the record until its topic's partitions are known."""
+        raise NotImplementedError
+
+    def _check_size(self, key: bytes | None, value: bytes | None, headers: Any) -> None:
+        """Raise for a record that is too large."""
+        raise NotImplementedError
+
+    def _append_when_there_is_room(self, full: BufferFull, record: Any) -> tuple[Batch, int]:
+        """Wait for memory, where that can be, and append."""
+        raise NotImplementedError

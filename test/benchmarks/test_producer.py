@@ -1,0 +1,133 @@
+"""Producers: ours, in plain Python and compiled, and the others for Python, against one Apache Kafka, one at a time.
+
+Each figure is the best of :data:`ROUNDS` runs, each in a process of its own (``throughput.py``), the clients in turn,
+so that a noisy neighbour hits all of them and counts for none. A rate says little on a shared machine; CPU per message
+and its ratio to a peer's in the same run are what counts, and what the goals are about.
+
+``KAFKA_BENCH_MESSAGES`` is how many messages of 100 bytes the fastest client sends in a run (default 400,000; slower
+ones send fewer), of 1,000 bytes a quarter.
+
+The consumers' benchmark needs no more than another ``what`` for :func:`compare`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from kafka.admin import KafkaAdminClient, NewTopic
+from test.benchmarks.installs import KINDS, NotInstalled, install
+from test.benchmarks.report import Measure, Report
+from test.support.apache_kafka import LATEST, ApacheKafka, require_apache_kafka
+from test.support.peers import PEERS, require_peer, run_to_end
+
+pytestmark = pytest.mark.timeout(1800)
+
+MESSAGES = int(os.environ.get("KAFKA_BENCH_MESSAGES", "400000"))
+ROUNDS = 3
+RUN_TIMEOUT_S = 120.0
+SCRIPT = pathlib.Path(__file__).with_name("throughput.py")
+
+
+class Subject(NamedTuple):
+    """One client: its name in the table, its Python, its part of ``throughput.py``, its share of the messages."""
+
+    name: str
+    python: pathlib.Path
+    library: str
+    share: float
+
+
+class Goal(NamedTuple):
+    """Ours is to take no more than ``ratio`` of a peer's CPU per message."""
+
+    ours: str
+    peer: str
+    ratio: float
+
+
+PRODUCE_GOALS = (Goal("plain", "kafka-python", 1 / 3), Goal("compiled", "confluent-kafka", 3 / 4))
+_LIBRARIES = {"kafka-python": ("kafka", 0.125), "aiokafka": ("aiokafka", 0.25), "confluent-kafka": ("confluent", 1.0)}
+
+
+@pytest.fixture(scope="module")
+def figures() -> Iterator[Report]:
+    """This module's table, printed at its end."""
+    found = Report()
+    yield found
+    print("\n".join(found.lines()), flush=True)
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    """Apache Kafka with the JVM as it comes."""
+    require_apache_kafka(LATEST)
+    with ApacheKafka(LATEST, jvm=("-Xms1g", "-Xmx1g")) as apache:
+        yield apache.bootstrap
+
+
+@pytest.fixture(scope="module")
+def subjects(tmp_path_factory: pytest.TempPathFactory) -> list[Subject]:
+    """All clients. Ours is left out, with a word, in a kind that cannot be built here."""
+    found = []
+    for kind in KINDS:
+        try:
+            python = install(kind, tmp_path_factory.mktemp(kind))
+        except NotInstalled as reason:
+            print(f"\n{kind}: not measured: {reason}")
+        else:
+            found.append(Subject(kind, python, "kafka", 0.5 if kind == "plain" else 1.0))
+    for name in PEERS:
+        library, share = _LIBRARIES[name]
+        found.append(Subject(name, require_peer(name), library, share))
+    return found
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+@pytest.mark.parametrize("size", [100, 1000])
+def test_produce(size: int, codec: str, bootstrap: str, subjects: list[Subject], figures: Report) -> None:
+    compare("produce", size, codec, bootstrap, subjects, figures, PRODUCE_GOALS)
+
+
+def compare(
+    what: str, size: int, codec: str, bootstrap: str, subjects: list[Subject], figures: Report, goals: tuple[Goal, ...]
+) -> None:
+    """Run all subjects in turn, :data:`ROUNDS` times, and note the best of each, and the ratios that are goals."""
+    best: dict[str, dict[str, float]] = {}
+    for _ in range(ROUNDS):
+        for subject in subjects:
+            run = _run(what, subject, bootstrap, size, codec)
+            seen = best.setdefault(subject.name, run)
+            seen["rate"] = max(seen["rate"], run["rate"])
+            seen["cpu_us"] = min(seen["cpu_us"], run["cpu_us"])
+    title = f"{what} {size} B, {codec}"
+    for name, run in best.items():
+        figures.add(Measure(title, "msg/s"), name, run["rate"])
+        figures.add(Measure(f"{title}: CPU", "µs/msg"), name, run["cpu_us"])
+    for goal in goals:
+        if goal.ours in best and goal.peer in best:
+            ratio = best[goal.ours]["cpu_us"] / best[goal.peer]["cpu_us"]
+            measure = Measure(f"{title}: CPU, {goal.ours} to {goal.peer}", "ratio", f"{goal.ratio:.2f}")
+            figures.add(measure, goal.ours, ratio)
+
+
+def _run(what: str, subject: Subject, bootstrap: str, size: int, codec: str) -> dict[str, float]:
+    topic = f"bench-{uuid.uuid4().hex[:12]}"
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        admin.create_topics([NewTopic(name=topic, num_partitions=1, replication_factor=1)])
+        count = int(MESSAGES * subject.share * (1 if size <= 100 else 0.25))
+        command = [str(subject.python), str(SCRIPT), what, subject.library, bootstrap, topic, str(count), str(size)]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+        printed = run_to_end([*command, codec], environment, RUN_TIMEOUT_S)
+        admin.delete_topics([topic])  # the disk is not what is measured
+    finally:
+        admin.close()
+    found: dict[str, float] = json.loads(printed.splitlines()[-1])
+    return found

@@ -1,0 +1,89 @@
+"""Message sets inside the newest Fetch: topics of a later Apache Kafka that keep the format of an older one.
+
+Only Apache Kafka before 4.0 has such topics (``message.format.version``), so there is no embedded twin here."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.core.consume.record import ConsumerRecord
+from kafka.errors import UnsupportedForMessageFormatError
+from kafka.protocol.fetch import FetchRequest
+from kafka.records import iter_batches
+from test.broker.raw_client import RawClient
+from test.support.apache_kafka import ApacheKafka, require_apache_kafka
+
+pytestmark = pytest.mark.timeout(120)
+
+VERSION = "2.8.2"
+FORMATS = {"0.9.0": 0, "0.10.2": 1}
+T0 = 1_700_000_000_000
+COUNT = 60
+DEADLINE_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    require_apache_kafka(VERSION)
+    with ApacheKafka(VERSION) as apache:
+        yield apache.bootstrap
+
+
+@pytest.fixture(params=FORMATS)
+def old_topic(request: pytest.FixtureRequest, bootstrap: str) -> tuple[str, int]:
+    """A topic's name, and the magic of its messages."""
+    name = f"topic-{uuid.uuid4().hex[:8]}"
+    configs = {"message.format.version": request.param}
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(name, 1, 1, topic_configs=configs)], wait_for_metadata=True)
+    return name, FORMATS[request.param]
+
+
+def magics(bootstrap: str, topic: str) -> set[int]:
+    """Of what the newest Fetch that the broker has brings."""
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=100, min_bytes=1, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])]
+    )
+    with RawClient(int(bootstrap.rpartition(":")[2])) as raw:
+        (answer,) = raw.ask(request, 12).responses
+    return {header.magic for header in iter_batches(bytes(answer.partitions[0].records or b""))}
+
+
+@pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4"], ids=str)
+def test_messages_of_an_old_format_are_read_from_a_later_broker(
+    bootstrap: str, old_topic: tuple[str, int], codec: str | None
+) -> None:
+    topic, magic = old_topic
+    partition = TopicPartition(topic, 0)
+    with KafkaProducer(
+        bootstrap_servers=bootstrap, compression_type=codec, linger_ms=20, enable_idempotence=False
+    ) as producer:
+        for n in range(COUNT):
+            producer.send(topic, b"value-%d" % n, key=b"k", timestamp_ms=T0 + n)
+    assert magics(bootstrap, topic) == {magic}
+    found: list[ConsumerRecord] = []
+    with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        give_up_at = time.monotonic() + DEADLINE_S
+        while len(found) < COUNT and time.monotonic() < give_up_at:
+            found += consumer.poll(500).get(partition, [])
+    assert [(record.offset, record.value) for record in found] == [(n, b"value-%d" % n) for n in range(COUNT)]
+    times = [(T0 + n, 0) for n in range(COUNT)] if magic else [(-1, -1)] * COUNT
+    assert [(record.timestamp, record.timestamp_type) for record in found] == times
+
+
+def test_an_idempotent_producer_is_told_that_such_a_topic_keeps_no_sequences(
+    bootstrap: str, old_topic: tuple[str, int]
+) -> None:
+    with (
+        KafkaProducer(bootstrap_servers=bootstrap) as producer,
+        pytest.raises(UnsupportedForMessageFormatError, match=old_topic[0]),
+    ):
+        producer.send(old_topic[0], b"one").get(DEADLINE_S)

@@ -1,0 +1,212 @@
+"""Our transactional producer over every release, and so with both versions of the protocol."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import (
+    AbortableTransactionError,
+    FatalTransactionError,
+    IllegalGenerationError,
+    InvalidProducerEpochError,
+    InvalidTransactionTimeoutError,
+    ProducerFencedError,
+    UnknownMemberIdError,
+)
+from kafka.protocol.coordinator import FindCoordinatorRequest
+from kafka.protocol.offsets import OffsetFetchRequest
+from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
+from test.broker.raw_client import RawClient
+from test.support.either_broker import EITHER, every_release
+
+pytestmark = every_release
+
+DEADLINE_S = 60.0
+
+
+class Cluster(NamedTuple):
+    bootstrap: str
+    version: int
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, bootstrap: str) -> Cluster:
+    """Where it is, and which version of the protocol it speaks: older releases, which are called by name, have 1."""
+    return Cluster(bootstrap, 2 if request.node.callspec.params["bootstrap"] in EITHER else 1)
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    return f"txn-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def topic(cluster: Cluster, name: str) -> str:
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, 3, 1)], wait_for_metadata=True)
+    return name
+
+
+Make = Callable[..., KafkaProducer]
+
+
+@pytest.fixture
+def make(cluster: Cluster, name: str) -> Iterator[Make]:
+    made: list[KafkaProducer] = []
+
+    def new(**settings: Any) -> KafkaProducer:
+        settings = {"transactional_id": name, **settings}
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, **settings)
+        made.append(producer)
+        producer.init_transactions()
+        return producer
+
+    yield new
+    for producer in made:
+        producer.close(timeout=10)
+
+
+def read(cluster: Cluster, topic: str, isolation: str = "read_committed") -> list[bytes]:
+    """All values up to the end that a reader of this isolation has now."""
+    found = []
+    with KafkaConsumer(bootstrap_servers=cluster.bootstrap, isolation_level=isolation) as consumer:
+        partitions = [TopicPartition(topic, number) for number in range(3)]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(each) < end for each, end in ends.items()):
+            for records in consumer.poll(timeout_ms=1000).values():
+                found += [record.value for record in records if record.value is not None]
+    return sorted(found)
+
+
+def committed(cluster: Cluster, group: str, partition: TopicPartition) -> int:
+    """The group's offset, when no transaction has one pending; -1: none."""
+    topics = [OffsetFetchRequest.OffsetFetchRequestTopic(name=partition.topic, partition_indexes=[partition.partition])]
+    until = time.monotonic() + DEADLINE_S
+    with RawClient(int(cluster.bootstrap.rpartition(":")[2])) as raw:
+        while True:
+            assert time.monotonic() < until
+            if raw.ask(FindCoordinatorRequest(key=group, key_type=0), 3).error_code:
+                continue  # its topic is being made
+            answer = raw.ask(OffsetFetchRequest(group_id=group, topics=topics, require_stable=True), 7)
+            one = answer.topics[0].partitions[0] if answer.topics else None
+            if one is not None and not one.error_code and not answer.error_code:
+                return int(one.committed_offset)
+
+
+def test_commits_and_aborts_are_what_readers_see(cluster: Cluster, topic: str, make: Make) -> None:
+    producer = make()
+    machine = producer._transactions.machine  # type: ignore[union-attr]
+    assert machine.version == cluster.version
+    expected, everything = [], []
+    for number in range(6):
+        values = [b"%d-%d" % (number, n) for n in range(20)]
+        producer.begin_transaction()
+        for n, value in enumerate(values):
+            producer.send(topic, value, partition=n % 3)
+        producer.flush()
+        everything += values
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+            expected += values
+    assert read(cluster, topic) == sorted(expected)
+    assert read(cluster, topic, "read_uncommitted") == sorted(everything)
+    assert machine.identity.epoch == (6 if cluster.version == 2 else 0)
+
+
+def test_offsets_count_when_the_transaction_is_committed(cluster: Cluster, topic: str, make: Make) -> None:
+    producer, group, where = make(), f"g-{topic}", TopicPartition(topic, 1)
+    for number, is_committed in enumerate((False, True, False, True)):
+        before = committed(cluster, group, where)
+        producer.begin_transaction()
+        producer.send(topic, b"x")
+        producer.send_offsets_to_transaction({where: OffsetAndMetadata(number, "m", 0)}, group)
+        if is_committed:
+            producer.commit_transaction()
+            assert committed(cluster, group, where) == number
+        else:
+            producer.abort_transaction()
+            assert committed(cluster, group, where) == before
+
+
+def test_the_second_producer_fences_the_first(cluster: Cluster, topic: str, make: Make) -> None:
+    first = make()
+    first.begin_transaction()
+    first.send(topic, b"of the first").get(30)
+    second = make()
+    with pytest.raises(ProducerFencedError, match=topic):
+        first.commit_transaction()
+    with second.transaction():
+        second.send(topic, b"of the second")
+    assert read(cluster, topic) == [b"of the second"]
+
+
+def test_who_was_fenced_and_writes_on_is_told_at_the_abort(cluster: Cluster, topic: str, make: Make) -> None:
+    first = make()
+    first.begin_transaction()
+    first.send(topic, b"1", partition=0).get(30)
+    make()
+    with pytest.raises(InvalidProducerEpochError):
+        first.send(topic, b"2", partition=0).get(30)
+    with pytest.raises(AbortableTransactionError):
+        first.commit_transaction()
+    with pytest.raises(ProducerFencedError):
+        first.abort_transaction()
+    assert read(cluster, topic) == []
+
+
+def test_a_member_that_is_not_in_the_group_makes_the_transaction_abortable(
+    cluster: Cluster, topic: str, make: Make
+) -> None:
+    producer = make()
+    producer.begin_transaction()
+    zombie = ConsumerGroupMetadata(f"g-{topic}", 3, "nobody")
+    with pytest.raises(AbortableTransactionError) as raised:
+        producer.send_offsets_to_transaction({TopicPartition(topic, 0): OffsetAndMetadata(1)}, zombie)
+    assert isinstance(raised.value, (IllegalGenerationError, UnknownMemberIdError))
+    producer.abort_transaction()
+    with producer.transaction():
+        producer.send(topic, b"goes on")
+    assert read(cluster, topic) == [b"goes on"]
+
+
+def test_a_record_that_the_broker_refuses_makes_the_transaction_abortable(
+    cluster: Cluster, topic: str, make: Make
+) -> None:
+    producer = make(max_request_size=8_000_000)
+    for _ in range(2):
+        producer.begin_transaction()
+        producer.send(topic, b"written", partition=0).get(30)
+        producer.send(topic, bytes(2_000_000), partition=0)
+        with pytest.raises(AbortableTransactionError):
+            producer.commit_transaction()
+        producer.abort_transaction()
+    with producer.transaction():
+        producer.send(topic, b"goes on", partition=0)
+    assert read(cluster, topic) == [b"goes on"]
+
+
+def test_a_timeout_above_the_brokers_is_fatal(cluster: Cluster, make: Make) -> None:
+    with pytest.raises(FatalTransactionError) as raised:
+        make(transaction_timeout_ms=3_600_000)
+    assert isinstance(raised.value, InvalidTransactionTimeoutError)
+
+
+def test_transactions_follow_one_another_at_once(cluster: Cluster, topic: str, make: Make) -> None:
+    """Real brokers answer EndTxn before the markers are written: the next transaction comes too early, and waits."""
+    producer = make()
+    for number in range(40):
+        with producer.transaction():
+            for partition in range(3):
+                producer.send(topic, b"%d" % number, partition=partition)
+    assert read(cluster, topic) == sorted(b"%d" % number for number in range(40) for _ in range(3))

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kafka.core.produce.accumulator import TopicQueues
+from kafka.core.produce.murmur2 import partition_for_key
+from kafka.core.produce.partitioning import BuiltIn, partitioning_for
+from kafka.core.produce.queues import PartitionQueue
+from kafka.errors import IllegalArgumentError
+from test.core.produce.support import Rig
+
+
+class Chance:
+    """The numbers that are drawn, one after the other."""
+
+    def __init__(self, *numbers: int) -> None:
+        self.numbers = list(numbers)
+        self.stops: list[int] = []
+
+    def randrange(self, stop: int, /) -> int:
+        self.stops.append(stop)
+        return self.numbers.pop(0)
+
+
+def topic_of(*waiting: int) -> TopicQueues:
+    """A topic whose partitions have so many batches waiting."""
+    topic = TopicQueues("t")
+    for partition, count in enumerate(waiting):
+        queue = PartitionQueue("t", partition)
+        queue.closed.extend([None] * count)  # type: ignore[list-item]
+        topic.queues.append(queue)
+    topic.available = list(range(len(waiting)))
+    return topic
+
+
+def test_the_built_in_one_stays_on_a_partition_until_batch_size_bytes_went_there() -> None:
+    rig = Rig(4, partitioner=None, batch_bytes=1000, idempotent=False)
+    seen: list[int] = []
+    for _ in range(200):
+        batch, _ = rig.put(b"x" * 100, None)
+        rig.accumulator.close_open(batch.queue)  # as it is with linger_ms=0: each record goes out by itself
+        seen.append(batch.partition)
+    runs: list[list[int]] = [[seen[0]]]
+    for partition in seen[1:]:
+        if partition == runs[-1][-1]:
+            runs[-1].append(partition)
+        else:
+            runs.append([partition])
+    assert all(len(run) % 6 == 0 for run in runs[:-1]), "six records of 100 bytes in batches of their own are 1,000"
+    assert len(runs) > 10
+
+
+def test_the_built_in_one_goes_on_when_a_batch_is_full_of_records() -> None:
+    rig = Rig(16, partitioner=None, batch_records=2)
+    partitions = [rig.put(b"x", None)[0].partition for _ in range(40)]
+    assert partitions[::2] == partitions[1::2]
+    assert len(set(partitions)) > 5
+
+
+@pytest.mark.parametrize(
+    ("waiting", "expected"),
+    [
+        ((0, 3, 1), {0: 4, 1: 1, 2: 3}),  # the example of KIP-794
+        ((5, 0), {0: 1, 1: 6}),
+        ((2, 2, 2), {0: 1, 1: 1, 2: 1}),
+    ],
+)
+def test_a_partition_is_the_likelier_the_fewer_batches_wait_in_it(
+    waiting: tuple[int, ...], expected: dict[int, int]
+) -> None:
+    total = sum(expected.values())
+    found: Counter[int] = Counter()
+    for number in range(total):
+        chance = Chance(number)
+        found[BuiltIn(chance, 1000).next_sticky(topic_of(*waiting), 0.0).partition] += 1
+        assert chance.stops == [total]
+    assert found == expected
+
+
+def test_without_adaption_all_partitions_are_alike() -> None:
+    chance = Chance(1)
+    assert BuiltIn(chance, 1000, adaptive=False).next_sticky(topic_of(0, 9, 0), 0.0).partition == 1
+    assert chance.stops == [3]
+
+
+def test_loads_are_looked_at_again_after_a_while_that_grows_with_the_partitions() -> None:
+    topic = topic_of(0, 9)
+    built_in = BuiltIn(Chance(0, 0, 0), 0)
+    built_in.next_sticky(topic, 0.0)
+    assert topic.load_sums == [10, 11]
+    topic.queues[1].closed.clear()
+    built_in.next_sticky(topic, 0.000_01)
+    assert topic.load_sums == [10, 11]
+    built_in.next_sticky(topic, 0.000_03)
+    assert topic.load_sums == []
+
+
+def test_partitions_of_a_node_that_takes_nothing_are_avoided() -> None:
+    rig = Rig(4, partitioner="sticky")
+    topic = rig.topic
+    rig.put_alone(b"x", 1)
+    topic.queues[1].node = topic.queues[2].node = 7
+    topic.queues[0].node = 8
+    late = BuiltIn(random.Random(5), 0, late_s=1.0)
+    assert {late.next_sticky(topic, 1.5).partition for _ in range(200)} == {0, 3}
+    topic.loads_until = 0.0
+    patient = BuiltIn(random.Random(5), 0, late_s=2.0)
+    assert {patient.next_sticky(topic, 1.5).partition for _ in range(200)} == {0, 1, 2, 3}
+
+
+def test_keys_can_be_ignored() -> None:
+    rig = Rig(10, partitioner=BuiltIn(random.Random(3), 100, ignore_keys=True), batch_bytes=100)
+    assert len({rig.put(b"x" * 60, None, b"key")[0].partition for _ in range(40)}) > 3
+
+
+def test_a_key_decides_as_in_java_with_every_partitioner_that_is_built_in() -> None:
+    for name in (None, "sticky", "round_robin"):
+        rig = Rig(10, partitioner=name)
+        assert rig.put(b"x", None, b"foobar")[0].partition == partition_for_key(b"foobar", 10)
+
+
+class Third:
+    """kafka-python 3's shape."""
+
+    seen: list[tuple[Any, ...]] = []
+
+    def partition(self, *arguments: Any) -> int:
+        self.seen.append(arguments)
+        return 2
+
+
+class Second:
+    """kafka-python 2's shape as an object."""
+
+    def __call__(self, key: bytes | None, every: list[int], available: list[int]) -> int:
+        every.clear()  # it is his own
+        return available[-1]
+
+
+@pytest.mark.parametrize("given", [Third, Third(), Second, Second(), lambda key, every, available: 2])
+def test_a_users_own_partitioner_may_be_a_function_an_object_or_a_class_of_either_generation(given: Any) -> None:
+    Third.seen.clear()
+    topic = topic_of(0, 0, 0)
+    kind = partitioning_for(given, random.Random(), cluster="the cluster")
+    assert kind.asks_always
+    chosen = kind.queue_for(topic, b"5", 5, [1], b"[1]")
+    assert chosen is topic.queues[2]
+    if Third.seen:
+        assert Third.seen == [("t", 5, b"5", [1], b"[1]", "the cluster")]
+
+
+@pytest.mark.parametrize(
+    ("returned", "error", "text"),
+    [
+        (3, IllegalArgumentError, "chose 3; topic t has 3 partitions"),
+        (-1, IllegalArgumentError, "chose -1; topic t has 3 partitions"),
+        (None, TypeError, "returned None for topic t, and not the number of a partition"),
+        ("0", TypeError, "returned '0' for topic t"),
+        (1.0, TypeError, "returned 1.0 for topic t"),
+    ],
+)
+def test_what_a_users_partitioner_may_not_return(returned: Any, error: type[Exception], text: str) -> None:
+    kind = partitioning_for(lambda key, every, available: returned, random.Random())
+    with pytest.raises(error, match=text):
+        kind.queue_for(topic_of(0, 0, 0), None, None, None, None)

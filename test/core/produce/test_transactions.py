@@ -1,0 +1,368 @@
+"""The machine of transactions, alone: what may be called when, and what errors make of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from kafka.core.produce.accumulator import PartitionQueue
+from kafka.core.produce.batch import Batch
+from kafka.core.produce.identity import ProducerIdentity
+from kafka.core.produce.recoveries import OTHERWISE, RECOVERIES, Api, Recovery, recovery_for
+from kafka.core.produce.transactions import TransactionManager
+from kafka.core.states import TRANSACTION, Transaction
+from kafka.errors import (
+    ERRORS_BY_CODE,
+    AbortableTransactionError,
+    FatalTransactionError,
+    IllegalStateError,
+    InvalidProducerEpochError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumberError,
+    ProducerFencedError,
+    TopicAuthorizationFailedError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionalIdAuthorizationFailedError,
+    UnknownProducerIdError,
+)
+from kafka.records import RecordBatchBuilder
+
+IDENTITY = ProducerIdentity(7, 3)
+ABORTABLE = TopicAuthorizationFailedError("t")
+FATAL = TransactionalIdAuthorizationFailedError("id")
+
+
+def machine(state: Transaction = Transaction.READY, *, version: int = 2, can_bump: bool = True) -> TransactionManager:
+    """One that has come to ``state`` on the usual way."""
+    made = TransactionManager("id")
+    if state is Transaction.UNINITIALIZED:
+        return made
+    made.begin_initializing()
+    if state is Transaction.INITIALIZING:
+        return made
+    made.initialized(IDENTITY, can_bump=can_bump, version=version)
+    if state is Transaction.READY:
+        return made
+    made.begin()
+    steps: dict[Transaction, Callable[[], object]] = {
+        Transaction.IN_TRANSACTION: lambda: None,
+        Transaction.COMMITTING: made.begin_commit,
+        Transaction.ABORTING: made.begin_abort,
+        Transaction.ABORTABLE_ERROR: lambda: made.failed(Api.ADD_PARTITIONS, ABORTABLE),
+        Transaction.FATAL_ERROR: lambda: made.failed(Api.ADD_PARTITIONS, FATAL),
+    }
+    steps[state]()
+    assert made.state is state
+    return made
+
+
+def queue(partition: int = 0) -> PartitionQueue:
+    return PartitionQueue("t", partition)
+
+
+def batch(where: PartitionQueue, sequence: int = -1, *, in_doubt: bool = False) -> Batch:
+    made = Batch(where, 1, RecordBatchBuilder(1000), 0.0, lambda: None)
+    if sequence >= 0:
+        made.number(*IDENTITY, sequence)
+        made.in_doubt = in_doubt
+        where.numbers.has_gap = True
+        where.numbers.next_sequence = sequence + 5
+    return made
+
+
+CALLS: dict[str, tuple[Callable[[TransactionManager], object], set[Transaction]]] = {
+    "init": (TransactionManager.begin_initializing, {Transaction.UNINITIALIZED}),
+    "begin": (TransactionManager.begin, {Transaction.READY}),
+    "send": (TransactionManager.check_sending, {Transaction.IN_TRANSACTION}),
+    "commit": (TransactionManager.begin_commit, {Transaction.IN_TRANSACTION}),
+    "abort": (TransactionManager.begin_abort, {Transaction.IN_TRANSACTION, Transaction.ABORTABLE_ERROR}),
+}
+
+
+@pytest.mark.parametrize("state", Transaction)
+@pytest.mark.parametrize("call", CALLS)
+def test_each_call_is_taken_in_its_states_and_refused_in_all_others_by_an_error_that_says_what_is_left(
+    state: Transaction, call: str
+) -> None:
+    made = machine(state)
+    run, allowed = CALLS[call]
+    if state in allowed:
+        run(made)
+        return
+    wanted: type[Exception] = IllegalStateError
+    if state is Transaction.FATAL_ERROR:
+        wanted = FatalTransactionError
+    elif state is Transaction.ABORTABLE_ERROR:
+        wanted = AbortableTransactionError
+    with pytest.raises(wanted) as raised:
+        run(made)
+    assert made.state is state, "a refused call changes nothing"
+    if wanted is not IllegalStateError:
+        assert not raised.value.retriable  # type: ignore[attr-defined]
+        assert isinstance(raised.value, FatalTransactionError) != isinstance(raised.value, AbortableTransactionError)
+
+
+def test_an_error_keeps_its_own_class_beside_its_group() -> None:
+    made = machine(Transaction.ABORTABLE_ERROR)
+    with pytest.raises(TopicAuthorizationFailedError, match="can only be aborted: abort_transaction"):
+        made.begin_commit()
+    with pytest.raises(AbortableTransactionError):
+        made.begin_commit()
+
+
+def test_a_fenced_producer_is_told_of_its_transactional_id_in_every_call() -> None:
+    made = machine(Transaction.IN_TRANSACTION)
+    made.failed(Api.END, InvalidProducerEpochError("EndTxn"))
+    for run, _ in CALLS.values():
+        with pytest.raises(ProducerFencedError, match="another producer has taken over the transactional id 'id'"):
+            run(made)
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("api", RECOVERIES)
+@pytest.mark.parametrize("state", [Transaction.IN_TRANSACTION, Transaction.COMMITTING, Transaction.ABORTING])
+@pytest.mark.parametrize(("version", "can_bump"), [(2, True), (1, True), (1, False)])
+def test_whatever_code_comes_the_machine_takes_a_step_that_its_table_has(
+    api: Api, version: int, can_bump: bool, state: Transaction
+) -> None:
+    for cls in ERRORS_BY_CODE.values():
+        made = machine(state, version=version, can_bump=can_bump)
+        recovery = recovery_for(api, cls("x"))
+        if recovery.is_retry:
+            continue
+        raised = made.failed(api, cls("x"))
+        assert made.state is state or made.state in TRANSACTION[state]
+        assert isinstance(raised, (AbortableTransactionError, FatalTransactionError))
+        is_fatal = isinstance(raised, FatalTransactionError)
+        assert is_fatal == (made.state is Transaction.FATAL_ERROR)
+        assert is_fatal == (
+            recovery in (Recovery.FATAL, Recovery.FENCED, Recovery.AGAIN)
+            or (recovery is Recovery.BUMP and version < 2 and not can_bump)
+            or (state is Transaction.ABORTING and api is Api.END)
+        )
+        assert isinstance(raised, ProducerFencedError) == (recovery is Recovery.FENCED)
+
+
+@pytest.mark.parametrize("api", Api)
+def test_each_request_has_its_rows_and_what_is_not_named_goes_by_its_class(api: Api) -> None:
+    assert api in RECOVERIES
+    assert not OTHERWISE[api].is_retry
+    if api is not Api.PRODUCE:
+        assert recovery_for(api, KafkaConnectionError("x")) is Recovery.FIND
+        assert recovery_for(api, ERRORS_BY_CODE[14]("loading")) is Recovery.RETRY
+
+
+def test_what_initializing_is_refused_for_may_be_asked_again() -> None:
+    made = machine(Transaction.INITIALIZING)
+    error = TransactionalIdAuthorizationFailedError("x")
+    assert made.failed(Api.INIT, error) is error
+    assert made.state is Transaction.UNINITIALIZED
+    made.begin_initializing()
+    made.initialized(IDENTITY, can_bump=True, version=2)
+    assert made.state is Transaction.READY
+
+
+def test_the_error_that_comes_second_changes_nothing() -> None:
+    made = machine(Transaction.ABORTABLE_ERROR)
+    told = made.failed(Api.COMMIT_OFFSETS, TransactionAbortableError("second"))
+    assert isinstance(told, TopicAuthorizationFailedError)
+    made.failed(Api.END, InvalidProducerEpochError("x"))
+    assert isinstance(made.failed(Api.ADD_PARTITIONS, ABORTABLE), ProducerFencedError)
+
+
+# -- batches ----------------------------------------------------------------------------------------------------------
+
+
+def test_version_2_sends_at_once_and_version_1_asks_for_partitions_first() -> None:
+    new, old = machine(Transaction.IN_TRANSACTION, version=2), machine(Transaction.IN_TRANSACTION, version=1)
+    assert new.may_send(queue(), in_doubt=False)
+    assert new.is_started
+    assert not new.has_new_partitions
+    assert not old.may_send(queue(0), in_doubt=False)
+    assert not old.may_send(queue(1), in_doubt=False)
+    assert old.has_new_partitions
+    assert [p.partition for p in old.take_new_partitions()] == [0, 1], "one request for all"
+    assert not old.may_send(queue(0), in_doubt=False)
+    assert not old.may_send(queue(2), in_doubt=False)
+    assert not old.has_new_partitions, "one request at a time"
+    old.partitions_done(are_added=True)
+    assert old.may_send(queue(0), in_doubt=False)
+    assert old.has_new_partitions, "partition 2"
+
+
+@pytest.mark.parametrize("state", [Transaction.ABORTABLE_ERROR, Transaction.ABORTING])
+def test_after_an_error_only_what_may_be_in_the_log_already_is_sent_again(state: Transaction) -> None:
+    made = machine(state)
+    assert not made.may_send(queue(), in_doubt=False)
+    assert made.may_send(queue(), in_doubt=True)
+
+
+@pytest.mark.parametrize("state", [Transaction.ABORTABLE_ERROR, Transaction.ABORTING])
+def test_what_is_refused_in_flight_after_an_error_fails_and_does_not_wait_for_ever(state: Transaction) -> None:
+    made = machine(state)
+    assert not made.may_retry(batch(queue(), 4))
+    assert made.may_retry(batch(queue(), 4, in_doubt=True))
+    assert machine(Transaction.COMMITTING).may_retry(batch(queue(), 4))
+
+
+@pytest.mark.parametrize("state", [Transaction.UNINITIALIZED, Transaction.READY, Transaction.FATAL_ERROR])
+def test_nothing_is_sent_outside_a_transaction(state: Transaction) -> None:
+    assert not machine(state).may_send(queue(), in_doubt=False)
+
+
+def test_a_batch_that_was_never_sent_needs_no_new_epoch() -> None:
+    made = machine(Transaction.COMMITTING, version=1)
+    made.batch_failed(batch(queue()), KafkaTimeoutError("too late"))
+    assert made.state is Transaction.ABORTABLE_ERROR
+    made.begin_abort()
+    assert made.ended(None, 1)
+
+
+def test_a_failed_number_makes_version_1_ask_for_the_next_epoch() -> None:
+    made = machine(Transaction.IN_TRANSACTION, version=1)
+    made.batch_failed(batch(queue(), 4, in_doubt=True), KafkaTimeoutError("too late"))
+    made.begin_abort()
+    assert not made.ended(None, 1)
+    assert made.state is Transaction.INITIALIZING
+    made.initialized(ProducerIdentity(7, 4), can_bump=True, version=1)
+    assert made.state is Transaction.READY
+
+
+def test_with_version_2_the_end_brings_the_next_epoch() -> None:
+    made = machine(Transaction.IN_TRANSACTION, version=2)
+    made.batch_failed(batch(queue(), 4, in_doubt=True), KafkaTimeoutError("too late"))
+    made.begin_abort()
+    assert made.ended(ProducerIdentity(7, 4), 2)
+    assert made.identity == (7, 4)
+
+
+def test_where_nobody_gives_an_epoch_a_number_that_was_not_used_is_used_again() -> None:
+    made = machine(Transaction.IN_TRANSACTION, version=1, can_bump=False)
+    refused, lost = queue(0), queue(1)
+    made.batch_failed(batch(refused, 4), MessageSizeTooLargeError("t-0"))
+    made.batch_failed(batch(refused, 6), OutOfOrderSequenceNumberError("t-0"))
+    made.batch_failed(batch(lost, 9), UnknownProducerIdError("t-1"))
+    made.begin_abort()
+    assert made.ended(None, 1)
+    assert (refused.numbers.next_sequence, refused.numbers.has_gap) == (4, False)
+    assert (lost.numbers.next_sequence, lost.numbers.has_gap) == (0, False), "the leader has forgotten the producer"
+
+
+def test_where_nobody_gives_an_epoch_a_number_that_may_be_used_ends_the_producer() -> None:
+    made = machine(Transaction.IN_TRANSACTION, version=1, can_bump=False)
+    made.batch_failed(batch(queue(), 4, in_doubt=True), KafkaTimeoutError("too late"))
+    assert made.state is Transaction.FATAL_ERROR
+    with pytest.raises(FatalTransactionError, match="gives no new epoch"):
+        made.begin_abort()
+
+
+def test_an_old_epoch_in_produce_is_found_out_by_the_abort() -> None:
+    made = machine(Transaction.IN_TRANSACTION)
+    made.batch_failed(batch(queue(), 4), InvalidProducerEpochError("t-0"))
+    assert made.state is Transaction.ABORTABLE_ERROR, "KIP-588: it may have been a time-out at the broker"
+    made.begin_abort()
+    made.failed(Api.END, ProducerFencedError("EndTxn"))
+    assert made.state is Transaction.FATAL_ERROR
+
+
+def test_an_upgrade_of_the_cluster_takes_an_epoch() -> None:
+    made = machine(Transaction.IN_TRANSACTION, version=1)
+    made.begin_commit()
+    made.prepare_end(2)
+    assert not made.ended(None, 2)
+    made.initialized(ProducerIdentity(7, 4), can_bump=True, version=2)
+    made.begin()
+    made.begin_commit()
+    made.prepare_end(1)
+    assert made.ended(ProducerIdentity(7, 5), 1), "and the way back none"
+    assert made.version == 1
+
+
+def test_records_that_an_abort_drops_say_so_or_why() -> None:
+    assert isinstance(machine(Transaction.IN_TRANSACTION).begin_abort(), TransactionAbortedError)
+    assert isinstance(machine(Transaction.ABORTABLE_ERROR).begin_abort(), TopicAuthorizationFailedError)
+
+
+def test_who_sends_is_told_of_errors_once() -> None:
+    told: list[Transaction] = []
+    made = machine(Transaction.IN_TRANSACTION)
+    made.on_error = lambda: told.append(made.state)
+    made.failed(Api.ADD_PARTITIONS, ABORTABLE)
+    made.failed(Api.ADD_PARTITIONS, ABORTABLE)
+    made.failed(Api.ADD_PARTITIONS, FATAL)
+    made.failed(Api.ADD_PARTITIONS, FATAL)
+    assert told == [Transaction.ABORTABLE_ERROR, Transaction.FATAL_ERROR]
+
+
+# -- a random walk ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_no_sequence_of_calls_and_errors_leads_anywhere_but_along_the_table(seed: int) -> None:
+    """The machine raises RuntimeError for a step that its table lacks: that must not happen. Whatever comes, an error's
+    group says the truth about what is left."""
+    rng = random.Random(seed)
+    version, can_bump = rng.choice([(2, True), (1, True), (1, False)])
+    made = TransactionManager("id")
+    queues = [queue(number) for number in range(3)]
+    epoch = 0
+    for _ in range(60):
+        before = made.state
+        step = rng.randrange(12)
+        try:
+            if step < 5:
+                list(CALLS.values())[step][0](made)
+            elif step == 5 and before is Transaction.INITIALIZING:
+                epoch += 1
+                made.initialized(ProducerIdentity(7, epoch), can_bump=can_bump, version=version)
+            elif step == 6 and before in (Transaction.COMMITTING, Transaction.ABORTING):
+                made.prepare_end(version)
+                if version >= 2 and made.is_started:
+                    epoch += 1
+                    made.ended(ProducerIdentity(7, epoch), version)
+                else:
+                    made.ended(None, version)
+                assert not made.is_started
+            elif step == 7:
+                made.may_send(rng.choice(queues), in_doubt=rng.random() < 0.1)
+            elif step == 8 and made.has_new_partitions:
+                made.take_new_partitions()
+                made.partitions_done(are_added=rng.random() < 0.8)
+            elif step == 9 and before is not Transaction.READY and rng.random() < 0.3:
+                failed = batch(rng.choice(queues), rng.choice((-1, 5)), in_doubt=rng.random() < 0.3)
+                made.batch_failed(failed, rng.choice(list(ERRORS_BY_CODE.values()))("x"))
+            elif step == 10 and before not in (Transaction.UNINITIALIZED, Transaction.READY) and rng.random() < 0.3:
+                api = Api.INIT if before is Transaction.INITIALIZING else rng.choice(list(Api))
+                error = rng.choice(list(ERRORS_BY_CODE.values()))("x")
+                if not recovery_for(api, error).is_retry:
+                    made.failed(api, error)
+        except AbortableTransactionError:
+            assert made.state is Transaction.ABORTABLE_ERROR
+        except FatalTransactionError:
+            assert made.state is Transaction.FATAL_ERROR
+        except IllegalStateError:
+            assert made.state is before
+        assert made.state is before or made.state in TRANSACTION[before]
+        assert (made.error is not None) >= (made.state in (Transaction.ABORTABLE_ERROR, Transaction.FATAL_ERROR))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_nothing_goes_out_while_the_end_is_told(version: int) -> None:
+    queue, made = PartitionQueue("t", 0), machine(Transaction.IN_TRANSACTION, version=version)
+    made.may_send(queue, in_doubt=False)
+    made.take_new_partitions()
+    made.partitions_done(are_added=True)
+    made.begin_commit()
+    assert made.may_send(queue, in_doubt=False), "it is part of the transaction still"
+    made.prepare_end(version)
+    assert not made.may_send(queue, in_doubt=False), "it could come after the marker, and stay open for ever"
+    made.ended(None, version)
+    made.begin()
+    assert made.may_send(queue, in_doubt=False) is (version == 2)

@@ -1,0 +1,1 @@
+"""Clients on listeners with TLS and SASL."""

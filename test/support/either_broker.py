@@ -1,0 +1,47 @@
+"""The brokers that suites run over, by their names.
+
+    embedded       the embedded broker as it is        embedded 3.9    as an older release (``emulate``)
+    apache         Apache Kafka, the latest            apache 3.9.1    an older release
+
+A suite runs over :data:`EITHER`; what has to hold with older brokers too runs over :data:`RELEASES`, by the mark
+:data:`every_release`, for which the fixture ``bootstrap`` has to be parametrized with names like these. One more
+release is one more name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+
+from kafka.testing import EmbeddedBroker
+from test.support.apache_kafka import LATEST, ApacheKafka, require_apache_kafka
+
+EITHER: Final = ("embedded", "apache")
+RELEASES: Final = (*EITHER, "embedded 3.9", "apache 3.9.1", "embedded 2.8", "apache 2.8.2")
+"""These begin with :data:`EITHER`, in its order: pytest knows a parameter by its place, and so starts each broker once
+for the tests of both lists."""
+
+every_release: Final = pytest.mark.parametrize("bootstrap", RELEASES, indirect=True, scope="session")
+"""For tests of ``bootstrap``: over :data:`RELEASES`."""
+
+_NEWER_SETTINGS: Final = ("group.share.", "group.consumer.")
+"""Those that a release before 4.0 does not have."""
+
+
+@contextmanager
+def running(kind: str, settings: Mapping[str, str]) -> Iterator[str]:
+    """``host:port`` of one of them; a skip with its reason where there is no Apache Kafka."""
+    kind, _, release = kind.partition(" ")
+    if release:
+        settings = {name: value for name, value in settings.items() if not name.startswith(_NEWER_SETTINGS)}
+    if kind == "embedded":
+        options: dict[str, Any] = {"emulate": release} if release else {}
+        with EmbeddedBroker(settings=settings, **options) as embedded:
+            yield embedded.bootstrap
+    else:
+        require_apache_kafka(release or LATEST)
+        with ApacheKafka(release or LATEST, dict(settings)) as apache:
+            yield apache.bootstrap

@@ -1,0 +1,25 @@
+"""Copies what the tests need into a folder without ``kafka/``, so that the installed package is what they import.
+
+    python test/support/without_sources.py FOLDER
+
+Run by ``tox -e compiled``, whose package was compiled when it was installed.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def main(folder: pathlib.Path) -> None:
+    """Replace ``test`` and ``setup.cfg`` in ``folder`` by those of here."""
+    shutil.rmtree(folder / "test", ignore_errors=True)
+    shutil.copytree(ROOT / "test", folder / "test", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "setup.cfg", folder / "setup.cfg")
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,42 @@
+"""Which kind of installation is tested here: the environment ``compiled`` must not test plain Python unnoticed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import kafka
+
+WANTED = {"0": True, "1": False}.get(os.environ.get("KAFKA_PURE", ""))
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.skipif(WANTED is None, reason="KAFKA_PURE does not say which kind is wanted")
+def test_the_kind_that_was_asked_for_is_the_one_that_is_tested() -> None:
+    assert kafka.is_compiled() is WANTED
+
+
+@pytest.mark.skipif(not kafka.is_compiled(), reason="this installation is plain Python")
+@pytest.mark.parametrize("name", ["core.produce.accumulator", "producer.future", "records.builder", "records.reader"])
+def test_what_runs_for_every_record_is_machine_code(name: str) -> None:
+    assert not str(importlib.import_module(f"kafka.{name}").__file__).endswith(".py")
+
+
+def test_the_version_says_which_kind_it_is() -> None:
+    done = subprocess.run([sys.executable, "-m", "kafka", "--version"], capture_output=True, text=True, check=True)
+    kind = "compiled" if kafka.is_compiled() else "plain Python"
+    assert re.fullmatch(rf"kafka-taskloop {re.escape(kafka.__version__)} \({kind}\)\n", done.stdout)
+
+
+@pytest.mark.skipif(not (ROOT / "build_kafka.py").exists(), reason="the sources are not here")
+def test_every_module_to_be_compiled_is_there() -> None:
+    text = (ROOT / "build_kafka.py").read_text(encoding="utf-8")
+    names = re.findall(r'^    "(kafka/[\w/]+\.py)",$', text, re.MULTILINE)
+    assert len(names) == len(set(names)) >= 10 and names == sorted(names)
+    assert [name for name in names if not (ROOT / name).exists()] == []
