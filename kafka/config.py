@@ -174,7 +174,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("compression_type", compression_type, None,
             "None (or 'none'), 'gzip', 'snappy', 'lz4' or 'zstd'. All but gzip need the extra `compression`; zstd also "
             "needs brokers since 2.1.", clients=_PRODUCER),
-    Setting("compression_level", optional(integer(-131_072, 22)), None,
+    Setting("compression_level", optional(integer(-_INT32)), None,
             "Level of the codec in use (KIP-390): gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22; None is the codec's "
             "own, which is -1 for gzip, 9 for lz4 (its fast mode, as in Java) and 3 for zstd.", clients=_PRODUCER),
     Setting("compression_gzip_level", optional(one_of(-1, *range(1, 10))), None,

@@ -220,11 +220,18 @@ def interceptors(value: Any) -> tuple[Any, ...]:
     return found
 
 
+REPORTER_METHODS: Final = ("configure", "init", "metric_change", "metric_removal", "close")
+
+
 def reporters(value: Any) -> tuple[Any, ...]:
     """Metrics reporters, or classes of them."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise ValueError("a list of metrics reporters, or of their classes")
-    return tuple(value)
+    found = tuple(value)
+    for each in found:
+        if not any(callable(getattr(each, name, None)) for name in REPORTER_METHODS):
+            raise ValueError(f"metrics reporters, which have some of {', '.join(REPORTER_METHODS)}")
+    return found
 
 
 def acks(value: Any) -> int:

@@ -95,6 +95,7 @@ def _start(path: str, give_up_at: float, idle_s: float, arguments: tuple[str, ..
 
 
 def _spawn(path: str, log_file: IO[bytes], idle_s: float, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    _reap()
     package_root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     python_path = os.environ.get("PYTHONPATH")
     environment = {
@@ -116,9 +117,25 @@ def _spawn(path: str, log_file: IO[bytes], idle_s: float, arguments: tuple[str, 
     )
 
 
+_children: Final[set[int]] = set()
+"""The brokers that this process has started, for as long as the system keeps what became of them for us."""
+
+
 def _forget(process: subprocess.Popen[bytes]) -> None:
     """It goes on without us: no warning when the object goes, no claim that its code is ours to know."""
     process.returncode = 0
+    _children.add(process.pid)
+
+
+def _reap() -> None:
+    """Let go of the brokers that have ended: of several one after another, one at most stays behind as a zombie."""
+    for pid in list(_children):
+        try:
+            has_ended = os.waitpid(pid, os.WNOHANG)[0] == pid
+        except ChildProcessError:  # after a fork it is the parent's
+            has_ended = True
+        if has_ended:
+            _children.discard(pid)
 
 
 def _wait_for_answer(path: str, give_up_at: float) -> BrokerState | None:

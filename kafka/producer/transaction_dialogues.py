@@ -22,7 +22,13 @@ from kafka.core.produce.recoveries import Api, Recovery, recovery_for
 from kafka.core.produce.transactions import TransactionManager
 from kafka.core.retry import Backoff
 from kafka.core.routing import Coordinator, CoordinatorType
-from kafka.errors import Cancelled, KafkaError, OperationNotAttemptedError, for_code
+from kafka.errors import (
+    Cancelled,
+    InvalidTransactionTimeoutError,
+    KafkaError,
+    OperationNotAttemptedError,
+    for_code,
+)
 from kafka.protocol.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -57,6 +63,11 @@ _SEVERITY: Final = (
     (Recovery.QUICKLY, Recovery.RETRY),
 )  # fmt: skip
 """Which of several partitions' errors decides: the gravest."""
+
+_HINTS: Final[dict[type[KafkaError], str]] = {
+    InvalidTransactionTimeoutError: "transaction_timeout_ms is above the broker's transaction.max.timeout.ms",
+}
+"""What to do about errors whose name does not say it."""
 
 
 class TransactionDialogues:
@@ -242,12 +253,18 @@ class TransactionDialogues:
             yield Sleep(waits.delay_s(failures))
 
     def _gravest(self, api: Api, codes: list[int]) -> KafkaError | None:
-        errors: list[KafkaError] = [for_code(code)(api.value) for code in codes]
+        errors: list[KafkaError] = [_refusal(api, code) for code in codes]
         for kinds in _SEVERITY:
             for error in errors:
                 if recovery_for(api, error) in kinds and not isinstance(error, OperationNotAttemptedError):
                     return error
         return errors[0] if errors else None
+
+
+def _refusal(api: Api, code: int) -> KafkaError:
+    kind = for_code(code)
+    hint = _HINTS.get(kind)
+    return kind(f"{api.value}: {hint}" if hint else api.value)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -61,6 +61,15 @@ def test_a_broker_is_started_and_then_shared(data_dir: str) -> None:
         assert client.ask(MetadataRequest(topics=[])).controller_id == 1
 
 
+def test_a_broker_that_has_ended_leaves_no_zombie_once_another_is_started(data_dir: str) -> None:
+    former = ensure_running(data_dir).pid
+    os.kill(former, signal.SIGKILL)
+    os.waitid(os.P_PID, former, os.WEXITED | os.WNOWAIT)
+    assert ensure_running(data_dir).pid != former
+    with pytest.raises(ChildProcessError):
+        os.waitpid(former, os.WNOHANG)
+
+
 def test_another_process_sees_the_same_broker(data_dir: str) -> None:
     lease = ensure_running(data_dir)
     code = "import sys; from kafka.broker.embedded import ensure_running; print(ensure_running(sys.argv[1]).pid)"

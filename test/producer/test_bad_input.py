@@ -40,6 +40,7 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"partitioner": 5}, "partitioner=5: expected 'sticky', 'round_robin', a function"),
     ({"interceptors": "abc"}, "interceptors='abc': expected a list of objects with on_send(record) or"),
     ({"interceptors": [5]}, "interceptors=[5]: expected a list of objects with on_send(record) or"),
+    ({"metric_reporters": [5]}, "expected metrics reporters, which have some of configure, init"),
     ({"metric_reporters": 5}, "metric_reporters=5: expected a list of metrics reporters"),
     ({"metrics_num_samples": 0}, "metrics_num_samples=0: expected a whole number of at least 1"),
     # -- impossible together

@@ -273,6 +273,7 @@ def test_a_timeout_that_the_broker_does_not_take_is_fatal(make: Make) -> None:
     with pytest.raises(FatalTransactionError) as raised:
         producer.init_transactions()
     assert isinstance(raised.value, InvalidTransactionTimeoutError)
+    assert "transaction_timeout_ms is above the broker's transaction.max.timeout.ms" in str(raised.value)
 
 
 def test_a_broker_without_transactions_is_fatal() -> None:
