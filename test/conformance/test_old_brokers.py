@@ -85,11 +85,13 @@ def samples(count: int = 300) -> Records:
 def produce(old: OldBroker, topic: str, records: Records, **settings: Any) -> list[int]:
     """The offsets that they got in partition 0."""
     with KafkaProducer(bootstrap_servers=old.bootstrap, linger_ms=20, **settings) as producer:
-        futures = [
-            producer.send(topic, value, key=key, partition=0, timestamp_ms=at) for key, value, at in records
-        ]
-        producer.flush(DEADLINE_S)
-        return [future.get(DEADLINE_S).offset for future in futures]
+        return send(producer, topic, records)
+
+
+def send(producer: KafkaProducer, topic: str, records: Records) -> list[int]:
+    futures = [producer.send(topic, value, key=key, partition=0, timestamp_ms=at) for key, value, at in records]
+    producer.flush(DEADLINE_S)
+    return [future.get(DEADLINE_S).offset for future in futures]
 
 
 def consume(
@@ -163,9 +165,11 @@ def test_a_message_above_max_partition_fetch_bytes_comes_whole_or_is_an_error_th
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 def test_every_kind_of_acknowledgement_works(old: OldBroker, topic: str, acks: int | str) -> None:
     produce(old, topic, samples(1), acks="all")  # makes the topic: with acks=0 nobody tells that it is not there yet
-    offsets = produce(old, topic, samples(20), acks=acks)
-    assert offsets == ([-1] * 20 if acks == 0 else list(range(1, 21)))
-    assert len(consume(old, topic, 21)) == 21
+    # Open until all is read: 0.9 drops what it has not begun with when a connection ends, and acks=0 hears of nothing.
+    with KafkaProducer(bootstrap_servers=old.bootstrap, linger_ms=20, acks=acks) as producer:
+        offsets = send(producer, topic, samples(20))
+        assert offsets == ([-1] * 20 if acks == 0 else list(range(1, 21)))
+        assert len(consume(old, topic, 21)) == 21
 
 
 @pytest.mark.parametrize("codec", [None, "lz4"], ids=str)

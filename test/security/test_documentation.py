@@ -9,7 +9,6 @@ import textwrap
 import pytest
 
 from test.security.support import ALICE_PASSWORD, SCRAM_PASSWORD, Secured, read, token_for
-from test.support.apache_kafka import refuse
 from test.support.certificates import PASSWORD
 
 pytestmark = pytest.mark.timeout(120)
@@ -31,7 +30,7 @@ def test_every_example_has_a_name_and_a_listener() -> None:
 def test_the_example_writes_its_record(secured: Secured, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     listener = LISTENERS[name]
     if listener not in secured.places.ports:
-        refuse(f"the embedded broker has no listener for {name}")
+        pytest.skip(f"the embedded broker has no listener for {name}")
     monkeypatch.setenv("KEY_PASSWORD", PASSWORD)
     monkeypatch.setenv("KAFKA_PASSWORD", SCRAM_PASSWORD if name == "SCRAM" else ALICE_PASSWORD)
     topic = secured.new_topic()

@@ -18,7 +18,7 @@ DEADLINE_S = 45.0
 def produce(bootstrap, topic, count, codec):
     errors = []
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 200, "compression.type": codec, "message.timeout.ms": 30000}
+        {"bootstrap.servers": bootstrap, "linger.ms": 5000, "compression.type": codec, "message.timeout.ms": 30000}
     )
     for n in range(count):
         producer.produce(topic, b"value-%d" % n, key=b"key-%d" % n, partition=0, timestamp=T0 + n,

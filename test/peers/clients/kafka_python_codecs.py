@@ -20,7 +20,7 @@ def given(api_version):
 def produce(bootstrap, topic, count, api_version, codec):
     is_old = api_version.startswith("0.")
     producer = KafkaProducer(
-        bootstrap_servers=bootstrap, linger_ms=300, compression_type=None if codec == "none" else codec,
+        bootstrap_servers=bootstrap, linger_ms=5000, compression_type=None if codec == "none" else codec,
         enable_idempotence=not is_old, acks=1 if is_old else "all", **given(api_version),
     )  # fmt: skip
     futures = [
