@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -170,3 +174,15 @@ def producer_in_memory(partitions: int = 1, **configs: Any) -> Iterator[Rig]:
         producer.close(timeout=0)
         client.close()
         loop.close()
+
+
+def run_program(code: str) -> subprocess.CompletedProcess[str]:
+    """A script in a process of its own, over the package that this one runs."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )

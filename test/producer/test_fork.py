@@ -9,9 +9,6 @@ import multiprocessing
 import os
 import select
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,6 +20,7 @@ from kafka.consumer import KafkaConsumer
 from kafka.producer import KafkaProducer
 from kafka.share import KafkaShareConsumer
 from kafka.testing import EmbeddedBroker
+from test.producer.support import run_program
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -229,17 +227,6 @@ PROGRAM = """
 def test_a_child_with_an_unclosed_producer_ends_at_once(served: str, end: str, code: int) -> None:
     done = run_program(PROGRAM.format(served=served, end=end))
     assert done.stdout.split() == [str(code), "True"], done.stderr
-
-
-def run_program(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
 
 
 def test_processes_of_multiprocessing_make_producers_of_their_own_beside_the_parents(served: str) -> None:

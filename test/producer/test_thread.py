@@ -6,9 +6,6 @@ import gc
 import os
 import signal
 import socket
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +17,7 @@ from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
+from test.producer.support import run_program
 
 
 @pytest.fixture
@@ -127,17 +125,6 @@ def test_the_end_of_the_interpreter_waits_only_so_long_and_says_what_was_lost() 
         finally:
             os.kill(broker.pid, signal.SIGCONT)
     assert done.stderr == "the producer was closed with 1 records that had no answer yet: they fail\n"
-
-
-def run_program(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
 
 
 @pytest.mark.parametrize("stop", [SystemExit(3), KeyboardInterrupt()], ids=["sys.exit", "KeyboardInterrupt"])
