@@ -34,6 +34,14 @@ SOON_S = 20.0
 Unique = Callable[[str], str]
 
 
+def until(found: Callable[[], bool]) -> None:
+    """Wait for what another thread does."""
+    give_up_at = time.monotonic() + SOON_S
+    while not found():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.002)
+
+
 class Service:
     """A worker in a thread."""
 
@@ -323,11 +331,14 @@ def test_a_stopping_worker_ends_what_runs_and_gives_back_the_rest_unsuspected(be
         jobs = [step.delay(n) for n in range(400)]
     first = bench.work(concurrency=1)
     assert started.wait(SOON_S)
+    assert first.worker is not None
+    worker = first.worker
+    until(lambda: worker.statistics()["held"] > 1)
     first.stop_soon()
+    until(lambda: worker.counts["given_back"] > 0)  # while one runs: else all that is held might have been done by then
     go_on.set()
     counts = first.stop()
     assert counts["lost"] == counts["unsettled"] == 0
-    assert counts["given_back"] > 0
     bench.work()
     assert [job.result(SOON_S) for job in jobs] == list(range(400))
     assert sorted(ran) == list(range(400))
