@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
@@ -23,9 +24,22 @@ def test_the_kind_that_was_asked_for_is_the_one_that_is_tested() -> None:
 
 
 @pytest.mark.skipif(not kafka.is_compiled(), reason="this installation is plain Python")
-@pytest.mark.parametrize("name", ["core.produce.accumulator", "producer.future", "records.builder", "records.reader"])
+@pytest.mark.parametrize(
+    "name",
+    ["core.consume.record", "core.produce.accumulator", "producer.future", "records.builder", "records.reader"],
+)
 def test_what_runs_for_every_record_is_machine_code(name: str) -> None:
     assert not str(importlib.import_module(f"kafka.{name}").__file__).endswith(".py")
+
+
+@pytest.mark.skipif(not kafka.is_compiled(), reason="this installation is plain Python")
+def test_the_sources_of_what_is_compiled_are_installed_too() -> None:
+    """For tracebacks and for people who read; and for this environment, what was compiled is what was listed."""
+    folder = pathlib.Path(str(kafka.__file__)).parent
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    compiled = {path for path in folder.rglob(f"*{suffix}") if "__mypyc" not in path.name}
+    assert len(compiled) >= 10
+    assert [path for path in compiled if not path.with_name(path.name.removesuffix(suffix) + ".py").exists()] == []
 
 
 def test_the_version_says_which_kind_it_is() -> None:

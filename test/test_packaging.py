@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import email.message
-import importlib
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import textwrap
 import zipfile
 from email.parser import Parser
@@ -86,23 +84,6 @@ def _sources() -> set[str]:
     return {str(path.relative_to(ROOT)) for path in (ROOT / "kafka").rglob("*.py")}
 
 
-@pytest.mark.skipif(sysconfig.get_config_var("EXT_SUFFIX") is None, reason="this Python loads no compiled modules")
-@pytest.mark.timeout(300)
-def test_a_compiled_wheel_holds_the_sources_too_and_runs_without_them_being_asked(
-    copy_of_sources: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-    if not _has_c_compiler():
-        refuse("needs a C compiler and Python's headers")
-    wheel = _wheel(copy_of_sources, tmp_path, KAFKA_PURE="0")
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    compiled = {name for name in _shipped(wheel) if name.endswith(suffix)}
-    assert _shipped(wheel) - compiled == _sources() | {"kafka/py.typed"}
-    assert {f"kafka/records/builder{suffix}", f"kafka/_native__mypyc{suffix}"} < compiled
-    code = "import kafka, kafka.records.builder as b; assert kafka.is_compiled(); print(b.__file__)"
-    done = _run_with(wheel, tmp_path, code)
-    assert done.stdout.endswith(f"{suffix}\n"), done.stderr
-
-
 @pytest.mark.timeout(300)
 def test_a_compilation_that_fails_leaves_a_plain_package_and_one_line(
     copy_of_sources: pathlib.Path, tmp_path: pathlib.Path
@@ -115,14 +96,6 @@ def test_a_compilation_that_fails_leaves_a_plain_package_and_one_line(
     assert _shipped(next(target.glob("*.whl"))) == _sources() | {"kafka/py.typed"}
     said = [line for line in (done.stdout + done.stderr).splitlines() if "kafka-taskloop is built in plain" in line]
     assert len(said) == 1
-
-
-def _has_c_compiler() -> bool:
-    sys.path.insert(0, str(ROOT))
-    try:
-        return bool(importlib.import_module("build_kafka")._has_c_compiler())
-    finally:
-        sys.path.remove(str(ROOT))
 
 
 def _run_with(wheel: pathlib.Path, folder: pathlib.Path, code: str) -> subprocess.CompletedProcess[str]:

@@ -45,6 +45,10 @@ class Secured:
         self.places = places
         self.certificates = places.certificates
 
+    def offers(self, way: Way) -> bool:
+        """Whether the broker has the way's listener."""
+        return way.listener in self.places.ports
+
     def settings(self, way: Way | str, **changes: Any) -> dict[str, Any]:
         """Of any client, to be let in; ``changes`` of None take a setting away. Skips for what the broker has not."""
         listener, mechanism = (way, None) if isinstance(way, str) else way
