@@ -43,6 +43,9 @@ MYPY = "mypy>=2.4"
 COMPILED = (
     "kafka/_compiled.py",
     "kafka/core/connection.py",
+    "kafka/core/consume/fetched.py",
+    "kafka/core/consume/record.py",
+    "kafka/core/consume/sinks.py",
     "kafka/core/leader_hints.py",
     "kafka/core/produce/accumulator.py",
     "kafka/core/produce/batch.py",
@@ -67,6 +70,7 @@ COMPILED = (
     "kafka/records/reader.py",
     "kafka/records/varint.py",
     "kafka/wire/frame.py",
+    "kafka/wire/large_frames.py",
 )
 """What runs for every record or every batch, by profile. A module is added when a measurement says so: each one costs
 time at every installation."""

@@ -18,18 +18,26 @@ if TYPE_CHECKING:
     from kafka.client.cluster import ClusterMetadata
     from kafka.client.connection import BrokerConnection
     from kafka.client.kafka_client import KafkaClient
-    from kafka.consumer import ConsumerRecord, KafkaConsumer
+    from kafka.consumer import ConsumerRebalanceListener, ConsumerRecord, KafkaConsumer, SubscriptionPattern
     from kafka.net.delayed import DelayedTaskQueue
     from kafka.producer import KafkaProducer
     from kafka.serializer import DefaultSerializer, Deserializer, JsonSerializer, Serializer
     from kafka.share import AcknowledgeType, KafkaShareConsumer, ShareRecord
-    from kafka.structs import BrokerMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+    from kafka.structs import (
+        BrokerMetadata,
+        ConsumerGroupMetadata,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        TopicPartition,
+    )
 
 _HOME = {
     "AcknowledgeType": "kafka.share",
     "BrokerConnection": "kafka.client.connection",
     "BrokerMetadata": "kafka.structs",
     "ClusterMetadata": "kafka.client.cluster",
+    "ConsumerGroupMetadata": "kafka.structs",
+    "ConsumerRebalanceListener": "kafka.consumer",
     "ConsumerRecord": "kafka.consumer",
     "DefaultSerializer": "kafka.serializer",
     "DelayedTaskQueue": "kafka.net.delayed",
@@ -44,6 +52,7 @@ _HOME = {
     "OffsetAndTimestamp": "kafka.structs",
     "Serializer": "kafka.serializer",
     "ShareRecord": "kafka.share",
+    "SubscriptionPattern": "kafka.consumer",
     "TopicPartition": "kafka.structs",
     "is_compiled": "kafka._compiled",
 }
@@ -54,6 +63,8 @@ __all__ = [
     "BrokerConnection",
     "BrokerMetadata",
     "ClusterMetadata",
+    "ConsumerGroupMetadata",
+    "ConsumerRebalanceListener",
     "ConsumerRecord",
     "DefaultSerializer",
     "DelayedTaskQueue",
@@ -68,6 +79,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "Serializer",
     "ShareRecord",
+    "SubscriptionPattern",
     "TopicPartition",
     "__version__",
     "is_compiled",

@@ -20,14 +20,18 @@ from kafka.config_checks import (
     SECURITY_PROTOCOLS,
     Check,
     acks,
+    assignors,
     boolean,
     compression_type,
     deserializer,
+    function,
+    instance_id,
     integer,
     interceptors,
     mechanism,
     name_text,
     number_or_inf,
+    offset_reset,
     one_of,
     optional,
     partitioner,
@@ -76,6 +80,7 @@ _PRODUCER: Final = frozenset({"producer"})
 _CONSUMER: Final = frozenset({"consumer"})
 _SHARE: Final = frozenset({"share"})
 _READERS: Final = frozenset({"consumer", "share"})
+_MEASURED: Final = frozenset({"producer", "consumer", "share", "admin"})
 
 _INT32: Final = 2**31 - 1
 
@@ -205,8 +210,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "ms", clients=_PRODUCER),
     Setting("partitioner_ignore_keys", boolean, False,
             "Without partitioner: keys do not decide the partition.", clients=_PRODUCER),
-    Setting("interceptors", interceptors, (), "Objects that see each record before it is sent and its end (KIP-42).",
-            clients=_PRODUCER),
+    Setting("interceptors", interceptors, (),
+            "Objects, or classes of them, that see each record before it is sent and its end, or what a consumer hands "
+            "out and has committed (KIP-42).", clients=_PRODUCER | _CONSUMER),
     Setting("buffer_memory", integer(1), 33_554_432,
             "Memory for records that were not answered, as Python holds them; send() waits above it.", "bytes",
             clients=_PRODUCER),
@@ -223,14 +229,18 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("transaction_timeout_ms", integer(1, _INT32), 60_000,
             "The broker aborts a transaction that takes longer. Most is its transaction.max.timeout.ms.", "ms",
             clients=_PRODUCER),
+    # -- metrics --
     Setting("metrics_enabled", boolean, True, "Whether metrics are kept: per batch and request, never per record.",
-            clients=_PRODUCER),
+            clients=_MEASURED),
     Setting("metrics_num_samples", integer(1), 2, "Windows of time that rates, averages and maxima are taken over.",
-            clients=_PRODUCER),
-    Setting("metrics_sample_window_ms", integer(1), 30_000, "Length of one of them.", "ms", clients=_PRODUCER),
+            clients=_MEASURED),
+    Setting("metrics_sample_window_ms", integer(1), 30_000, "Length of one of them.", "ms", clients=_MEASURED),
     Setting("metric_reporters", reporters, (),
             "Objects, or classes of them, that are told of metrics (kafka.metrics.AbstractMetricsReporter).",
-            clients=_PRODUCER),
+            clients=_MEASURED),
+    Setting("enable_metrics_push", boolean, True,
+            "Push metrics to brokers that ask for them (KIP-714). Needs the extra `telemetry`; without it, none are.",
+            clients=_MEASURED),
     # -- readers --
     Setting("key_deserializer", optional(deserializer), None, "Turns the bytes of keys into values.",
             clients=_READERS),
@@ -245,14 +255,56 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("check_crcs", boolean, True, "Check each batch's CRC.", clients=_READERS),
     Setting("max_poll_records", integer(1), 500, "Most records that one poll() returns.", clients=_READERS),
     Setting("client_rack", text, "", "This client's rack (KIP-392, KIP-881).", clients=_READERS),
-    Setting("auto_offset_reset", one_of("latest", "earliest", "none"), "latest",
-            "Where to read when no position is known or it is out of range.", clients=_CONSUMER),
+    Setting("fetch_buffer_bytes", integer(1), 104_857_600,
+            "Most that is held in memory: what is fetched and not yet handed out, and what the fetches under way may "
+            "bring. A batch that is larger than what is left comes whole: up to two for each broker may be on top.",
+            "bytes", clients=_CONSUMER),
+    Setting("enable_incremental_fetch_sessions", boolean, True,
+            "Tell each broker only what has changed of what is fetched (KIP-227).", clients=_CONSUMER),
+    Setting("auto_offset_reset", offset_reset, "latest",
+            "Where to read when no position is known or it is out of range: 'latest', 'earliest', the first record "
+            "that is not older than a duration ('by_duration:PT1H', KIP-1106), or 'none': NoOffsetForPartitionError "
+            "and OffsetOutOfRangeError tell. See :doc:`fetching`.", clients=_CONSUMER),
     Setting("isolation_level", one_of("read_uncommitted", "read_committed"), "read_uncommitted",
             "Whether records of open and aborted transactions are seen.", clients=_CONSUMER),
     Setting("consumer_timeout_ms", number_or_inf(), inf, "Iteration ends when nothing came for so long.", "ms",
             clients=_CONSUMER),
-    # -- share groups --
+    Setting("default_api_timeout_ms", integer(1), 60_000,
+            "Most time that calls wait which were given no timeout_ms: commit(), committed(), position(), look-ups of "
+            "offsets.", "ms", clients=_CONSUMER),
+    # -- groups --
     Setting("group_id", optional(name_text), None, "The group's name.", clients=_READERS),
+    Setting("group_instance_id", optional(instance_id), None,
+            "Makes a static member of this name (KIP-345): one that comes back within session_timeout_ms gets its "
+            "partitions again without a rebalance. No two at a time.", clients=_CONSUMER),
+    Setting("group_protocol", one_of("classic", "consumer"), "classic",
+            "How the group is run: 'classic', with assignors in the clients; 'consumer' (KIP-848), with assignors in "
+            "the broker, which takes Apache Kafka 4.0.", clients=_CONSUMER),
+    Setting("group_remote_assignor", optional(name_text), None,
+            "With group_protocol='consumer': the broker's assignor, 'uniform' or 'range'; None leaves it to the "
+            "broker.", clients=_CONSUMER),
+    Setting("partition_assignment_strategy", assignors, ("range", "roundrobin"),
+            "With group_protocol='classic': the assignors that this member offers, the most wanted first: 'range', "
+            "'roundrobin', 'sticky', 'cooperative-sticky', classes of kafka.coordinator.assignors, or of your own. All "
+            "members need one in common.", clients=_CONSUMER),
+    Setting("session_timeout_ms", integer(1, _INT32), 45_000,
+            "With group_protocol='classic': a member whose heartbeats do not come for so long is out of the group.",
+            "ms", clients=_CONSUMER),
+    Setting("heartbeat_interval_ms", integer(1, _INT32), 3_000,
+            "With group_protocol='classic': the time between heartbeats.", "ms", clients=_CONSUMER),
+    Setting("max_poll_interval_ms", integer(1, _INT32), 300_000,
+            "A member that does not call poll() for so long leaves the group until it does. As long may a rebalance "
+            "take.", "ms", clients=_CONSUMER),
+    Setting("enable_auto_commit", boolean, True,
+            "With a group_id: what poll() has returned is committed by later polls, before partitions are given up, "
+            "and by close().", clients=_CONSUMER),
+    Setting("auto_commit_interval_ms", integer(0), 5_000, "The time between such commits.", "ms", clients=_CONSUMER),
+    Setting("default_offset_commit_callback", optional(function), None,
+            "Called as callback(offsets, response) for commits by themselves, and for commit_async() without a "
+            "callback. The response is an exception or an OffsetCommitResponse.", clients=_CONSUMER),
+    Setting("exclude_internal_topics", boolean, True,
+            "Whether a pattern leaves out topics such as __consumer_offsets.", clients=_CONSUMER),
+    # -- share groups --
     Setting("share_acknowledgement_mode", one_of("implicit", "explicit"), "implicit",
             "implicit: the next poll() accepts what the last one returned; explicit: acknowledge() each record.",
             clients=_SHARE),
@@ -265,9 +317,6 @@ NOT_YET: Final = frozenset(
     [
         "sasl_kerberos_name", "sasl_kerberos_service_name", "sasl_kerberos_domain_name",
         "metrics", "metric_group_prefix", "selector", "kafka_client",
-        "group_instance_id", "enable_auto_commit", "auto_commit_interval_ms", "default_offset_commit_callback",
-        "partition_assignment_strategy", "max_poll_interval_ms", "session_timeout_ms", "heartbeat_interval_ms",
-        "enable_incremental_fetch_sessions", "exclude_internal_topics",
     ]
 )  # fmt: skip
 """Settings of kafka-python that this version does not honour. Asking for one is an error that says so."""

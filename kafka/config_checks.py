@@ -7,7 +7,9 @@ never quotes what was given. A new kind of value is a function here; which setti
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from math import inf
 from typing import Any, Final
 
@@ -165,6 +167,33 @@ def servers(value: Any) -> tuple[str, ...]:
     return tuple(part for part in parts if part)
 
 
+_DURATION: Final = re.compile(
+    r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?=[-+\d])(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:[.,](\d{0,9}))?S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+"""ISO 8601 in the form that Java's ``Duration`` reads: days are 24 hours; no years, months or weeks."""
+_FORMER_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
+
+
+def offset_reset(value: Any) -> str:
+    """Where positions are reset to (KIP-1106). A duration is returned as its seconds: ``by_duration:PT90.5S``."""
+    wanted = "'latest', 'earliest', 'none' or 'by_duration:' with an ISO 8601 duration (PnDTnHnMn.nS), not negative"
+    found = _FORMER_RESETS.get(text(value), text(value))
+    if found in ("latest", "earliest", "none"):
+        return found
+    kind, _, duration = found.partition(":")
+    parts = _DURATION.fullmatch(duration)
+    if kind != "by_duration" or parts is None or not any(parts.groups()[1:]):
+        raise ValueError(wanted)
+    sign, days, hours, minutes, seconds, fraction = parts.groups()
+    total = int(days or 0) * 86_400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    part = Decimal(f"0.{fraction or 0}")
+    exact = (total - part if (seconds or "").startswith("-") else total + part) * (-1 if sign == "-" else 1)
+    if exact < 0:
+        raise ValueError(wanted)
+    return f"by_duration:PT{exact:f}S"
+
+
 def one_of(*allowed: Any) -> Check:
     """One of a few values."""
 
@@ -209,15 +238,48 @@ def partitioner(value: Any) -> Any:
     )
 
 
+INTERCEPTOR_METHODS: Final = ("on_send", "on_acknowledgement", "on_consume", "on_commit")
+
+
 def interceptors(value: Any) -> tuple[Any, ...]:
-    """Objects, or classes of them, with ``on_send`` or ``on_acknowledgement``."""
-    wanted = "a list of objects with on_send(record) or on_acknowledgement(metadata, error)"
+    """Objects, or classes of them, with at least one of the methods that are called."""
+    wanted = (
+        "a list of objects with on_send(record) or on_acknowledgement(metadata, error), for a consumer "
+        "on_consume(records) or on_commit(offsets)"
+    )
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise ValueError(wanted)
     found = tuple(value)
-    if not all(callable(getattr(one, "on_send", getattr(one, "on_acknowledgement", None))) for one in found):
+    if not all(any(callable(getattr(one, name, None)) for name in INTERCEPTOR_METHODS) for one in found):
         raise ValueError(wanted)
     return found
+
+
+def instance_id(value: Any) -> str:
+    """The name of a static member: what brokers take as one."""
+    found = text(value)
+    legal = found.replace(".", "a").replace("_", "a").replace("-", "a")
+    if not (legal.isascii() and legal.isalnum()) or found in (".", "..") or len(found) > 249:
+        raise ValueError("1 to 249 of the characters a-z A-Z 0-9 . _ -, and neither '.' nor '..'")
+    return found
+
+
+def assignors(value: Any) -> tuple[Any, ...]:
+    """Assignors of a classic group: names, classes or objects, the most wanted first; one is taken as a list of one."""
+    wanted = "a list of assignors: names such as 'range', classes of kafka.coordinator.assignors, or of your own"
+    if isinstance(value, (str, bytes)):
+        return tuple(name.strip() for name in text(value).split(","))
+    found = tuple(value) if isinstance(value, Iterable) else (value,)
+    if not found or any(one is None for one in found):
+        raise ValueError(wanted)
+    return found
+
+
+def function(value: Any) -> Any:
+    """Something to call."""
+    if not callable(value):
+        raise ValueError("a function")
+    return value
 
 
 REPORTER_METHODS: Final = ("configure", "init", "metric_change", "metric_removal", "close")

@@ -62,7 +62,22 @@ class NoOffsetForPartitionError(KafkaError):
 
 
 class LogTruncationError(KafkaError):
-    """The log was truncated below the consumer's position (KIP-320)."""
+    """The log was truncated below the consumer's position, by the election of a leader that lacked records which had
+    been read (KIP-320). ``divergent_offsets``: for each partition where the logs part, an OffsetAndMetadata, or None
+    where that is not known; ``positions``: where the consumer had read to. A seek leads on."""
+
+    def __init__(self, divergent_offsets: Any = None, positions: Any = None) -> None:
+        super().__init__(divergent_offsets, positions)
+        self.divergent_offsets = dict(divergent_offsets or {})
+        self.positions = dict(positions or {})
+
+    def __str__(self) -> str:
+        told = [
+            f"{topic}-{number}, read up to offset {self.positions.get((topic, number))}, "
+            + ("does not know what was read" if found is None else f"was truncated to offset {found.offset}")
+            for (topic, number), found in self.divergent_offsets.items()
+        ]
+        return "; ".join(told) or "the log was truncated below the consumer's position"
 
 
 class TransactionAbortedError(KafkaError):
@@ -888,6 +903,17 @@ class ShareSessionLimitReachedError(RetriableError, BrokerResponseError):
 
 class IncompatibleBrokerVersion(UnsupportedVersionError):
     """The broker and this client share no version of the API that the call needs."""
+
+
+class CommitInRebalanceError(RebalanceInProgressError, CommitFailedError):
+    """The offsets were not committed because the group is being rebalanced: after the next ``poll()``, commit again
+    what is still assigned. Both of its families are what clients call this."""
+
+    retriable = True
+
+
+class WakeupError(KafkaError):
+    """:meth:`KafkaConsumer.wakeup` ended the call that waited."""
 
 
 # -- names of other generations ---------------------------------------------------------------------------------------

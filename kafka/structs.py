@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class TopicPartition(NamedTuple):
@@ -58,11 +58,42 @@ class TopicPartitionReplica(NamedTuple):
     broker_id: int
 
 
+class MemberState:
+    """What kafka-python calls the states of a member in :class:`ConsumerGroupMetadata`. There are others in between,
+    such as ``<reconciling>`` of the new protocol."""
+
+    UNJOINED = "<unjoined>"
+    REBALANCING = "<rebalancing>"
+    STABLE = "<stable>"
+
+
 class ConsumerGroupMetadata(NamedTuple):
-    """Who commits within a transaction (KIP-447)."""
+    """Who commits within a transaction (KIP-447). ``state``: for people."""
 
     group_id: str | None = None
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
     state: str = "<unjoined>"
+
+
+class MemberInformation(NamedTuple):
+    """A member of a group as kafka-python 2 describes it: what it said, and what it is to read."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    member_metadata: Any
+    member_assignment: Any
+
+
+class GroupInformation(NamedTuple):
+    """A group as kafka-python 2 describes it."""
+
+    error_code: int
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: list[MemberInformation]
+    authorized_operations: Any

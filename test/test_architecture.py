@@ -33,26 +33,31 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sasl": (),
     "wire": ("errors",),
     "protocol": ("wire", "errors"),
-    "records": ("wire", "errors"),
+    "records": ("_native", "wire", "errors"),
     "core": ("_compiled", "_native", "protocol", "records", "wire", "errors", "structs", "future", "config"),
     "client": (
-        "bootstrap", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
+        "bootstrap", "_version", "core", "metrics", "net", "protocol", "records", "wire", "errors", "structs", "future",
+        "config",
     ),
     "metrics": (),
     "partitioner": ("core",),
+    "coordinator": ("core", "structs", "errors"),
     "serializer": (),
     "producer": (
         "client", "metrics", "partitioner", "_compiled", "_native", "_version", "core", "net", "protocol", "records",
         "wire", "errors", "structs", "future", "config",
     ),
     "consumer": (
-        "client", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
+        "client", "metrics", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future",
+        "config",
     ),
     "share": (
-        "client", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
+        "client", "metrics", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future",
+        "config",
     ),
     "admin": (
-        "client", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future", "config",
+        "client", "metrics", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future",
+        "config",
     ),
     "broker": (
         "core.connection", "core.sasl", "core.serving", "core.states",
@@ -94,6 +99,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "crc32c": ("wire.crc32c",),
     "google_crc32c": ("wire.crc32c",),
     "cramjam": ("records.compression",),
+    "opentelemetry": ("client.otlp",),
     "rich": ("cli",),
     "pytest": ("testing",),
     "typing_extensions": ("wire.message",),  # for type checkers only: it is no dependency

@@ -7,6 +7,8 @@
 ``.. kafka-recoveries-table::``        what becomes of a batch that a broker refuses, from ``core/produce/fate.py``
 ``.. kafka-identity-recoveries-table::``  the same for a producer's id
 ``.. kafka-transaction-recoveries-table::``  what becomes of a transaction, from ``core/produce/recoveries.py``
+``.. kafka-group-reactions-table::``   what a member of a classic group does about errors, from ``core/group``
+``.. kafka-share-reactions-table::``   what a share consumer does about errors, from ``core/share``
 ``.. kafka-states-table:: NAME``       the states of a machine, and the steps between them, from ``core/states.py``
 ``.. kafka-app-settings-table::``      settings of an app, from ``kafka/tasks/settings.py``
 ``.. kafka-options-later::``           options of tasks that are refused, from ``kafka/tasks/options.py``
@@ -159,6 +161,42 @@ def transaction_recoveries_rows() -> Rows:
     named = {error for rows in RECOVERIES.values() for error in rows if "errno" in vars(error)}
     for error in sorted(named, key=lambda each: each.errno):  # type: ignore[attr-defined]
         yield f"``{error.__name__}``", str(error.errno), *(cell(api, error) for api in asked)  # type: ignore[attr-defined]
+
+
+def group_reactions_rows() -> Rows:
+    """What a member of a classic group does about an error of the coordinator's."""
+    from kafka.core.group.classic_reactions import HEARTBEAT, JOIN, SYNC, reaction_to
+
+    tables = {"JoinGroup": JOIN, "SyncGroup": SYNC, "Heartbeat": HEARTBEAT}
+    yield ("error", "code", *tables)
+    named = {error for table in tables.values() for error in table}
+    for error in sorted(named, key=lambda each: each.errno):  # type: ignore[attr-defined]
+        reactions = (reaction_to(error("x"), table) for table in tables.values())
+        yield f"``{error.__name__}``", str(error.errno), *(_escaped(one.value) for one in reactions)  # type: ignore[attr-defined]
+
+
+def share_reactions_rows() -> Rows:
+    """What a share consumer does about an error, by the place that it is told in."""
+    from kafka.core.share.membership import RECOVERIES
+    from kafka.core.share.reactions import ACKS, ANSWERS, PARTITIONS
+    from kafka.errors import for_code
+
+    tables: dict[str, Any] = {
+        "whole answer": ANSWERS, "partition": PARTITIONS, "acknowledgements": ACKS, "heartbeat": RECOVERIES,
+    }  # fmt: skip
+    words = {
+        "locks_gone": "locks are gone", "again": "said again", "one_by_one": "said one by one", "told": "raised",
+        "final": "the end", "fatal": "the end", "rejoin": "joins anew", "coordinator": "looks for the coordinator",
+    }  # fmt: skip
+    yield ("error", "code", *tables)
+    for code in sorted({code for table in tables.values() for code in table}):
+        cells = []
+        for table in tables.values():
+            row = table.get(code)
+            found = [word for name, word in words.items() if getattr(row, name, False)]
+            nothing = "" if row is None else "refused" if table is ACKS else "tried again"
+            cells.append(", ".join(found) or nothing)
+        yield f"``{for_code(code).__name__}``", str(code), *cells
 
 
 def states_rows(name: str) -> Rows:
@@ -339,6 +377,12 @@ def setup(app: Any) -> dict[str, bool]:
         "kafka-identity-recoveries-table": (identity_recoveries_rows, package / "core" / "produce" / "fate.py", 0),
         "kafka-transaction-recoveries-table": (
             transaction_recoveries_rows, package / "core" / "produce" / "recoveries.py", 0,
+        ),
+        "kafka-group-reactions-table": (
+            group_reactions_rows, package / "core" / "group" / "classic_reactions.py", 0,
+        ),
+        "kafka-share-reactions-table": (
+            share_reactions_rows, package / "core" / "share" / "reactions.py", 0,
         ),
         "kafka-codecs-table": (codecs_rows, package / "records" / "compression.py", 0),
         "kafka-states-table": (states_rows, package / "core" / "states.py", 1),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from kafka.admin import dialogues
 from kafka.admin.client import KafkaAdminClient
+from kafka.core.admin.group_values import GroupState, GroupType, MemberToRemove, OffsetSpec, OffsetTimestamp
+from kafka.core.admin.share_groups import SharePartitionOffset
 from kafka.core.admin.values import (
     AlterConfigOp,
     ConfigFilterType,
@@ -22,8 +24,14 @@ __all__ = [
     "ConfigResourceType",
     "ConfigSourceType",
     "ConfigType",
+    "GroupState",
+    "GroupType",
     "KafkaAdminClient",
+    "MemberToRemove",
     "NewPartitions",
     "NewTopic",
+    "OffsetSpec",
+    "OffsetTimestamp",
+    "SharePartitionOffset",
     "dialogues",
 ]

@@ -1,27 +1,29 @@
-"""KafkaAdminClient: topics, settings, groups. Each call runs a dialogue of ``core/admin`` and waits for it."""
+"""KafkaAdminClient: topics, settings, the cluster. Each call runs a dialogue of ``core/admin`` and waits for it.
+
+Calls about groups are in ``group_calls.py`` and, by kafka-python 2's names, ``older_calls.py``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from kafka.admin import dialogues
+from kafka.admin.older_calls import OlderCalls
 from kafka.client import Host, KafkaClient, make_host
+from kafka.client.metrics import ClientMetrics
+from kafka.client.telemetry import HasTelemetry
 from kafka.config import resolve
 from kafka.core.admin.configs import Altered, Described
 from kafka.core.admin.topics import NewTopics
 from kafka.core.admin.values import ConfigFilterType, ConfigResource, NewPartitions
-from kafka.core.dialogue import Dialogue
-from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.structs import TopicPartition
 
-T = TypeVar("T")
 
-
-class KafkaAdminClient:
+class KafkaAdminClient(OlderCalls, HasTelemetry):
     """Administers a cluster. Any thread. ``configs``: see the reference of settings.
 
     Results are plain dictionaries with the field names of Kafka's messages. Errors in answers are raised as the class
@@ -32,8 +34,14 @@ class KafkaAdminClient:
     def __init__(self, *, loop: Loop | None = None, client: KafkaClient | None = None, **configs: Any) -> None:
         settings = resolve("admin", configs)
         self._timeout_s: float = settings["request_timeout_ms"] / 1000
+        self._is_closed = False
         self._host: Host = make_host("admin client", settings, loop, client)
         self._backoff = self._host.client.retry_backoff
+        self._metrics = (
+            ClientMetrics(self._host.client, settings, "admin-client") if settings["metrics_enabled"] else None
+        )
+        metrics = self._metrics
+        self._begin_telemetry(self._host, settings, metrics.raw if metrics is not None else dict)
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
@@ -159,36 +167,23 @@ class KafkaAdminClient:
         """``{"cluster_id", "controller_id", "brokers": [{"broker_id", "host", "port", "rack"}]}``."""
         return self._run(dialogues.describe_cluster(backoff=self._backoff, timeout_s=self._timeout_s))
 
-    def list_groups(
-        self,
-        broker_ids: Sequence[int] | None = None,
-        states_filter: Iterable[str] | None = None,
-        types_filter: Iterable[str] | None = None,
-    ) -> list[dict[str, Any]]:
-        """All groups: ``[{"group_id", "protocol_type", "group_state", "group_type"}]``."""
-        return self._run(
-            dialogues.list_groups(
-                broker_ids,
-                states_filter or (),
-                types_filter or (),
-                backoff=self._backoff,
-                timeout_s=self._timeout_s,
-            )
-        )
+    # -- the end -------------------------------------------------------------------------------------------------------
 
-    def delete_groups(self, group_ids: Iterable[str]) -> dict[str, str]:
-        """Delete empty groups of any type: ``{group: "OK"}``; raises the first error."""
-        return self._run(dialogues.delete_groups(group_ids, backoff=self._backoff, timeout_s=self._timeout_s))
-
-    # -- running -------------------------------------------------------------------------------------------------------
-
-    def run(self, dialogue: Dialogue[T]) -> Future[T]:
-        """On the loop: run a dialogue and return its future."""
-        return self._host.client.run(dialogue)
+    def metrics(self, raw: bool = False) -> dict[Any, Any]:
+        """What was measured, as ``{group: {name: number}}``; ``raw``: the metrics themselves, as ``{MetricName:
+        KafkaMetric}``. Empty with ``metrics_enabled=False``. See ``kafka/client/metrics.py``."""
+        if self._metrics is None:
+            return {}
+        return self._metrics.raw() if raw else self._metrics.by_group()
 
     def close(self) -> None:
         """Let go of the connections. Any number of times."""
-        self._host.close()
+        if not self._is_closed:
+            self._is_closed = True
+            self._end_telemetry()
+            if self._metrics is not None:
+                self._metrics.close()
+            self._host.close()
 
     def __enter__(self) -> KafkaAdminClient:
         return self
@@ -197,11 +192,6 @@ class KafkaAdminClient:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    def _run(self, dialogue: Dialogue[T]) -> T:
-        run: Any = self._host.client.run
-        value: T = self._host.call(run, dialogue)
-        return value
 
     def _limit(self, timeout_ms: float | None) -> float:
         return self._timeout_s if timeout_ms is None else timeout_ms / 1000

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafka.broker.releases import LATEST, RELEASES, find_release
     from kafka.broker.security import BrokerSecurity, read_properties, read_users, tls_settings, write_properties
     from kafka.broker.server import BrokerServer
+    from kafka.broker.telemetry import TelemetryPush
 
 _HOME = {
     "ApiName": "kafka.broker.faults",
@@ -30,6 +31,7 @@ _HOME = {
     "Rule": "kafka.broker.faults",
     "RunningBroker": "kafka.broker.process",
     "SeenRequest": "kafka.broker.faults",
+    "TelemetryPush": "kafka.broker.telemetry",
     "Vocabulary": "kafka.broker.faults",
     "api_name": "kafka.broker.faults",
     "find_release": "kafka.broker.releases",
@@ -52,6 +54,7 @@ __all__ = [
     "Rule",
     "RunningBroker",
     "SeenRequest",
+    "TelemetryPush",
     "Vocabulary",
     "api_name",
     "find_release",

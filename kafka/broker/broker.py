@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from kafka.broker.share.group import TopicInfo
     from kafka.broker.share.groups import ShareGroups
     from kafka.broker.share.state_store import ShareKey
+    from kafka.broker.telemetry import ClientTelemetry
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,8 @@ class Broker:
 
     ``settings``: static broker settings by Kafka's names. ``fsync``: ``always``, ``interval`` or ``never``.
     ``release``: the release of Apache Kafka to play, one of :data:`~kafka.broker.releases.RELEASES`; else ValueError.
-    ``users``: name -> password, let in on listeners with SASL (``credentials.py``).
+    ``users``: name -> password, let in on listeners with SASL (``credentials.py``). ``telemetry``: offer
+    GetTelemetrySubscriptions and PushTelemetry, which an Apache Kafka does only with a plug-in (``telemetry.py``).
     Errors of the start: KafkaConfigurationError, DirectoryLockedError, KafkaStorageError.
     """
 
@@ -79,6 +81,7 @@ class Broker:
         rng: random.Random | None = None,
         release: str = LATEST,
         users: Mapping[str, str] | None = None,
+        telemetry: bool = False,
     ) -> None:
         self.config = BrokerConfig(settings)
         self.epoch_offset = epoch_offset
@@ -93,7 +96,8 @@ class Broker:
         self.rng = rng or random.Random()
         self._secret_rng = rng or random.SystemRandom()
         self._users = dict(users or {})
-        self.release = PlayedRelease(find_release(release), registry.HANDLERS)
+        self.release = PlayedRelease(find_release(release), registry.HANDLERS, telemetry=telemetry)
+        self._wants_telemetry = telemetry
         self._flush_policy = FlushPolicy.parse(fsync)
         self.logs = LogDirectory(data_dir, epoch_ms=self.epoch_ms, flush=self._flush_policy)
         self._held = HeldAnswers(self.logs, self._flush_policy)
@@ -122,6 +126,15 @@ class Broker:
         self.offsets = OffsetStore(self.state.topic(CONSUMER_OFFSETS), self._topic_id)
         max_sessions = self.config.limits.max_share_sessions
         self.sessions: ShareSessions[tuple[UUID, int], Connection] = ShareSessions(max_sessions)
+        self.telemetry: ClientTelemetry | None = None
+        if self._wants_telemetry:
+            from kafka.broker.telemetry import ClientTelemetry
+
+            self.telemetry = ClientTelemetry(
+                lambda: self.metadata.configs("client-metrics").values(),
+                lambda: UUID(int=self.rng.getrandbits(128), version=4),
+                self.config.number("telemetry.max.bytes"),
+            )
         self._share: ShareGroups | None = None
         self._groups: Groups | None = None
         if any(self.metadata.topic(name) is not None for name in (CONSUMER_OFFSETS, SHARE_GROUP_STATE)):
@@ -217,6 +230,8 @@ class Broker:
         parked, connection.parked = connection.parked, None
         if parked is not None:
             parked()
+        if self.telemetry is not None:
+            self.telemetry.disconnected(connection)
         session = self.sessions.disconnected(connection)
         if session is not None:
             self.share_events(self.share.release(*session.key, session.partitions, now))

@@ -22,7 +22,8 @@ from kafka.broker.share.group_configs import BrokerLimits, check_broker_limits
 from kafka.errors import InvalidConfigurationError, KafkaConfigurationError
 
 # Where a value comes from, as DescribeConfigs numbers it.
-FROM_TOPIC, FROM_THIS_BROKER, FROM_ALL_BROKERS, FROM_STATIC, FROM_DEFAULT, FROM_GROUP = 1, 2, 3, 4, 5, 8
+FROM_TOPIC, FROM_THIS_BROKER, FROM_ALL_BROKERS, FROM_STATIC, FROM_DEFAULT = 1, 2, 3, 4, 5
+FROM_CLIENT_METRICS, FROM_GROUP = 7, 8
 
 
 class Sourced(NamedTuple):

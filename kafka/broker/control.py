@@ -29,7 +29,8 @@ from kafka.broker.broker import Broker
 from kafka.broker.faults import Rule, SeenRequest
 from kafka.broker.reply import Connection
 from kafka.broker.server import BrokerServer
-from kafka.errors import KafkaError
+from kafka.broker.telemetry import ClientTelemetry, TelemetryPush
+from kafka.errors import IllegalStateError, KafkaError
 from kafka.net.clock import AdjustableClock
 from kafka.net.loop import Loop
 from kafka.protocol.framing import ReceivedRequest
@@ -243,6 +244,28 @@ class Control:
         """``shares``: (group, topic)."""
         return bool(self._when(id, lambda: None if any(self._lag(group, topic) for group, topic in shares) else True))
 
+    def subscribe_metrics(self, id: int, name: str, values: dict[str, str]) -> None:
+        """Put the settings of a subscription to client metrics; {}: remove it."""
+        from kafka.broker.client_metrics import KIND, check_client_metrics
+
+        broker = self._broker
+        broker.metadata.set_config(KIND, name, check_client_metrics(name, values))
+        broker.sync_metadata()
+        self._telemetry().subscriptions_changed()
+
+    def metrics_as_delta(self, id: int, is_delta: bool) -> None:
+        self._telemetry().is_delta = is_delta
+
+    def pushes(self, id: int, count: int = 0, **match: Any) -> list[Any]:
+        """Those that match, the oldest first; waits until there are ``count``."""
+
+        def attempt() -> list[Any] | None:
+            found = self._pushes(**match)
+            return [each.to_json() for each in found] if len(found) >= count else None
+
+        found: list[Any] = self._when(id, attempt)
+        return found
+
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _when(self, id: int, attempt: Callable[[], Any]) -> Any:
@@ -251,6 +274,24 @@ class Control:
             self._waiting[id] = attempt
             raise _Later
         return found
+
+    def _telemetry(self) -> ClientTelemetry:
+        if self._broker.telemetry is None:
+            raise IllegalStateError("the broker asks for no metrics: start it with telemetry=True")
+        return self._broker.telemetry
+
+    def _pushes(
+        self, client_id: str | None = None, client_instance_id: str | None = None, is_terminating: bool | None = None
+    ) -> list[TelemetryPush]:
+        found = [
+            each
+            for kept in self._telemetry().pushes.values()
+            for each in kept
+            if client_id in (None, each.client_id)
+            and client_instance_id in (None, each.client_instance_id.hex)
+            and is_terminating in (None, each.is_terminating)
+        ]
+        return sorted(found, key=lambda each: each.at)
 
     def _lag(self, group_id: str, name: str) -> int:
         """Records of the topic that the share group has not settled; none when there is no such topic."""
@@ -297,7 +338,7 @@ COMMANDS: Final[dict[str, Callable[..., Any]]] = {
         "serve", "add", "remove", "clear", "hits", "wait_hits", "requests", "request_count", "wait_requests",
         "forget_requests", "forget", "advance", "freeze", "unfreeze", "now", "pause", "resume", "disconnect_all",
         "refuse",
-        "wait_drained",
+        "wait_drained", "subscribe_metrics", "metrics_as_delta", "pushes",
     )
 }  # fmt: skip
 """What may be asked for."""

@@ -64,6 +64,8 @@ class BrokerOptions(NamedTuple):
     lifeline_fd: int | None = None
     control_fd: int | None = None
     """One end of a pair of sockets, to be the remote control (``control.py``); the broker closes it."""
+    telemetry: bool = False
+    """Whether clients may push metrics (KIP-714)."""
     is_process: bool = True
     """Whether the broker has the process for itself, so that a fault may kill it."""
 
@@ -94,6 +96,7 @@ class RunningBroker:
                 epoch_offset=clock.time() - clock.monotonic(),
                 release=options.emulate,
                 users=options.users,
+                telemetry=options.telemetry,
             )
             try:
                 self._server = self._listen()

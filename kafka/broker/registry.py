@@ -67,6 +67,7 @@ MODULES: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
         "ShareGroupHeartbeat": (1, 1), "ShareGroupDescribe": (1, 1), "DescribeShareGroupOffsets": (0, 1),
         "AlterShareGroupOffsets": (0, 0), "DeleteShareGroupOffsets": (0, 0),
     },
+    "telemetry": {"GetTelemetrySubscriptions": (0, 0), "PushTelemetry": (0, 0)},
     "topic_partitions": {"DescribeTopicPartitions": (0, 0)},
     "topics": {"CreateTopics": (0, 7), "DeleteTopics": (0, 6)},
     "transactions": {

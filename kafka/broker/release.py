@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafka.broker.registry import Call, Handler
 from kafka.broker.releases import INVALID_TOPIC, UNKNOWN_TOPIC, UNSUPPORTED_VERSION, Release
 from kafka.broker.reply import Reply
-from kafka.errors import KafkaProtocolError
+from kafka.errors import KafkaConfigurationError, KafkaProtocolError
 from kafka.protocol.api_versions import ApiVersionsResponse
 from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka.protocol.framing import API_VERSIONS_KEY, ReceivedRequest, UnknownRequest, decode_request
@@ -40,6 +40,11 @@ _OF_ZOOKEEPER: Final = frozenset({8, 9})
 _SHARE_COORDINATOR: Final = 2
 _SHARE_GROUP_HEARTBEAT: Final = 76
 _COORDINATOR_NOT_AVAILABLE: Final = 15
+
+CLIENT_METRICS_KEY: Final = 74
+"""ListClientMetricsResources, now ListConfigResources: there since telemetry is."""
+TELEMETRY_APIS: Final = {71: (0, 0), 72: (0, 0)}
+"""Told and served where something takes what clients push."""
 
 BETWEEN_BROKERS: Final = frozenset({4, 5, 6, 7, 27, 56, 80, 81, 83, 84, 85, 86, 87})
 """APIs that some releases tell and that no client calls."""
@@ -62,9 +67,14 @@ class ApiRange(NamedTuple):
 
 
 class PlayedRelease:
-    """One release on one broker. ``handlers``: what can be served at all."""
+    """One release on one broker. ``handlers``: what can be served at all. ``telemetry``: with the APIs that only a
+    plug-in brings (KIP-714); KafkaConfigurationError for a release that knows none of it."""
 
-    def __init__(self, release: Release, handlers: Mapping[int, Handler]) -> None:
+    def __init__(self, release: Release, handlers: Mapping[int, Handler], *, telemetry: bool = False) -> None:
+        if telemetry:
+            if CLIENT_METRICS_KEY not in release.apis:
+                raise KafkaConfigurationError(f"telemetry: Apache Kafka {release.name} has none; 3.7 and later do")
+            release = release._replace(apis={**release.apis, **TELEMETRY_APIS})
         self.facts = release
         self._handlers = handlers
         self._served: dict[int, tuple[int, int]] = {}

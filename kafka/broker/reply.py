@@ -24,10 +24,11 @@ class Connection:
     """A client's connection as handlers see it; sessions and parked requests end with it. Hashed by identity.
 
     ``parked``: what is to be called when the connection ends before its pending request is answered. ``listener``: the
-    name of the one that it came to. ``sasl``: what lets its requests pass, on a listener with SASL.
+    name of the one that it came to. ``sasl``: what lets its requests pass, on a listener with SASL. ``software``: the
+    client's name and version, as ApiVersions has told them.
     """
 
-    __slots__ = ("host", "listener", "local_host", "number", "parked", "port", "sasl")
+    __slots__ = ("host", "listener", "local_host", "number", "parked", "port", "sasl", "software")
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, local_host: str | None = None) -> None:
         self.number = next(_numbers)
@@ -37,6 +38,7 @@ class Connection:
         self.parked: Callable[[], None] | None = None
         self.listener: str | None = None
         self.sasl: SaslServer | None = None
+        self.software: tuple[str, str] = ("unknown", "unknown")
 
     def __repr__(self) -> str:
         return f"<Connection {self.number} from {self.host}:{self.port}>"

@@ -212,6 +212,7 @@ _BROKER_ROWS: Final = (
     Setting("share.coordinator.state.topic.num.partitions", INT, "50", 1),
     Setting("share.coordinator.state.topic.segment.bytes", INT, "104857600", 1),
     Setting("socket.request.max.bytes", INT, "104857600", 1),
+    Setting("telemetry.max.bytes", INT, "1048576", 1),
     Setting("transaction.max.timeout.ms", INT, "900000", 1),
     Setting("transaction.partition.verification.enable", BOOLEAN, "true", dynamic=True),
     Setting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, "3600000", 1),

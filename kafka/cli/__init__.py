@@ -32,6 +32,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "worker": ("kafka.cli.worker", "run the jobs of an application's queues"),
     "demo": ("kafka.cli.demo", "count the words of text files with jobs, from end to end"),
     "check-version": ("kafka.cli.check_version", "say which release of Kafka answers at an address"),
+    "groups": ("kafka.cli.groups", "list, describe, reset and delete groups of all types"),
 }
 """Name -> its module, and what it does."""
 

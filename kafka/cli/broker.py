@@ -96,6 +96,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"be like this release of Apache Kafka, old or new: {', '.join(RELEASES)} (default: %(default)s)",
     )
     parser.add_argument(
+        "--telemetry",
+        action="store_true",
+        help="ask clients for metrics, as an Apache Kafka with a plug-in does (KIP-714); which, say the settings of "
+        "client metrics",
+    )
+    parser.add_argument(
         "--exit-when-idle",
         type=_seconds,
         metavar="SECONDS",
@@ -126,6 +132,7 @@ def run(args: argparse.Namespace) -> int:
         settings=_settings(args),
         users=read_users(args.users) if args.users else {},
         emulate=args.emulate,
+        telemetry=args.telemetry,
         exit_when_idle_s=args.exit_when_idle,
         lifeline_fd=_lifeline() if args.exit_with_stdin else None,
         control_fd=_control(args.control_fd),

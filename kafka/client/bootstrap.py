@@ -15,6 +15,7 @@ Names are looked up at every attempt in any case, by the connection.
 
 from __future__ import annotations
 
+import logging
 from typing import Final, Protocol
 
 from kafka.client.connection import BrokerConnection
@@ -29,8 +30,13 @@ from kafka.future import Future
 from kafka.net.transport import Network
 from kafka.wire.message import Response
 
+log = logging.getLogger(__name__)
+
 LEAST_WAIT_S: Final = 0.01
 """Between two rounds, also with ``reconnect_backoff_ms=0``: a server that refuses at once would keep the loop busy."""
+
+TOLD_AT: Final = 3
+"""Failed rounds in a row, with ``is_told``: fewer are a broker that restarts."""
 
 
 class BootstrapOwner(Protocol):
@@ -79,6 +85,8 @@ class Bootstrap:
         """Failed rounds in a row."""
         self.next_at = 0.0
         """The monotonic instant from which on the next round may begin."""
+        self.is_told = False
+        """Whether the log tells of failed rounds: once, until a server is reached."""
 
     @property
     def is_under_way(self) -> bool:
@@ -166,6 +174,8 @@ class Bootstrap:
     def _end_failed_round(self) -> None:
         self.failures += 1
         self.next_at = self._network.loop.time() + max(self._backoff.delay_s(self.failures), LEAST_WAIT_S)
+        if self.is_told and self.failures == TOLD_AT:
+            log.warning("%s; tried again until one can", self.why())
         self.owner.bootstrap_failed()
 
 

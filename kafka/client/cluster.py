@@ -202,6 +202,10 @@ class ClusterMetadata:
         self.need_all_topics = False
         return self._update_for_news()
 
+    def forget_topics(self, topics: Iterable[str]) -> None:
+        """Ask for these no more: they are gone, and asking might create them again."""
+        self._wanted -= set(topics)
+
     @property
     def wanted_topics(self) -> frozenset[str]:
         """What :meth:`set_topics` and :meth:`add_topic` asked for."""

@@ -23,11 +23,11 @@ from math import inf
 from kafka.client.authentication import Authentication, Session
 from kafka.client.faults import ended, fail_all, named
 from kafka.client.line import Line
-from kafka.client.link import Exchange, LinkSettings, Owner
+from kafka.client.link import Exchange, LinkSettings, Owner, Traffic
 from kafka.client.opening import Opening
 from kafka.client.outbox import Outbox
 from kafka.core.authentication import Authenticated, Authenticating
-from kafka.core.connection import ClientConnection, expects_answer
+from kafka.core.connection import Answer, ClientConnection, expects_answer
 from kafka.core.dialogue import ByVersion
 from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import NodeId
@@ -87,6 +87,8 @@ class BrokerConnection:
         self._used_at = 0.0
         self.bytes_received = 0
         """Since the start, for metrics; what belongs to opening is left out."""
+        self.traffic: tuple[Traffic, ...] = ()
+        """Who counts requests; the client's, set where the connection is made."""
         self._muted_until = 0.0  # 0 while it is not throttled
         self._timer: LoopTimer | None = None
         self._timer_at = inf
@@ -206,6 +208,8 @@ class BrokerConnection:
         except Exception as error:  # the message does not fit the version, or a field its type: nothing was sent
             exchange.future.failure(error)
             return
+        for traffic in self.traffic:
+            traffic.sent(self, exchange, sum(map(len, chunks)))
         transport.write(chunks)
         if request.api_key == 0 and not expects_answer(request):
             self._outbox.unwritten.append(exchange)
@@ -253,7 +257,10 @@ class BrokerConnection:
     def stands(self) -> None:
         transport = self._line.transport
         assert transport is not None
-        self._machine = ClientConnection(self._settings.client_id, self.name, self._settings.receive_max_bytes)
+        settings = self._settings
+        self._machine = ClientConnection(
+            settings.client_id, self.name, settings.receive_max_bytes, pool=settings.buffers
+        )
         self._opening.begin(self._machine, transport)
 
     # -- what the opening tells ----------------------------------------------------------------------------------------
@@ -317,14 +324,26 @@ class BrokerConnection:
             self._opening.data_received(data)
             return
         self.bytes_received += len(data)
+        self._answered(self._machine.receive(data))
+
+    def room(self) -> memoryview | None:
+        return self._machine.room() if self._states.now is Link.READY else None
+
+    def filled(self, count: int) -> None:
+        self.bytes_received += count
+        self._answered(self._machine.filled(count))
+
+    def _answered(self, answers: list[Answer]) -> None:
         machine, owner, was_held = self._machine, self._owner, self._session.is_held
-        for call, answer in machine.receive(data):
+        for call, answer in answers:
             exchange: Exchange = call.owner
             if isinstance(answer, Response):
                 throttle_ms = getattr(answer, "throttle_time_ms", 0)
                 if throttle_ms > 0:
                     self._mute(throttle_ms)
                 owner.on_answer(exchange, answer)
+                for traffic in self.traffic:
+                    traffic.answered(self, exchange, answer)
                 exchange.future.success(answer)
             else:
                 assert answer is not None
@@ -421,6 +440,8 @@ class BrokerConnection:
         state = self._states.now
         if state is Link.READY:
             idle_at = self._used_at + self._settings.max_idle_s
+            if not self._is_unused():  # a request is out just then: look again later, and not at this very instant
+                idle_at = max(idle_at, self._loop.time() + self._settings.max_idle_s)
             nearest = min(nearest, self._muted_until or inf, idle_at, self._session.next_deadline())
         elif state is Link.IDLE and self._outbox.waiting:
             nearest = min(nearest, self.retry_at)
@@ -431,6 +452,7 @@ class BrokerConnection:
         now = self._loop.time()
         if self._states.now is Link.READY:
             self._lose_if_overdue(now)
+            self._retire_if_idle(now)  # rather than renew its session, with which it would never be found unused
             self._session.on_time(now)
         else:
             self._opening.on_time(now)
@@ -441,13 +463,16 @@ class BrokerConnection:
             why = self._why_not_sent()
             text = f"{exchange.api} to {self.name}: not sent within {exchange.timeout_s:g} s: {why}"
             exchange.future.failure(KafkaTimeoutError(text))
-        if self._states.now is Link.READY and self._is_unused() and now >= self._used_at + self._settings.max_idle_s:
-            self._retire()
-        elif self._states.now is Link.IDLE and self._outbox.waiting and now >= self.retry_at:
+        if self._states.now is Link.IDLE and self._outbox.waiting and now >= self.retry_at:
             self.connect()
         nearest = self._next_deadline()
         if nearest < self._timer_at:
             self._arm(nearest)
+
+    def _retire_if_idle(self, now: float) -> None:
+        is_ready = self._states.now is Link.READY
+        if is_ready and self._is_unused() and now >= self._used_at + self._settings.max_idle_s:
+            self._retire()
 
     def _lose_if_overdue(self, now: float) -> None:
         """A request that was sent had no answer in time, or was not even taken: the connection cannot go on."""

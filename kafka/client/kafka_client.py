@@ -30,7 +30,7 @@ from kafka.client.cluster import ClusterMetadata
 from kafka.client.connection import BrokerConnection
 from kafka.client.driver import DialogueDriver
 from kafka.client.greeting import ClusterVersions
-from kafka.client.link import Exchange, LinkSettings
+from kafka.client.link import Exchange, LinkSettings, Traffic
 from kafka.client.refresh import MetadataRefresher
 from kafka.client.router import Router
 from kafka.client.scheduled import ScheduledTasks
@@ -156,6 +156,7 @@ class KafkaClient(DrivenByHand):
         self._tasks = ScheduledTasks(self.loop, self._count_event)
         self.dependants: list[Dependant] = []
         """Who has to be closed before this client; they enter and leave by themselves."""
+        self._traffic: list[Traffic] = []
         self._is_closed = False
         self._refresher.check()
         if self._owns_loop and self.config["bootstrap_timeout_ms"] is not None:
@@ -205,6 +206,11 @@ class KafkaClient(DrivenByHand):
         return self._settings.request_timeout_s
 
     @property
+    def rng(self) -> Rng:
+        """Its source of chance."""
+        return self._rng
+
+    @property
     def coordinators(self) -> Coordinators:
         """Who coordinates what; ``forget()`` there when a response says NOT_COORDINATOR."""
         return self._router.coordinators
@@ -236,6 +242,21 @@ class KafkaClient(DrivenByHand):
         """How many connections ended by themselves, or could not be made."""
         return self._router.connections_lost
 
+    def tell_when_unreached(self) -> None:
+        """Have the log tell when no server can be reached: for whoever waits for records, and hears of no error."""
+        self._router.bootstrap.is_told = True
+
+    def add_traffic(self, traffic: Traffic) -> None:
+        """Have somebody told of all requests and answers, until :meth:`remove_traffic`."""
+        self._traffic.append(traffic)
+        self._router.nodes.set_traffic(tuple(self._traffic))
+
+    def remove_traffic(self, traffic: Traffic) -> None:
+        """Nothing for one that is not there."""
+        if traffic in self._traffic:
+            self._traffic.remove(traffic)
+            self._router.nodes.set_traffic(tuple(self._traffic))
+
     def connections(self) -> list[BrokerConnection]:
         """All that there are, open or not."""
         return list(self._router.nodes)
@@ -266,6 +287,13 @@ class KafkaClient(DrivenByHand):
     def close_lane(self, lane: str, node_id: NodeId | None = None) -> None:
         """Close the connections of one lane, or the one to a node."""
         self._router.nodes.close(node_id, lane)
+
+    def watch_lane(self, lane: str, on_lost: Callable[[BaseException], object] | None) -> None:
+        """Be told when a connection of that lane has ended by itself, also with nothing on it; None: not any more."""
+        if on_lost is None:
+            self._router.lane_watchers.pop(lane, None)
+        else:
+            self._router.lane_watchers[lane] = on_lost
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -322,9 +350,7 @@ class KafkaClient(DrivenByHand):
         return exchange.future
 
     def _find_coordinator(self, coordinator: Coordinator) -> Future[Found]:
-        return self._driver.run(
-            find_coordinator(coordinator, self.retry_backoff, self._settings.request_timeout_s)
-        )
+        return self._driver.run(find_coordinator(coordinator, self.retry_backoff, self._settings.request_timeout_s))
 
     def _check_usable(self) -> None:
         if self._is_closed:

@@ -30,6 +30,10 @@ class LineUser(Protocol):
 
     def data_received(self, data: bytes) -> None: ...
 
+    def room(self) -> memoryview | None: ...
+
+    def filled(self, count: int) -> None: ...
+
     def writable(self) -> None: ...
 
     def closed(self, error: BaseException | None, refusal: AuthenticationError | None = None) -> None:
@@ -138,6 +142,13 @@ class _Handler(TransportHandler):
     def data_received(self, data: bytes) -> None:
         if self._number == self._line._number:
             self._user.data_received(data)
+
+    def room(self) -> memoryview | None:
+        return self._user.room() if self._number == self._line._number else None
+
+    def filled(self, count: int) -> None:
+        if self._number == self._line._number:
+            self._user.filled(count)
 
     def writable(self) -> None:
         if self._number == self._line._number:

@@ -6,7 +6,7 @@ Values and a protocol only; ``connection.py`` acts on them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafka._version import __version__
@@ -17,6 +17,7 @@ from kafka.core.versions import Discovery, Greeting
 from kafka.future import Future
 from kafka.net.transport import ConnectionOptions
 from kafka.protocol.registry import NAMES
+from kafka.wire.large_frames import BufferPool
 from kafka.wire.message import Request, Response
 
 SOFTWARE = ("kafka-taskloop", __version__)
@@ -43,6 +44,8 @@ class LinkSettings:
     """Name and version that the broker is told (KIP-511)."""
     options: ConnectionOptions
     security: ClientSecurity = PLAINTEXT
+    buffers: BufferPool = field(default_factory=BufferPool)
+    """For large answers, shared by the client's connections."""
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], client_id: str) -> LinkSettings:
@@ -74,7 +77,7 @@ class LinkSettings:
 class Exchange:
     """One request of a caller, and the future of its response."""
 
-    __slots__ = ("deadline", "future", "is_internal", "max_version", "min_version", "request", "timeout_s")
+    __slots__ = ("deadline", "future", "is_internal", "max_version", "min_version", "request", "sent_at", "timeout_s")
 
     def __init__(
         self,
@@ -92,6 +95,8 @@ class Exchange:
         self.min_version = min_version
         self.max_version = max_version
         self.is_internal = is_internal
+        self.sent_at = 0.0
+        """The monotonic instant at which it was sent; kept where somebody counts (:class:`Traffic`)."""
 
     @property
     def api(self) -> str:
@@ -99,6 +104,18 @@ class Exchange:
         request = self.request
         key = request.request_type.api_key if isinstance(request, ByVersion) else request.api_key
         return NAMES.get(key, str(key))
+
+
+class Traffic(Protocol):
+    """Somebody who counts requests (``metrics.py``). Called for each of them, so little may be done."""
+
+    def sent(self, connection: BrokerConnection, exchange: Exchange, size_bytes: int) -> None:
+        """It is handed to the transport; who counts sets ``exchange.sent_at``."""
+        ...
+
+    def answered(self, connection: BrokerConnection, exchange: Exchange, response: Response) -> None:
+        """Its answer has come; the future is completed afterwards."""
+        ...
 
 
 class Owner(Protocol):

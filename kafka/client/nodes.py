@@ -11,7 +11,7 @@ from math import inf
 
 from kafka.client.cluster import ClusterMetadata
 from kafka.client.connection import BrokerConnection
-from kafka.client.link import LinkSettings, Owner
+from kafka.client.link import LinkSettings, Owner, Traffic
 from kafka.core.retry import Rng
 from kafka.core.routing import NodeId
 from kafka.errors import KafkaError
@@ -33,6 +33,7 @@ class Nodes:
         self._owner = owner
         self._rng = rng
         self._connections: dict[tuple[NodeId, str | None], BrokerConnection] = {}
+        self._traffic: tuple[Traffic, ...] = ()
 
     def __iter__(self) -> Iterator[BrokerConnection]:
         return iter(list(self._connections.values()))
@@ -47,12 +48,20 @@ class Nodes:
         found = self._connections.get(key)
         if found is None:
             found = BrokerConnection(node_id, self._network, self._settings, self._owner, self._rng, lane)
+            found.traffic = self._traffic
             self._connections[key] = found
         return found
 
     def adopt(self, connection: BrokerConnection) -> None:
         """Take over a connection made elsewhere."""
+        connection.traffic = self._traffic
         self._connections[connection.node_id, connection.lane] = connection
+
+    def set_traffic(self, traffic: tuple[Traffic, ...]) -> None:
+        """Tell these of all requests from now on, and nobody else."""
+        self._traffic = traffic
+        for connection in self:
+            connection.traffic = traffic
 
     def close(self, node_id: NodeId | None = None, lane: str | None = None, error: KafkaError | None = None) -> None:
         """Close all connections, those of one node, those of one lane, or the one."""

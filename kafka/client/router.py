@@ -93,6 +93,8 @@ class Router:
         self.throttle = ThrottleTimes()
         self.connections_opened = 0
         self.connections_lost = 0
+        self.lane_watchers: dict[str, Callable[[BaseException], object]] = {}
+        """By lane: who wants to know that its connection has ended by itself."""
         self.events = 0
         """Grows with whatever a caller of ``poll`` may wait for."""
         self.collected: list[Response] | None = None
@@ -288,6 +290,9 @@ class Router:
                 self.start_bootstrap()
         if self._held:
             self._set_wake()
+        watcher = self.lane_watchers.get(connection.lane or "")
+        if watcher is not None:
+            self._loop.call_soon(watcher, error)  # after those whose requests were on it
 
     def on_answer(self, exchange: Exchange, response: Response) -> None:
         throttle_ms = getattr(response, "throttle_time_ms", 0)

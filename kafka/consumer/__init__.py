@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from kafka.consumer.consumer import KafkaConsumer
+from kafka.consumer.listener import ConsumerRebalanceListener, SubscriptionPattern
 from kafka.core.consume.record import ConsumerRecord
-from kafka.structs import TopicPartition
+from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["ConsumerRecord", "KafkaConsumer", "TopicPartition"]
+__all__ = [
+    "ConsumerGroupMetadata",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "KafkaConsumer",
+    "OffsetAndMetadata",
+    "SubscriptionPattern",
+    "TopicPartition",
+]

@@ -5,12 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
-from kafka.consumer.reader import Reader, Records
+from kafka.consumer.reader import Records
 from kafka.future import Future
 from kafka.net.loop import Loop
 
 log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Where records are taken from: a Reader, or what stands before it."""
+
+    def is_ready(self) -> bool: ...
+
+    def take(self, limit: int) -> Records: ...
 
 
 class Delivery:
@@ -21,7 +30,7 @@ class Delivery:
     def __init__(
         self,
         loop: Loop,
-        reader: Reader,
+        reader: Source,
         event: threading.Event,
         limit: int,
         on_records: Callable[[Records], object] | None = None,
@@ -34,6 +43,8 @@ class Delivery:
         self._on_records = on_records
         self._on_error = on_error
         self._is_due = False
+        self._told: list[Exception] = []
+        """Errors since records were delivered last: one that stands until somebody seeks comes again and again."""
         self._waiting: Future[None] | None = None
 
     def when_ready(self) -> Future[None]:
@@ -50,13 +61,16 @@ class Delivery:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting.success(None)
-        if self._on_records is not None and not self._is_due:
-            self._is_due = True
-            self._loop.call_soon(self._deliver)
+        self._deliver_soon()
 
     def close(self) -> None:
         """Call nobody any more."""
         self._on_records = None
+
+    def _deliver_soon(self) -> None:
+        if self._on_records is not None and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._deliver)
 
     def _deliver(self) -> None:
         self._is_due = False
@@ -65,12 +79,18 @@ class Delivery:
         try:
             records = self._reader.take(self._limit)
         except Exception as error:
+            if any(each is error for each in self._told):
+                self._told = []  # all partitions have had their turn; there is news when there is more
+                return
+            self._told.append(error)
+            self._deliver_soon()  # others may have something that nobody would tell of again
             if self._on_error is None:
                 log.exception("a partition cannot be read")
             else:
                 self._on_error(error)
             return
         if records:
+            self._told = []
             deliver = self._on_records
             self.on_news()  # there may be more: next turn, so that others have theirs
             deliver(records)

@@ -13,8 +13,12 @@ from math import inf
 from typing import Any
 
 from kafka.client import KafkaClient
-from kafka.core.consume.fetcher import Fetcher, FindOffsets, SendFetch
-from kafka.core.consume.offsets import FoundOffset, list_offsets
+from kafka.core.consume.effects import AskEpochs, FindOffsets
+from kafka.core.consume.epochs import EpochEnd, epoch_ends
+from kafka.core.consume.fetcher import Fetcher
+from kafka.core.consume.node import SendFetch
+from kafka.core.consume.offsets import FoundOffset, list_offsets, list_offsets_or_ends
+from kafka.core.dialogue import Dialogue
 from kafka.errors import for_code
 from kafka.future import Future
 from kafka.net.alarm import Alarm
@@ -41,10 +45,12 @@ class ConsumerDriver:
         self.is_closed = False
         self.lane = f"fetch-{next(_numbers)}"
         """Fetches have a connection of their own: a broker answers in turn, and may hold a fetch."""
+        self.lane_beside = f"{self.lane}-beside"
+        """And fetches that are not to wait for those have another."""
         self.subscribed: frozenset[str] = frozenset()
         """Topics whose partitions are all read, also ones that are added later."""
         self._loop = client.loop
-        self._settings = settings
+        self._timeout_s: float = settings["request_timeout_ms"] / 1000
         self._on_news = on_news
         self._alarm = Alarm(self._loop, self.pump)
         self._is_pump_due = False
@@ -64,15 +70,18 @@ class ConsumerDriver:
         self._alarm.set(deadline)
         for effect in effects:
             if isinstance(effect, SendFetch):
-                future = self.client.request(
-                    effect.node, effect.request, lane=self.lane, max_version=effect.max_version
-                )
+                lane = self.lane_beside if effect.is_beside else self.lane
+                future = self.client.request(effect.node, effect.request, lane=lane, max_version=effect.max_version)
                 future.add_callback(self._fetched, effect)
                 future.add_errback(self._fetch_failed, effect)
             elif isinstance(effect, FindOffsets):
-                looked_up = self.find_offsets(effect.timestamps, self._settings["request_timeout_ms"] / 1000)
+                looked_up = self._find(list_offsets_or_ends, effect.timestamps, self._timeout_s)
                 looked_up.add_callback(self._offsets_found, effect)
                 looked_up.add_errback(self._offsets_failed, effect)
+            elif isinstance(effect, AskEpochs):
+                asked = self.client.run(epoch_ends(effect.questions, timeout_s=self._timeout_s))
+                asked.add_callback(self._epochs_told, effect)
+                asked.add_errback(self._epochs_failed, effect)
             elif not self._is_refreshing:
                 self._is_refreshing = True
                 self.client.refresh_metadata(sorted(effect.topics)).add_both(self._refreshed)
@@ -87,9 +96,17 @@ class ConsumerDriver:
         self, timestamps: dict[TopicPartition, int], timeout_s: float
     ) -> Future[dict[TopicPartition, FoundOffset]]:
         """See :func:`kafka.core.consume.offsets.list_offsets`."""
+        return self._find(list_offsets, timestamps, timeout_s)
+
+    def _find(
+        self,
+        dialogue: Callable[..., Dialogue[dict[TopicPartition, FoundOffset]]],
+        timestamps: dict[TopicPartition, int],
+        timeout_s: float,
+    ) -> Future[dict[TopicPartition, FoundOffset]]:
         self.client.cluster.add_topics({partition.topic for partition in timestamps})
         return self.client.run(
-            list_offsets(
+            dialogue(
                 timestamps,
                 self.client.cluster.leader_for_partition,
                 timeout_s=timeout_s,
@@ -118,6 +135,14 @@ class ConsumerDriver:
             news = self.fetcher.offsets_failed(effect, error, self._loop.time())
         self._after(news)
 
+    def _epochs_told(self, effect: AskEpochs, told: dict[TopicPartition, EpochEnd | BaseException]) -> None:
+        with self.lock:
+            news = self.fetcher.epochs_told(effect, told, self._loop.time())
+        self._after(news)
+
+    def _epochs_failed(self, effect: AskEpochs, error: BaseException) -> None:
+        self._epochs_told(effect, dict.fromkeys(effect.questions, error))
+
     def _after(self, news: bool) -> None:
         if self.is_closed:
             return
@@ -129,18 +154,28 @@ class ConsumerDriver:
         self._is_refreshing = False
         self.pump_soon()
 
+    def free_at(self, node: int) -> float:
+        """Until when the node wants no fetches (KIP-219), on either connection; 0: now is fine."""
+        client = self.client
+        return max(client.throttled_until(node, self.lane), client.throttled_until(node, self.lane_beside))
+
     # -- what is read --------------------------------------------------------------------------------------------------
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others."""
+    def assign(self, partitions: Iterable[TopicPartition], awaiting: frozenset[TopicPartition] = frozenset()) -> None:
+        """Read these partitions and no others; see :meth:`Fetcher.assign` for ``awaiting``."""
         wanted = list(partitions)
         with self.lock:
-            self.fetcher.assign(wanted)
+            self.fetcher.assign(wanted, awaiting=awaiting)
         topics = {partition.topic for partition in wanted}
         if topics:
             self.client.cluster.add_topics(topics)
         self.pump_soon()
         self._on_news()  # a partition without a position, and auto_offset_reset "none": that is an error to read
+
+    def started(self) -> None:
+        """Somebody has told the fetcher where partitions begin, or that they go on."""
+        self.pump_soon()
+        self._on_news()
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Read all partitions of these topics, now and when there are more."""
@@ -155,6 +190,8 @@ class ConsumerDriver:
                 self.fetcher.refusal = self.client.cluster.refusal
             self._on_news()
             return
+        with self.lock:
+            self.fetcher.metadata_changed()
         if self.subscribed:
             cluster = self.client.cluster
             found = {
@@ -181,4 +218,9 @@ class ConsumerDriver:
             self.is_closed = True
             self._alarm.set(inf)
             self.client.cluster.remove_listener(self._metadata_changed)
+            with self.lock:
+                farewells = self.fetcher.close()
+            for effect in farewells:
+                self.client.request(effect.node, effect.request, max_version=effect.max_version)
             self.client.close_lane(self.lane)
+            self.client.close_lane(self.lane_beside)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from kafka.core.consume.fetcher import Fetcher
 from kafka.core.consume.positions import PartitionPosition
 from kafka.core.consume.record import ConsumerRecord
-from kafka.errors import AuthenticationError, OffsetOutOfRangeError
+from kafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from kafka.structs import TopicPartition
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
+
+ONLY_A_SEEK_HELPS: Final = (NoOffsetForPartitionError, OffsetOutOfRangeError)
+"""Errors of partitions that are raised again and again; after others it is tried again what led to them."""
 
 
 class Reader:
@@ -22,21 +25,52 @@ class Reader:
         self._fetcher = fetcher
         self._lock = lock
         self._changed = changed
+        self._wants_more = False
+        """Something was read to its end, or is to be tried again: the fetcher has something to do."""
+        self.on_taken: Callable[[Records], Records] | None = None
+        """What is handed out goes through this, once for each :meth:`take`: metrics and interceptors."""
+        self._moved: dict[PartitionPosition, tuple[int, int | None, int]] = {}
+        """What :meth:`take` has read from: its generation, and where it stood before."""
 
     def is_ready(self) -> bool:
         """Whether :meth:`take` has something to return or to raise."""
         with self._lock:
-            if self._fetcher.refusal is not None:
-                return True
-            return any(position.is_ready for position in self._fetcher.positions.values())
+            return self._fetcher.refusal is not None or self._fetcher.has_ready
+
+    def begin(self) -> None:
+        """What is taken from now on may come again."""
+        self._moved.clear()
+
+    def interrupted(self, error: BaseException) -> None:
+        """``error`` came before what was taken since :meth:`begin` reached anybody: after an interrupt (Ctrl-C) it
+        comes again. Where reading itself raises, :meth:`take` has seen to that."""
+        moved, self._moved = self._moved, {}
+        if isinstance(error, Exception):
+            return
+        with self._lock:
+            for position, (generation, offset, leader_epoch) in moved.items():
+                if position.generation == generation and offset is not None:
+                    position.seek(offset, leader_epoch)
+        self._changed()
 
     def take(self, limit: int) -> Records:
         """The next records by partition, at most ``limit``. Raises what stands in the way of a partition when it is the
         first thing to be met; the position then stays before it."""
         found: Records = {}
+        self._moved.clear()
+        try:
+            self._take(limit, found)
+        finally:
+            if self._wants_more:
+                self._wants_more = False
+                self._changed()
+        if found and self.on_taken is not None:
+            found = self.on_taken(found)
+        return found
+
+    def _take(self, limit: int, found: Records) -> None:
         fetcher = self._fetcher
         lock = self._lock
-        wants_more = False
         while limit > 0:
             with lock:
                 position = fetcher.ready()
@@ -44,25 +78,30 @@ class Reader:
                     if not found and fetcher.refusal is not None:
                         refusal, fetcher.refusal = fetcher.refusal, None
                         raise refusal
-                    break
+                    return
                 generation = position.generation
                 fetched = position.buffered[0] if position.buffered else None
                 if fetched is None:
-                    if not found:
-                        self._raise_error(position)
-                    break
+                    if found:
+                        fetcher.put_first(position)  # raised the next time, whatever else there is by then
+                        return
+                    self._raise_error(position)
+                    return
+                self._moved.setdefault(position, (generation, position.position, position.leader_epoch))
             try:
                 records = fetched.read(limit, fetcher.options)
             except Exception:
-                if found:
-                    break
                 with lock:
+                    if found:
+                        fetcher.put_first(position)
+                        return
                     fetcher.after_fault(position, fetched, generation)
-                self._changed()
+                    self._wants_more = True
                 raise
             with lock:
-                fetcher.after_read(position, fetched, generation)
-                wants_more = wants_more or fetched.is_exhausted
+                if not fetcher.after_read(position, fetched, generation):
+                    continue
+                self._wants_more = self._wants_more or fetched.is_exhausted
             if records:
                 limit -= len(records)
                 before = found.get(position.partition)
@@ -70,17 +109,12 @@ class Reader:
                     found[position.partition] = records
                 else:
                     before += records
-        if wants_more:
-            self._changed()
-        return found
 
     def _raise_error(self, position: PartitionPosition) -> None:
         """Under the lock: raise what stands in the partition's way; it is tried again unless only a seek can help."""
         error = position.error
         assert error is not None
-        if isinstance(error, AuthenticationError) or (
-            position.fetch_offset is not None and not isinstance(error, OffsetOutOfRangeError)
-        ):
+        if not isinstance(error, ONLY_A_SEEK_HELPS):
             position.error = None
-            self._changed()
+            self._wants_more = True
         raise error

@@ -4,6 +4,7 @@ It knows correlation ids, what is in flight and until when. It leaves sockets, c
 ``client/connection.py``, and which version to speak to ``versions.py``; the broker's side is ``serving.py``.
 
     send(request, version)  ->  chunks to write          receive(data)  ->  (call, answer) in the order of sending
+                                                         or room(), filled(count): where large answers are put
                                                          a fault: `failed` is set, nothing more is taken
 
 Kafka answers in the order of the requests (protocol guide, "Network"), so the in-flight calls are a queue and each
@@ -20,7 +21,8 @@ from typing import Any, Final
 from kafka.errors import CorrelationIdError, KafkaProtocolError
 from kafka.protocol.framing import decode_response, encode_request, read_correlation_id
 from kafka.protocol.registry import NAMES
-from kafka.wire.frame import DEFAULT_MAX_BYTES, FrameReader
+from kafka.wire.frame import DEFAULT_MAX_BYTES
+from kafka.wire.large_frames import BufferPool, Frame, LargeFrameReader
 from kafka.wire.message import Request, Response
 from kafka.wire.types import BytesLike
 
@@ -74,11 +76,16 @@ class ClientConnection:
     __slots__ = ("_client_id", "_correlation_id", "_frames", "failed", "in_flight", "node")
 
     def __init__(
-        self, client_id: str | None, node: str = "", max_bytes: int = DEFAULT_MAX_BYTES, correlation_id: int = 0
+        self,
+        client_id: str | None,
+        node: str = "",
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        correlation_id: int = 0,
+        pool: BufferPool | None = None,
     ) -> None:
         self._client_id = client_id
         self._correlation_id = correlation_id
-        self._frames = FrameReader(max_bytes)
+        self._frames = LargeFrameReader(pool or BufferPool(), max_bytes)
         self.node = node
         self.in_flight: deque[Call] = deque()
         self.failed: KafkaProtocolError | None = None
@@ -112,14 +119,32 @@ class ClientConnection:
 
     def receive(self, data: bytes) -> list[Answer]:
         """What the bytes complete, in order. After a fault ``failed`` is set, and what came before it is returned."""
-        answers: list[Answer] = []
         if self.failed is not None:
-            return answers
+            return []
         try:
-            frames = self._frames.feed(data)
+            frames: list[Frame] = [*self._frames.feed(data)]
         except KafkaProtocolError as fault:
             self._fail(fault)
-            return answers
+            return []
+        return self._answers(frames)
+
+    def room(self) -> memoryview | None:
+        """Where the next bytes are to be put, for :meth:`filled`; None: :meth:`receive` them."""
+        return None if self.failed is not None else self._frames.room()
+
+    def filled(self, count: int) -> list[Answer]:
+        """So many bytes are in the room: what they complete, as :meth:`receive` says it."""
+        if self.failed is not None:
+            return []
+        try:
+            frames = self._frames.filled(count)
+        except KafkaProtocolError as fault:
+            self._fail(fault)
+            return []
+        return self._answers(frames)
+
+    def _answers(self, frames: list[Frame]) -> list[Answer]:
+        answers: list[Answer] = []
         for frame in frames:
             try:
                 call = self._call_of(read_correlation_id(frame), answers)

@@ -57,6 +57,7 @@ LINK: Final[Mapping[Link, frozenset[Link]]] = {
     Link.CLOSED: frozenset(),
 }
 
+
 class Transaction(Enum):
     """A transactional producer."""
 
@@ -90,8 +91,46 @@ TRANSACTION: Final[Mapping[Transaction, frozenset[Transaction]]] = {
     Transaction.FATAL_ERROR: frozenset(),
 }
 
+
+class Telemetry(Enum):
+    """A client's telemetry (KIP-714)."""
+
+    SUBSCRIPTION_NEEDED = "subscription needed"
+    """The broker is to be asked what it wants: now, or after a while."""
+    SUBSCRIPTION_IN_PROGRESS = "asking for the subscription"
+    PUSH_NEEDED = "push needed"
+    """Metrics are wanted, and pushed when the interval has passed."""
+    PUSH_IN_PROGRESS = "pushing"
+    TERMINATING_PUSH_NEEDED = "terminating push needed"
+    """The client is being closed, and has a last push to make."""
+    TERMINATING_PUSH_IN_PROGRESS = "terminating push"
+    TERMINATED = "terminated"
+    """Nothing more is asked or pushed: the client was closed, or a broker refused telemetry for good."""
+
+
+TELEMETRY: Final[Mapping[Telemetry, frozenset[Telemetry]]] = {
+    Telemetry.SUBSCRIPTION_NEEDED: frozenset({Telemetry.SUBSCRIPTION_IN_PROGRESS, Telemetry.TERMINATED}),
+    # SUBSCRIPTION_NEEDED: an error, or no metrics are wanted for now.
+    Telemetry.SUBSCRIPTION_IN_PROGRESS: frozenset(
+        {Telemetry.SUBSCRIPTION_NEEDED, Telemetry.PUSH_NEEDED, Telemetry.TERMINATED}
+    ),
+    Telemetry.PUSH_NEEDED: frozenset(
+        {Telemetry.PUSH_IN_PROGRESS, Telemetry.TERMINATING_PUSH_NEEDED, Telemetry.TERMINATED}
+    ),
+    Telemetry.PUSH_IN_PROGRESS: frozenset(
+        {
+            Telemetry.PUSH_NEEDED, Telemetry.SUBSCRIPTION_NEEDED, Telemetry.TERMINATING_PUSH_NEEDED,
+            Telemetry.TERMINATED,
+        }
+    ),
+    Telemetry.TERMINATING_PUSH_NEEDED: frozenset({Telemetry.TERMINATING_PUSH_IN_PROGRESS, Telemetry.TERMINATED}),
+    Telemetry.TERMINATING_PUSH_IN_PROGRESS: frozenset({Telemetry.TERMINATED}),
+    Telemetry.TERMINATED: frozenset(),
+}  # fmt: skip
+
 TABLES: Final[Mapping[str, Mapping[Enum, frozenset[Enum]]]] = {
     "link": LINK,  # type: ignore[dict-item]  # a Mapping of one enum serves as one of any for reading
+    "telemetry": TELEMETRY,  # type: ignore[dict-item]
     "transaction": TRANSACTION,  # type: ignore[dict-item]
 }
 """Name -> table, for the documentation."""

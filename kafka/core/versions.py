@@ -169,6 +169,7 @@ def discover(software: tuple[str, str], *, strict: bool = True) -> Greeting:
         for older, (request, version) in _OLD_PROBES.items():
             old_answer, old_metadata = yield Probe(((request, version), _METADATA))
             _check_garbled(strict, old_answer, old_metadata)
+            _check_hangs(old_answer, old_metadata)
             if isinstance(old_answer, Response):
                 release = older
                 break
@@ -177,6 +178,7 @@ def discover(software: tuple[str, str], *, strict: bool = True) -> Greeting:
                 # old one for as long as this client lives: so the first probe is made once more.
                 again, metadata = yield Probe((newest, _METADATA))
                 _check_garbled(strict, again, metadata)
+                _check_hangs(again, metadata)
                 if isinstance(again, ApiVersionsResponse):
                     return (yield from _modern(software, again, _as_metadata(metadata)))
         else:
@@ -235,6 +237,13 @@ _OLD_PROBES: Final[dict[str, tuple[Request[Any], int]]] = {
 
 def _as_metadata(outcome: Outcome) -> MetadataResponse | None:
     return outcome if isinstance(outcome, MetadataResponse) else None
+
+
+def _check_hangs(answer: Outcome, metadata: Outcome) -> None:
+    """Old brokers close the connection on what they do not know, or answer what comes behind it. One that does neither
+    stands still, and is of any release: what it is can be found out when it goes on."""
+    if answer is NoAnswer.SILENT and metadata is NoAnswer.SILENT:
+        raise KafkaConnectionError("answers nothing any more: the broker, or the way to it, stands still")
 
 
 def _check_garbled(strict: bool, *outcomes: Outcome) -> None:

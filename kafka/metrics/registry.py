@@ -40,12 +40,14 @@ class MetricName:
 
 
 class KafkaMetric:
-    """A metric: ``value()`` is its value now."""
+    """A metric: ``value()`` is its value now, which ``read()`` gives. ``is_total``: it counts something since the start
+    and only grows, so that telemetry may tell of what was added since the last time (KIP-714)."""
 
-    __slots__ = ("_read", "metric_name")
+    __slots__ = ("_read", "is_total", "metric_name")
 
-    def __init__(self, metric_name: MetricName, read: Callable[[], float]) -> None:
+    def __init__(self, metric_name: MetricName, read: Callable[[], float], is_total: bool = False) -> None:
         self.metric_name = metric_name
+        self.is_total = is_total
         self._read = read
 
     def value(self, time_ms: int | None = None) -> float:
@@ -84,11 +86,17 @@ class Metrics:
         for method, argument in (("configure", dict(configs or {})), ("init", [])):
             self._tell(method, argument)
 
-    def add(self, name: MetricName, read: Callable[[], float]) -> None:
+    def add(self, name: MetricName, read: Callable[[], float], is_total: bool = False) -> None:
         """Have one more, in any thread."""
-        metric = KafkaMetric(name, read)
+        metric = KafkaMetric(name, read, is_total)
         self.metrics[name] = metric
         self._tell("metric_change", metric)
+
+    def remove(self, name: MetricName) -> None:
+        """Have one less, in any thread; nothing for one that is not there."""
+        metric = self.metrics.pop(name, None)
+        if metric is not None:
+            self._tell("metric_removal", metric)
 
     def close(self) -> None:
         """Tell the reporters that it is over. What was measured can still be read."""

@@ -32,11 +32,13 @@ class Window:
 class Sampled:
     """One quantity. Times in seconds on any one clock."""
 
-    __slots__ = ("_count", "_window_s", "_windows", "total")
+    __slots__ = ("_count", "_window_s", "_windows", "count", "total")
 
     def __init__(self, count: int, window_s: float, now: float) -> None:
         self.total = 0.0
-        """Of all times."""
+        """The sum of all times."""
+        self.count = 0
+        """How many values there were, of all times."""
         self._count = count
         self._window_s = window_s
         self._windows: deque[Window] = deque([Window(now)])
@@ -50,6 +52,7 @@ class Sampled:
             if len(self._windows) > self._count:
                 self._windows.popleft()
         self.total += value
+        self.count += count
         window.total += value
         window.count += count
         if most is None:
@@ -60,11 +63,12 @@ class Sampled:
     def rate(self, now: float) -> float:
         """By the second. At the beginning, as if all windows but one had passed, as in Java."""
         windows = self._recent(now)
-        if not windows:
-            return 0.0
-        least_s = (self._count - 1) * self._window_s if len(self._windows) < self._count else 0.0
-        passed_s = max(now - windows[0].began, least_s, 1e-3)
-        return sum(window.total for window in windows) / passed_s
+        return sum(window.total for window in windows) / self._passed_s(windows, now) if windows else 0.0
+
+    def frequency(self, now: float) -> float:
+        """How many values there were by the second, whatever they are."""
+        windows = self._recent(now)
+        return sum(window.count for window in windows) / self._passed_s(windows, now) if windows else 0.0
 
     def average(self, now: float) -> float:
         """0 when nothing was recorded."""
@@ -75,6 +79,10 @@ class Sampled:
     def most(self, now: float) -> float:
         """0 when nothing was recorded."""
         return max((window.most for window in self._recent(now) if window.count), default=0.0)
+
+    def _passed_s(self, windows: list[Window], now: float) -> float:
+        least_s = (self._count - 1) * self._window_s if len(self._windows) < self._count else 0.0
+        return max(now - windows[0].began, least_s, 1e-3)
 
     def _recent(self, now: float) -> list[Window]:
         oldest = now - self._count * self._window_s

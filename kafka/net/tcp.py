@@ -10,7 +10,8 @@ not inherited by children.
 
 Writing tries the socket at once, with one system call for a whole list of chunks: most requests fit the socket's
 buffer and the selector never hears of them. Reading takes one stretch for each connection and turn of the loop, into
-one buffer shared by the network's connections: a fresh 256 KiB object for each read would be mapped and unmapped.
+one buffer shared by the network's connections: a fresh 256 KiB object for each read would be mapped and unmapped. A
+handler that expects much gives a buffer of its own instead.
 """
 
 from __future__ import annotations
@@ -186,10 +187,12 @@ class TcpTransport(Transport):
 
     def _read(self) -> None:
         """The socket is readable: hand over one stretch."""
-        sock, buffer = self._sock, self._network._read_buffer
-        if sock is None:
+        sock, handler = self._sock, self._handler
+        if sock is None or handler is None:
             return
         try:
+            room = handler.room()
+            buffer = self._network._read_buffer if room is None else room
             count = sock.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
             return
@@ -200,7 +203,10 @@ class TcpTransport(Transport):
             self._end(PeerClosed(f"{self.peer} closed the connection"))
             return
         try:
-            self._handler.data_received(bytes(buffer[:count]))  # type: ignore[union-attr]
+            if room is None:
+                handler.data_received(bytes(buffer[:count]))
+            else:
+                handler.filled(count)
         except Exception as error:
             self._handler_failed(error)
 

@@ -322,14 +322,17 @@ class TlsTransport(Transport, TransportHandler):
 
     def _deliver(self) -> None:
         """Give the handler what can be decrypted, for as long as it wants it."""
-        tls, buffer = self._ssl, self._network.read_buffer
+        tls = self._ssl
         assert tls is not None
         ending: BaseException | None = None
-        while ending is None and not self._is_paused and not self.is_closing:
+        while ending is None and not self._is_paused and not self.is_closing and self.handler is not None:
             count = 0
+            room = self.handler.room()
+            buffer = self._network.read_buffer if room is None else room
+            size = len(buffer)
             try:
-                while count <= READ_BYTES - RECORD_BYTES:
-                    more: Any = tls.read(READ_BYTES, buffer[count:])  # into a buffer: a number
+                while count < size:
+                    more: Any = tls.read(size, buffer[count:])  # into a buffer: a number
                     if not more:
                         ending = PeerClosed(f"{self.peer} closed the connection")
                         break
@@ -340,7 +343,10 @@ class TlsTransport(Transport, TransportHandler):
                 ending = explained(error, self.peer, is_open=self.is_open)
             self._flush()  # an answer to a change of keys, an alert
             if count and self.handler is not None:
-                self.handler.data_received(bytes(buffer[:count]))
+                if room is None:
+                    self.handler.data_received(bytes(buffer[:count]))
+                else:
+                    self.handler.filled(count)
             if not count:
                 break
         if ending is not None and not self.is_closing:

@@ -86,6 +86,15 @@ class TransportHandler(Protocol):
     def data_received(self, data: bytes) -> None:
         """Some bytes, at least one, cut anywhere."""
 
+    def room(self) -> memoryview | None:
+        """Where the next bytes are to be put, at least one, for :meth:`filled` in place of :meth:`data_received`; None
+        for the latter. A transport need not ask."""
+        return None
+
+    def filled(self, count: int) -> None:
+        """So many bytes, at least one, are in the room that was given last."""
+        return
+
     def writable(self) -> None:
         """All that was pending has been taken by the operating system; only after ``pending_bytes`` was above 0."""
 

@@ -99,6 +99,7 @@ class Lifecycle(Sending):
         except KafkaTimeoutError:
             pass
         finally:
+            self._end_watching(timeout)
             self._host.call(self._driver.close)
             self._host.close()
             self._closed()
@@ -110,6 +111,8 @@ class Lifecycle(Sending):
             return done.success(None)
         answered = self._driver.when_answered()
         self._refuse(CLOSED)
+        last: Future[None] = Future()
+        answered.add_both(lambda _: self._watched_out().chain(last))
 
         def finish(_: object) -> None:
             self._driver.close()
@@ -117,7 +120,7 @@ class Lifecycle(Sending):
             self._closed()
             done.success(None)
 
-        answered.add_both(finish)
+        last.add_both(finish)
         return done
 
     def _finish(self) -> None:
@@ -125,6 +128,13 @@ class Lifecycle(Sending):
         self._driver.close()
         self._host.close()
         self._closed()
+
+    def _end_watching(self, timeout_s: float | None) -> None:
+        """What was sent is answered: for who measures it, and may wait for so long."""
+
+    def _watched_out(self) -> Future[None]:
+        """The same on the loop."""
+        return Future[None]().success(None)
 
     def _closed(self) -> None:
         """Everything has ended: for what users handed in, and wants to know."""

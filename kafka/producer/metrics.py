@@ -6,10 +6,11 @@
                                           ``producer-topic-metrics.TOPIC``)
 
 A row is a name, what is measured, and what is read of it: ``rate`` by the second, ``average``, ``most`` (all three over
-``metrics_num_samples`` windows of ``metrics_sample_window_ms``), ``total`` since the start, or a number as it is now
-(``gauge``). Everything is measured when a request is handed over and when it is answered: per batch or request, never
-per record. So the size of a record is the mean of its batch, and the largest size that of the batch with the largest
-mean; and a request's size is that of its batches. Times in milliseconds, sizes in bytes.
+``metrics_num_samples`` windows of ``metrics_sample_window_ms``), what was ``counted`` since the start, or a number as
+it is now (``gauge``; ``counter`` when it only grows). Everything is measured when a request is handed over and when it
+is answered: per batch or request, never per record. So the size of a record is the mean of its batch, and the largest
+size that of the batch with the largest mean; and a request's size is that of its batches. Times in milliseconds, sizes
+in bytes.
 
 A new metric is a row; a new quantity a line in ``_QUANTITIES`` and its ``record``.
 """
@@ -62,6 +63,10 @@ PRODUCER: Final[tuple[Row, ...]] = (
     ("request-total", "requests", "counted"),
     ("throttle-time-avg", "throttle", "average"),
     ("throttle-time-max", "throttle", "most"),
+    ("produce-throttle-time-avg", "throttle", "average"),  # Java's name, which KIP-714 asks for
+    ("produce-throttle-time-max", "throttle", "most"),
+    ("connection-creation-total", "all-opened", "counter"),
+    ("connection-close-total", "all-lost", "counter"),
     ("connection-count", "connections", "gauge"),
     ("connection-creation-rate", "opened", "rate"),
     ("connection-close-rate", "lost", "rate"),
@@ -112,6 +117,8 @@ class ProducerMetrics:
         self._metadata_at = clock()
         self._gauges: dict[str, Callable[[], float]] = {
             "connections": lambda: sum(connection.connected() for connection in client.connections()),
+            "all-opened": lambda: client.connections_opened,
+            "all-lost": lambda: client.connections_lost,
             "in-flight": client.in_flight_request_count,
             "metadata-age": lambda: self._clock() - self._metadata_at,
             "buffer": lambda: memory.limit_bytes,
@@ -237,11 +244,12 @@ class ProducerMetrics:
         for name, quantity, reading in rows:
             if reading in _READINGS and quantity not in found:
                 found[quantity] = Sampled(self._samples, self._window_s, now)
-            self._registry.add(MetricName(name, group, None, tags), self._reader(quantity, reading, found))
+            read = self._reader(quantity, reading, found)
+            self._registry.add(MetricName(name, group, None, tags), read, reading in ("counted", "counter"))
         return found
 
     def _reader(self, quantity: str, reading: str, measured: Mapping[str, Sampled]) -> Callable[[], float]:
-        if reading == "gauge":
+        if reading in ("gauge", "counter"):
             return self._gauges[quantity]
         if reading == "counted":
             return lambda: float(getattr(self._counts, quantity))

@@ -13,10 +13,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.client import KafkaClient, make_host
+from kafka.client.telemetry import HasTelemetry
 from kafka.config import resolve, settings_of
 from kafka.core.produce.accumulator import BufferFull, TopicQueues
 from kafka.core.produce.batch import Batch
 from kafka.errors import MessageSizeTooLargeError
+from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.producer.assembly import assemble
 from kafka.producer.checks import check_together
@@ -34,7 +36,7 @@ _SIZE_MARGIN = 128
 """More than a batch's header and a record's lengths take."""
 
 
-class KafkaProducer(Transactional):
+class KafkaProducer(Transactional, HasTelemetry):
     """Sends records to topics. :meth:`send` may be called from any thread.
 
     ``configs``: see the reference of settings; ``bootstrap_servers`` is the one that everybody needs. Without ``loop``
@@ -73,6 +75,9 @@ class KafkaProducer(Transactional):
         if self._interceptors is None:
             self._known_topics = self._accumulator.topics
         self._attach(transactions)
+        metrics = self._driver.metrics
+        resource = {"transactional_id": settings["transactional_id"] or ""}
+        self._begin_telemetry(self._host, settings, metrics.raw if metrics is not None else dict, lambda: resource)
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -162,7 +167,15 @@ class KafkaProducer(Transactional):
         """All settings as they are in force, by name: a copy."""
         return dict(self._settings)
 
+    def _end_watching(self, timeout_s: float | None) -> None:
+        self._end_telemetry(timeout_s)
+
+    def _watched_out(self) -> Future[None]:
+        return self._finish_telemetry()
+
     def _closed(self) -> None:
+        if not self._may_block:
+            self._end_telemetry()
         if self._interceptors is not None:
             self._interceptors.close()
         for name in ("key_serializer", "value_serializer"):

@@ -95,14 +95,14 @@ def decode_request(frame: bytes) -> ReceivedRequest | UnknownRequest:
     return ReceivedRequest(request, version, header.correlation_id, header.client_id)
 
 
-def read_correlation_id(frame: bytes) -> int:
+def read_correlation_id(frame: bytes | memoryview) -> int:
     """The correlation id that a response's frame starts with."""
     if len(frame) < 4:
         raise KafkaProtocolError("a response shorter than its correlation id", offset=0)
     return int.from_bytes(frame[:4], "big", signed=True)
 
 
-def decode_response(cls: type[R], version: int, frame: bytes) -> R:
+def decode_response(cls: type[R], version: int, frame: bytes | memoryview) -> R:
     """The response in a frame (without its length); KafkaProtocolError when its bytes are wrong.
 
     An ApiVersions answer that says that the broker lacks the version (error 35) is in version 0, whatever was asked.
@@ -137,6 +137,6 @@ def _with_length(chunks: list[BytesLike]) -> list[BytesLike]:
     return joined
 
 
-def _all_consumed(frame: bytes, position: int) -> None:
+def _all_consumed(frame: bytes | memoryview, position: int) -> None:
     if position != len(frame):
         raise KafkaProtocolError(f"{len(frame) - position} bytes behind the end of the message", offset=position)

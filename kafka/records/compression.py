@@ -67,6 +67,9 @@ _LZ4_MOST: Final = 12
 _ZSTD_DEFAULT_LEVEL: Final = 3
 
 _FIRST_GUESS: Final = 64 * 1024
+_MOST_SPARE_BYTES: Final = 4 * 1024 * 1024
+_spare: Final[list[bytearray]] = []
+"""At most one buffer that :func:`_inflate` used last."""
 _NO_ROOM: Final = "failed to write whole buffer"
 """What cramjam says when an output buffer is full. Should the text change, whatever inflates above the first guess is
 called malformed, which the tests of this module would show."""
@@ -129,20 +132,32 @@ def _cramjam() -> Any:
 
 
 def _inflate(name: str, decompress_into: Callable[[bytes, bytearray], int], data: bytes, max_bytes: int) -> bytes:
-    """Decompress into a buffer that grows up to the bound: what is made never exceeds what was asked for."""
-    room = min(max_bytes, max(4 * len(data), _FIRST_GUESS))
+    """Decompress into a buffer that grows up to the bound: what is made never exceeds what was asked for.
+
+    The buffer is kept for the next batch, which mostly is as large: fresh memory for each would be mapped and cleared,
+    and the guess at its size be wrong each time where data shrinks to a hundredth.
+    """
+    least = min(max_bytes, max(4 * len(data), _FIRST_GUESS))
+    try:
+        out = _spare.pop()  # a second thread makes its own meanwhile
+    except IndexError:
+        out = bytearray(least)
+    if not least <= len(out) <= max_bytes:
+        out = bytearray(least)
     while True:
-        out = bytearray(room)
         try:
             count = decompress_into(data, out)
         except Exception as error:  # cramjam.DecompressionError; anything else would end a broker just as well
             if _NO_ROOM not in str(error):
                 raise CorruptRecordError(f"{name} data that cannot be decompressed: {error}") from None
-            if room >= max_bytes:
+            if len(out) >= max_bytes:
                 raise CorruptRecordError(f"{name} data that inflates above the bound of {max_bytes} bytes") from None
-            room = min(max_bytes, 4 * room)
+            out = bytearray(min(max_bytes, 4 * len(out)))
         else:
-            return bytes(memoryview(out)[:count])
+            found = bytes(memoryview(out)[:count])
+            if len(out) <= _MOST_SPARE_BYTES:
+                _spare[:] = [out]
+            return found
 
 
 def _lz4_compress(data: bytes, level: int | None) -> bytes:

@@ -1,10 +1,12 @@
-"""KafkaShareConsumer: what users call. Arguments and blocking; the work is in ``engine.py``, and what threads hand one
-another in ``inbox.py``.
+"""KafkaShareConsumer: what users call. Arguments and blocking; the work is in ``engine.py``, what threads hand one
+another in ``inbox.py``, and the callbacks are called by ``events.py``.
 
 Two ways to use it::
 
     consumer = KafkaShareConsumer("jobs", group_id="workers", bootstrap_servers="broker:9092")
     for partition, records in consumer.poll(1000).items():      # implicit: the next poll() accepts these
+        ...
+    for record in consumer:                                     # implicit: asking for the next one accepts this one
         ...
 
 and on a loop of the caller's, where nothing blocks and records come by themselves::
@@ -19,29 +21,33 @@ from __future__ import annotations
 import base64
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
 from types import TracebackType
 from typing import Any, Final
 
 import six
 
-from kafka.client import Host, KafkaClient, make_host
+from kafka.client import KafkaClient, make_host
+from kafka.client.telemetry import HasTelemetry
 from kafka.config import resolve
-from kafka.core.deserialize import deserializer_for
-from kafka.core.share.holding import Acknowledged, Holding
 from kafka.core.share.membership import MemberState
-from kafka.core.share.records import AcknowledgeType, ShareRecord
+from kafka.core.share.records import ShareRecord
 from kafka.errors import (
     IllegalArgumentError,
     IllegalStateError,
     KafkaConfigurationError,
-    KafkaError,
     KafkaTimeoutError,
 )
 from kafka.future import Future
 from kafka.net.loop import Loop
+from kafka.share.acknowledging import Acknowledging
 from kafka.share.engine import CLOSE_TIMEOUT_S, ShareEngine
+from kafka.share.events import CommitCallback, Events, OnAcknowledged, OnError, OnLost, OnRecords
 from kafka.share.inbox import Inbox
+from kafka.share.metrics import ShareMetrics
+from kafka.share.polling import Polling
+from kafka.share.reading import Deserializers
 from kafka.structs import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -51,13 +57,8 @@ FETCH_WAIT_MS: Final = (10, 500)
 any wait an idle consumer would ask without a pause.
 """
 
-OnRecords = Callable[[list[ShareRecord]], object]
-OnAcknowledged = Callable[[list[Acknowledged]], object]
-OnLost = Callable[[list[ShareRecord], "KafkaError | None"], object]
-OnError = Callable[[KafkaError], object]
 
-
-class KafkaShareConsumer:
+class KafkaShareConsumer(Acknowledging, HasTelemetry):
     """A member of a share group (KIP-932): Apache Kafka 4.2 and later, and the embedded broker.
 
     Each record is handed to one member of the group at a time, under a lock, and counts as done when it is
@@ -73,6 +74,8 @@ class KafkaShareConsumer:
     ``on_records``, ``on_acknowledged``, ``on_lost`` and ``on_error`` are called there; what they raise is logged.
     Deserializers belong to :meth:`poll` and are refused.
 
+    ``acknowledgement_commit_callback``: see :meth:`set_acknowledgement_commit_callback`.
+
     Errors of construction: KafkaConfigurationError for a setting that is unknown or cannot be, or without ``group_id``.
     """
 
@@ -85,27 +88,33 @@ class KafkaShareConsumer:
         on_acknowledged: OnAcknowledged | None = None,
         on_lost: OnLost | None = None,
         on_error: OnError | None = None,
+        acknowledgement_commit_callback: CommitCallback | None = None,
         **configs: Any,
     ) -> None:
         settings = resolve("share", configs)
         if settings["group_id"] is None:
             raise KafkaConfigurationError("group_id: a share consumer needs the name of its group")
         self._has_thread = loop is None and client is None
-        self._deserializers = (
-            deserializer_for(settings["key_deserializer"]),
-            deserializer_for(settings["value_deserializer"]),
-        )
-        if not self._has_thread and self._deserializers != (None, None):
+        self._inbox = Inbox()
+        deserializers = Deserializers(settings["key_deserializer"], settings["value_deserializer"], self._inbox)
+        if not self._has_thread and deserializers:
             raise KafkaConfigurationError("key_deserializer, value_deserializer: on a loop, records come as bytes")
-        self._is_implicit = settings["share_acknowledgement_mode"] == "implicit"
-        self._exactly = settings["share_acquire_mode"] == "record_limit"
         self._max_poll_records: int = settings["max_poll_records"]
         self._topics: list[str] = []
-        self._inbox = Inbox()
-        self._host: Host = make_host("share consumer", settings, loop=loop, client=client)
+        self._events = Events(
+            self._inbox if self._has_thread else None,
+            acknowledgement_commit_callback,
+            on_records=on_records,
+            on_acknowledged=on_acknowledged,
+            on_lost=on_lost,
+            on_error=on_error,
+        )
+        self._host = make_host("share consumer", settings, loop=loop, client=client)
+        if self._has_thread:
+            self._host.client.tell_when_unreached()
         self._engine = ShareEngine(
             self._host.client,
-            _Events(self._inbox if self._has_thread else None, on_records, on_acknowledged, on_lost, on_error),
+            self._events,
             settings["group_id"],
             base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode(),
             rack_id=settings["client_rack"],
@@ -113,6 +122,26 @@ class KafkaShareConsumer:
             fetch_max_wait_ms=min(max(settings["fetch_max_wait_ms"], FETCH_WAIT_MS[0]), FETCH_WAIT_MS[1]),
             check_crcs=settings["check_crcs"],
         )
+        self._metrics: ShareMetrics | None = None
+        if settings["metrics_enabled"]:
+            self._metrics = self._events.metrics = ShareMetrics(self._host.client, settings)
+        self._polling = Polling(
+            self._host,
+            self._engine,
+            self._inbox,
+            self._events,
+            deserializers,
+            self._metrics,
+            is_implicit=settings["share_acknowledgement_mode"] == "implicit",
+            exactly=settings["share_acquire_mode"] == "record_limit",
+        )
+        metrics = self._metrics
+        attributes = {
+            "group_id": settings["group_id"],
+            "group_member_id": self._engine.member_id,
+            "client_rack": settings["client_rack"],
+        }
+        self._begin_telemetry(self._host, settings, metrics.raw if metrics is not None else dict, lambda: attributes)
         if topics:
             self.subscribe(topics)
 
@@ -153,25 +182,27 @@ class KafkaShareConsumer:
         own thread. What a deserializer raises comes through; its record is released and comes again, here or elsewhere,
         until the group's limit. Records before it are returned first, records behind it next time.
         """
-        self._check_open()
-        if not self._has_thread:
-            raise IllegalStateError("on a loop records come through on_records=, after request_records()")
-        self._host.check_may_block()
         if max_records is not None and max_records < 1:
             raise IllegalArgumentError(f"max_records={max_records}: at least 1")
         count = min(max_records or self._max_poll_records, self._max_poll_records)
-        if self._is_implicit and self._inbox.accept_polled():
-            self._host.submit(self._say_on_loop)
-        taken = self._inbox.take(
-            count, timeout_ms / 1000, lambda: self._host.submit(self._engine.request_records, count, self._exactly)
-        )
-        found = taken if self._deserializers == (None, None) else self._deserialized(taken)
-        if self._is_implicit:
-            self._inbox.returned(found)
         by_partition: dict[TopicPartition, list[ShareRecord]] = {}
-        for record in found:
+        for record in self._take(count, count, timeout_ms / 1000):
             by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
         return by_partition
+
+    def __iter__(self) -> Iterator[ShareRecord]:
+        """Record by record, for ever: until :meth:`close` or :meth:`wakeup`. Errors are those of :meth:`poll`.
+
+        In implicit mode a record is accepted when the next one is asked for.
+        """
+        return self
+
+    def __next__(self) -> ShareRecord:
+        while not self._inbox.is_closed:
+            for record in self._take(1, self._max_poll_records, inf):
+                return record
+            break  # woken, or closed while it waited
+        raise StopIteration
 
     def request_records(self, count: int, exactly: bool = False) -> None:
         """On a loop: want ``count`` more records, instead of what was wanted before; 0: none.
@@ -186,61 +217,15 @@ class KafkaShareConsumer:
         """Let a :meth:`poll` that waits, or the next one, return at once. From any thread."""
         self._inbox.wake()
 
-    # -- acknowledgement -----------------------------------------------------------------------------------------------
-
-    def acknowledge(self, record: ShareRecord, type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Say what became of a record. Sent soon, together with others; :meth:`commit` waits for it.
-
-        IllegalStateError when the record was acknowledged before or its lock is gone; IllegalArgumentError for a type
-        that is none.
-        """
-        try:
-            kind = AcknowledgeType(type)
-        except ValueError:
-            raise IllegalArgumentError(f"{type!r}: ACCEPT, RELEASE, REJECT or RENEW") from None
-        if kind is AcknowledgeType.GAP:
-            raise IllegalArgumentError("GAP is for offsets without a record")
-        self._check_open()
-        if not self._has_thread:
-            self._engine.acknowledge(record, kind)
-            return
-        if not isinstance(record.owner, Holding) or record.owner.session.member_id != self.member_id:
-            raise IllegalStateError(f"{record!r} was handed out by another consumer")
-        if self._inbox.say(record, kind):
-            self._host.submit(self._say_on_loop)
-
-    def renew(self, records: Sequence[ShareRecord]) -> Future[None]:
-        """Start the locks of these anew (KIP-1222); the future is done when the broker has answered.
-
-        Those that it refused are lost: ``record.lost``, and ``on_acknowledged`` has the error. What was lost before is
-        passed over.
-        """
-        for record in records:
-            if not record.lost:
-                self.acknowledge(record, AcknowledgeType.RENEW)
-        return self.commit_async()
-
-    def commit(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Send what was acknowledged (in implicit mode: all that was polled), and wait for the answers.
-
-        Returns the outcome of each partition since the last call: None, or the error of a record whose acknowledgement
-        was refused (it will be handed out again). KafkaTimeoutError when ``timeout_ms`` passes first.
-        """
-        self._check_open()
-        self._host.check_may_block()
-        if self._is_implicit and self._inbox.accept_polled():
-            self._host.submit(self._say_on_loop)
-        self._host.wait(self.commit_async(), None if timeout_ms is None else timeout_ms / 1000)
-        return self._inbox.take_outcomes()
-
-    commit_sync = commit
-
-    def commit_async(self) -> Future[None]:
-        """Send what was acknowledged; the future is done when all of it has been answered."""
-        self._check_open()
-        return self._host.submit(self._engine.flush) if self._has_thread else self._engine.flush()
-
     # -- the rest ------------------------------------------------------------------------------------------------------
+
+    def metrics(self, raw: bool = False) -> dict[Any, Any]:
+        """What was measured, as ``{group: {name: number}}`` with the names of Java's share consumer; ``raw``: the
+        metrics themselves, as ``{MetricName: KafkaMetric}``. Empty with ``metrics_enabled=False``. See
+        ``kafka/share/metrics.py``."""
+        if self._metrics is None:
+            return {}
+        return self._metrics.raw() if raw else self._metrics.by_group()
 
     @property
     def lock_s(self) -> float:
@@ -269,22 +254,33 @@ class KafkaShareConsumer:
         self._host.check_may_block()
         if not self._inbox.close():
             return
-        if self._is_implicit and self._inbox.accept_polled():
-            self._host.submit(self._say_on_loop)
+        self._polling.accept_polled()
         timeout_s = timeout_ms / 1000
         try:
             self._host.wait(self._host.submit(self._engine.close, timeout_s), timeout_s + 1)
         except KafkaTimeoutError:
             log.warning("the loop did not close the consumer within %g s", timeout_s + 1)
         finally:
+            self._end_telemetry(timeout_s)
+            self._stop_counting()
             self._host.close(timeout_s + 1)
+        self._polling.call_back()
 
     def close_async(self, timeout_s: float = CLOSE_TIMEOUT_S) -> Future[None]:
         """The same without waiting; the future is done when the group is left."""
         self._inbox.close()
         close = self._engine.close
         done = self._host.submit(close, timeout_s) if self._has_thread else close(timeout_s)
-        return done.add_both(lambda _: self._host.close())
+
+        def left(_: object) -> None:
+            self._finish_telemetry().add_both(closed)
+
+        def closed(_: object) -> None:
+            self._end_telemetry()
+            self._stop_counting()
+            self._host.close()
+
+        return done.add_both(left)
 
     def __enter__(self) -> KafkaShareConsumer:
         return self
@@ -298,104 +294,23 @@ class KafkaShareConsumer:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
-        if self._inbox.is_closed:
-            raise IllegalStateError("the share consumer is closed")
-        if not self._host.loop.is_usable:
-            why = "its loop is closed, or belongs to the parent process; after a fork, make a new one in the child"
-            raise IllegalStateError(f"the share consumer cannot be used: {why}")
+    def _take(self, count: int, wanted: int, timeout_s: float) -> list[ShareRecord]:
+        """At most ``count`` records; when there is none, ``wanted`` are asked for."""
+        self._check_open()
+        if not self._has_thread:
+            raise IllegalStateError("on a loop records come through on_records=, after request_records()")
+        self._host.check_may_block()
+        if not self._topics:
+            raise IllegalStateError("no topics: call subscribe() before poll()")
+        return self._polling.take(count, wanted, timeout_s)
+
+    def _stop_counting(self) -> None:
+        metrics, self._events.metrics = self._events.metrics, None
+        if metrics is not None:
+            metrics.close()
 
     def _on_loop(self, fn: Callable[..., Any], *args: Any) -> None:
         if self._has_thread:
             self._host.submit(fn, *args)
         else:
             fn(*args)
-
-    def _say_on_loop(self) -> None:
-        for record, kind in self._inbox.take_said():
-            try:
-                self._engine.acknowledge(record, kind)
-            except IllegalStateError as error:  # the lock went while it was on its way here
-                self._inbox.heard([(record, error)])
-
-    def _deserialized(self, taken: list[ShareRecord]) -> list[ShareRecord]:
-        """As many of these as the deserializers read; the rest is put back."""
-        for count, record in enumerate(taken):
-            try:
-                if record.sizes is None:  # else it was read before, and put back
-                    record.replace(*self._read(record))
-            except Exception:
-                if count:
-                    self._inbox.put_back(taken[count:])
-                    return taken[:count]
-                self._inbox.put_back(taken[1:])
-                log.error("%r cannot be deserialized and is released", record)
-                self.acknowledge(record, AcknowledgeType.RELEASE)
-                raise
-            except BaseException:
-                self._inbox.put_back(taken)
-                raise
-        return taken
-
-    def _read(self, record: ShareRecord) -> Iterator[Any]:
-        """The record's key and value, as their deserializers read them."""
-        for how, data in zip(self._deserializers, (record.key, record.value), strict=True):
-            yield data if how is None else how(record.topic, record.headers, data)
-
-
-class _Events:
-    """The engine's events, on the loop's thread: to the inbox, if there is one, and to the user's callbacks.
-
-    It does not know the consumer: the loop's thread lives as long as the consumer's host is known to somebody.
-    """
-
-    def __init__(
-        self,
-        inbox: Inbox | None,
-        on_records: OnRecords | None,
-        on_acknowledged: OnAcknowledged | None,
-        on_lost: OnLost | None,
-        on_error: OnError | None,
-    ) -> None:
-        self._inbox = inbox
-        self._callbacks: dict[str, Callable[..., object] | None] = {
-            "on_records": on_records,
-            "on_acknowledged": on_acknowledged,
-            "on_lost": on_lost,
-            "on_error": on_error,
-        }
-
-    def on_records(self, records: list[ShareRecord]) -> None:
-        if self._inbox is not None:
-            self._inbox.put(records)
-        else:
-            self._call("on_records", records)
-
-    def on_acknowledged(self, acknowledged: list[Acknowledged]) -> None:
-        if self._inbox is not None:
-            self._inbox.heard((record, error) for record, _, error in acknowledged)
-        self._call("on_acknowledged", acknowledged)
-
-    def on_lost(self, records: list[ShareRecord], error: KafkaError | None) -> None:
-        if self._inbox is not None:
-            records = self._inbox.lose(records)
-        if records:
-            self._call("on_lost", records, error)
-
-    def on_trouble(self, error: KafkaError) -> None:
-        if self._inbox is not None:
-            self._inbox.fail(error, is_final=False)
-
-    def on_error(self, error: KafkaError) -> None:
-        if self._inbox is not None:
-            self._inbox.fail(error, is_final=True)
-        self._call("on_error", error)
-
-    def _call(self, name: str, *args: object) -> None:
-        callback = self._callbacks[name]
-        if callback is None:
-            return
-        try:
-            callback(*args)
-        except Exception:
-            log.exception("an error in the share consumer's %s", name)

@@ -17,42 +17,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
-from uuid import UUID
+from typing import Final, Protocol
 
 from kafka.client import KafkaClient
-from kafka.core.routing import Coordinator
 from kafka.core.share.holding import Acknowledged, Holding
+from kafka.core.share.intake import Outcome
 from kafka.core.share.membership import HeartbeatOutcome, MemberState, ShareMembership
+from kafka.core.share.reactions import of_answer, of_partition
 from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
 from kafka.core.share.requests import Demand
-from kafka.core.share.session import Outcome, ShareSession
+from kafka.core.share.session import ShareSession
 from kafka.errors import (
-    AuthenticationError,
-    CorruptRecordError,
-    GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     IllegalStateError,
     IncompatibleBrokerVersion,
     KafkaError,
-    UnknownError,
+    NotLeaderForPartitionError,
     UnsupportedVersionError,
 )
 from kafka.future import Future
-from kafka.net.loop import LoopTimer
+from kafka.share.heartbeats import Heartbeats
+from kafka.share.leaders import Leaders
 from kafka.share.link import ShareLink
-from kafka.structs import TopicPartition
 
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 5.0
 """How long closing waits for brokers that do not answer."""
-LOOK_S: Final = 1.0
-"""Between looks at the metadata while a topic of the subscription, or a partition assigned, is not in it."""
 TURN_WAIT_MS: Final = 50
 """Longest long poll while the demand is too small for all leaders."""
-_HOPELESS: Final = (AuthenticationError, GroupAuthorizationFailedError, UnsupportedVersionError, IllegalStateError)
-"""Errors of a session that no later attempt mends: not let in, no rights, too old a broker, a closed client."""
 
 
 class ShareEvents(Protocol):
@@ -97,24 +90,23 @@ class ShareEngine:
         self._fetch_max_wait_ms = fetch_max_wait_ms
         self._check_crcs = check_crcs
         self._membership = ShareMembership(group_id, member_id, rack_id or None)
-        self._topics: list[str] = []
+        self._leaders = Leaders(client, self._assign_links)
+        self._heartbeats = Heartbeats(client, self._membership, self._after_heartbeat)
         self._links: dict[int, ShareLink] = {}
         self._demand = Demand(0)
         self._has_joined = False  # an assignment has come: the group's state of these partitions exists
-        self._timer: LoopTimer | None = None
-        self._look_timer: LoopTimer | None = None
         self._closing: Future[None] | None = None
-        client.cluster.add_listener(self._metadata_changed)
+        self._withheld: set[ShareRecord] = set()  # came while closing: the link gives them back, and nobody knows them
 
     # -- what the owner says -------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """The topics to read from now on; records held of others stay ours to acknowledge until their locks end."""
-        self._topics = list(topics)
-        self._membership.subscribe(self._topics, self._client.loop.time())
+        self._leaders.topics = list(topics)
+        self._membership.subscribe(self._leaders.topics, self._client.loop.time())
         self._look()
         self._assign_links()
-        self._heartbeat()
+        self._heartbeats.beat()
 
     def request_records(self, count: int, exactly: bool = False) -> None:
         """Want ``count`` more records from now on, instead of what was wanted before; 0: none.
@@ -148,6 +140,14 @@ class ShareEngine:
         why = "its lock is gone" if record.lost else "it was handed out by another consumer"
         raise IllegalStateError(f"{record!r} cannot be acknowledged: {why}")
 
+    def find(self, topic: str, partition: int, offset: int) -> ShareRecord | None:
+        """The record that is held there."""
+        topic_id = self._client.cluster.topic_id(topic)
+        if topic_id is None:
+            return None
+        found = (link.session.held(topic_id, partition, offset) for link in self._links.values())
+        return next((record for record in found if record is not None), None)
+
     def flush(self) -> Future[None]:
         """Send what was acknowledged; done when all of it has been answered."""
         return _when_all([link.flush() for link in self._links.values()])
@@ -172,7 +172,7 @@ class ShareEngine:
         if self._closing is None:
             done = self._closing = Future()
             self._demand = Demand(0)
-            self._stop_looking()
+            self._leaders.stop_looking()
             timer = self._client.loop.call_later(timeout_s, self._finish)
             done.add_both(lambda _: timer.cancel())
             # Sessions first: leaving the group frees no locks.
@@ -201,23 +201,27 @@ class ShareEngine:
 
     def on_outcome(self, link: ShareLink, outcome: Outcome) -> None:
         """Called by links."""
+        self._tell(link, outcome)  # first: a record that is lost may be among those that came anew
         if outcome.records:
             left = max(0, self._demand.records - len(outcome.records))
             self._demand = self._demand._replace(records=left)
-            if self._closing is None:  # else the link gives them back
+            if self._closing is None:
                 self._events.on_records(outcome.records)
-        if outcome.acknowledged:
-            self._events.on_acknowledged(outcome.acknowledged)
-        if outcome.lost:
-            self._report_lost(link, outcome.lost, outcome.error)
+            else:
+                self._withheld.update(outcome.records)
         for partition, error in outcome.partition_errors.items():
             self._partition_failed(partition, error)
         if outcome.partition_errors:
-            self._refresh_metadata()
-        if isinstance(outcome.error, _HOPELESS):
-            self._give_up(outcome.error)
-        elif outcome.error is not None:
-            log.info("%s: the session with node %s ended: %s", self.group_id, link.node_id, outcome.error)
+            self._leaders.refresh()
+        if outcome.error is not None:
+            reaction = of_answer(outcome.error)
+            if reaction.final:
+                self._give_up(outcome.error)
+            else:
+                level = logging.ERROR if reaction.told else logging.INFO
+                log.log(level, "%s: the session with node %s ended: %s", self.group_id, link.node_id, outcome.error)
+                if reaction.told:
+                    self._events.on_trouble(outcome.error)
         if not link.session.is_wanted:
             self._retire(link)
         if self._demand.exactly and self._demand.records:
@@ -226,63 +230,40 @@ class ShareEngine:
     def _partition_failed(self, partition: SharePartition, error: KafkaError) -> None:
         topic = self._client.cluster.topic_name_for_id(partition.topic_id) or partition.topic_id
         text = f"{self.group_id}: {topic}:{partition.partition}: {error}"
-        is_damage = isinstance(error, CorruptRecordError)
-        is_grave = is_damage or not (error.retriable or isinstance(error, UnknownError))
-        log.log(logging.ERROR if is_grave else logging.INFO, "%s", text)
-        if is_grave:
+        is_told = of_partition(error).told
+        log.log(logging.ERROR if is_told else logging.INFO, "%s", text)
+        if is_told:
             self._events.on_trouble(error)
 
-    def _report_lost(self, link: ShareLink, lost: list[ShareRecord], error: KafkaError | None) -> None:
-        if self._closing is None:
-            log.warning(
-                "%s: %d records held on node %s are lost: %s",
-                self.group_id, len(lost), link.node_id, error or "their locks have ended",
-            )  # fmt: skip
-        self._events.on_lost(lost, error)
+    def _tell(self, link: ShareLink, outcome: Outcome, why: KafkaError | None = None) -> None:
+        """What became of acknowledgements, and which locks are gone."""
+        if outcome.acknowledged:
+            self._events.on_acknowledged(outcome.acknowledged)
+        lost = [record for record in outcome.lost if record not in self._withheld]
+        if lost:
+            why = why or outcome.error or next(iter(outcome.partition_errors.values()), None)
+            if self._closing is None:
+                log.warning(
+                    "%s: %d records held on node %s are lost: %s",
+                    self.group_id, len(lost), link.node_id, why or "their locks have ended",
+                )  # fmt: skip
+            self._events.on_lost(lost, why)
 
     def _pump_all(self) -> None:
         for link in self._links.values():
             link.pump_soon()
 
-    # -- metadata ------------------------------------------------------------------------------------------------------
-
-    def _refresh_metadata(self) -> None:
-        try:
-            self._client.refresh_metadata(self._topics).add_errback(self._metadata_failed)
-        except IllegalStateError as error:  # the client is closed, as the next request will say
-            self._metadata_failed(error)
-
-    def _metadata_failed(self, error: BaseException) -> None:
-        log.debug("%s: no metadata of %s: %s", self.group_id, self._topics, error)
+    # -- leaders -------------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read the metadata again and again until everything that is subscribed to, and assigned, is in it."""
-        self._stop_looking()
-        if not self._topics or self._closing is not None:
-            return
-        cluster = self._client.cluster
-        missing = [topic for topic in self._topics if cluster.partitions_for_topic(topic) is None]
-        for topic_id, number in self._membership.assignment:
-            topic = cluster.topic_name_for_id(topic_id)
-            if topic is None or number not in (cluster.partitions_for_topic(topic) or ()):
-                missing.append(str(topic))
-        if missing:
-            self._refresh_metadata()
-            self._look_timer = self._client.loop.call_later(LOOK_S, self._look)
-
-    def _stop_looking(self) -> None:
-        if self._look_timer is not None:
-            self._look_timer.cancel()
-            self._look_timer = None
-
-    def _metadata_changed(self, *_: object) -> None:
-        self._assign_links()
+        if self._closing is None:
+            self._leaders.look()
 
     def _assign_links(self) -> None:
         """Give each leader's link its partitions; make links for new leaders, and let go of those without."""
         if not self._has_joined or self._closing is not None or self._membership.state is MemberState.FATAL:
             return
-        by_leader, topics = self._partitions_by_leader()
+        by_leader, topics = self._leaders.by_node()
         for node_id in by_leader:
             if node_id not in self._links:
                 session = ShareSession(
@@ -292,25 +273,16 @@ class ShareEngine:
                     check_crcs=self._check_crcs,
                     max_wait_ms=self._fetch_max_wait_ms,
                 )
-                lane = f"share-{self.member_id}"
-                self._links[node_id] = ShareLink(self._client, self, node_id, lane, session)
+                self._links[node_id] = ShareLink(self._client, self, node_id, session)
         for node_id, link in list(self._links.items()):
             link.session.set_partitions(by_leader.get(node_id, ()), topics)
-            lost = link.session.lose([each for each in link.session.in_use if self._has_moved(each, node_id)])
-            if lost:
-                self._report_lost(link, lost, None)
+            moved = [each for each in link.session.in_use if self._leaders.has_moved(each, node_id)]
+            if moved:
+                why = NotLeaderForPartitionError(f"node {node_id} leads it no more")
+                self._tell(link, link.session.lose(moved, why), why)
             link.pump_soon()
             if not link.session.is_wanted:
                 self._retire(link)
-
-    def _has_moved(self, partition: SharePartition, node_id: int) -> bool:
-        """The cluster says that the node leads this partition no more. What it does not know it does not say."""
-        cluster = self._client.cluster
-        topic = cluster.topic_name_for_id(partition.topic_id)
-        if topic is None:
-            return False
-        leader = cluster.leader_for_partition(TopicPartition(topic, partition.partition))
-        return leader is not None and leader >= 0 and leader != node_id
 
     def _retire(self, link: ShareLink) -> None:
         """Nothing is fetched from this leader any more: let it go once nothing of it is held."""
@@ -318,67 +290,27 @@ class ShareEngine:
             del self._links[link.node_id]
             link.abandon()
 
-    def _partitions_by_leader(self) -> tuple[dict[int, list[SharePartition]], dict[UUID, str]]:
-        cluster = self._client.cluster
-        assigned = set(self._membership.assignment)
-        topics: dict[UUID, str] = {}
-        found: dict[int, list[SharePartition]] = {}
-        for topic in self._topics:
-            topic_id = cluster.topic_id(topic)
-            if topic_id is None:
-                continue
-            topics[topic_id] = topic
-            for number in sorted(cluster.partitions_for_topic(topic) or ()):
-                leader = cluster.leader_for_partition(TopicPartition(topic, number))
-                if leader is not None and leader >= 0:
-                    found.setdefault(leader, []).append(SharePartition(topic_id, number))
-        for partitions in found.values():
-            partitions.sort(key=lambda each: each not in assigned)
-        return found, topics
-
     # -- the group -----------------------------------------------------------------------------------------------------
 
-    def _heartbeat(self) -> None:
-        self._disarm()
-        request = self._membership.next_request(self._client.loop.time())
-        if request is None:
-            due_at = self._membership.due_at()
-            if due_at is not None:
-                self._timer = self._client.loop.call_at(due_at, self._heartbeat)
-            return
-        future: Future[Any]
-        try:
-            future = self._client.request(Coordinator(self.group_id), request)
-        except KafkaError as error:  # the client is closed
-            future = Future[Any]().failure(error)
-        future.add_callback(self._heartbeat_answered)
-        future.add_errback(self._heartbeat_failed)
-
-    def _heartbeat_answered(self, response: Any) -> None:
-        self._after_heartbeat(self._membership.on_response(response, self._client.loop.time()))
-
-    def _heartbeat_failed(self, error: BaseException) -> None:
-        if not isinstance(error, KafkaError):
-            error = KafkaError(f"heartbeat of {self.group_id}: {error!r}")
-        self._after_heartbeat(self._membership.on_failure(error, self._client.loop.time()))
-
     def _after_heartbeat(self, outcome: HeartbeatOutcome) -> None:
-        if outcome.lost_coordinator:
-            self._client.coordinators.forget(Coordinator(self.group_id))
         if outcome.assignment is not None:
             if outcome.assignment:
                 self._has_joined = True
+            self._leaders.assignment = self._membership.assignment
             self._look()
             self._assign_links()
         state = self._membership.state
         if outcome.error is not None and state is not MemberState.FATAL:
-            log.info("%s: heartbeat of member %s: %s", self.group_id, self.member_id, outcome.error)
+            level = logging.ERROR if outcome.told else logging.INFO
+            log.log(level, "%s: heartbeat of member %s: %s", self.group_id, self.member_id, outcome.error)
+            if outcome.told and self._closing is None:
+                self._events.on_trouble(outcome.error)
         if self._closing is not None and state in (MemberState.LEFT, MemberState.FATAL):
             self._finish()
         elif state is MemberState.FATAL:
             self._give_up(outcome.error or KafkaError("the group cannot be joined"))
         else:
-            self._heartbeat()
+            self._heartbeats.beat()
 
     def _give_up(self, error: KafkaError) -> None:
         """Nothing can be had from this group: say why, and let everything go."""
@@ -387,12 +319,10 @@ class ShareEngine:
         error = _explained(error, self.group_id)
         log.error("%s: member %s gives up: %s", self.group_id, self.member_id, error)
         self._membership.give_up(error)
-        self._disarm()
-        self._stop_looking()
+        self._heartbeats.stop()
+        self._leaders.stop_looking()
         for link in list(self._links.values()):
-            lost = link.session.lose(link.session.in_use)
-            if lost:
-                self._report_lost(link, lost, error)
+            self._tell(link, link.session.lose(link.session.in_use, error), error)
             link.abandon()
         self._links = {}
         self._events.on_error(error)
@@ -405,7 +335,7 @@ class ShareEngine:
         if self._membership.state is MemberState.LEFT:
             self._finish()
         else:
-            self._heartbeat()
+            self._heartbeats.beat()
 
     def _finish(self) -> None:
         if self._closing is None or self._closing.is_done:
@@ -413,15 +343,10 @@ class ShareEngine:
         links, self._links = self._links, {}
         for link in links.values():
             link.abandon()  # the last one leaves the group
-        self._disarm()
+        self._heartbeats.stop()
         if not self._closing.is_done:
-            self._client.cluster.remove_listener(self._metadata_changed)
+            self._leaders.close()
             self._closing.success(None)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 def _explained(error: KafkaError, group_id: str) -> KafkaError:

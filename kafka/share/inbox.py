@@ -1,7 +1,7 @@
 """What the loop's thread and the users' threads of one share consumer hand one another.
 
     loop's thread    put(), lose(), fail() ------> records to be polled, errors ------> take()           users' threads
-                     heard() --------------------> outcomes --------------------------> take_outcomes()
+                     heard() --------------------> outcomes --------------------------> take_outcomes(), take_answered()
                      take_said() <---------------- acknowledgements <------------------ say(), accept_polled()
 
 One lock guards it all; no code of users runs under it. It knows neither brokers nor loops: who has to be told that
@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from kafka.core.share.holding import Acknowledged
 from kafka.core.share.records import AcknowledgeType, ShareRecord
 from kafka.errors import IllegalStateError, KafkaError
 from kafka.structs import TopicPartition
@@ -28,6 +29,7 @@ class Inbox:
         self._polled: list[ShareRecord] = []  # returned by polls, to be accepted by the next one
         self._said: list[tuple[ShareRecord, AcknowledgeType]] = []
         self._outcomes: dict[TopicPartition, KafkaError | None] = {}
+        self._answered: list[Acknowledged] = []  # for the callback that a user's thread calls
         self._error: KafkaError | None = None
         self._is_final = False
         self._is_woken = False
@@ -57,8 +59,9 @@ class Inbox:
                 self._changed.notify_all()
         return [record for record in lost if record not in waiting]
 
-    def take(self, count: int, timeout_s: float, want: Callable[[], object]) -> list[ShareRecord]:
-        """At most ``count`` records, as soon as there are some; none after ``timeout_s``, :meth:`wake` or the end.
+    def take(self, count: int, timeout_s: float, want: Callable[[], object]) -> list[ShareRecord] | None:
+        """At most ``count`` records, as soon as there are some; none after ``timeout_s``, :meth:`wake` or the end; None
+        when there is something for :meth:`take_answered`, before it goes on to wait.
 
         ``want`` is called once when there are none at hand. Raises the error of :meth:`fail`.
         """
@@ -76,6 +79,8 @@ class Inbox:
                     if held:
                         return held
                     continue
+                if self._answered:
+                    return None
                 if self._error is not None:
                     error = self._error
                     if not self._is_final:
@@ -91,6 +96,11 @@ class Inbox:
                 if left_s <= 0:
                     return []
                 self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
+
+    def has(self, record: ShareRecord) -> bool:
+        """It has come, and nobody has taken it."""
+        with self._changed:
+            return record in self._records
 
     def wake(self) -> None:
         """Let the :meth:`take` that waits, or else the next one, return at once."""
@@ -162,13 +172,24 @@ class Inbox:
             said, self._said = self._said, []
         return said
 
-    def heard(self, outcomes: Iterable[tuple[ShareRecord, KafkaError | None]]) -> None:
-        """What became of acknowledgements. Of one partition an error counts more than success."""
+    def heard(self, acknowledged: Sequence[Acknowledged], keep: bool = False) -> None:
+        """What became of acknowledgements. Of one partition an error counts more than success. ``keep`` them for
+        :meth:`take_answered`, too, and let a :meth:`take` that waits return for it.
+        """
         with self._changed:
-            for record, error in outcomes:
+            for record, _, error in acknowledged:
                 partition = TopicPartition(record.topic, record.partition)
                 if error is not None or partition not in self._outcomes:
                     self._outcomes[partition] = error
+            if keep:
+                self._answered += acknowledged
+                self._changed.notify_all()
+
+    def take_answered(self) -> list[Acknowledged]:
+        """What was kept since the last call."""
+        with self._changed:
+            answered, self._answered = self._answered, []
+        return answered
 
     def take_outcomes(self) -> dict[TopicPartition, KafkaError | None]:
         """The outcome of each partition since the last call."""

@@ -1,30 +1,28 @@
 """The share session with one leader, over a connection of its own.
 
-What goes out when is the session's affair (``core/share/session.py``); here its requests meet a connection and a loop.
-The connection is a lane of the client's that carries this member alone: a broker ties a session to the connection that
-opened it, and remembers one session for each.
+What goes out when is the session's affair (``core/share/session.py``), which connection carries it that of
+``lanes.py``; here requests meet a connection and a loop.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from kafka.client import KafkaClient
+from kafka.core.share.intake import Outcome
 from kafka.core.share.requests import Demand
-from kafka.core.share.session import Exchange, Outcome, ShareSession
+from kafka.core.share.session import Exchange, ShareSession
 from kafka.errors import KafkaConnectionError, KafkaError, RequestTimedOutError
 from kafka.future import Future
 from kafka.net.loop import LoopTimer
 from kafka.protocol.share import ShareFetchRequest
+from kafka.share.lanes import Lanes
 
 log = logging.getLogger(__name__)
 
 _turns = itertools.count()
-
-_OLDEST_VERSION: Final = 2
-"""Of ShareFetch and ShareAcknowledge: record-limit mode and renewals came with Apache Kafka 4.2."""
 
 
 class LinkOwner(Protocol):
@@ -42,14 +40,14 @@ class ShareLink:
     the longer ago the last fetch went out.
     """
 
-    def __init__(self, client: KafkaClient, owner: LinkOwner, node_id: int, lane: str, session: ShareSession) -> None:
+    def __init__(self, client: KafkaClient, owner: LinkOwner, node_id: int, session: ShareSession) -> None:
         self.node_id = node_id
         self.session = session
+        self.lanes = Lanes(client, node_id, self._connection_lost, self.pump_soon)
         self.asked = 0
         self.turn = next(_turns)
         self._client = client
         self._owner = owner
-        self._lane = lane
         self._timer: LoopTimer | None = None
         self._is_soon = False
         self._is_closed = False
@@ -59,6 +57,7 @@ class ShareLink:
         self._unsaid: list[Future[None]] = []  # flushes of what no request has carried yet
         self._unanswered: list[Future[None]] = []  # flushes of what the request in flight carries
         self._says = False  # the request in flight carries acknowledgements
+        self._out: Exchange | None = None
 
     # -- what the engine says ------------------------------------------------------------------------------------------
 
@@ -114,6 +113,8 @@ class ShareLink:
         lost = session.expire(now)
         if lost:
             self._owner.on_outcome(self, Outcome([], [], lost, {}, None))
+        if self._is_idle_while_holding(now):
+            self.lanes.prepare()
         if not session.in_flight:
             self.asked = 0
             exchange = self._closing_request(now) if self._closing is not None else self._next_request(now)
@@ -126,7 +127,20 @@ class ShareLink:
                 _complete(self._unsaid)
         self._arm(now)
 
+    def _is_idle_while_holding(self, now: float) -> bool:
+        """The client would close the connection soon, and the broker free what is held."""
+        return now >= self.lanes.replace_at() and self._closing is None and bool(self.session.in_use)
+
     def _next_request(self, now: float) -> Exchange | None:
+        if self.lanes.is_next_ready:
+            if not self.session.is_open:
+                self.lanes.switch()  # lost meanwhile: there is nothing to keep
+                self.lanes.close_former()
+            else:
+                exchange = self.session.reopening_request()
+                if exchange is not None:
+                    self.lanes.switch()
+                return exchange
         if now < self._not_before:
             return None
         exchange = self.session.next_request(now, self._owner.demand_for(self))
@@ -138,20 +152,17 @@ class ShareLink:
     def _closing_request(self, now: float) -> Exchange | None:
         """The last acknowledgements first: in the request that closes, one bad offset would refuse them all."""
         if now >= self._not_before and self.session.has_pending:
-            return self.session.next_request(now, Demand(0))
+            exchange = self.session.next_request(now, Demand(0))
+            if exchange is not None:  # else all of it rests, after errors that may pass: there is no later any more
+                return exchange
         return self.session.close_request()
 
     def _send(self, exchange: Exchange, now: float) -> None:
+        self._out = exchange
         self._says = bool(exchange.acks)
         if self._says and not self.session.has_pending:
             self._unanswered, self._unsaid = self._unsaid, []
-        future: Future[Any]
-        try:
-            future = self._client.request(
-                self.node_id, exchange.request, lane=self._lane, min_version=_OLDEST_VERSION
-            )
-        except KafkaError as error:  # the client is closed
-            future = Future[Any]().failure(error)
+        future = self.lanes.request(exchange.request)
         future.add_callback(self._answered, exchange=exchange, sent_at=now)
         future.add_errback(self._failed, exchange=exchange)
 
@@ -163,6 +174,7 @@ class ShareLink:
             log.exception("node %s: an answer of %s cannot be taken in", self.node_id, type(response).__name__)
             self._failed(error, exchange)
             return
+        self.lanes.close_former()
         self._not_before = now + response.throttle_time_ms / 1000
         self._failures = 0 if outcome.error is None else self._failures + 1
         self._settle(outcome)
@@ -172,16 +184,24 @@ class ShareLink:
             error = KafkaError(f"node {self.node_id}: {error!r}")
         if not isinstance(error, (KafkaConnectionError, RequestTimedOutError)):
             # The connection may stand, and while it does the broker keeps the locks that are given up here.
-            self._client.close_lane(self._lane, self.node_id)
+            self.lanes.drop()
+        self.lanes.close_former()
         self._failures += 1
         self._settle(self.session.on_failure(exchange, error))
 
+    def _connection_lost(self, error: KafkaError) -> None:
+        """With a request out, that has failed and said so."""
+        if not self.session.in_flight and self.session.is_open and not self._is_closed:
+            self._failures += 1
+            self._settle(self.session.on_connection_lost(error))
+
     def _settle(self, outcome: Outcome) -> None:
         self.asked = 0
+        self._out = None
         if self._failures > 1:  # the first time, the session is opened anew at once
             wait_s = self._client.retry_backoff.delay_s(self._failures - 1)
             self._not_before = max(self._not_before, self._client.loop.time() + wait_s)
-        if self.session.has_pending and (outcome.error is not None or self.session.has_suspects):
+        if self.session.has_pending and (outcome.error is not None or outcome.says_again or self.session.has_suspects):
             # Some of what was said has to be said again.
             self._unsaid, self._unanswered = self._unanswered + self._unsaid, []
         if not self._is_closed:
@@ -194,7 +214,12 @@ class ShareLink:
             return
         self._is_closed = True
         self._disarm()
-        self._client.close_lane(self._lane, self.node_id)
+        out, self._out = self._out, None
+        error = KafkaConnectionError(f"node {self.node_id}: the share session was ended before this was answered")
+        outcome = self.session.abandon(out, error)
+        self.lanes.close()
+        if outcome:
+            self._owner.on_outcome(self, outcome)
         _complete(self._unanswered)
         _complete(self._unsaid)
         if self._closing is not None and not self._closing.is_done:
@@ -207,6 +232,10 @@ class ShareLink:
         deadline = self.session.next_deadline(now)
         if self._not_before > now and (deadline is None or self._not_before < deadline):
             deadline = self._not_before
+        if self._closing is None and self.session.in_use:
+            replace_at = self.lanes.replace_at()
+            if replace_at > now and (deadline is None or replace_at < deadline):
+                deadline = replace_at
         if deadline is not None:
             self._timer = self._client.loop.call_at(deadline, self._pump)
 

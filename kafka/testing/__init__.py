@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.broker import BrokerSecurity
 from kafka.testing.channel import BrokerGoneError
 from kafka.testing.embedded import EmbeddedBroker
-from kafka.testing.instruments import BrokerClock, Fault, Faults, Requests
+from kafka.testing.instruments import BrokerClock, Fault, Faults, PushedMetrics, Requests
 
 if TYPE_CHECKING:
     from kafka.testing.contexts import embedded_broker, running_worker
@@ -41,6 +41,7 @@ __all__ = [
     "EmbeddedBroker",
     "Fault",
     "Faults",
+    "PushedMetrics",
     "Requests",
     "embedded_broker",
     "running_worker",

@@ -25,7 +25,7 @@ from kafka.broker.embedded import EmbeddedBrokerError
 from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaConfigurationError, KafkaTimeoutError
 from kafka.testing import contents
 from kafka.testing.channel import Channel
-from kafka.testing.instruments import BrokerClock, Faults, Requests, running
+from kafka.testing.instruments import BrokerClock, Faults, PushedMetrics, Requests, running
 from kafka.testing.launch import launch, next_line, port_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class EmbeddedBroker:
     otherwise, ``group.initial.rebalance.delay.ms`` is 0, ``connections.max.idle.ms`` -1 (never), and all others have
     Kafka's defaults. ``fsync``: ``always``, ``interval`` or ``never``. ``emulate``: the release of Apache Kafka to be
     like, old or new, such as ``"0.10"`` (ValueError, which lists them, for one that is not known). ``security``: a
-    second listener with TLS, passwords or both, at :attr:`secure_bootstrap`. ``arguments``: more options of ``python -m
+    second listener with TLS, passwords or both, at :attr:`secure_bootstrap`. ``telemetry``: ask clients for metrics
+    (KIP-714), as an Apache Kafka with a plug-in does; see :attr:`pushed`. ``arguments``: more options of ``python -m
     kafka broker``, for one with a process. The port is kept over restarts. Starts with ``with`` or :meth:`start`.
     """
 
@@ -68,6 +69,7 @@ class EmbeddedBroker:
         fsync: str = "interval",
         emulate: str = LATEST,
         security: BrokerSecurity | None = None,
+        telemetry: bool = False,
         arguments: Iterable[str] = (),
     ) -> None:
         self._temporary = data_dir is None
@@ -79,8 +81,9 @@ class EmbeddedBroker:
         self._fsync = fsync
         self._emulate = find_release(emulate).name
         self._security = security
+        self._telemetry = telemetry
         self._secure_port = 0
-        self._arguments = tuple(arguments)
+        self._arguments = (*arguments, *(["--telemetry"] if telemetry and not in_process else []))
         if in_process and self._arguments:
             raise IllegalArgumentError("arguments are for a broker with a process of its own; use in_process=False")
         self._process: subprocess.Popen[bytes] | None = None
@@ -96,6 +99,8 @@ class EmbeddedBroker:
         """The broker's time, to be set forward or stopped."""
         self.requests = Requests(self._connected)
         """What it has been asked since its start."""
+        self.pushed = PushedMetrics(self._connected)
+        """The metrics that clients have pushed, and which they are asked for."""
 
     # -- where it is -------------------------------------------------------------------------------------------------
 
@@ -300,6 +305,7 @@ class EmbeddedBroker:
             users=self._security.users if self._security is not None else {},
             fsync=self._fsync,
             emulate=self._emulate,
+            telemetry=self._telemetry,
             control_fd=channel.theirs.detach(),
             is_process=False,
         )

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from uuid import UUID
 
-from kafka.broker import ApiName, Rule, SeenRequest, Vocabulary, api_name
+from kafka.broker import ApiName, Rule, SeenRequest, TelemetryPush, Vocabulary, api_name
 from kafka.errors import IllegalArgumentError, KafkaTimeoutError
 from kafka.testing.channel import BrokerGoneError, Channel
 
@@ -232,6 +233,54 @@ class BrokerClock:
 
     def _channel(self) -> Channel:
         return running(self._connected)
+
+
+class PushedMetrics:
+    """What clients have pushed to a broker with ``telemetry=True`` (KIP-714), and what they are asked to push."""
+
+    def __init__(self, connected: Connected) -> None:
+        self._connected = connected
+
+    def subscribe(
+        self, metrics: Iterable[str] = ("*",), interval_ms: int = 1000, match: str = "", *, name: str = "test"
+    ) -> None:
+        """Ask clients for the metrics whose names begin with one of ``metrics``, every ``interval_ms`` (100 to
+        3600000). ``match``: which clients, ``client_id=app-.*``. The subscription of that ``name`` is replaced;
+        clients hear of it with their next push. It is in the broker's data directory."""
+        values = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms)}
+        if match:
+            values["match"] = match
+        running(self._connected).ask("subscribe_metrics", name=name, values=values)
+
+    def unsubscribe(self, name: str = "test") -> None:
+        """Take it back."""
+        running(self._connected).ask("subscribe_metrics", name=name, values={})
+
+    def tell_totals(self, *, as_delta: bool) -> None:
+        """Whether clients are to tell totals as what was added since their last push (as at first, and always with
+        Apache Kafka), or as they are. They hear of it with their next subscription."""
+        running(self._connected).ask("metrics_as_delta", is_delta=as_delta)
+
+    def find(
+        self,
+        *,
+        client_id: str | None = None,
+        client_instance_id: UUID | None = None,
+        is_terminating: bool | None = None,
+        n: int = 0,
+        timeout: float = WAIT_S,
+    ) -> list[TelemetryPush]:
+        """The last pushes of each client (100 at most) that match, the oldest first; waits until there are ``n``.
+        KafkaTimeoutError. Their ``metrics`` are OpenTelemetry's ``MetricsData``, not compressed."""
+        found = running(self._connected).ask(
+            "pushes",
+            timeout,
+            count=n,
+            client_id=client_id,
+            client_instance_id=None if client_instance_id is None else client_instance_id.hex,
+            is_terminating=is_terminating,
+        )
+        return [TelemetryPush.from_json(each) for each in found]
 
 
 def running(connected: Connected) -> Channel:

@@ -81,14 +81,12 @@ class FrameReader:
             if end - position < 4:
                 wanted = 4
                 break
-            (length,) = _LENGTH.unpack_from(data, position)
-            if not 0 <= length <= self.max_bytes:
-                why = "is negative" if length < 0 else f"is above the limit of {self.max_bytes}"
-                why += _OTHERS.get(data[position : position + 3], "")
-                self.failed = InvalidReceiveError(f"a frame's length of {length} bytes {why}", offset=position)
+            length = _LENGTH.unpack_from(data, position)[0]
+            fault = self._fault(length, data, position)
+            if fault is not None:
                 if frames:
                     return frames  # whoever called looks at `failed`, and the next call raises
-                raise self.failed
+                raise fault
             wanted = 4 + length
             if end - position < wanted:
                 break
@@ -100,3 +98,13 @@ class FrameReader:
         if self._held:
             self._chunks = [rest]
         return frames
+
+    def _fault(self, length: int, data: bytes | memoryview, position: int) -> InvalidReceiveError | None:
+        """What is wrong with a frame's length, read at ``position``; sets ``failed``."""
+        if 0 <= length <= self.max_bytes:
+            return None
+        why = "is negative" if length < 0 else f"is above the limit of {self.max_bytes}"
+        why += _OTHERS.get(bytes(data[position : position + 3]), "")
+        fault = InvalidReceiveError(f"a frame's length of {length} bytes {why}", offset=position)
+        self.failed = fault
+        return fault

@@ -1,6 +1,6 @@
 """Produces to a topic, or reads it, with one client library; prints figures as JSON. Run by a benchmark, for itself:
 
-    PYTHON throughput.py produce|consume kafka|aiokafka|confluent BOOTSTRAP TOPIC MESSAGES SIZE none|gzip|lz4|zstd
+    PYTHON throughput.py produce|consume|share kafka|aiokafka|confluent BOOTSTRAP TOPIC MESSAGES SIZE none|gzip|lz4|zstd
 
 ``kafka`` is whatever package has that name where PYTHON looks: this project's, plain or compiled, or kafka-python,
 whose calls are the same. So nothing of the project is imported here. The topic is there already, with one partition.
@@ -84,6 +84,26 @@ def consume_kafka(bootstrap: str, topic: str, value: bytes, count: int, codec: s
     figures = watch.figures(seen)
     assert last == value
     consumer.close()
+    return figures
+
+
+def share_kafka(bootstrap: str, topic: str, value: bytes, count: int, codec: str | None) -> dict[str, float]:
+    """Through a share group of the topic's name, which begins at the start; this project only."""
+    from kafka import KafkaShareConsumer
+
+    consumer = KafkaShareConsumer(
+        topic, bootstrap_servers=bootstrap, group_id=topic, max_poll_records=READ_AT_ONCE, fetch_max_bytes=1 << 20
+    )
+    seen, last = 0, b""
+    while not seen:  # joining takes the broker some seconds, whoever asks
+        seen += sum(map(len, consumer.poll(1000).values()))
+    before, watch = seen, Stopwatch()
+    while seen < count:
+        for records in consumer.poll(1000).values():
+            for record in records:
+                seen, last = seen + 1, record.value
+    figures = watch.figures(seen - before)
+    assert last == value
     return figures
 
 
@@ -193,6 +213,7 @@ RUNS = {
     ("produce", "aiokafka"): produce_aiokafka,
     ("consume", "kafka"): consume_kafka,
     ("consume", "confluent"): consume_confluent,
+    ("share", "kafka"): share_kafka,
     ("consume", "aiokafka"): consume_aiokafka,
 }
 

@@ -37,8 +37,10 @@ class HandBroker:
         settings: dict[str, str] | None = None,
         fsync: str = "never",
         release: str = LATEST,
+        telemetry: bool = False,
     ) -> None:
         self.data_dir = data_dir
+        self.telemetry = telemetry
         self.release = release
         self.settings = settings
         self.fsync = fsync
@@ -55,6 +57,7 @@ class HandBroker:
             epoch_offset=EPOCH_S,
             rng=random.Random(7),
             release=self.release,
+            telemetry=self.telemetry,
         )
 
     def restart(self) -> None:

@@ -6,6 +6,7 @@ from importlib import import_module
 
 import pytest
 
+from kafka.broker import registry
 from kafka.broker.registry import HANDLERS, KEYS, MODULES, handles, load
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.registry import NAMES
@@ -22,7 +23,9 @@ def test_the_apis_of_the_issue_are_served() -> None:
     }  # fmt: skip
 
 
-def test_a_mark_that_the_table_does_not_know_of_is_refused() -> None:
+def test_a_mark_that_the_table_does_not_know_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    load()
+    monkeypatch.delitem(registry._FUNCTIONS, PushTelemetryRequest.api_key)
     with pytest.raises(ValueError, match="MODULES does not say so"):
         handles(PushTelemetryRequest, versions=(0, 0))(lambda broker, call: None)  # type: ignore[arg-type, return-value]
 

@@ -6,6 +6,7 @@ import pytest
 
 from kafka.future import Future
 from test.client.support import World
+from test.support.real_cluster import Cluster, two_brokers
 from test.support.scripted import ScriptedBroker
 
 
@@ -21,3 +22,10 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def broker(world: World) -> ScriptedBroker:
     """A modern broker at kafka:9092, node 1."""
     return ScriptedBroker(world.network)
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[Cluster]:
+    """Two real brokers, for the modules that are named after them."""
+    with two_brokers() as made:
+        yield made

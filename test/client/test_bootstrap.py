@@ -42,6 +42,21 @@ def test_rounds_back_off_and_double(world: World) -> None:
     assert waits == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.6])
 
 
+def test_who_hears_of_no_error_is_told_by_the_log_that_nobody_is_there_once_each_time(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    quiet, client = world.client("nowhere:1"), world.client("nowhere:1")
+    client.tell_when_unreached()
+    waits = [each.request(AnyNode(), NONE, 100) for each in (quiet, client)]
+    world.run(20)
+    (told,) = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert "no bootstrap server can be reached" in told and "nowhere:1" in told
+    broker = ScriptedBroker(world.network, "nowhere", 1)
+    for wait in waits:
+        world.wait(wait)
+    assert broker.accepted and len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
+
+
 def test_without_a_back_off_a_server_that_comes_is_found_and_the_loop_has_rest(world: World) -> None:
     client = world.client(reconnect_backoff_ms=0, reconnect_backoff_max_ms=0)
     answer = client.request(AnyNode(), NONE, 100)

@@ -261,6 +261,20 @@ def test_an_idle_connection_is_closed_and_made_again(world: World, broker: Scrip
     assert world.wait(client.request(1, NONE)).brokers
 
 
+def test_a_request_that_is_out_for_longer_than_the_idle_time_costs_no_turns_of_the_loop(
+    world: World, broker: ScriptedBroker
+) -> None:
+    client = world.settled(world.client(connections_max_idle_ms=2_000))
+    world.network.link("me", "kafka").delay_s = 5
+    answered = client.request(1, NONE)
+    turns = 0
+    while not answered.is_done:
+        world.loop.run_once(1)
+        turns += 1
+        assert turns < 100, "it spins"
+    assert answered.succeeded()
+
+
 def test_an_api_that_the_broker_lacks_is_an_incompatible_version(world: World, client: KafkaClient) -> None:
     request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0)
     error = world.failure(client.request(1, request))

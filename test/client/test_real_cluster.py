@@ -4,106 +4,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.client import KafkaClient
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, KafkaShareConsumer, TopicPartition
+from kafka.admin import ConfigResource
 from kafka.client.cluster import ClusterMetadata
-from kafka.core.routing import Controller
-from kafka.errors import raise_for_code
-from kafka.protocol.list_offsets import ListOffsetsRequest
-from kafka.protocol.quotas import AlterClientQuotasRequest
-from kafka.protocol.reassignments import AlterPartitionReassignmentsRequest, ElectLeadersRequest
-from kafka.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
-from kafka.wire.message import Request, Response
-from test.support import apache_kafka as apache
-from test.support.apache_kafka import ApacheKafka
+from kafka.errors import IllegalStateError, UnsupportedVersionError, raise_for_code
+from kafka.protocol.quorum import UpdateFeaturesRequest
+from kafka.protocol.topics import DeleteTopicsRequest
+from kafka.share import ShareRecord
+from test.support.real_cluster import Cluster
 
 pytestmark = pytest.mark.timeout(180)
-
-
-class Cluster:
-    """Brokers 1 and 2, and an administrator's client of them."""
-
-    def __init__(self, one: ApacheKafka, two: ApacheKafka) -> None:
-        self.one = one
-        self.two = two
-        self.bootstrap = f"{one.bootstrap},{two.bootstrap}"
-        self.client = KafkaClient(bootstrap_servers=one.bootstrap)
-
-    def ask(self, request: Request[Response]) -> Response:
-        future = self.client.request(Controller(), request)
-        self.client.poll(future=future)
-        return future.result()
-
-    def create(self, *replicas: int, name: str | None = None) -> TopicPartition:
-        """A new topic with one partition, on these brokers."""
-        name = name or f"topic-{uuid.uuid4().hex[:8]}"
-        topic = CreateTopicsRequest.CreatableTopic(
-            name=name,
-            num_partitions=-1,
-            replication_factor=-1,
-            assignments=[CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
-            configs=[],
-        )
-        answer = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=False))  # type: ignore
-        raise_for_code(answer.topics[0].error_code, name)  # type: ignore[attr-defined]
-        self.wait_for(name, lambda: self.client.cluster.leader_for_partition(TopicPartition(name, 0)) == replicas[0])
-        return TopicPartition(name, 0)
-
-    def wait_for(self, topic: str, is_so: object) -> None:
-        give_up_at = time.monotonic() + 30
-        while not is_so():  # type: ignore[operator]
-            assert time.monotonic() < give_up_at
-            self.client.poll(future=self.client.cluster.request_update())
-
-    def leads(self, partition: TopicPartition, node_id: int) -> bool:
-        """Whether the broker itself knows that it leads, which it may learn later than the metadata tells it."""
-        wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition.partition, timestamp=-1)
-        topic = ListOffsetsRequest.ListOffsetsTopic(name=partition.topic, partitions=[wanted])
-        future = self.client.request(node_id, ListOffsetsRequest(replica_id=-1, topics=[topic]))
-        self.client.poll(future=future)
-        return future.result().topics[0].partitions[0].error_code == 0  # type: ignore[no-any-return]
-
-    def in_sync(self, partition: TopicPartition) -> set[int]:
-        found = self.client.cluster.partition_metadata(partition)
-        return set() if found is None else set(found.isr)
-
-    def move(self, partition: TopicPartition, *replicas: int) -> None:
-        """The first of ``replicas`` leads from now on, and knows it."""
-        self.wait_for(partition.topic, lambda: self.in_sync(partition) == set(replicas))
-        entry = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=list(replicas))
-        topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name=partition.topic, partitions=[entry])
-        self.ask(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=10_000))  # type: ignore[arg-type]
-        elected = ElectLeadersRequest.TopicPartitions(topic=partition.topic, partitions=[0])
-        self.ask(ElectLeadersRequest(election_type=0, topic_partitions=[elected], timeout_ms=10_000))  # type: ignore
-        self.wait_for(
-            partition.topic,
-            lambda: (
-                self.client.cluster.leader_for_partition(partition) == replicas[0]
-                and self.in_sync(partition) == set(replicas)
-                and self.leads(partition, replicas[0])
-            ),
-        )
-
-    def quota(self, client_id: str, name: str, value: float | None) -> None:
-        entry = AlterClientQuotasRequest.EntryData(
-            entity=[AlterClientQuotasRequest.EntityData(entity_type="client-id", entity_name=client_id)],
-            ops=[AlterClientQuotasRequest.OpData(key=name, value=value or 0.0, remove=value is None)],
-        )
-        answer = self.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False))  # type: ignore[arg-type]
-        raise_for_code(answer.entries[0].error_code, client_id)  # type: ignore[attr-defined]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    apache.require_apache_kafka()
-    with ApacheKafka() as one, ApacheKafka(beside=one) as two:
-        made = Cluster(one, two)
-        yield made
-        made.client.close()
 
 
 @pytest.fixture
@@ -160,9 +73,7 @@ def test_a_consumer_follows_the_hint_of_the_former_leader(cluster: Cluster, hint
     assert cluster.client.cluster.leader_for_partition(partition) == 2
 
 
-def test_a_producer_obeys_its_quota_and_keeps_its_connection(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_producer_obeys_its_quota_and_keeps_its_connection(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     partition = cluster.create(1)
     client_id = f"client-{uuid.uuid4().hex[:8]}"
     cluster.quota(client_id, "producer_byte_rate", 20_000)
@@ -211,3 +122,125 @@ def test_both_go_on_with_a_topic_that_was_made_anew(cluster: Cluster) -> None:
         assert producer.send(partition.topic, b"new").get(30).offset == 0
         assert next(consumer).value == b"new"
         assert producer._host.client.cluster.topic_id(partition.topic) not in (None, former)
+
+
+# -- share groups -----------------------------------------------------------------------------------------------------
+
+
+def share_group(cluster: Cluster, topic: str) -> None:
+    settings = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.alter_configs([ConfigResource("group", topic, settings)])
+        give_up_at = time.monotonic() + 30
+        while "share.auto.offset.reset" not in admin.describe_configs([ConfigResource("group", topic)])["group"][topic]:
+            assert time.monotonic() < give_up_at
+
+
+def polled(consumer: KafkaShareConsumer, count: int) -> list[ShareRecord]:
+    found: list[ShareRecord] = []
+    give_up_at = time.monotonic() + 60
+    while len(found) < count:
+        assert time.monotonic() < give_up_at, f"{len(found)} of {count}"
+        found += [record for records in consumer.poll(500).values() for record in records]
+    return found
+
+
+def test_records_held_when_their_leader_moves_are_lost_come_again_and_are_not_acknowledged_at_the_new_leader(
+    cluster: Cluster, hints: list[set[TopicPartition]]
+) -> None:
+    partition = cluster.create(1, 2)
+    share_group(cluster, partition.topic)
+    lost: list[ShareRecord] = []
+    with (
+        KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer,
+        KafkaShareConsumer(
+            partition.topic,
+            group_id=partition.topic,
+            bootstrap_servers=cluster.bootstrap,
+            share_acknowledgement_mode="explicit",
+            retry_backoff_ms=8_000,
+            retry_backoff_max_ms=8_000,
+            on_lost=lambda records, error: lost.extend(records),
+        ) as consumer,
+    ):
+        for number in range(3):
+            producer.send(partition.topic, b"%d" % number).get(20)
+        first, *held = polled(consumer, 3)
+        consumer.acknowledge(first)
+        assert consumer.commit(20_000) == {partition: None}
+        cluster.move(partition, 2, 1)
+        began = time.monotonic()
+        again = polled(consumer, 2)
+        print(f"from the new leader after {time.monotonic() - began:.1f} s")
+        assert {partition} in hints, "the former leader's answer tells it (KIP-951)"
+        assert sorted(record.offset for record in lost) == [1, 2]
+        assert all(record.lost for record in held)
+        with pytest.raises(IllegalStateError, match="lock is gone"):
+            consumer.acknowledge(held[0])
+        assert [record.value for record in again] == [b"1", b"2"], "what was acknowledged stays so"
+        for record in again:
+            consumer.acknowledge(record)
+        assert consumer.commit(20_000) == {partition: None}
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+        assert admin.list_share_group_offsets(partition.topic)[partition.topic][partition].lag == 0
+
+
+def test_records_held_when_their_broker_is_restarted_are_lost_and_come_again(cluster: Cluster) -> None:
+    partition = cluster.create(2)
+    share_group(cluster, partition.topic)
+    lost: list[ShareRecord] = []
+    with (
+        KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer,
+        KafkaShareConsumer(
+            partition.topic,
+            group_id=partition.topic,
+            bootstrap_servers=cluster.bootstrap,
+            share_acknowledgement_mode="explicit",
+            on_lost=lambda records, error: lost.extend(records),
+        ) as consumer,
+    ):
+        producer.send(partition.topic, b"x").get(20)
+        (held,) = polled(consumer, 1)
+        cluster.two.restart(gracefully=False)
+        cluster.client.close(2)  # the administrator's own connection is the former broker's
+        give_up_at = time.monotonic() + 30
+        while not lost:
+            assert time.monotonic() < give_up_at
+            consumer.poll(100)
+        assert lost == [held]
+        with pytest.raises(IllegalStateError, match="lock is gone"):
+            consumer.acknowledge(held)
+        (again,) = polled(consumer, 1)
+        assert again.value == b"x"
+        consumer.acknowledge(again)
+        assert consumer.commit(20_000) == {partition: None}
+
+
+def test_share_groups_that_are_switched_off_are_one_clear_error(cluster: Cluster) -> None:
+    partition = cluster.create(1)
+
+    def switch(level: int) -> None:
+        key = UpdateFeaturesRequest.FeatureUpdateKey(
+            feature="share.version", max_version_level=level, upgrade_type=1 if level else 2
+        )
+        request = UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[key], validate_only=False)
+        answer = cluster.ask(request)  # type: ignore[arg-type]
+        raise_for_code(answer.error_code, "share.version")  # type: ignore[attr-defined]
+
+    switch(0)
+    try:
+        give_up_at = time.monotonic() + 30
+        while True:  # brokers learn of it a moment later
+            with KafkaShareConsumer(
+                partition.topic, group_id=partition.topic, bootstrap_servers=cluster.bootstrap
+            ) as consumer:
+                try:
+                    consumer.poll(2_000)
+                except UnsupportedVersionError as error:
+                    assert "share.version is 0" in str(error)  # noqa: PT017
+                    with pytest.raises(UnsupportedVersionError, match="switched off"):
+                        consumer.poll(0)
+                    break
+            assert time.monotonic() < give_up_at
+    finally:
+        switch(1)

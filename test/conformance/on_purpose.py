@@ -52,8 +52,8 @@ NOT_ASKED: Final[tuple[tuple[str, str, Callable[[Made], bool]], ...]] = (
     *(
         (
             name,
-            "there are no client metrics, and no loggers whose levels could be set",
-            lambda made: any(one.values["resource_type"] in (8, 16) for one in _resources(made)),
+            "there are no loggers whose levels could be set",
+            lambda made: any(one.values["resource_type"] == 8 for one in _resources(made)),
         )
         for name in ("DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs")
     ),

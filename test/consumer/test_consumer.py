@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -165,6 +166,21 @@ def test_errors_come_through_on_error_and_a_seek_leads_out_of_them() -> None:
         assert it.got == [(5, b"5"), (6, b"6")]
 
 
+def test_what_a_partition_had_buffered_comes_when_it_goes_on_though_nothing_new_does() -> None:
+    with rig(3) as it:
+        consumer = it.consumer(auto_offset_reset="earliest", max_poll_records=1)
+        consumer.assign([A])
+        it.loop.run_until(lambda: it.got, 5)
+        consumer.pause(A)
+        it.run(1)
+        assert len(it.got) == 1
+        it.broker.answers[FetchRequest] = SILENT
+        it.run(1)
+        consumer.resume(A)
+        it.run(1)
+        assert it.got == [(0, b"0"), (1, b"1"), (2, b"2")]
+
+
 def test_a_paused_partition_is_quiet_and_goes_on_where_it_stood() -> None:
     with rig() as it:
         consumer = it.consumer(auto_offset_reset="earliest")
@@ -208,7 +224,7 @@ def test_wrong_use_is_a_clear_error_at_the_call() -> None:
     with rig() as it:
         consumer = it.consumer()
         consumer.assign([A])
-        for offset in (-1, 1.5, True, None):
+        for offset in (-1, 1.5, True, None, 2**63):
             with pytest.raises(IllegalArgumentError, match="at least 0"):
                 consumer.seek(A, offset)  # type: ignore[arg-type]
         with pytest.raises(IllegalStateError, match="t-1 is not assigned"):
@@ -219,18 +235,31 @@ def test_wrong_use_is_a_clear_error_at_the_call() -> None:
             consumer.poll(0, max_records=0)
         with pytest.raises(TypeError, match="topics: a list"):
             consumer.subscribe("t")
-        with pytest.raises(IllegalStateError, match=r"use assign\(\)"):
+        with pytest.raises(IllegalStateError, match="reads partitions, by assign"):
             consumer.subscribe(pattern="t.*")
+        for wrong in ("t", None, [A], 0):
+            for call in (
+                consumer.pause, consumer.resume, consumer.position, consumer.highwater,
+                consumer.seek_to_beginning, consumer.seek_to_end, partial(consumer.seek, offset=0),
+            ):  # fmt: skip
+                with pytest.raises(TypeError, match="TopicPartition is needed"):
+                    call(wrong)  # type: ignore[operator]
+        for wrong in (None, 5, ["t"]):
+            with pytest.raises(TypeError, match="topics: each has to be a text"):
+                consumer.partitions_for_topic(wrong)  # type: ignore[arg-type]
         with pytest.raises(IllegalArgumentError, match="t-0 is negative"):
             consumer.offsets_for_times({A: -5})
+        for timestamps in (None, [A], {A: 1.5}, {A: None}, {"t": 1}):
+            with pytest.raises(TypeError, match="needed|whole number"):
+                consumer.offsets_for_times(timestamps)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("configs", "text"),
     [
-        ({"group_id": "g"}, r"group_id: consumer groups follow"),
+        ({"group_id": ""}, "a text that is not empty"),
         ({"on_records": print}, "needs a loop"),
-        ({"auto_offset_reset": "smallest"}, "earliest"),
+        ({"auto_offset_reset": "newest"}, "earliest"),
         ({"fetch_max_byte": 1}, "fetch_max_bytes"),
     ],
 )

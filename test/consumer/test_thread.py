@@ -8,6 +8,7 @@ import pytest
 
 from kafka.admin import KafkaAdminClient
 from kafka.consumer import KafkaConsumer
+from kafka.errors import IllegalStateError
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
@@ -56,3 +57,14 @@ def test_a_partition_that_is_added_later_is_read(served: str) -> None:
         producer.send("grows", b"second", partition=1).get(20)
         record = next(consumer)
         assert (record.partition, record.value) == (1, b"second")
+
+
+def test_a_closed_consumer_refuses_calls_in_the_thread_that_closed_it_too(served: str) -> None:
+    where = TopicPartition("closed", 0)
+    consumer = KafkaConsumer(bootstrap_servers=served, group_id="closed")
+    consumer.assign([where])
+    consumer.close()
+    consumer.close()
+    for call in (consumer.poll, lambda: next(consumer), lambda: consumer.seek(where, 0), lambda: consumer.pause(where)):
+        with pytest.raises(IllegalStateError, match="the consumer is closed"):
+            call()

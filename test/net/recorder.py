@@ -45,6 +45,27 @@ class Recorder(TransportHandler):
         self.error = error
 
 
+class Roomy(Recorder):
+    """A handler with a place of its own for the next bytes: ``size`` of them, then again by ``data_received``, in turns
+    of either."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.place = bytearray(size)
+        self.counts: list[int] = []
+
+    def room(self) -> memoryview | None:
+        return memoryview(self.place) if len(self.counts) <= len(self.pieces) // 2 else None
+
+    def filled(self, count: int) -> None:
+        self.counts.append(count)
+        self.pieces.append(bytes(self.place[:count]))
+
+    def data_received(self, data: bytes) -> None:
+        self.log.append("data_received")
+        super().data_received(data)
+
+
 class Acceptor:
     """For ``listen``: ``recorders`` has one for each connection."""
 

@@ -13,7 +13,7 @@ import pytest
 from kafka.net.loop import Loop
 from kafka.net.tcp import MAX_CHUNKS, READ_BYTES, TcpNetwork
 from kafka.net.transport import ConnectionOptions, PeerClosed
-from test.net.recorder import Acceptor, Recorder
+from test.net.recorder import Acceptor, Recorder, Roomy
 
 
 @pytest.fixture
@@ -67,6 +67,22 @@ def test_bytes_go_both_ways_and_addresses_are_known(network):
     assert client.transport.peer == server.transport.local == listener.address
     assert client.transport.local == server.transport.peer
     assert listener.address.port > 0
+
+
+def test_bytes_are_put_where_the_handler_has_room_and_are_handed_over_where_it_has_none(network):
+    acceptor = Acceptor()
+    listener = network.listen("127.0.0.1", 0, acceptor)
+    client = Roomy(70_000)
+    client.transport = network.connect([listener.address], client)
+    assert network.loop.run_until(lambda: client.is_connected and acceptor.recorders, 30)
+    data = bytes(range(256)) * 4096
+    acceptor.recorders[0].transport.write(data)
+    assert network.loop.run_until(lambda: len(client.data) == len(data), 30)
+    assert client.data == data
+    assert "data_received" in client.log
+    assert max(client.counts) <= 70_000
+    acceptor.recorders[0].transport.close()
+    assert network.loop.run_until(lambda: client.is_closed, 30)
 
 
 def test_what_is_written_before_the_connection_stands_goes_out_after_it(network):

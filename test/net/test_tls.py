@@ -20,7 +20,7 @@ from kafka.net.tls import READ_BYTES, TlsNetwork, TlsTransport
 from kafka.net.tls_context import Identity, Pem, client_context, server_context
 from kafka.net.tls_errors import TlsCertificateError, TlsError
 from kafka.net.transport import PeerClosed
-from test.net.recorder import Acceptor, Recorder
+from test.net.recorder import Acceptor, Recorder, Roomy
 
 DEADLINE_S = 10
 
@@ -110,6 +110,18 @@ def test_large_writes_arrive_whole_in_few_pieces(world):
     assert server.data == data
     assert len(server.pieces) <= 60
     assert max(map(len, server.pieces)) <= READ_BYTES
+
+
+def test_bytes_are_put_where_the_handler_has_room(world):
+    client = Roomy(50_000)
+    client.transport = world.client.connect([world.listener.address], client)
+    world.settle()
+    data = os.urandom(1_000_000)
+    world.acceptor.recorders[-1].transport.write(data)
+    world.settle()
+    assert client.data == data
+    assert "data_received" in client.log
+    assert max(client.counts) == 50_000
 
 
 def test_a_byte_at_a_time_changes_nothing(contexts):

@@ -18,6 +18,7 @@ from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaConfigura
 from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
 from kafka.share import AcknowledgeType, KafkaShareConsumer, ShareRecord
+from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
 from test.share.support import Machine, Taker
 
@@ -250,11 +251,127 @@ def test_a_forked_child_is_told_so_and_may_close_and_the_parent_goes_on(group: G
 
 def test_a_record_of_another_consumer_is_refused(group: Group) -> None:
     group.put(b"x")
-    first, second = group.member(share_acknowledgement_mode="explicit"), group.member()
+    first, second = (group.member(share_acknowledgement_mode="explicit") for _ in range(2))
     (record,) = take(first, 1)
     with pytest.raises(IllegalStateError, match="another consumer"):
         second.acknowledge(record)
     first.acknowledge(record, AcknowledgeType.ACCEPT)
+
+
+def test_in_implicit_mode_explicit_calls_are_refused_with_the_way_out(group: Group) -> None:
+    group.put(b"x")
+    consumer = group.member()
+    (record,) = take(consumer, 1)
+    for call in (
+        lambda: consumer.acknowledge(record),
+        lambda: consumer.acknowledge(record, AcknowledgeType.RELEASE),
+        lambda: consumer.acknowledge_offset(record.topic, record.partition, record.offset),
+        lambda: consumer.renew([record]),
+    ):
+        with pytest.raises(IllegalStateError, match="share_acknowledgement_mode is implicit"):
+            call()
+    consumer._host.wait(consumer.commit_async(), 10)
+    assert consumer._inbox.take_outcomes() == {TopicPartition(group.name, 0): None}, "it still accepts it"
+
+
+def test_iteration_accepts_a_record_when_the_next_is_asked_for_and_ends_with_a_wakeup(group: Group) -> None:
+    group.put(b"0", b"1", b"2", b"3")
+    consumer = group.member()
+    seen = []
+    for record in consumer:
+        seen.append(record.value)
+        if len(seen) == 3:
+            consumer.wakeup()
+    assert seen == [b"0", b"1", b"2"]
+    with contextlib.suppress(ZeroDivisionError), consumer:
+        assert next(consumer).value == b"3"
+        raise ZeroDivisionError
+    assert list(consumer) == [], "it is closed"
+    (again,) = take(group.member(), 1)
+    assert (again.value, again.delivery_count) == (b"3", 2), "of the others, each was accepted"
+
+
+def test_the_commit_callback_is_called_in_the_polling_thread_with_the_offsets_of_each_partition(group: Group) -> None:
+    group.put(b"0", b"1", b"2")
+    told: list[tuple[dict[TopicPartition, set[int]], Exception | None, int]] = []
+    consumer = group.member(
+        share_acknowledgement_mode="explicit",
+        acknowledgement_commit_callback=lambda offsets, error: told.append((offsets, error, threading.get_ident())),
+    )
+    partition = TopicPartition(group.name, 0)
+    for record in take(consumer, 3):
+        consumer.acknowledge_offset(record.topic, record.partition, record.offset)
+    consumer.commit(10_000)
+    assert {offset for offsets, _, _ in told for offset in offsets[partition]} == {0, 1, 2}
+    assert {(error, thread) for _, error, thread in told} == {(None, threading.get_ident())}
+    later: list[object] = []
+    consumer.set_acknowledgement_commit_callback(lambda *what: later.append(what))
+    group.put(b"3")
+    consumer.acknowledge(take(consumer, 1)[0], AcknowledgeType.REJECT)
+    consumer.commit_async()
+    end = time.monotonic() + 20
+    while not later:
+        assert time.monotonic() < end
+        consumer.poll(5000)
+    assert later == [({partition: {3}}, None)]
+    with pytest.raises(TypeError, match="cannot be called"):
+        consumer.set_acknowledgement_commit_callback("me")  # type: ignore[arg-type]
+
+
+def test_what_the_commit_callback_raises_comes_out_of_the_poll_and_no_record_is_lost(group: Group) -> None:
+    group.put(b"0", b"1")
+    errors = [ValueError("the user's own fault")]
+
+    def fail(offsets: object, error: object) -> None:
+        if errors:
+            raise errors.pop()
+
+    consumer = group.member(share_acknowledgement_mode="explicit", acknowledgement_commit_callback=fail)
+    (record,) = take(consumer, 1, max_records=1)
+    consumer.acknowledge(record)
+    with pytest.raises(ValueError, match="own fault"):
+        consumer.commit(10_000)
+    assert values(take(consumer, 1)) == [b"1"]
+
+
+def test_a_record_whose_place_alone_is_known_is_acknowledged_once_and_only_when_it_was_handed_out(group: Group) -> None:
+    group.put(b"0", b"1")
+    consumer = group.member(share_acknowledgement_mode="explicit")
+    (record,) = take(consumer, 1, max_records=1)
+    for topic, partition, offset in ((group.name, 0, 1), (group.name, 0, 9), (group.name, 7, 0), ("none-such", 0, 0)):
+        with pytest.raises(IllegalStateError, match="is not held"):
+            consumer.acknowledge_offset(topic, partition, offset)
+    consumer.acknowledge_offset(record.topic, record.partition, record.offset, AcknowledgeType.ACCEPT)
+    with pytest.raises(IllegalStateError):
+        consumer.acknowledge_offset(record.topic, record.partition, record.offset)
+
+
+def test_a_poll_without_topics_is_an_error_at_the_call(group: Group) -> None:
+    consumer = group.member()
+    consumer.unsubscribe()
+    with pytest.raises(IllegalStateError, match="subscribe"):
+        consumer.poll(0)
+
+
+def test_metrics_count_records_acknowledgements_and_heartbeats_under_javas_names(group: Group) -> None:
+    group.put(b"0", b"1", b"2")
+    consumer = group.member(share_acknowledgement_mode="explicit")
+    for record in take(consumer, 3):
+        consumer.acknowledge(record)
+    consumer.commit(10_000)
+    consumer.poll(0)
+    found = consumer.metrics()
+    fetches = found["consumer-share-fetch-manager-metrics"]
+    assert fetches["records-fetched-total"] == 3
+    assert (fetches["acknowledgements-send-total"], fetches["acknowledgements-error-total"]) == (3, 0)
+    assert fetches["fetch-total"] >= 1
+    assert fetches["bytes-consumed-total"] > 0
+    heartbeats = found["consumer-share-coordinator-metrics"]
+    assert heartbeats["heartbeat-total"] >= 1
+    assert 0 <= heartbeats["last-heartbeat-seconds-ago"] < 60
+    assert 0 <= found["consumer-share-metrics"]["last-poll-seconds-ago"] < 60
+    assert {name.group for name in consumer.metrics(raw=True)} >= {"consumer-share-metrics"}
+    assert group.member(metrics_enabled=False).metrics() == {}
 
 
 def test_blocking_calls_in_a_callback_are_refused_with_the_way_out(group: Group) -> None:

@@ -11,14 +11,17 @@ import pytest
 from kafka.broker.share.states import AckBatch
 from kafka.errors import (
     GroupIdNotFoundError,
+    GroupMaxSizeReachedError,
     IllegalStateError,
     IncompatibleBrokerVersion,
     InvalidRecordStateError,
+    KafkaError,
+    TopicAuthorizationFailedError,
     UnsupportedVersionError,
 )
 from kafka.protocol.share import ShareFetchRequest, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from kafka.share import AcknowledgeType
-from kafka.share.engine import LOOK_S
+from kafka.share.leaders import LOOK_S
 from test.share.support import SHARE_RANGES, Leaders, Machine, Taker
 
 MakeLeaders = Callable[[int], Leaders]
@@ -299,3 +302,37 @@ def test_a_record_refused_is_reported_and_the_others_are_not(machine: Machine) -
     machine.wait(lambda: done.is_done)
     outcomes = {each.record.value: type(each.error) for each in user.acknowledged}
     assert outcomes == {b"b": InvalidRecordStateError, b"c": type(None)}
+
+
+def test_a_partition_whose_leader_is_away_is_fetched_soon_after_it_has_one_again(leaders: MakeLeaders) -> None:
+    two = leaders(2)
+    two.consumer.request_records(10)
+    two.wait(lambda: all(node.requests(ShareFetchRequest) for node in two.nodes))
+    for node in two.nodes:
+        node.topics = {"t": {0: 1, 1: -1}}
+    two.client.cluster.request_update()
+    two.wait(lambda: len(two.consumer._engine._links) == 1)
+    two.run(30)
+    for node in two.nodes:
+        node.topics = {"t": {0: 1, 1: 2}}
+    two.nodes[1].log.append(7)
+    two.wait(lambda: two.user.records, 2 * LOOK_S)
+
+
+# -- the table of heartbeats, as the user hears of it -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("code", "told"), [(29, TopicAuthorizationFailedError), (81, GroupMaxSizeReachedError)])
+def test_what_may_be_mended_by_others_is_told_and_tried_again(
+    leaders: MakeLeaders, code: int, told: type[Exception]
+) -> None:
+    full = leaders(1)
+    node = full.nodes[0]
+    node.answers[ShareGroupHeartbeatRequest] = [refusing(code), node.heartbeat, *[node.heartbeat] * 10]
+    troubles: list[KafkaError] = []
+    full.consumer._events.on_trouble = troubles.append  # type: ignore[method-assign]
+    full.run(1)
+    assert [type(error) for error in troubles] == [told]
+    assert not full.consumer.has_joined
+    full.wait(lambda: full.consumer.has_joined, 10)
+    assert full.user.errors == [], "it went on by itself"

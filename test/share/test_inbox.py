@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 
+from kafka.core.share.holding import Acknowledged
 from kafka.core.share.records import AcknowledgeType, ShareRecord
 from kafka.errors import CorruptRecordError, GroupAuthorizationFailedError, IllegalStateError
 from kafka.share.inbox import Inbox
@@ -121,3 +122,14 @@ def test_polled_records_are_accepted_once_and_not_those_lost_settled_or_forgotte
     inbox.returned([forgotten])
     inbox.forget_polled()
     assert not inbox.accept_polled()
+
+
+def test_a_wakeup_is_not_lost_to_an_answer_that_came_at_the_same_time() -> None:
+    """The answer is for the callback, and the poll goes on afterwards: it has to know that somebody woke it."""
+    inbox = Inbox()
+    inbox.heard([Acknowledged(record(1), AcknowledgeType.ACCEPT, None)], keep=True)
+    inbox.wake()
+    assert inbox.take(1, 60, nothing) == [], "not None, which has the poll go on"
+    inbox.heard([Acknowledged(record(2), AcknowledgeType.ACCEPT, None)], keep=True)
+    assert inbox.take(1, 60, nothing) is None
+    assert len(inbox.take_answered()) == 2

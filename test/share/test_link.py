@@ -94,7 +94,7 @@ def test_an_answer_that_cannot_be_taken_in_ends_the_session_and_not_the_link(
 
     one.nodes[0].log.extend(range(5, 8))
     with monkeypatch.context() as patch:
-        patch.setattr("kafka.core.share.session.read_acquired", fail)
+        patch.setattr("kafka.core.share.intake.read_acquired", fail)
         one.consumer.request_records(3)
         one.run(1)
     assert {record.offset for record in one.user.lost} == {0, 1, 2, 3, 4}
@@ -191,3 +191,43 @@ def test_a_fetch_and_what_was_said_in_one_turn_are_one_request(one: Leaders) -> 
     asked = [request for request, _ in one.nodes[0].received[before:] if isinstance(request, ShareFetchRequest)]
     assert asked
     assert not any(isinstance(request, ShareAcknowledgeRequest) for request, _ in one.nodes[0].received[before:])
+
+
+def test_a_flush_waits_for_what_could_not_be_written_for_the_moment(one: Leaders) -> None:
+    """Else a commit would return without a word of it, as if all were well."""
+    node = one.nodes[0]
+    node.answers[ShareAcknowledgeRequest] = [refuse_acks(one, 7), node.acknowledge]
+    for record in one.user.records:
+        one.consumer.acknowledge(record)
+    done = one.consumer.commit_async()
+    one.wait(lambda: done.is_done, 2)
+    assert [each.error for each in one.user.acknowledged] == [None] * 5
+
+
+def test_closing_says_what_rests_after_an_error_that_may_pass(one: Leaders) -> None:
+    node = one.nodes[0]
+    node.answers[ShareAcknowledgeRequest] = [refuse_acks(one, 7), node.acknowledge]
+    for record in one.user.records:
+        one.consumer.acknowledge(record)
+    one.wait(lambda: len(node.requests(ShareAcknowledgeRequest)) == 1, 2)
+    one.run(0.02)
+    done = one.consumer.close_async()
+    one.wait(lambda: done.is_done, 3)
+    assert [each.error for each in one.user.acknowledged] == [None] * 5
+
+
+@pytest.mark.parametrize("is_out", [True, False])
+def test_what_is_not_answered_when_the_time_to_close_is_over_is_told_as_refused(one: Leaders, is_out: bool) -> None:
+    if not is_out:
+        one.nodes[0].answers[ShareAcknowledgeRequest] = [refuse_acks(one, 7)]
+    for record in one.user.records:
+        one.consumer.acknowledge(record)
+    flushed = one.consumer.commit_async()
+    if not is_out:
+        one.wait(lambda: len(one.nodes[0].requests(ShareAcknowledgeRequest)) == 1, 2)
+        one.run(0.02)
+    one.network.partition("me", "node1")
+    done = one.consumer.close_async(2.0)
+    one.wait(lambda: done.is_done and flushed.is_done, 10)
+    assert len(one.user.acknowledged) == 5
+    assert None not in [each.error for each in one.user.acknowledged]

@@ -98,6 +98,7 @@ class ApacheKafka:
     ``settings`` go over the ones that a test broker has; ``directory`` (default: a temporary one, removed at the end)
     keeps data, settings and logs; ``jvm`` are the flags of the broker's JVM. ``beside``: a broker of 3 or later that is
     running and is its cluster's controller: this one joins it, as node 2 unless ``settings`` say otherwise.
+    ``plugins``: directories with more classes.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class ApacheKafka:
         directory: pathlib.Path | None = None,
         jvm: Sequence[str] = FAST_START,
         beside: ApacheKafka | None = None,
+        plugins: Sequence[pathlib.Path] = (),
     ) -> None:
         self.beside = beside
         self.cluster_id: str = beside.cluster_id if beside is not None else _random_cluster_id()
@@ -121,6 +123,7 @@ class ApacheKafka:
         self._jvm = tuple(jvm)
         self._release = tuple(int(part) for part in version.split("."))
         self._classpath = ""
+        self._plugins = tuple(plugins)
         self._port = 0
         self._broker: subprocess.Popen[bytes] | None = None
         self._zookeeper: subprocess.Popen[bytes] | None = None
@@ -145,7 +148,7 @@ class ApacheKafka:
         """
         if self._broker is not None:
             raise ApacheKafkaError(f"Apache Kafka {self.version} is running already")
-        self._classpath = jars.broker_classpath(self.version)
+        self._classpath = os.pathsep.join([jars.broker_classpath(self.version), *map(str, self._plugins)])
         self.directory = self.directory or pathlib.Path(tempfile.mkdtemp(prefix=f"apache-kafka-{self.version}-"))
         self.directory.mkdir(parents=True, exist_ok=True)
         _running.append(self)

@@ -24,8 +24,13 @@ RELEASES: Final = (*EITHER, "embedded 3.9", "apache 3.9.1", "embedded 2.8", "apa
 """These begin with :data:`EITHER`, in its order: pytest knows a parameter by its place, and so starts each broker once
 for the tests of both lists."""
 
+SINCE_BATCHES: Final = (*RELEASES, "embedded 0.11", "apache 0.11.0.3")
+"""And the first with record batches and transactions, which has neither fetch sessions nor leader epochs."""
+
 every_release: Final = pytest.mark.parametrize("bootstrap", RELEASES, indirect=True, scope="session")
 """For tests of ``bootstrap``: over :data:`RELEASES`."""
+every_release_with_batches: Final = pytest.mark.parametrize("bootstrap", SINCE_BATCHES, indirect=True, scope="session")
+"""Over :data:`SINCE_BATCHES`."""
 
 _NEWER_SETTINGS: Final = ("group.share.", "group.consumer.")
 """Those that a release before 4.0 does not have."""
@@ -43,5 +48,7 @@ def running(kind: str, settings: Mapping[str, str]) -> Iterator[str]:
             yield embedded.bootstrap
     else:
         require_apache_kafka(release or LATEST)
+        if release.startswith("0."):  # the default since 1.0; before, a request to delete a topic waits in vain
+            settings = {**settings, "delete.topic.enable": "true"}
         with ApacheKafka(release or LATEST, dict(settings)) as apache:
             yield apache.bootstrap

@@ -180,8 +180,8 @@ def test_an_answer_that_makes_no_sense_is_told_and_clients_go_on(broker: Embedde
             with contextlib.suppress(KafkaProtocolError):
                 futures[-1].get(20)
     assert [isinstance(future.exception, KafkaProtocolError) for future in futures] == [False, True, False, False]
-    broker.faults.corrupt("Fetch", topic=topic, nth=1)
-    broker.faults.truncate("Fetch", topic=topic, nth=2)
+    broker.faults.truncate("Fetch", topic=topic, nth=1)
+    broker.faults.corrupt("Fetch", topic=topic, nth=2)
     found: list[bytes | None] = []
     with contextlib.closing(
         KafkaConsumer(topic, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")

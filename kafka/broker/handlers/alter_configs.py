@@ -3,7 +3,7 @@
 The checks are those of IncrementalAlterConfigs (``configs.py``), which clients should use instead.
 
 Different from Apache Kafka 4.3.0: a resource that is named twice gets INVALID_REQUEST (42; there, the request is never
-answered); client metrics (16) are refused.
+answered).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.client_metrics import KIND
 from kafka.broker.codes import error_code, error_text
-from kafka.broker.handlers.configs import BROKER, DELETE, GROUP, SET, TOPIC, alter_resource
+from kafka.broker.handlers.configs import BROKER, CLIENT_METRICS, DELETE, GROUP, SET, TOPIC, alter_resource
 from kafka.broker.registry import Call, handles
 from kafka.errors import BrokerResponseError, InvalidRequestError
 from kafka.protocol.configs import AlterConfigsRequest, AlterConfigsResponse, IncrementalAlterConfigsRequest
@@ -20,7 +21,7 @@ from kafka.protocol.configs import AlterConfigsRequest, AlterConfigsResponse, In
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
-_KINDS: Final = {TOPIC: "topic", BROKER: "broker", GROUP: "group"}
+_KINDS: Final = {TOPIC: "topic", BROKER: "broker", CLIENT_METRICS: KIND, GROUP: "group"}
 
 _Change = IncrementalAlterConfigsRequest.AlterableConfig
 

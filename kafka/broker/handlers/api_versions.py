@@ -30,6 +30,7 @@ def api_versions(broker: Broker, call: Call[ApiVersionsRequest]) -> ApiVersionsR
         for text in (call.request.client_software_name, call.request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 return ApiVersionsResponse(error_code=error_code(InvalidRequestError), api_keys=[])
+        call.connection.software = (call.request.client_software_name, call.request.client_software_version)
     release = broker.release
     return ApiVersionsResponse(
         error_code=0,

@@ -1,12 +1,12 @@
-"""ListConfigResources (KIP-1142): topics, the broker, its loggers, and the groups that have configurations.
-
-Different from Apache Kafka 4.3.0: no client metrics, which are all that version 0 asks for.
+"""ListConfigResources (KIP-1000, KIP-1142): topics, the broker, its loggers, and the groups and subscriptions to client
+metrics that have configurations. Version 0 asks for the last alone. As Apache Kafka 4.3.0.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.client_metrics import KIND
 from kafka.broker.codes import error_code
 from kafka.broker.registry import Call, handles
 from kafka.errors import UnsupportedVersionError
@@ -27,6 +27,7 @@ def list_config_resources(broker: Broker, call: Call[ListConfigResourcesRequest]
         return ListConfigResourcesResponse(throttle_time_ms=0, error_code=code, config_resources=[])
     node = str(broker.config.node_id)
     names = {
+        CLIENT_METRICS: list(broker.metadata.configs(KIND)),
         GROUP: list(broker.metadata.configs("group")),
         BROKER_LOGGER: [node],
         BROKER: [node],

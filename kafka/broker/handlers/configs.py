@@ -1,12 +1,13 @@
-"""DescribeConfigs, IncrementalAlterConfigs: settings of topics (2), of the broker (4), of groups (32).
+"""DescribeConfigs, IncrementalAlterConfigs: settings of topics (2), of the broker (4), of client metrics (16: what
+clients are to push, KIP-714), of groups (32).
 
 Topics have all of Kafka's settings; those that the broker acts on are in ``LogConfig`` (``log/log_config.py``). Of
 the broker's settings the ones in ``settings.py`` are known; the dynamic ones may be changed, for this broker or (empty
 name) for all.
 
 Different from Apache Kafka 4.3.0: of groups the settings of share and consumer groups, none of streams groups; loggers
-(8) and client metrics (16) are refused with INVALID_REQUEST (42); no documentation texts; changes show at once;
-of the broker's settings only those that mean something here, and those of listeners and share groups are read-only.
+(8) are refused with INVALID_REQUEST (42); no documentation texts; changes show at once; of the broker's settings only
+those that mean something here, and those of listeners and share groups are read-only.
 """
 
 from __future__ import annotations
@@ -14,8 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.client_metrics import CLIENT_METRICS_SETTINGS, KIND, check_client_metrics
 from kafka.broker.codes import error_code, error_text
-from kafka.broker.config import FROM_ALL_BROKERS, FROM_DEFAULT, FROM_GROUP, FROM_TOPIC, Sourced
+from kafka.broker.config import (
+    FROM_ALL_BROKERS,
+    FROM_CLIENT_METRICS,
+    FROM_DEFAULT,
+    FROM_GROUP,
+    FROM_TOPIC,
+    Sourced,
+)
 from kafka.broker.features import ELIGIBLE_LEADERS, MIN_ISR
 from kafka.broker.groups.group_settings import GROUP_NUMBERS, check_consumer_settings
 from kafka.broker.registry import Call, handles
@@ -53,10 +62,11 @@ if TYPE_CHECKING:
 
 TOPIC: Final = 2
 BROKER: Final = 4
+CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 
-KINDS: Final = frozenset({TOPIC, BROKER, 8, 16, GROUP})
-"""All that Kafka has; loggers and client metrics, too."""
+KINDS: Final = frozenset({TOPIC, BROKER, 8, CLIENT_METRICS, GROUP})
+"""All that Kafka has; loggers, too."""
 
 HIDDEN: Final = frozenset({"log.initial.task.delay.ms"})
 """Settings of the broker that Kafka does not show."""
@@ -137,6 +147,10 @@ def _describe(
         ]
     if resource.resource_type == BROKER:
         return _describe_broker(broker, name, wanted, with_synonyms)
+    if resource.resource_type == CLIENT_METRICS:
+        if not name:
+            raise InvalidRequestError("Client metrics subscription name must not be empty")
+        return _describe_client_metrics(broker, name, wanted, with_synonyms)
     if resource.resource_type == GROUP:
         if not name:
             raise InvalidRequestError("Group name must not be empty")
@@ -173,17 +187,28 @@ def _describe_group(broker: Broker, name: str, wanted: list[str] | None, with_sy
             own = [Sourced(key, config.value(key), FROM_GROUP)] if key in config.overrides else []
             is_number = isinstance(setting, Number)
             default = Sourced("group." + key if is_number else key, setting.default(broker.share.limits), FROM_DEFAULT)
-            kind = INT if is_number else BOOLEAN if setting.default(broker.share.limits) in ("true",
-            "false") else STRING
+            kind = (
+                INT if is_number else BOOLEAN if setting.default(broker.share.limits) in ("true", "false") else STRING
+            )
             sources = [*own, default]
-            rows.append(_row(key, sources[0], sources
-            if with_synonyms else [], kind))
+            rows.append(_row(key, sources[0], sources if with_synonyms else [], kind))
     set_for_it = broker.metadata.config("group", name)
     for key, number in GROUP_NUMBERS.items():
         if wanted is None or key in wanted:
             sources = [Sourced(key, set_for_it[key], FROM_GROUP)] if key in set_for_it else []
             sources += broker.config.sources(number.default)
             rows.append(_row(key, sources[0], sources if with_synonyms else [], INT))
+    return rows
+
+
+def _describe_client_metrics(broker: Broker, name: str, wanted: list[str] | None, with_synonyms: bool) -> list[_Row]:
+    own = broker.metadata.config(KIND, name)
+    rows = []
+    for key, setting in CLIENT_METRICS_SETTINGS.items():
+        if wanted is None or key in wanted:
+            sources = [Sourced(key, own[key], FROM_CLIENT_METRICS)] if key in own else []
+            in_force = sources[0] if sources else Sourced(key, setting.default, FROM_DEFAULT)
+            rows.append(_row(key, in_force, sources if with_synonyms else [], setting.type))
     return rows
 
 
@@ -196,9 +221,7 @@ def _row(key: str, in_force: Sourced, synonyms: list[Sourced], kind: int, read_o
         config_source=in_force.source,
         is_sensitive=is_secret,
         synonyms=[
-            DescribeConfigsResponse.DescribeConfigsSynonym(
-                name=name, value=None if is_secret else value, source=source
-            )
+            DescribeConfigsResponse.DescribeConfigsSynonym(name=name, value=None if is_secret else value, source=source)
             for name, value, source in synonyms
         ],
         config_type=kind,
@@ -228,7 +251,9 @@ def incremental_alter_configs(
     broker: Broker, call: Call[IncrementalAlterConfigsRequest]
 ) -> IncrementalAlterConfigsResponse:
     request = call.request
-    is_lost = any(one.resource_type in (TOPIC, GROUP) and _odd_operations(one) for one in request.resources)
+    is_lost = any(
+        one.resource_type in (TOPIC, CLIENT_METRICS, GROUP) and _odd_operations(one) for one in request.resources
+    )
     responses = []
     for resource in request.resources:
         code, text = 0, None
@@ -265,7 +290,7 @@ def _survive(broker: Broker, resource: IncrementalAlterConfigsRequest.AlterConfi
 
 
 def _check_shape(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
-    if resource.resource_type not in (TOPIC, BROKER, GROUP):
+    if resource.resource_type not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
         raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
     names = [change.name for change in resource.configs]
     if len(set(names)) != len(names):
@@ -285,6 +310,8 @@ def alter_resource(
         _alter_topic(broker, name, resource.configs, validate_only)
     elif kind == BROKER:
         _alter_broker(broker, name, resource.configs, validate_only)
+    elif kind == CLIENT_METRICS:
+        _alter_client_metrics(broker, name, resource.configs, validate_only)
     else:
         _alter_group(broker, name, resource.configs, validate_only)
 
@@ -321,16 +348,12 @@ def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_only: b
     if odd:
         raise InvalidRequestError(f"Unknown operations type {odd[0]}")
     fixed = [
-        change.name
-        for change in changes
-        if change.name in BROKER_SETTINGS and not BROKER_SETTINGS[change.name].dynamic
+        change.name for change in changes if change.name in BROKER_SETTINGS and not BROKER_SETTINGS[change.name].dynamic
     ]
     if fixed:
         raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     own = broker.config.dynamic.get(name, {})
-    lists = {
-        key: broker.config.value(key) for key, setting in BROKER_SETTINGS.items() if setting.type == LIST
-    }
+    lists = {key: broker.config.value(key) for key, setting in BROKER_SETTINGS.items() if setting.type == LIST}
     changed = _changed(own, changes, lists)
     for key, value in changed.items():
         if key in BROKER_SETTINGS:
@@ -370,6 +393,15 @@ def _alter_group(broker: Broker, name: str, changes: _Changes, validate_only: bo
         broker.metadata.set_config("group", name, changed)
         broker.sync_metadata()
         broker.share.configure(name, own_of_share)
+
+
+def _alter_client_metrics(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+    changed = check_client_metrics(name, _changed(broker.metadata.config(KIND, name), changes, {}))
+    if not validate_only:
+        broker.metadata.set_config(KIND, name, changed)
+        broker.sync_metadata()
+        if broker.telemetry is not None:
+            broker.telemetry.subscriptions_changed()
 
 
 def _changed(own: Mapping[str, str], changes: _Changes, lists: Mapping[str, str]) -> dict[str, str]:

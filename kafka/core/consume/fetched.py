@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from kafka.core.consume.record import ConsumerRecord
+from kafka.core.consume.sinks import Deserialized, Records
 from kafka.core.deserialize import Deserialize
 from kafka.errors import CorruptRecordError, KafkaError, MessageSizeTooLargeError
 from kafka.protocol.fetch import FetchResponse
@@ -24,13 +25,13 @@ from kafka.records import (
     ABORT,
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     BatchHeader,
-    RawRecord,
     check_crc,
     decode_control,
     decode_raw,
     parse_header,
 )
 from kafka.records.header import Buffer
+from kafka.records.reader import decode_into
 from kafka.structs import TopicPartition
 
 NO_TIMESTAMP_TYPE: Final = -1
@@ -62,8 +63,8 @@ class ReaderOptions:
 class Fetched:
     """What was fetched of one partition, from ``fetch_offset`` on. ``next_offset`` is where the next fetch begins."""
 
-    __slots__ = ("_aborted", "_aborting", "_batch_at", "_pending", "_pending_at", "data", "error", "headers",
-                 "next_offset", "partition", "position", "size_bytes")  # fmt: skip
+    __slots__ = ("_aborted", "_aborting", "_batch_at", "_is_cut", "_pending", "_pending_at", "data", "error",
+                 "headers", "next_offset", "partition", "position", "size_bytes")  # fmt: skip
 
     def __init__(
         self,
@@ -85,6 +86,14 @@ class Fetched:
         self._batch_at = 0
         self._pending: list[ConsumerRecord] = []
         self._pending_at = 0
+        self._is_cut = False
+        """What is pending ends before its batch does: a deserialiser raised."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """Of the batch that was read from last; -1 before that, and of message sets, which have none."""
+        at = self._batch_at if self._pending_at else self._batch_at - 1
+        return self.headers[at].leader_epoch if at >= 0 else -1
 
     @property
     def is_exhausted(self) -> bool:
@@ -132,9 +141,11 @@ class Fetched:
 
     def _leave_batch(self) -> None:
         """The batch was read to its end: compaction may have removed its last records, and those offsets count."""
-        header = self.headers[self._batch_at]
-        self.position = max(self.position, header.next_offset)
-        self._batch_at += 1
+        if not self._is_cut:
+            header = self.headers[self._batch_at]
+            self.position = max(self.position, header.next_offset)
+            self._batch_at += 1
+        self._is_cut = False
         self._pending = []
         self._pending_at = 0
 
@@ -148,10 +159,23 @@ class Fetched:
                 return []
             if header.is_control:
                 return []
-            raw = decode_raw(self.data, header, options.max_batch_bytes)
+            records = self._sink(header, options)
+            decode_into(records, self.data, header, options.max_batch_bytes, self.position)
         except CorruptRecordError as error:
             raise CorruptRecordError(f"{_name(self.partition)}: {error.args[0]}") from None
-        return self._build(header, raw, options)
+        fault = records.fault
+        if fault is not None:
+            if not records.found:
+                raise fault
+            self._is_cut = True  # what is good comes first, and then the rest of the batch is tried again
+        return records.found
+
+    def _sink(self, header: BatchHeader, options: ReaderOptions) -> Records:
+        topic, partition = self.partition
+        kind = header.timestamp_type if header.magic else NO_TIMESTAMP_TYPE
+        if options.key is None and options.value is None:
+            return Records(topic, partition, header.leader_epoch, kind)
+        return Deserialized(topic, partition, header.leader_epoch, kind, options.key, options.value)
 
     def _is_aborted(self, header: BatchHeader) -> bool:
         aborted = self._aborted
@@ -165,38 +189,6 @@ class Fetched:
                     self._aborting.discard(header.producer_id)
             return True
         return True
-
-    def _build(self, header: BatchHeader, raw: list[RawRecord], options: ReaderOptions) -> list[ConsumerRecord]:
-        topic, partition = self.partition
-        epoch, start = header.leader_epoch, self.position
-        kind = header.timestamp_type if header.magic else NO_TIMESTAMP_TYPE
-        if raw and raw[0][0] < start:
-            raw = [item for item in raw if item[0] >= start]
-        new: Any = tuple.__new__  # half the price of calling the class
-        if options.key is None and options.value is None:
-            return [
-                new(
-                    ConsumerRecord,
-                    (
-                        topic, partition, epoch, offset, timestamp, kind, key, value, headers, None,
-                        -1 if key is None else len(key), -1 if value is None else len(value),
-                        _headers_bytes(headers) if headers else -1,
-                    ),
-                )
-                for offset, timestamp, key, value, headers in raw
-            ]  # fmt: skip
-        found = []
-        for offset, timestamp, key, value, headers in raw:
-            made_key = key if options.key is None else options.key(topic, headers, key)
-            made_value = value if options.value is None else options.value(topic, headers, value)
-            found.append(
-                ConsumerRecord(
-                    topic, partition, epoch, offset, timestamp, kind, made_key, made_value, headers, None,
-                    -1 if key is None else len(key), -1 if value is None else len(value),
-                    _headers_bytes(headers) if headers else -1,
-                )
-            )  # fmt: skip
-        return found
 
 
 def scan(data: Buffer, fetch_offset: int, partition: TopicPartition) -> tuple[list[BatchHeader], KafkaError | None]:
@@ -223,7 +215,3 @@ def scan(data: Buffer, fetch_offset: int, partition: TopicPartition) -> tuple[li
 
 def _name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
-
-
-def _headers_bytes(headers: list[tuple[str, bytes | None]]) -> int:
-    return sum(len(name) + len(value or b"") for name, value in headers)

@@ -25,6 +25,8 @@ from kafka.structs import TopicPartition
 FIRST_VERSION_WITH_ISOLATION: Final = 2
 """Brokers that speak less have no transactions, so all that they have is committed."""
 
+END: Final = -1
+
 LeaderOf = Callable[[TopicPartition], "int | None"]
 
 
@@ -79,6 +81,35 @@ def list_offsets(
                 raise
 
 
+def list_offsets_or_ends(
+    wanted: Mapping[TopicPartition, int],
+    leader_of: LeaderOf,
+    *,
+    timeout_s: float,
+    backoff: Backoff,
+    read_committed: bool = False,
+    lane: str | None = None,
+) -> Dialogue[dict[TopicPartition, FoundOffset]]:
+    """:func:`list_offsets`, and the end of a partition that has no record so late: what comes after is not left out.
+
+    Each of up to three looks has ``timeout_s``.
+    """
+
+    def look(timestamps: Mapping[TopicPartition, int]) -> Dialogue[dict[TopicPartition, FoundOffset]]:
+        return list_offsets(
+            timestamps, leader_of, timeout_s=timeout_s, backoff=backoff, read_committed=read_committed, lane=lane
+        )
+
+    found = yield from look(wanted)
+    late = {partition: wanted[partition] for partition, each in found.items() if each.offset < 0}
+    if late:
+        found.update((yield from look(dict.fromkeys(late, END))))
+        # What came between the first look and the second is behind neither of them.
+        again = yield from look(late)
+        found.update({partition: each for partition, each in again.items() if each.offset >= 0})
+    return found
+
+
 def _ask_leaders(
     wanted: Mapping[TopicPartition, int],
     leader_of: LeaderOf,
@@ -129,8 +160,7 @@ def _request(
         replica_id=-1,
         isolation_level=1 if read_committed and version >= FIRST_VERSION_WITH_ISOLATION else 0,
         topics=[
-            ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
-            for name, partitions in topics.items()
+            ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()
         ],
     )
 

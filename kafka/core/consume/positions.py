@@ -1,79 +1,199 @@
 """Where each assigned partition is read, and what of it is buffered.
 
+    AWAITING ──start──► NEEDS RESET or READING
     NEEDS RESET ──asked──► RESETTING ──offset──► READING ──out of range──► NEEDS RESET (or an error, by policy)
          ▲                     │ error: again after a pause    │
          └─────────────────────┘                       seek: READING at once
 
 ``position`` is the next offset to hand out, ``fetch_offset`` the next to ask for: what lies between is buffered.
 ``generation`` goes up with every seek, so that answers to earlier questions are known as such.
+
+What changes a position notes it in :class:`Changes`: the fetcher looks at what has changed and not at a thousand
+positions that have not. A new fact that decides whether, where or what is fetched is to call :meth:`PartitionPosition.
+touch` when it changes.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from math import inf
+from typing import Final, NamedTuple
 
 from kafka.core.consume.fetched import Fetched
 from kafka.structs import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+NO_EPOCH: Final = -1
+"""A leader epoch that is not known."""
+
+
+class LeaderAndEpoch(NamedTuple):
+    """Who leads a partition, and since which epoch (:data:`NO_EPOCH`: the brokers do not tell)."""
+
+    leader: int
+    epoch: int
+
+
+class Changes:
+    """What happened to positions: ``touched`` since the fetcher last looked; ``ready`` for the reader, in its turn."""
+
+    __slots__ = ("buffered_bytes", "ready", "touched")
+
+    def __init__(self) -> None:
+        self.touched: dict[PartitionPosition, None] = {}
+        self.ready: dict[PartitionPosition, None] = {}
+        self.buffered_bytes = 0
+        """Of all positions."""
 
 
 class PartitionPosition:
-    """One assigned partition."""
+    """One assigned partition. ``leader_epoch``, ``fetch_epoch``: of the record before ``position``, ``fetch_offset``:
+    of the last handed out and the last fetched, or as :meth:`seek` was told; :data:`NO_EPOCH`: not known."""
 
     __slots__ = (
-        "buffered", "buffered_bytes", "error", "fetch_offset", "generation", "highwater", "is_fetching", "is_paused",
-        "is_resetting", "last_stable_offset", "log_start_offset", "partition", "position", "reset_to", "retry_at",
+        "_changes", "_error", "_is_paused", "buffered", "buffered_bytes", "distrusted_epoch", "failures",
+        "fetch_epoch", "fetch_offset", "generation", "highwater", "is_awaiting", "is_resetting", "is_validating",
+        "last_stable_offset", "leader", "leader_epoch", "log_start_offset", "look_at", "node", "partition", "position",
+        "read_replica", "read_replica_until", "reset_to", "retry_at",
     )  # fmt: skip
 
-    def __init__(self, partition: TopicPartition) -> None:
+    def __init__(self, partition: TopicPartition, changes: Changes | None = None) -> None:
         self.partition = partition
+        self._changes = changes or Changes()
         self.position: int | None = None
+        self.leader_epoch = NO_EPOCH
         self.fetch_offset: int | None = None
+        self.fetch_epoch = NO_EPOCH
         self.generation = 0
         self.reset_to: int | None = None
-        """The timestamp to reset to (LATEST, EARLIEST); None: no reset is needed."""
+        """The timestamp to reset to (LATEST, EARLIEST, or ms since the epoch); None: no reset is needed."""
+        self.is_awaiting = False
+        """Nobody has said yet where to begin, and it is not ours to find out (a group's offset is being looked up)."""
         self.is_resetting = False
-        self.is_fetching = False
-        self.is_paused = False
+        self.is_validating = False
+        """Whether the log still has what was read of it is being asked (KIP-320)."""
+        self.leader: LeaderAndEpoch | None = None
+        """With whom the position is valid."""
+        self.distrusted_epoch = NO_EPOCH
+        """An epoch of the metadata with which the leader refused us again and again."""
+        self.read_replica: int | None = None
+        """A node that the leader has sent us to (KIP-392), until ``read_replica_until``."""
+        self.read_replica_until = 0.0
+        self.node: int | None = None
+        """Where it is fetched; None: nowhere now."""
+        self._is_paused = False
+        self.failures = 0
+        """Errors in a row."""
         self.retry_at = 0.0
+        self.look_at = inf
+        """When the fetcher looks at it next, though nothing touched it."""
         self.buffered: deque[Fetched] = deque()
         self.buffered_bytes = 0
-        self.error: BaseException | None = None
-        """To be raised to the reader once what is buffered has been read."""
+        self._error: BaseException | None = None
         self.highwater: int | None = None
         self.last_stable_offset = -1
         self.log_start_offset = -1
 
-    def seek(self, offset: int) -> None:
-        """Read from ``offset`` on."""
-        self._forget()
+    # -- what is read --------------------------------------------------------------------------------------------------
+
+    def seek(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:
+        """Read from ``offset`` on; ``leader_epoch`` is that of the record before it, where it is known: the log is then
+        asked first whether it still has that (KIP-320)."""
+        self._begin_anew()
         self.reset_to = None
         self.position = self.fetch_offset = offset
+        self.leader_epoch = self.fetch_epoch = leader_epoch
+        self.touch()
 
     def reset(self, timestamp: int) -> None:
-        """Find the position by ``timestamp``, :data:`LATEST` or :data:`EARLIEST`."""
-        self._forget()
+        """Find the position by ``timestamp``: :data:`LATEST`, :data:`EARLIEST`, or ms since the epoch."""
+        self._begin_anew()
         self.reset_to = timestamp
         self.position = self.fetch_offset = None
+        self.leader_epoch = self.fetch_epoch = NO_EPOCH
+        self.touch()
 
-    def _forget(self) -> None:
+    def release(self) -> None:
+        """It is assigned no more."""
+        self._begin_anew()
+        self.reset_to = self.position = self.fetch_offset = None
+        self.touch()
+
+    def drop_buffer(self) -> None:
+        """Forget what is buffered: it is fetched again."""
         self.generation += 1
-        self.is_resetting = False
+        self._empty()
+        self.fetch_offset = self.position
+        self.fetch_epoch = self.leader_epoch
+        self.touch()
+
+    def _begin_anew(self) -> None:
+        self.generation += 1
+        self.is_awaiting = self.is_resetting = self.is_validating = False
+        self.leader = None
+        self.failures = 0
         self.retry_at = 0.0
+        self._empty()
+        self._error = None
+
+    def _empty(self) -> None:
+        self._changes.buffered_bytes -= self.buffered_bytes
         self.buffered.clear()
         self.buffered_bytes = 0
-        self.error = None
 
     def buffer(self, fetched: Fetched) -> None:
         """An answer has come for the present generation."""
         self.buffered.append(fetched)
         self.buffered_bytes += fetched.size_bytes
+        self._changes.buffered_bytes += fetched.size_bytes
         self.fetch_offset = fetched.next_offset
+        if fetched.headers and fetched.headers[-1].leader_epoch >= 0:
+            self.fetch_epoch = fetched.headers[-1].leader_epoch
+        self.touch()
+
+    def read_from(self, fetched: Fetched) -> None:
+        """``fetched``, the first that is buffered, was read from."""
+        self.position = fetched.position
+        if fetched.leader_epoch >= 0:
+            self.leader_epoch = fetched.leader_epoch
+        if fetched.is_exhausted:
+            self.buffered.popleft()
+            self.buffered_bytes -= fetched.size_bytes
+            self._changes.buffered_bytes -= fetched.size_bytes
+            self.touch()
+
+    # -- what the fetcher and the reader are told ----------------------------------------------------------------------
+
+    @property
+    def is_paused(self) -> bool:
+        """Nothing is fetched or handed out; what is buffered stays."""
+        return self._is_paused
+
+    @is_paused.setter
+    def is_paused(self, is_paused: bool) -> None:
+        self._is_paused = is_paused
+        self.touch()
+
+    @property
+    def error(self) -> BaseException | None:
+        """To be raised to the reader once what is buffered has been read."""
+        return self._error
+
+    @error.setter
+    def error(self, error: BaseException | None) -> None:
+        self._error = error
+        self.touch()
 
     @property
     def is_ready(self) -> bool:
         """There is something for the reader, be it an error."""
-        return not self.is_paused and (bool(self.buffered) or self.error is not None)
+        return not self._is_paused and (bool(self.buffered) or self._error is not None)
+
+    def touch(self) -> None:
+        """Something has changed: the fetcher is to look at it."""
+        self._changes.touched[self] = None
+        if self.is_ready:
+            self._changes.ready.setdefault(self)
+        else:
+            self._changes.ready.pop(self, None)

@@ -11,7 +11,7 @@ are refused then are lost.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafka.core.share.records import AcknowledgeType, ShareRecord
@@ -94,6 +94,18 @@ class PendingAcks:
         if self._suspects:
             self._suspects = deque(one for one in self._suspects if not (one.records and one.records[0][1] is record))
 
+    def forget(self, held: Mapping[int, ShareRecord]) -> list[tuple[AcknowledgeType, ShareRecord]]:
+        """Do not say what waits to be said of other records than those that are held at their offsets; it is given."""
+        over = [said for said in self._records.values() if held.get(said[1].offset, said[1]) is not said[1]]
+        for _, record in over:
+            self.take_back(record)
+        suspects = [one for one in self._suspects if one.records]
+        gone = [one for one in suspects if held.get(one.records[0][1].offset) not in (None, one.records[0][1])]
+        if gone:
+            self._suspects = deque(one for one in self._suspects if one not in gone)
+            over += [one.records[0] for one in gone]
+        return over
+
     def take(self) -> TakenAcks:
         """Everything that may go into one request; a suspect goes alone, after the others have gone."""
         if not self._records and not self._ranges and self._suspects:
@@ -107,10 +119,10 @@ class PendingAcks:
         self.renewals = 0
         return TakenAcks(ranges, said, bare)
 
-    def clear(self) -> list[ShareRecord]:
-        """Forget everything; the records that were waiting."""
-        waiting = [record for _, record in self._records.values()]
-        waiting += [record for one in self._suspects for _, record in one.records]
+    def clear(self) -> list[tuple[AcknowledgeType, ShareRecord]]:
+        """Forget everything; what was waiting to be said of records."""
+        waiting = list(self._records.values())
+        waiting += [said for one in self._suspects for said in one.records]
         self._records = {}
         self._ranges = []
         self._suspects.clear()

@@ -53,13 +53,14 @@ class MemberState(Enum):
 
 class Recovery(NamedTuple):
     """What an error asks for. ``after_s`` 0: at once, if it is the first in a row. ``rejoin``: from epoch 0;
-    ``coordinator``: look for it again; ``fatal``: give up.
+    ``coordinator``: look for it again; ``fatal``: give up; ``told``: go on, but the user has to know.
     """
 
     after_s: float = BACKOFF_S
     rejoin: bool = False
     coordinator: bool = False
     fatal: bool = False
+    told: bool = False
 
 
 RECOVERIES: Final[dict[int, Recovery]] = {
@@ -68,8 +69,8 @@ RECOVERIES: Final[dict[int, Recovery]] = {
     16: Recovery(after_s=0, coordinator=True),  # NOT_COORDINATOR
     25: Recovery(after_s=0, rejoin=True),  # UNKNOWN_MEMBER_ID
     110: Recovery(after_s=0, rejoin=True),  # FENCED_MEMBER_EPOCH
-    29: Recovery(after_s=5.0),  # TOPIC_AUTHORIZATION_FAILED: rights may be granted
-    81: Recovery(after_s=FULL_GROUP_S, rejoin=True),  # GROUP_MAX_SIZE_REACHED: members may leave
+    29: Recovery(after_s=5.0, told=True),  # TOPIC_AUTHORIZATION_FAILED: rights may be granted
+    81: Recovery(after_s=FULL_GROUP_S, rejoin=True, told=True),  # GROUP_MAX_SIZE_REACHED: members may leave
     24: Recovery(fatal=True),  # INVALID_GROUP_ID
     30: Recovery(fatal=True),  # GROUP_AUTHORIZATION_FAILED
     35: Recovery(fatal=True),  # UNSUPPORTED_VERSION: the feature share.version is off
@@ -82,11 +83,13 @@ refuses to name a coordinator, the request cannot be written, the client is clos
 
 
 class HeartbeatOutcome(NamedTuple):
-    """What an answer brought. ``assignment`` None: unchanged. ``lost_coordinator``: look for it before the next one."""
+    """What an answer brought. ``assignment`` None: unchanged. ``lost_coordinator``: look for it before the next one.
+    ``told``: the error is for the user, though the member goes on."""
 
     assignment: list[SharePartition] | None = None
     error: KafkaError | None = None
     lost_coordinator: bool = False
+    told: bool = False
 
 
 class _Said(NamedTuple):
@@ -226,7 +229,7 @@ class ShareMembership:
             self._forgotten()
             self._eager = 0
         self._due_at = now + self._delay_s(recovery.after_s)
-        return HeartbeatOutcome(None, error, recovery.coordinator)
+        return HeartbeatOutcome(None, error, recovery.coordinator, recovery.told)
 
     def _take_said(self) -> _Said:
         said, self._said = self._said or _Said([], False), None

@@ -22,36 +22,28 @@ The rules that shape it (KIP-932; "measured" is on Apache Kafka 4.3.0):
 * A long poll that finds nothing answers acknowledgements sent with it only at its end, and does not see records that it
   released itself. So renewals, releases and whatever somebody waits for go by ShareAcknowledge.
 
-A partition that answers with an error rests for a moment, longer each time, or the broker would answer the next fetch
-at once with the same error. Records that cannot be read are given back, and the partition rests long enough for others
-to take them: each hand-out counts, and after some the broker drops them. What the error says about
-the cluster's metadata is for the caller, who finds it in :class:`Outcome`.
+* Acknowledgements that the broker could not write for the moment are said again while their locks last.
+
+What each error asks for is a table (``reactions.py``), and what an answer brings is taken in by ``intake.py``. A
+partition that answered with an error rests for a moment (``rests.py``). Records that cannot be read are given back, and
+the partition rests long enough for others to take them: each hand-out counts, and after some the broker drops them.
+What an error says about the cluster's metadata is for the caller, who finds it in :class:`Outcome`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafka.core.share.acks import TakenAcks
 from kafka.core.share.holding import Acknowledged, Holding
-from kafka.core.share.records import AcknowledgeType, AcquiredRange, SharePartition, ShareRecord, read_acquired
+from kafka.core.share.intake import Intake, Outcome, Scene, ack_code
+from kafka.core.share.reactions import of_answer
+from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
 from kafka.core.share.requests import Demand, Polling, acknowledge_request, fetch_request
-from kafka.errors import (
-    BrokerResponseError,
-    CorruptRecordError,
-    FencedLeaderEpochError,
-    IllegalStateError,
-    InvalidRecordStateError,
-    InvalidShareSessionEpochError,
-    KafkaError,
-    NotLeaderForPartitionError,
-    ShareSessionNotFoundError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    for_code,
-)
+from kafka.core.share.rests import Rests
+from kafka.errors import BrokerResponseError, IllegalStateError, KafkaError, for_code
 from kafka.protocol.share import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -66,26 +58,6 @@ WAIT_IDLE_MS: Final = 500
 """Longest long poll: a record released elsewhere wakes no waiting fetch, it is found by the next one."""
 WAIT_HOLDING_MS: Final = 100
 """Longest long poll while something is held: an acknowledgement has to wait for it."""
-REST_S: Final = 0.1
-"""How long a partition that answered with an error is left out; doubled for each in a row."""
-REST_MAX_S: Final = 1.0
-UNREADABLE_REST_S: Final = 30.0
-"""The same after records that cannot be read."""
-_INVALID_RECORD_STATE: Final = InvalidRecordStateError.errno
-_LOCKS_GONE: Final = (
-    NotLeaderForPartitionError, FencedLeaderEpochError, UnknownTopicIdError, UnknownTopicOrPartitionError,
-)  # fmt: skip
-"""Errors of a fetched partition after which no lock of ours on it is left: its leader keeps them in memory only."""
-
-
-class Outcome(NamedTuple):
-    """What an answer, or its absence, brought. ``lost``: held records whose locks are gone. ``error``: of the whole."""
-
-    records: list[ShareRecord]
-    acknowledged: list[Acknowledged]
-    lost: list[ShareRecord]
-    partition_errors: dict[SharePartition, KafkaError]
-    error: KafkaError | None
 
 
 class Exchange(NamedTuple):
@@ -114,14 +86,14 @@ class ShareSession:
         self._group_id = group_id
         self._fetch_max_bytes = fetch_max_bytes
         self._check_crcs = check_crcs
-        self._max_wait_ms = max_wait_ms
+        self._max_wait_ms = min(max_wait_ms, WAIT_IDLE_MS)
         self._epoch = OPENING
         self._in_flight = False
         self._topics: dict[UUID, str] = {}
         self._wanted: dict[SharePartition, None] = {}  # in the order in which they are listed
         self._listed: set[SharePartition] = set()
-        self._resting: dict[SharePartition, float] = {}
-        self._errors_in_a_row: dict[SharePartition, int] = {}
+        self._rests = Rests()  # of fetches
+        self._ack_rests = Rests()
         self._holdings: dict[SharePartition, Holding] = {}
         self._next_expiry: float | None = None
         self._flush = False
@@ -134,12 +106,14 @@ class ShareSession:
         """The partitions to fetch from this broker from now on, and the names of their topics."""
         self._topics = topics
         self._wanted = dict.fromkeys(wanted)
-        self._errors_in_a_row = {each: count for each, count in self._errors_in_a_row.items() if each in self._wanted}
+        self._rests.keep_only(self._wanted)
 
-    def lose(self, partitions: Iterable[SharePartition]) -> list[ShareRecord]:
-        """This broker leads these no more, so our locks on them are gone; the records that were held."""
+    def lose(self, partitions: Iterable[SharePartition], error: KafkaError) -> Outcome:
+        """This broker leads these no more, so our locks on them are gone, and acknowledgements that wait are refused
+        with ``error``."""
         gone = [self._holdings.pop(partition) for partition in partitions if partition in self._holdings]
-        return _mark_lost([record for holding in gone for record in holding.drop()])
+        held, said = _dropped(gone, error)
+        return Outcome([], said, held, {}, None)
 
     def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
         """Say ``kind`` of a record that is held. Raises IllegalStateError when it is not, or not any more."""
@@ -162,6 +136,11 @@ class ShareSession:
         """Records that are locked for us and not acknowledged."""
         return sum(len(holding.held) for holding in self._holdings.values())
 
+    def held(self, topic_id: UUID, partition: int, offset: int) -> ShareRecord | None:
+        """One of them."""
+        holding = self._holdings.get(SharePartition(topic_id, partition))
+        return None if holding is None else holding.held.get(offset)
+
     @property
     def has_pending(self) -> bool:
         """There are acknowledgements to be sent."""
@@ -182,9 +161,14 @@ class ShareSession:
         """There are partitions to fetch, though all may rest now."""
         return bool(self._wanted)
 
+    @property
+    def is_open(self) -> bool:
+        """The broker has it, as far as we know."""
+        return self._epoch != OPENING
+
     def can_fetch(self, now: float) -> bool:
         """No request is out, and there is a partition that does not rest."""
-        return not self._in_flight and any(self._resting.get(partition, now) <= now for partition in self._wanted)
+        return not self._in_flight and any(self._rests.is_over(partition, now) for partition in self._wanted)
 
     @property
     def in_flight(self) -> bool:
@@ -193,12 +177,10 @@ class ShareSession:
 
     def next_deadline(self, now: float) -> float | None:
         """When :meth:`expire` or :meth:`next_request` should be looked at again though nothing came. Always after
-        ``now``: a rest that is over matters no more until there is a request to be made.
+        ``now``.
         """
-        instants = [until for until in self._resting.values() if until > now]
-        if self._next_expiry is not None:
-            instants.append(self._next_expiry)
-        return min(instants) if instants else None
+        instants = (self._rests.next_end(now), self._ack_rests.next_end(now), self._next_expiry)
+        return min((instant for instant in instants if instant is not None), default=None)
 
     def expire(self, now: float) -> list[ShareRecord]:
         """Held records whose lock time has passed: lost, whatever the broker thinks by now."""
@@ -211,10 +193,11 @@ class ShareSession:
             for record in over:
                 del holding.held[record.offset]
                 holding.acks.take_back(record)  # a renewal now would lock what nobody works on
+                record.lost = True
             lost += over
             deadlines += [record.lock_deadline for record in holding.held.values()]
         self._next_expiry = min(deadlines) if deadlines else None
-        return _mark_lost(lost)
+        return lost
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -222,9 +205,10 @@ class ShareSession:
         """The request to send now, or None: one is out already, or there is nothing to say."""
         if self._in_flight:
             return None
-        self._resting = {partition: until for partition, until in self._resting.items() if until > now}
-        wanted = [partition for partition in self._wanted if partition not in self._resting]
-        if self.has_pending:
+        self._rests.end_those_over(now)
+        self._ack_rests.end_those_over(now)
+        wanted = [partition for partition in self._wanted if partition not in self._rests]
+        if self._may_speak():
             if self._epoch != OPENING and (not demand.records or self._goes_by_itself(wanted)):
                 return self._out(self._acknowledge_request())
             if not (demand.records and wanted):
@@ -233,12 +217,15 @@ class ShareSession:
             return None
         return self._out(self._fetch_request(wanted, demand))
 
-    def _goes_by_itself(self, wanted: Sequence[SharePartition]) -> bool:
-        """What is to be said cannot go with a fetch of these partitions, or should not wait for it."""
-        return self._flush or any(
-            holding.acks.renewals or (holding.acks and partition not in wanted)
-            for partition, holding in self._holdings.items()
-        )
+    def reopening_request(self) -> Exchange | None:
+        """Open the session anew while it stands, over another connection (make before break): the locks belong to the
+        member and stay. Of what is to be fetched nothing is asked yet. None while a request is out.
+        """
+        if self._in_flight:
+            return None
+        self._epoch = OPENING
+        self._listed = set()
+        return self._out(self._fetch_request(list(self._wanted), Demand(0)))
 
     def close_request(self) -> Exchange | None:
         """The last request: ends the session and frees whatever is still held. What is waiting to be said goes with it,
@@ -253,12 +240,27 @@ class ShareSession:
                 holding.acks.add_ranges([(offset, offset) for offset in holding.held], AcknowledgeType.RELEASE)
         return self._out(self._acknowledge_request(CLOSING))
 
+    def _may_speak(self) -> bool:
+        """There are acknowledgements to be sent now."""
+        return any(holding.acks and each not in self._ack_rests for each, holding in self._holdings.items())
+
+    def _goes_by_itself(self, wanted: Sequence[SharePartition]) -> bool:
+        """What is to be said cannot go with a fetch of these partitions, or should not wait for it."""
+        return self._flush or any(
+            holding.acks.renewals or (holding.acks and partition not in wanted)
+            for partition, holding in self._holdings.items()
+        )
+
     def _out(self, exchange: Exchange) -> Exchange:
         self._in_flight = True
         return exchange
 
-    def _take(self) -> dict[SharePartition, TakenAcks]:
-        taken = {partition: holding.acks.take() for partition, holding in self._holdings.items() if holding.acks}
+    def _take(self, everything: bool = False) -> dict[SharePartition, TakenAcks]:
+        taken = {
+            partition: holding.acks.take()
+            for partition, holding in self._holdings.items()
+            if holding.acks and (everything or partition not in self._ack_rests)
+        }
         if not self.has_pending:
             self._flush = False
         return taken
@@ -266,8 +268,9 @@ class ShareSession:
     def _fetch_request(self, wanted: list[SharePartition], demand: Demand) -> Exchange:
         opening = self._epoch == OPENING
         acks = {} if opening else self._take()
+        fetched = frozenset(wanted)
         listed = [partition for partition in wanted if opening or partition not in self._listed]
-        forgotten = [] if opening else [partition for partition in self._listed if partition not in wanted]
+        forgotten = frozenset() if opening else self._listed - fetched
         wait_ms = self._max_wait_ms if demand.max_wait_ms is None else min(demand.max_wait_ms, self._max_wait_ms)
         if acks or self.held_count:
             wait_ms = min(wait_ms, WAIT_HOLDING_MS)
@@ -275,16 +278,16 @@ class ShareSession:
             self._group_id,
             self.member_id,
             self._epoch,
-            [*listed, *(partition for partition in acks if partition not in listed)],
-            forgotten,
+            list(dict.fromkeys([*listed, *acks])),
+            list(forgotten),
             acks,
             demand if wanted else Demand(0),
             Polling(wait_ms, self._fetch_max_bytes),
         )
-        return Exchange(request, acks, frozenset(listed), frozenset(forgotten), frozenset(wanted))
+        return Exchange(request, acks, frozenset(listed), frozenset(forgotten), fetched)
 
     def _acknowledge_request(self, epoch: int | None = None) -> Exchange:
-        acks = self._take()
+        acks = self._take(everything=epoch == CLOSING)
         request = acknowledge_request(self._group_id, self.member_id, self._epoch if epoch is None else epoch, acks)
         nothing: frozenset[SharePartition] = frozenset()  # unlike a fetch, it puts no partition into the session
         return Exchange(request, acks, nothing, nothing, nothing)
@@ -304,75 +307,81 @@ class ShareSession:
         if response.acquisition_lock_timeout_ms > 0:
             self.lock_s = response.acquisition_lock_timeout_ms / 1000
         deadline = sent_at + self.lock_s
-        acknowledged: list[Acknowledged] = []
-        errors: dict[SharePartition, KafkaError] = {}
-        records: list[ShareRecord] = []
-        lost: list[ShareRecord] = []
+        intake = Intake(self._scene(), deadline, now)
         answered: set[SharePartition] = set()
         for topic in response.responses:
             for part in topic.partitions:
                 partition = SharePartition(topic.topic_id, part.partition_index)
                 answered.add(partition)
                 if isinstance(part, ShareFetchResponse.PartitionData):
-                    code, text = part.acknowledge_error_code, part.acknowledge_error_message
-                    if part.error_code:
-                        errors[partition] = error = for_code(part.error_code)(part.error_message or "")
-                        if isinstance(error, _LOCKS_GONE):
-                            lost += self.lose([partition])
-                    elif part.acquired_records:
-                        self._acquire(partition, part, deadline, records, lost, errors)
-                else:
-                    code, text = part.error_code, part.error_message
-                if partition in exchange.acks:
-                    acknowledged += self._said(partition, exchange.acks[partition], code, text, deadline)
+                    intake.fetched(partition, part)
+                intake.said(partition, exchange.acks.get(partition), *ack_code(part))
         for partition in exchange.acks.keys() - answered:
-            acknowledged += self._said(partition, exchange.acks[partition], 0, None, deadline)
-        self._let_rest(exchange, errors, now)
+            intake.said(partition, exchange.acks[partition], 0, None)
+        for partition in exchange.fetched - intake.errors.keys():
+            self._rests.went_well(partition)
+        self._flush = self._flush or intake.gives_back
+        if intake.records and (self._next_expiry is None or deadline < self._next_expiry):
+            self._next_expiry = deadline
         if closing:
-            lost += self._drop_held()
-        return Outcome(records, acknowledged, _mark_lost(lost), errors, None)
-
-    def _let_rest(self, exchange: Exchange, errors: dict[SharePartition, KafkaError], now: float) -> None:
-        counts = self._errors_in_a_row
-        for partition in exchange.fetched & counts.keys() - errors.keys():
-            del counts[partition]
-        for partition, error in errors.items():
-            counts[partition] = count = counts.get(partition, 0) + 1
-            told = isinstance(error, BrokerResponseError) and not isinstance(error, CorruptRecordError)
-            rest_s = min(REST_S * 2.0 ** min(count - 1, 10), REST_MAX_S) if told else UNREADABLE_REST_S
-            self._resting[partition] = now + rest_s
+            held, said = self._drop_everything(IllegalStateError("the share session was closed"))
+            intake.lost += held
+            intake.acknowledged += said
+        return intake.outcome()
 
     def on_failure(self, exchange: Exchange, error: KafkaError) -> Outcome:
         """No answer came, or none that can be read: the connection is gone, and with it session and locks."""
         self._in_flight = False
-        return self._session_lost(exchange, error)
+        return self._session_lost(exchange.acks, error)
+
+    def abandon(self, exchange: Exchange | None, error: KafkaError) -> Outcome:
+        """Its connection is closed without another word: what was said and not answered, or not said, is refused with
+        ``error``. ``exchange``: the one that is out."""
+        self._in_flight = False
+        return self._session_lost(exchange.acks if exchange is not None else {}, error)._replace(error=None)
+
+    def on_connection_lost(self, error: KafkaError) -> Outcome:
+        """The session's connection has ended while no request was out, so the broker has let go of its locks."""
+        return self._session_lost({}, error)
+
+    def _scene(self) -> Scene:
+        return Scene(
+            self._holding, self._wanted, self._topics, self._rests, self._ack_rests, self._check_crcs
+        )
 
     def _refused(self, exchange: Exchange, error: BrokerResponseError) -> Outcome:
-        if isinstance(error, ShareSessionNotFoundError):
-            return self._session_lost(exchange, error)
+        reaction = of_answer(error)
+        if reaction.locks_gone:
+            return self._session_lost(exchange.acks, error)
         self._epoch = OPENING
         self._listed = set()
         acknowledged: list[Acknowledged] = []
         for partition, taken in exchange.acks.items():
             holding = self._holding(partition)
-            if isinstance(error, InvalidShareSessionEpochError):
+            if reaction.again:
                 holding.acks.put_back(taken)
             else:
                 acknowledged += holding.refuse(taken, error)
         return Outcome([], acknowledged, [], {}, error)
 
-    def _session_lost(self, exchange: Exchange, error: KafkaError) -> Outcome:
+    def _session_lost(self, taken: dict[SharePartition, TakenAcks], error: KafkaError) -> Outcome:
         self._epoch = OPENING
         self._listed = set()
         self._flush = False
-        taken = [each for taken in exchange.acks.values() for each in taken.records]
-        said = [(kind, record) for kind, record in taken if kind is not AcknowledgeType.RENEW]
-        acknowledged = [Acknowledged(record, kind, error) for kind, record in said]
-        return Outcome([], acknowledged, _mark_lost(self._drop_held()), {}, error)
+        acknowledged = [
+            Acknowledged(record, kind, error)
+            for each in taken.values()
+            for kind, record in each.records
+            if kind is not AcknowledgeType.RENEW
+        ]
+        for each in acknowledged:
+            each.record.lost = True
+        held, said = self._drop_everything(error)
+        return Outcome([], acknowledged + said, held, {}, error)
 
-    def _drop_held(self) -> list[ShareRecord]:
+    def _drop_everything(self, error: KafkaError) -> tuple[list[ShareRecord], list[Acknowledged]]:
         self._next_expiry = None
-        return [record for holding in self._holdings.values() for record in holding.drop()]
+        return _dropped(self._holdings.values(), error)
 
     def _holding(self, partition: SharePartition) -> Holding:
         found = self._holdings.get(partition)
@@ -380,63 +389,12 @@ class ShareSession:
             found = self._holdings[partition] = Holding(self, partition)
         return found
 
-    def _acquire(
-        self,
-        partition: SharePartition,
-        part: ShareFetchResponse.PartitionData,
-        deadline: float,
-        records: list[ShareRecord],
-        lost: list[ShareRecord],
-        errors: dict[SharePartition, KafkaError],
-    ) -> None:
-        if partition not in self._wanted:  # not since the request went out
-            self._give_back(partition, part)
-            return
-        topic = self._topics[partition.topic_id]
-        ranges = [AcquiredRange(*_span(each), each.delivery_count) for each in part.acquired_records]
-        holding = self._holding(partition)
-        data = cast(memoryview, part.records)
-        try:
-            found, gaps = read_acquired(topic, partition.partition, data, ranges, deadline, holding, self._check_crcs)
-        except KafkaError as error:
-            # Given back, not dropped: another member may have the codec, or read what a network or disk damaged here.
-            errors[partition] = error
-            self._give_back(partition, part)
-            return
-        lost += [holding.held[record.offset] for record in found if record.offset in holding.held]
-        holding.held.update({record.offset: record for record in found})
-        holding.acks.add_ranges(gaps, AcknowledgeType.GAP)
-        if self._next_expiry is None or deadline < self._next_expiry:
-            self._next_expiry = deadline
-        records += found
 
-    def _give_back(self, partition: SharePartition, part: ShareFetchResponse.PartitionData) -> None:
-        self._holding(partition).acks.add_ranges(map(_span, part.acquired_records), AcknowledgeType.RELEASE)
-        self._flush = True
-
-    def _said(
-        self, partition: SharePartition, taken: TakenAcks, code: int, text: str | None, deadline: float
-    ) -> list[Acknowledged]:
-        holding = self._holding(partition)
-        if not code:
-            for kind, record in taken.records:
-                if kind is AcknowledgeType.RENEW:
-                    record.lock_deadline = deadline
-                    if record.lost:  # its time was up here while the renewal was on its way
-                        holding.acks.add_ranges([(record.offset, record.offset)], AcknowledgeType.RELEASE)
-            return [Acknowledged(record, kind, None) for kind, record in taken.records]
-        if code == _INVALID_RECORD_STATE and not taken.is_single:
-            holding.acks.add_suspects(taken)
-            self._flush = True
-            return []
-        return holding.refuse(taken, for_code(code)(text or ""))
-
-
-def _span(acquired: ShareFetchResponse.AcquiredRecords) -> tuple[int, int]:
-    return acquired.first_offset, acquired.last_offset
-
-
-def _mark_lost(records: list[ShareRecord]) -> list[ShareRecord]:
-    for record in records:
-        record.lost = True
-    return records
+def _dropped(holdings: Iterable[Holding], error: KafkaError) -> tuple[list[ShareRecord], list[Acknowledged]]:
+    held: list[ShareRecord] = []
+    said: list[Acknowledged] = []
+    for holding in holdings:
+        lost, refused = holding.drop(error)
+        held += lost
+        said += refused
+    return held, said

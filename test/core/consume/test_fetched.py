@@ -203,3 +203,52 @@ def test_records_of_message_sets_say_what_kind_of_time_they_have(magic: int, kin
     first, second = read_all(Fetched(PARTITION, 7, data))
     assert first == ConsumerRecord("t", 0, -1, 7, time, kind, b"k", b"v", [], None, 1, 1, -1)
     assert (second.offset, second.timestamp, second.timestamp_type) == (8, time, kind)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_what_a_deserialiser_refuses_comes_after_what_is_good_and_can_be_passed_by(limit: int) -> None:
+    def digits(_topic: str, _headers: Any, data: bytes | None) -> Any:
+        return int(data or b"")
+
+    options = ReaderOptions(value=digits)
+    data = batch(0, b"1", b"2", b"x", b"4") + batch(4, b"5")
+    fetched = Fetched(PARTITION, 0, data)
+    found: list[ConsumerRecord] = []
+    while fetched.position < 2:
+        found += fetched.read(limit, options)
+    assert offsets_and_values(found) == [(0, 1), (1, 2)]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="invalid literal") as raised:
+            fetched.read(limit, options)
+        if hasattr(raised.value, "add_note"):  # since Python 3.11; the record is named
+            assert f"{PARTITION.topic}-{PARTITION.partition} at offset 2" in raised.value.__notes__[0]
+    assert fetched.position == 2  # the offset of the bad one: a seek behind it goes on
+    assert not fetched.is_exhausted
+    assert offsets_and_values(read_all(Fetched(PARTITION, 3, data), options, limit)) == [(3, 4), (4, 5)]
+
+
+def test_a_deserialiser_gets_the_headers_and_sizes_are_those_of_the_bytes() -> None:
+    builder = RecordBatchBuilder(1000)
+    builder.append(77, b"key", b"12", [("h", b"x")])
+    builder.append(77, None, b"345", None)
+    seen: list[Any] = []
+
+    def number(topic: str, headers: Any, data: bytes | None) -> Any:
+        seen.append((topic, headers, data))
+        return None if data is None else len(data)
+
+    records = read_all(Fetched(PARTITION, 0, builder.build()), ReaderOptions(key=number, value=number))
+    assert [(r.key, r.value, r.serialized_key_size, r.serialized_value_size) for r in records] == [
+        (3, 2, 3, 2),
+        (None, 3, -1, 3),
+    ]
+    assert seen == [("t", [("h", b"x")], b"key"), ("t", [("h", b"x")], b"12"), ("t", [], None), ("t", [], b"345")]
+
+
+def test_headers_that_are_malformed_are_found_though_nobody_looks_at_them() -> None:
+    builder = RecordBatchBuilder(1000)
+    builder.append(77, None, b"v", [("h", b"xy")])
+    bad = bytearray(builder.build())
+    bad[-3] = 0x7F  # the length of the header's value
+    with pytest.raises(CorruptRecordError, match="header's value"):
+        read_all(Fetched(PARTITION, 0, bytes(bad)), ReaderOptions(check_crcs=False))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.consume.offsets import FoundOffset, list_offsets
+from kafka.core.consume.offsets import FoundOffset, list_offsets, list_offsets_or_ends
 from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send, Sleep
 from kafka.core.retry import Backoff
 from kafka.errors import (
@@ -96,9 +96,7 @@ def test_partitions_without_a_leader_run_into_the_time_limit_which_names_them() 
 
 
 def sent_in(version: int, wanted: dict[TopicPartition, int], read_committed: bool = False) -> ListOffsetsRequest:
-    dialogue = list_offsets(
-        wanted, lambda _: 1, timeout_s=5.0, backoff=BACKOFF, read_committed=read_committed
-    )
+    dialogue = list_offsets(wanted, lambda _: 1, timeout_s=5.0, backoff=BACKOFF, read_committed=read_committed)
     next(dialogue)
     step = dialogue.send(0.0)  # the instant that it began by asking for
     assert isinstance(step, All)
@@ -126,10 +124,32 @@ def test_the_answer_of_the_oldest_version_is_a_list_of_which_the_first_counts() 
             partition_index=0, error_code=0, old_style_offsets=[40]
         )
         return [
-            ListOffsetsResponse(
-                topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[found])]
-            )
+            ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[found])])
         ]
 
     found, _ = drive(list_offsets({A: -1}, lambda _: 1, timeout_s=5.0, backoff=BACKOFF), act)
     assert found == {A: FoundOffset(40, -1, -1)}
+
+
+@pytest.mark.parametrize(("again", "expected"), [(-1, 50), (49, 49)])
+def test_a_time_that_no_record_has_yet_is_the_end_or_what_came_meanwhile(again: int, expected: int) -> None:
+    """The end is looked up after the time was: a record between the two looks must not be left out."""
+    looks = [{A: 7, B: -1}, {B: 50}, {B: again}]
+    asked: list[dict[int, int]] = []
+
+    def act(step: Any) -> Any:
+        if not isinstance(step, All):
+            return None
+        (send,) = step.steps
+        found = looks.pop(0)
+        asked.append({p.partition_index: p.timestamp for p in request_of(send).topics[0].partitions})
+        parts = [
+            ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=p.partition, error_code=0, offset=offset)
+            for p, offset in found.items()
+        ]
+        return [ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=parts)])]
+
+    leaders = {A: 1, B: 1}
+    found, _ = drive(list_offsets_or_ends({A: 1000, B: 1000}, leaders.get, timeout_s=5.0, backoff=BACKOFF), act)
+    assert {partition.partition: each.offset for partition, each in found.items()} == {0: 7, 1: expected}
+    assert asked == [{0: 1000, 1: 1000}, {1: -1}, {1: 1000}]

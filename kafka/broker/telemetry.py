@@ -1,0 +1,237 @@
+"""Telemetry of clients (KIP-714): who may push when, and the last pushes of each, for a test to look at.
+
+A stock Apache Kafka offers GetTelemetrySubscriptions and PushTelemetry only with a plug-in that takes what is pushed;
+so the broker here has this only when it is asked for, and keeps what comes in memory. Which metrics a client is to push
+is ``client_metrics.py``.
+
+    instance    one client, by the id that it was given, or brings along from another broker, or from before a restart;
+                forgotten when its connection ends, as in Kafka, or when nothing came for three intervals, 60 s at least
+
+A push may come when the interval has passed since the last one, or as the first one after a GetTelemetrySubscriptions;
+the last one of a client (``terminating``) at any time, and none after it. GetTelemetrySubscriptions may come when the
+interval has passed since the last of either, or the last push was refused because of its subscription or compression.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+from kafka.broker.client_metrics import Wanted, wanted_of
+from kafka.errors import (
+    BrokerResponseError,
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidRequestError,
+    TelemetryTooLargeError,
+    ThrottlingQuotaExceededError,
+    UnknownSubscriptionIdError,
+    UnsupportedCodecError,
+    UnsupportedCompressionTypeError,
+)
+from kafka.protocol.telemetry import PushTelemetryRequest
+from kafka.records.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD, codec_for
+from kafka.wire.crc32c import crc32c
+from kafka.wire.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kafka.broker.reply import Connection
+
+TELEMETRY_KEYS: Final = frozenset({71, 72})
+ACCEPTED: Final = (ZSTD, LZ4, GZIP, SNAPPY)
+"""Codecs of pushes, the best liked first; as in Kafka."""
+KEPT_PUSHES: Final = 100
+"""Of each client."""
+KEPT_CLIENTS: Final = 1000
+MOST_INSTANCES: Final = 16_384
+LEAST_IDLE_S: Final = 60.0
+MOST_BYTES: Final = 64 << 20
+"""What a push may inflate to."""
+LEAVE_TO_ASK: Final = frozenset({UnknownSubscriptionIdError, UnsupportedCompressionTypeError})
+"""Who was refused a push for one of these may ask at once."""
+RESERVED_IDS: Final = frozenset({ZERO_UUID, UUID(int=1)})
+
+
+class TelemetryPush(NamedTuple):
+    """What a client has pushed. ``metrics``: not compressed any more, in OpenTelemetry's encoding (``MetricsData``)."""
+
+    client_id: str | None
+    client_instance_id: UUID
+    subscription_id: int
+    is_terminating: bool
+    compression_type: str
+    metrics: bytes
+    at: float
+    """The broker's monotonic time, in s."""
+
+    def to_json(self) -> list[Any]:
+        """For the remote control."""
+        values: list[Any] = list(self)
+        values[1], values[5] = self.client_instance_id.hex, self.metrics.hex()
+        return values
+
+    @classmethod
+    def from_json(cls, values: list[Any]) -> TelemetryPush:
+        told = cls(*values)
+        return told._replace(client_instance_id=UUID(values[1]), metrics=bytes.fromhex(values[5]))
+
+
+class Instance:
+    """One client. Its times are monotonic s; ``asked_at`` and ``pushed_at`` those of what was let pass."""
+
+    def __init__(
+        self, instance_id: UUID, attributes: Mapping[str, str], wanted: Wanted, version: int, connection: Connection
+    ) -> None:
+        self.instance_id = instance_id
+        self.attributes = attributes
+        self.wanted = wanted
+        self.version = version
+        self.connection = connection
+        self.asked_at = self.pushed_at = -1.0
+        self.seen_at = 0.0
+        self.is_terminating = False
+        self.error: type[BrokerResponseError] | None = None
+        """What the last push was refused for."""
+        known = f"{list(wanted.metrics)}{wanted.interval_ms}".encode()
+        number = (crc32c(known) ^ instance_id.int) & 0xFFFFFFFF
+        self.subscription_id = number - (1 << 32) if number >> 31 else number
+        """The same for the same metrics, interval and client: so at another broker, too, and after a restart."""
+
+    @property
+    def interval_s(self) -> float:
+        return self.wanted.interval_ms / 1000
+
+    def may_ask(self, now: float) -> bool:
+        return self.error in LEAVE_TO_ASK or self._has_passed(max(self.asked_at, self.pushed_at), now)
+
+    def may_push(self, now: float) -> bool:
+        return self.asked_at > self.pushed_at or self._has_passed(self.pushed_at, now)
+
+    def _has_passed(self, last: float, now: float) -> bool:
+        """Whether the interval has passed since, to the millisecond."""
+        return last < 0 or round((now - last) * 1000) >= self.wanted.interval_ms
+
+
+class ClientTelemetry:
+    """All clients of one broker. ``subscriptions``: gives the settings of all. ``new_id`` makes an id."""
+
+    def __init__(
+        self, subscriptions: Callable[[], Iterable[Mapping[str, str]]], new_id: Callable[[], UUID], max_bytes: int
+    ) -> None:
+        self.max_bytes = max_bytes
+        self.is_delta = True
+        """Whether totals are to be told as what was added; Kafka always wants that, and clients can do both."""
+        self.pushes: OrderedDict[UUID, deque[TelemetryPush]] = OrderedDict()
+        """By client, the last ``KEPT_PUSHES`` of each."""
+        self._subscriptions = subscriptions
+        self._new_id = new_id
+        self._version = 0
+        self._instances: OrderedDict[UUID, Instance] = OrderedDict()
+
+    def subscriptions_changed(self) -> None:
+        """Clients are to be told of other metrics from now on."""
+        self._version += 1
+
+    def subscribe(self, given: UUID, client_id: str | None, connection: Connection, now: float) -> Instance:
+        """A client asks what to push; ThrottlingQuotaExceededError (89) when it does so too often."""
+        instance = self._instance(self._new_id() if given == ZERO_UUID else given, client_id, connection, now)
+        if not instance.may_ask(now):
+            raise ThrottlingQuotaExceededError(f"{instance.instance_id} asks before its interval has passed")
+        instance.asked_at = now
+        instance.error = None
+        return instance
+
+    def push(self, request: PushTelemetryRequest, client_id: str | None, connection: Connection, now: float) -> None:
+        """A client pushes; any error that it is told."""
+        instance_id = request.client_instance_id
+        if instance_id in RESERVED_IDS:
+            raise InvalidRequestError(f"{instance_id} is no client instance id")
+        instance = self._instance(instance_id, client_id, connection, now)
+        try:
+            self._push(instance, request, client_id, now)
+        except BrokerResponseError as error:
+            instance.error = type(error)
+            raise
+        instance.error = None
+
+    def _push(self, instance: Instance, request: PushTelemetryRequest, client_id: str | None, now: float) -> None:
+        instance_id = instance.instance_id
+        was_terminating, instance.is_terminating = instance.is_terminating, request.terminating
+        if was_terminating:
+            raise InvalidRequestError(f"{instance_id} has said that its last push was the last")
+        may_push = instance.may_push(now)
+        if may_push:
+            instance.pushed_at = now
+        elif not request.terminating:
+            raise ThrottlingQuotaExceededError(f"{instance_id} pushes before its interval has passed")
+        if request.subscription_id != instance.subscription_id:
+            raise UnknownSubscriptionIdError(f"{instance_id}: its subscription is {instance.subscription_id}")
+        if request.compression_type not in CODEC_NAMES:
+            raise UnsupportedCompressionTypeError(f"{request.compression_type}")
+        if len(request.metrics) > self.max_bytes:
+            raise TelemetryTooLargeError(f"{len(request.metrics)} bytes, where {self.max_bytes} are taken")
+        if request.metrics:
+            self._keep(request, client_id, now)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget the clients that came on it."""
+        for instance_id in [one.instance_id for one in self._instances.values() if one.connection is connection]:
+            del self._instances[instance_id]
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _instance(self, instance_id: UUID, client_id: str | None, connection: Connection, now: float) -> Instance:
+        self._forget_idle(now)
+        instance = self._instances.get(instance_id)
+        if instance is None or instance.version < self._version:
+            attributes = _attributes(instance_id, client_id, connection) if instance is None else instance.attributes
+            wanted = wanted_of(self._subscriptions(), attributes)
+            instance = Instance(instance_id, attributes, wanted, self._version, connection)
+            self._instances[instance_id] = instance
+        instance.seen_at = now
+        self._instances.move_to_end(instance_id)
+        if len(self._instances) > MOST_INSTANCES:
+            self._instances.popitem(last=False)
+        return instance
+
+    def _forget_idle(self, now: float) -> None:
+        while self._instances:
+            oldest = next(iter(self._instances.values()))
+            if now - oldest.seen_at < max(LEAST_IDLE_S, 3 * oldest.interval_s):
+                break
+            del self._instances[oldest.instance_id]
+
+    def _keep(self, request: PushTelemetryRequest, client_id: str | None, now: float) -> None:
+        data = bytes(request.metrics)
+        if request.compression_type != NONE:
+            try:
+                data = codec_for(request.compression_type).decompress(data, MOST_BYTES)
+            except (CorruptRecordError, UnsupportedCodecError) as error:
+                raise InvalidRecordError(str(error)) from None
+        instance_id = request.client_instance_id
+        kept = self.pushes.setdefault(instance_id, deque(maxlen=KEPT_PUSHES))
+        kept.append(
+            TelemetryPush(
+                client_id, instance_id, request.subscription_id, request.terminating,
+                CODEC_NAMES[request.compression_type], data, now,
+            )
+        )  # fmt: skip
+        self.pushes.move_to_end(instance_id)
+        if len(self.pushes) > KEPT_CLIENTS:
+            self.pushes.popitem(last=False)
+
+
+def _attributes(instance_id: UUID, client_id: str | None, connection: Connection) -> dict[str, str]:
+    """What subscriptions may match. What is not known matches nothing, but for the empty text."""
+    name, version = connection.software
+    return {
+        "client_instance_id": base64.urlsafe_b64encode(instance_id.bytes).rstrip(b"=").decode(),
+        "client_id": client_id or "",
+        "client_software_name": name,
+        "client_software_version": version,
+        "client_source_address": connection.host,
+        "client_source_port": str(connection.port),
+    }

@@ -1,0 +1,188 @@
+"""``python -m kafka groups ACTION HOST:PORT [GROUP...]``: groups of all types, as tables.
+
+    list       which there are
+    describe   state and members
+    offsets    where each partition stands, and how far behind its end that is
+    reset      commit other offsets for a group without members (share groups: begin there)
+    delete     groups without members
+
+Each action is a function that returns rows, the first of which is the head; ``--json`` prints them as objects. Another
+action is another function and its line in :data:`ACTIONS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import OffsetSpec, OffsetTimestamp
+from kafka.cli import CommandError, client_settings
+from kafka.errors import NoError
+
+Rows = Iterator[Sequence[Any]]
+
+EXIT_FAILED: Final = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=list(ACTIONS), help="what to do")
+    parser.add_argument("address", metavar="HOST:PORT", help="a broker; without a port, 9092")
+    parser.add_argument("groups", metavar="GROUP", nargs="*", help="the groups that are meant (but for list)")
+    client_settings.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON list")
+    parser.add_argument("--state", action="append", default=[], help="list: only groups in this state")
+    parser.add_argument("--type", action="append", default=[], help="list: only groups of this type, such as share")
+    parser.add_argument("--topic", action="append", default=[], metavar="T[:P]", help="reset: these partitions")
+    parser.add_argument("--to", metavar="WHERE", help="reset: earliest, latest, an offset, or @ and ms since the epoch")
+
+
+def run(args: argparse.Namespace) -> int:
+    if (args.action == "list") == bool(args.groups):
+        raise CommandError("list takes no names of groups" if args.groups else f"{args.action}: which groups?")
+    settings = client_settings.read(args)
+    with KafkaAdminClient(bootstrap_servers=args.address, **settings) as admin:
+        rows = list(ACTIONS[args.action](admin, args))
+    if args.json:
+        head, *found = rows
+        print(json.dumps([dict(zip(head, row, strict=True)) for row in found], indent=2))
+    else:
+        print("\n".join(lines(rows)))
+    return EXIT_FAILED if any(str(cell).endswith("Error") for row in rows for cell in row[-1:]) else 0
+
+
+def lines(rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """Columns under their heads; "-" for what is not told."""
+    shown = [["-" if cell in (None, "") else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _list(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
+    yield ("group", "type", "state")
+    found = admin.list_groups(states_filter=args.state, types_filter=args.type)
+    for group in sorted(found, key=lambda each: str(each["group_id"])):
+        yield group["group_id"], group["group_type"] or group["protocol_type"], group["group_state"]
+
+
+def _describe(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
+    yield ("group", "type", "state", "member", "client", "host", "partitions")
+    for group_id, group in admin.describe_groups(args.groups).items():
+        start = (group_id, group.get("group_type"), group["group_state"])
+        for member in group["members"]:
+            yield *start, member["member_id"], member["client_id"], member["client_host"], _reads(member)
+        if not group["members"]:
+            yield *start, None, None, None, None
+
+
+def _reads(member: dict[str, Any]) -> str:
+    classic = member.get("member_assignment")
+    if isinstance(classic, dict):
+        found = [(each["topic"], each["partitions"]) for each in classic["assigned_partitions"]]
+    elif classic is None:
+        found = [(each["topic_name"], each["partitions"]) for each in member["assignment"]["topic_partitions"]]
+    else:
+        found = []
+    return " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in found)
+
+
+def _offsets(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
+    yield ("group", "topic", "partition", "offset", "end", "lag")
+    share = _share_groups(admin, args.groups)
+    others = [group for group in args.groups if group not in share]
+    with KafkaConsumer(bootstrap_servers=args.address, **client_settings.read(args)) as consumer:
+        if others:
+            for group, offsets in admin.list_group_offsets(others).items():
+                ends = consumer.end_offsets(list(offsets)) if offsets else {}
+                for partition in sorted(offsets):
+                    offset, end = offsets[partition].offset, ends[partition]
+                    yield group, *partition, offset, end, max(end - offset, 0)
+        if share:
+            for group, starts in admin.list_share_group_offsets(share).items():
+                ends = consumer.end_offsets(list(starts)) if starts else {}
+                for partition in sorted(starts):
+                    at = starts[partition]
+                    known = at.start_offset >= 0
+                    lag = at.lag if known and at.lag >= 0 else None
+                    yield group, *partition, at.start_offset if known else None, ends[partition], lag
+
+
+def _reset(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
+    if not args.topic or args.to is None:
+        raise CommandError("reset: --topic and --to are needed")
+    partitions = list(_partitions(admin, args.topic))
+    spec = _where(args.to)
+    share = _share_groups(admin, args.groups)
+    yield ("group", "topic", "partition", "offset", "outcome")
+    for group in args.groups:
+        if group in share:
+            offsets = _looked_up(args, partitions, spec)
+            for partition, error in admin.alter_share_group_offsets(group, offsets).items():
+                yield group, *partition, offsets[partition], _outcome(error)
+        else:
+            for partition, found in admin.reset_group_offsets(group, dict.fromkeys(partitions, spec)).items():
+                yield group, *partition, found["offset"], _outcome(found["error"])
+
+
+def _delete(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
+    yield ("group", "outcome")
+    yield from admin.delete_groups(args.groups).items()
+
+
+def _share_groups(admin: KafkaAdminClient, groups: Iterable[str]) -> list[str]:
+    described = admin.describe_groups(groups)
+    return [group for group, found in described.items() if found.get("group_type") == "share" and not found["error"]]
+
+
+def _partitions(admin: KafkaAdminClient, given: Iterable[str]) -> Iterator[TopicPartition]:
+    for text in given:
+        topic, colon, number = text.partition(":")
+        if colon:
+            if not number.isdecimal():
+                raise CommandError(f"--topic {text}: the number of a partition is needed behind the colon")
+            yield TopicPartition(topic, int(number))
+            continue
+        (described,) = admin.describe_topics([topic])
+        if not described["partitions"]:
+            raise CommandError(f"--topic {topic}: there is no such topic", EXIT_FAILED)
+        for found in sorted(each["partition_index"] for each in described["partitions"]):
+            yield TopicPartition(topic, found)
+
+
+def _where(text: str) -> OffsetSpec | OffsetTimestamp | int:
+    if text in ("earliest", "latest"):
+        return OffsetSpec[text.upper()]
+    number = text[1:] if text.startswith("@") else text
+    if not number.isdecimal():
+        raise CommandError(f"--to {text}: earliest, latest, an offset, or @ and ms since the epoch")
+    return OffsetTimestamp(number) if text.startswith("@") else int(number)
+
+
+def _looked_up(
+    args: argparse.Namespace, partitions: list[TopicPartition], spec: OffsetSpec | OffsetTimestamp | int
+) -> dict[TopicPartition, int]:
+    """As ``reset_group_offsets`` looks them up: share groups are told offsets alone."""
+    with KafkaConsumer(bootstrap_servers=args.address, **client_settings.read(args)) as consumer:
+        starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+        if isinstance(spec, OffsetSpec):
+            return starts if spec is OffsetSpec.EARLIEST else ends
+        if not isinstance(spec, OffsetTimestamp):
+            return {each: min(max(spec, starts[each]), ends[each]) for each in partitions}
+        found = consumer.offsets_for_times(dict.fromkeys(partitions, int(spec)))
+        return {each: ends[each] if at is None else at.offset for each, at in found.items()}
+
+
+def _outcome(error: type[Exception]) -> str:
+    return "OK" if error is NoError else error.__name__
+
+
+ACTIONS: Final[dict[str, Callable[[KafkaAdminClient, argparse.Namespace], Rows]]] = {
+    "list": _list,
+    "describe": _describe,
+    "offsets": _offsets,
+    "reset": _reset,
+    "delete": _delete,
+}

@@ -1,0 +1,157 @@
+"""What clients measure of their connections and requests, the same for all kinds of clients.
+
+    PREFIX-metrics               of the whole client
+    PREFIX-node-metrics.node-N   of each node
+
+The prefix is Java's: ``consumer``, ``consumer-share``, ``admin-client``; the names are kafka-python's, and Java's where
+that has more. A producer has the same ones from its own batches (``kafka/producer/metrics.py``). Recorded by request
+and answer, on the loop's thread; times in milliseconds, sizes in bytes. A new metric is a row here, or in the table of
+the client that derives from :class:`ClientMetrics`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kafka.client.connection import BrokerConnection
+from kafka.client.kafka_client import KafkaClient
+from kafka.client.link import Exchange
+from kafka.metrics import KafkaMetric, Measured, Measurements, MetricName, Row
+from kafka.wire.message import Response
+
+log = logging.getLogger(__name__)
+
+NODE: Final[tuple[Row, ...]] = (
+    ("incoming-byte-rate", "incoming", "rate"),
+    ("incoming-byte-total", "incoming", "total"),
+    ("outgoing-byte-rate", "outgoing", "rate"),
+    ("outgoing-byte-total", "outgoing", "total"),
+    ("request-latency-avg", "latency", "average"),
+    ("request-latency-max", "latency", "most"),
+    ("request-rate", "outgoing", "frequency"),
+    ("request-total", "outgoing", "count"),
+    ("request-size-avg", "outgoing", "average"),
+    ("request-size-max", "outgoing", "most"),
+    ("response-rate", "latency", "frequency"),
+    ("response-total", "latency", "count"),
+    ("throttle-time-avg", "throttle", "average"),
+    ("throttle-time-max", "throttle", "most"),
+)
+CLIENT: Final[tuple[Row, ...]] = (
+    *NODE,
+    ("network-io-rate", "network", "frequency"),
+    ("connection-count", "connections", "gauge"),
+    ("connection-creation-rate", "opened", "rate"),
+    ("connection-creation-total", "all-opened", "counter"),
+    ("connection-close-rate", "lost", "rate"),
+    ("connection-close-total", "all-lost", "counter"),
+    ("requests-in-flight", "in-flight", "gauge"),
+    ("metadata-age", "metadata-age", "gauge"),
+)
+
+
+class ClientMetrics:
+    """The metrics of one client. ``prefix``: of its groups' names. ``settings``: its resolved ones.
+
+    ``rows``, ``gauges``: more metrics of the whole client. Given back with :meth:`close`.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        settings: Mapping[str, Any],
+        prefix: str,
+        rows: Iterable[Row] = (),
+        gauges: Mapping[str, Callable[[], float]] | None = None,
+    ) -> None:
+        self.measurements = Measurements(settings, client.loop.time)
+        self.client = client
+        self.clock = client.loop.time
+        self.prefix = prefix
+        self._metadata_at = self.clock()
+        self._nodes: dict[int | str, Measured] = {}
+        self._received: dict[BrokerConnection, int] = {}
+        self._seen = {"opened": client.connections_opened, "lost": client.connections_lost}
+        own: dict[str, Callable[[], float]] = {
+            "connections": lambda: sum(connection.connected() for connection in client.connections()),
+            "all-opened": lambda: client.connections_opened,
+            "all-lost": lambda: client.connections_lost,
+            "in-flight": client.in_flight_request_count,
+            "metadata-age": lambda: self.clock() - self._metadata_at,
+        }
+        self.all = self.measurements.measure(f"{prefix}-metrics", (*CLIENT, *rows), gauges={**own, **(gauges or {})})
+        """The quantities of the whole client."""
+        self._opened, self._lost = self.all["opened"], self.all["lost"]
+        client.add_traffic(self)
+        client.cluster.add_listener(self._metadata_changed)
+
+    # -- told by the connections ---------------------------------------------------------------------------------------
+
+    def sent(self, connection: BrokerConnection, exchange: Exchange, size_bytes: int) -> None:
+        now = exchange.sent_at = self.clock()
+        for measured in (self.all, self._node(connection)):
+            measured["outgoing"].record(size_bytes, now)
+        self.all["network"].record(1, now)
+
+    def answered(self, connection: BrokerConnection, exchange: Exchange, response: Response) -> None:
+        try:
+            self._count(connection, exchange, response)
+        except Exception:  # whoever counts wrongly must not end a connection
+            log.exception("an answer of %s was not counted", exchange.api)
+
+    def _count(self, connection: BrokerConnection, exchange: Exchange, response: Response) -> None:
+        now = self.clock()
+        received = connection.bytes_received
+        more = received - self._received.get(connection, 0)
+        self._received[connection] = received
+        latency_ms = (now - exchange.sent_at) * 1000
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        for measured in (self.all, self._node(connection)):
+            if exchange.sent_at:  # it was sent before anybody counted
+                measured["latency"].record(latency_ms, now)
+            measured["incoming"].record(more, now)
+            measured["throttle"].record(throttle_ms, now)
+        self.all["network"].record(1, now)
+        self._add_since("opened", self._opened, self.client.connections_opened, now)
+        self._add_since("lost", self._lost, self.client.connections_lost, now)
+        self.on_answered(exchange, response, latency_ms, now)
+
+    def on_answered(self, exchange: Exchange, response: Response, latency_ms: float, now: float) -> None:
+        """For what a kind of client measures of single APIs."""
+
+    def _add_since(self, name: str, sampled: Any, count: int, now: float) -> None:
+        if count != self._seen[name]:
+            sampled.record(count - self._seen[name], now)
+            self._seen[name] = count
+
+    def _node(self, connection: BrokerConnection) -> Measured:
+        node = connection.node_id
+        found = self._nodes.get(node)
+        if found is None:
+            found = self._nodes[node] = self.measurements.measure(f"{self.prefix}-node-metrics.node-{node}", NODE)
+        if connection not in self._received:
+            living = set(self.client.connections())
+            self._received = {one: count for one, count in self._received.items() if one in living}
+            self._received[connection] = 0
+        return found
+
+    def _metadata_changed(self, *_: object) -> None:
+        self._metadata_at = self.clock()
+
+    # -- read ----------------------------------------------------------------------------------------------------------
+
+    def by_group(self) -> dict[str, dict[str, float]]:
+        """``{group: {name: value}}``, those of topics and partitions in groups of their own."""
+        return self.measurements.by_group()
+
+    def raw(self) -> dict[MetricName, KafkaMetric]:
+        """The metrics themselves, by name."""
+        return self.measurements.raw()
+
+    def close(self) -> None:
+        """Count no more, and tell the reporters."""
+        self.client.remove_traffic(self)
+        self.client.cluster.remove_listener(self._metadata_changed)
+        self.measurements.close()

@@ -1,0 +1,308 @@
+"""Drives a member of a consumer group on the loop: its requests, deadlines and metadata.
+
+    GroupMachine.poll() ──► Ask                 to the coordinator, over a connection of the group's own
+                            Revoke, Lose, Assign     -> ``pending``, for whoever carries out such (``membership.py``)
+                            Report, NeedMetadata, ForgetCoordinator, Left
+
+What a member decides is in ``kafka/core/group``. Everything here runs on the loop's thread; another thread reads
+``pending`` and writes ``machine.polled_at``, nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from itertools import count
+from math import inf
+from typing import Any
+
+from kafka.client import KafkaClient
+from kafka.consumer.metrics import ConsumerMetrics
+from kafka.consumer.topics import TopicWatch
+from kafka.core.group.machine import (
+    NO_GENERATION,
+    Ask,
+    Assign,
+    Effect,
+    ForgetCoordinator,
+    GroupMachine,
+    Left,
+    Lose,
+    NeedMetadata,
+    Report,
+    Revoke,
+    Subscription,
+    TopicPicture,
+)
+from kafka.core.routing import Coordinator
+from kafka.errors import Cancelled, CommitFailedError, CommitInRebalanceError, KafkaError
+from kafka.future import Future
+from kafka.net.alarm import Alarm
+from kafka.structs import ConsumerGroupMetadata, TopicPartition
+
+log = logging.getLogger(__name__)
+
+Pending = Revoke | Lose | Assign
+_numbers = count(1)
+
+
+class GroupDriver:
+    """``on_news``: something is pending, or was reported; ``on_report(error, is_fatal)``: for the user to be raised."""
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        machine: GroupMachine,
+        topics: TopicWatch,
+        on_news: Callable[[], object],
+        on_report: Callable[[KafkaError, bool], object],
+    ) -> None:
+        self.machine = machine
+        self.pending: Pending | None = None
+        self.metrics: ConsumerMetrics | None = None
+        self.last_member_id = ""
+        """That of the last assignment, also when it has left; for telemetry."""
+        self.has_begun = False
+        self._client = client
+        self._loop = client.loop
+        self._topics = topics
+        self._on_news = on_news
+        self._on_report = on_report
+        self.on_lost: Callable[[frozenset[TopicPartition]], object] = lambda _: None
+        """Called when partitions are lost: nothing of these is to be committed from now on, whenever the user hears."""
+        self.on_pending: Callable[[], object] = lambda: None
+        """Called when something is pending, on the loop."""
+        self._wanted = Subscription()
+        self._coordinator = Coordinator(machine.group_id)
+        self._lane = f"group-{next(_numbers)}"
+        """A broker answers the requests of a connection in turn, and holds a JoinGroup until all have joined."""
+        self._alarm = Alarm(self._loop, self.pump)
+        self._is_pumping = False
+        self._pump_again = False
+        self._is_closed = False
+        self._is_orphaned = False
+        self._left: Future[None] | None = None
+        client.cluster.add_listener(self._metadata_changed)
+
+    # -- what the user wants -------------------------------------------------------------------------------------------
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Be a member that reads this, as soon as :meth:`begin` was called; of an empty one: be none."""
+        self._wanted = subscription
+        if self.has_begun:
+            self.machine.subscribe(subscription, self._loop.time())
+            self._metadata_changed()
+
+    def begin(self) -> None:
+        """The user polls: be the member that was asked for. Who does not poll has no business in a group."""
+        if not self.has_begun:
+            self.has_begun = True
+            self.subscribe(self._wanted)
+
+    def has_been_polled(self, _: object = None) -> None:
+        """The user got what was waited for, and is to poll again in time."""
+        self.machine.polled_at = self._loop.time()
+
+    @property
+    def is_member(self) -> bool:
+        """Whether what is read is read as a member, or is to be; else partitions are assigned by hand."""
+        wanted = self._wanted
+        wants = bool(wanted.topics) or wanted.pattern is not None
+        return self.has_begun and (wants or self.machine.generation != NO_GENERATION)
+
+    def rejoin(self, reason: str) -> None:
+        """Begin a rebalance."""
+        self.machine.rejoin(reason, self._loop.time())
+        self.pump()
+
+    def leave(self, reason: str = "") -> Future[None]:
+        """Be a member no more; what is pending has to be carried out for that."""
+        if self._left is None:
+            self._left = Future()
+            self.machine.leave(self._loop.time(), reason)
+            self.pump()
+        return self._left
+
+    def carried_out(self, effect: Pending) -> None:
+        """``pending`` was carried out."""
+        if self.pending is not effect:
+            return
+        self.pending = None
+        now = self._loop.time()
+        if isinstance(effect, Revoke):
+            self.machine.revoked(now)
+        elif isinstance(effect, Lose):
+            self.machine.lost(now)
+        else:
+            self.machine.assigned(now)
+            self.last_member_id = self.machine.member_id
+            if self.metrics is not None:
+                self.metrics.rebalance_ended()
+        self.pump()
+
+    def fenced(self, error: KafkaError) -> None:
+        """A commit was answered so."""
+        self.machine.fenced(error, self._loop.time())
+        self.pump()
+
+    def speaker(self) -> ConsumerGroupMetadata:
+        """As whom to commit. CommitFailedError while this is no member, CommitInRebalanceError while it is to be one
+        again."""
+        machine = self.machine
+        if machine.generation == NO_GENERATION or isinstance(self.pending, Lose):
+            if isinstance(self.pending, Lose) or machine.state_name in ("unjoined", "left", "fatal", "stale"):
+                raise CommitFailedError(
+                    f"group {machine.group_id}: nothing was committed, since this consumer is no member of the group "
+                    f"now ({machine.state_name}): what it read may be read by others again. If it did not call poll() "
+                    "for max_poll_interval_ms, raise that or lower max_poll_records"
+                )
+            raise CommitInRebalanceError(
+                f"group {machine.group_id}: nothing was committed, since the group is being rebalanced; call poll(), "
+                "and commit again what is still assigned"
+            )
+        return self.metadata()
+
+    def reader(self) -> ConsumerGroupMetadata:
+        """As whom to look up offsets. Cancelled while this is no member: another assignment follows, with its own."""
+        if self.machine.generation == NO_GENERATION:
+            raise Cancelled("no member of the group any more")
+        return self.metadata()
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        """What the member is now."""
+        machine = self.machine
+        return ConsumerGroupMetadata(
+            machine.group_id,
+            machine.generation,
+            machine.member_id if machine.generation != NO_GENERATION else "",
+            machine.group_instance_id,
+            f"<{machine.state_name}>",
+        )
+
+    # -- what there is to do -------------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Ask the machine what there is to do, and do it."""
+        if self._is_pumping:
+            self._pump_again = True
+            return
+        self._is_pumping = True
+        try:
+            while not self._is_closed:
+                self._pump_again = False
+                for effect in self.machine.poll(self._loop.time()):
+                    self._do(effect)
+                if not self._pump_again:
+                    break
+        finally:
+            self._is_pumping = False
+        self._alarm.set(inf if self._is_closed else self.machine.next_deadline)
+
+    def _do(self, effect: Effect) -> None:
+        if isinstance(effect, Ask):
+            self._ask(effect)
+        elif isinstance(effect, (Revoke, Lose, Assign)):
+            self.pending = effect
+            if self.metrics is not None:
+                self.metrics.rebalance_began()
+                if isinstance(effect, Lose):
+                    self.metrics.rebalance_failed()
+            if isinstance(effect, Lose):
+                self.on_lost(effect.partitions)
+            if self._is_orphaned:
+                self._loop.call_soon(self.carried_out, effect)
+            self._on_news()
+            self._loop.call_soon(self.on_pending)
+        elif isinstance(effect, ForgetCoordinator):
+            log.info("group %s: looking for the coordinator again: %s", self.machine.group_id, effect.error)
+            self._client.coordinators.forget(self._coordinator)
+        elif isinstance(effect, Report):
+            self._on_report(effect.error, effect.is_fatal)
+            if effect.is_fatal:
+                self._has_left()
+        elif isinstance(effect, NeedMetadata):
+            self._learn(effect)
+        elif isinstance(effect, Left):
+            self._has_left()
+
+    def _has_left(self) -> None:
+        if self._left is not None and not self._left.is_done:
+            self._left.success(None)
+
+    def _ask(self, ask: Ask) -> None:
+        future: Future[Any]
+        try:
+            lane = f"{self._lane}-apart" if ask.is_apart else self._lane
+            future = self._client.request(self._coordinator, ask.request, ask.timeout_s, lane=lane)
+        except KafkaError as error:  # the client is closed
+            future = Future[Any]().failure(error)
+        future.add_callback(self._answered, ask)
+        future.add_errback(self._failed, ask)
+
+    def _answered(self, ask: Ask, response: Any) -> None:
+        if not self._is_closed:
+            self.machine.answered(ask, response, self._loop.time())
+            self.pump()
+
+    def _failed(self, ask: Ask, error: BaseException) -> None:
+        if not self._is_closed:
+            self.machine.failed(ask, error, self._loop.time())
+            self.pump()
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    def _learn(self, need: NeedMetadata) -> None:
+        self._topics.learn(need.topic_ids)
+        if need.topics:
+            self._client.cluster.add_topics(need.topics)  # a leader's, from now on
+        if need.topics or not need.topic_ids:
+            try:
+                read = self._client.refresh_metadata(sorted(need.topics))
+            except KafkaError:  # the client is closed
+                return
+            # An answer that told nothing new is one, too: what is still missing is not there.
+            read.add_both(lambda _: self._metadata_changed())
+
+    def _metadata_changed(self, *_: object) -> None:
+        if self._is_closed:
+            return
+        self.machine.metadata_changed(self._pictures(), self._loop.time())
+        self.pump()
+
+    def _pictures(self) -> dict[str, TopicPicture]:
+        cluster = self._client.cluster
+        racks = {broker.nodeId: broker.rack for broker in cluster.brokers() if broker.rack}
+        found: dict[str, TopicPicture] = {}
+        for topic in cluster.topics(exclude_internal_topics=False):
+            numbers = sorted(cluster.partitions_for_topic(topic) or ())
+            if not numbers:
+                continue
+            if racks:
+                found[topic] = TopicPicture(len(numbers), [self._racks_of(topic, each, racks) for each in numbers])
+            else:
+                found[topic] = TopicPicture(len(numbers))
+        return found
+
+    def _racks_of(self, topic: str, number: int, racks: Mapping[int | str, str]) -> frozenset[str]:
+        known = self._client.cluster.partition_metadata(TopicPartition(topic, number))
+        return frozenset(rack for node in (known.replicas if known else ()) if (rack := racks.get(node)))
+
+    def finish(self) -> Future[None]:
+        """The consumer was forgotten without ``close()``: leave, so that nobody waits for it. Nothing is committed,
+        since nobody knows what was done of what was read."""
+        self._is_orphaned = True
+        if self.pending is not None:
+            self.carried_out(self.pending)
+        return self.leave("the consumer was forgotten")
+
+    def close(self) -> None:
+        """Do nothing from now on; the group finds out by itself unless :meth:`leave` was called before."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._alarm.set(inf)
+            self._client.cluster.remove_listener(self._metadata_changed)
+            if self in self._client.dependants:
+                self._client.dependants.remove(self)
+            self._client.close_lane(self._lane)
+            self._client.close_lane(f"{self._lane}-apart")
+            self._has_left()

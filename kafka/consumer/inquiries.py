@@ -1,0 +1,42 @@
+"""What a consumer can be told of the cluster's topics."""
+
+from __future__ import annotations
+
+from kafka.consumer import checks
+from kafka.consumer.base import ConsumerBase
+from kafka.consumer.topics import metadata_of
+from kafka.core.routing import AnyNode
+from kafka.future import Future
+from kafka.protocol.metadata import MetadataResponse
+
+
+class Inquiries(ConsumerBase):
+    """The part of KafkaConsumer about topics."""
+
+    def topics(self) -> set[str]:
+        """The names of all topics that this client may see, internal ones left out. Asks the cluster."""
+        self._check_usable()
+        answer = self._wait_for(self._ask_for_topics, None)
+        return {topic.name for topic in answer.topics if topic.name and not topic.error_code and not topic.is_internal}
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The numbers of the topic's partitions; None when there is no such topic: asking does not create it. Asks the
+        cluster if need be."""
+        self._check_usable()
+        topic = checks.topic_name(topic)
+        found = self._host.client.cluster.partitions_for_topic(topic)
+        if found is not None:
+            return found
+        answer = self._wait_for(self._ask_for_topics, topic)
+        for entry in answer.topics:
+            if entry.name == topic and entry.partitions:
+                return {partition.partition_index for partition in entry.partitions}
+        return None
+
+    def _ask_for_topics(self, name: str | None) -> Future[MetadataResponse]:
+        """The metadata of one topic, or of all; creates none: where a version cannot say that, all are asked for."""
+        return self._host.client.request(AnyNode(), metadata_of(name))
+
+    def bootstrap_connected(self) -> bool:
+        """Whether the cluster's metadata has been read."""
+        return bool(self._host.client.cluster.brokers())

@@ -1,0 +1,198 @@
+"""Which topics a consumer is about: those of a pattern, those it knows by their ids alone, and those it cannot have.
+
+A pattern of the client's own is matched against all topics, which are asked for now and after each
+``metadata_max_age_ms``; what the cluster's metadata keeps up to date are only those that match. All on the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from math import inf
+from uuid import UUID
+
+from kafka.client import KafkaClient
+from kafka.core.dialogue import ByVersion
+from kafka.core.routing import AnyNode
+from kafka.errors import (
+    InvalidTopicError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    for_code,
+)
+from kafka.future import Future
+from kafka.net.alarm import Alarm
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+log = logging.getLogger(__name__)
+
+_TOLD: tuple[type[KafkaError], ...] = (TopicAuthorizationFailedError, InvalidTopicError)
+"""What users are told of by an exception. A topic that is missing may come, and is a warning."""
+
+FIRST_VERSION_WITH_IDS = 12
+
+
+def metadata_of(name: str | None) -> ByVersion[MetadataResponse]:
+    """A request for one topic's metadata, or for all topics'; creates none: where a version cannot say that, all are
+    asked for."""
+
+    def build(version: int) -> MetadataRequest:
+        if version == 0:
+            return MetadataRequest(topics=[])
+        if version < 4:
+            return MetadataRequest(topics=None)
+        wanted = None if name is None else [MetadataRequest.MetadataRequestTopic(name=name)]
+        return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+    return ByVersion(MetadataRequest, build)
+
+
+class TopicWatch:
+    """``on_names`` is called with what matches a pattern, ``on_trouble`` with why a topic cannot be read."""
+
+    def __init__(
+        self, client: KafkaClient, max_age_s: float, has_internal: bool, on_trouble: Callable[[KafkaError], object]
+    ) -> None:
+        self._client = client
+        self._max_age_s = max_age_s
+        self._has_internal = has_internal
+        self._on_trouble = on_trouble
+        self._on_names: Callable[[frozenset[str]], object] | None = None
+        self._matches: Callable[[str], object] | None = None
+        self.matching: frozenset[str] = frozenset()
+        """The topics that match the pattern, as last seen."""
+        self._names: frozenset[str] = frozenset()
+        self._told: dict[str, tuple[int, float]] = {}  # topic -> its error as last told, and when
+        self._ids: dict[UUID, str] = {}
+        self._asked_ids: frozenset[UUID] = frozenset()
+        self._alarm = Alarm(client.loop, self._look)
+        client.cluster.add_listener(self._metadata_changed)
+
+    # -- what is watched -----------------------------------------------------------------------------------------------
+
+    def watch(self, names: Iterable[str]) -> None:
+        """These topics' troubles, and no pattern's."""
+        self._matches = self._on_names = None
+        self.matching = frozenset()
+        self._alarm.set(inf)
+        self._note(frozenset(names))
+
+    def watch_pattern(self, matches: Callable[[str], object], on_names: Callable[[frozenset[str]], object]) -> None:
+        """The topics whose names match, now and as they come and go."""
+        self._matches, self._on_names = matches, on_names
+        self.matching = frozenset()
+        self._note(frozenset())
+        self._look()
+
+    def _note(self, names: frozenset[str]) -> None:
+        self._names = names
+        self._told = {name: told for name, told in self._told.items() if name in names}
+        if names:
+            self._client.cluster.add_topics(names)
+            self._metadata_changed()
+
+    # -- patterns ------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Ask for all topics, and match them."""
+        if self._matches is None:
+            return
+        self._alarm.set(self._client.loop.time() + self._max_age_s)
+        asked = self._ask(metadata_of(None))
+        asked.add_callback(self._looked)
+        asked.add_errback(self._look_failed)
+
+    def _looked(self, answer: MetadataResponse) -> None:
+        if self._matches is None or self._on_names is None:
+            return
+        found = frozenset(
+            topic.name
+            for topic in answer.topics
+            if topic.name
+            and not topic.error_code
+            and (self._has_internal or not topic.is_internal)
+            and self._matches(topic.name)
+        )
+        gone = self.matching - found
+        if gone:
+            self._client.cluster.forget_topics(gone)  # or asking for them might make them again
+        if found != self.matching or not found:
+            self.matching = found
+            self._note(found)
+            self._on_names(found)
+
+    def _look_failed(self, error: BaseException) -> None:
+        if self._matches is not None:
+            log.debug("the topics could not be listed: %s", error)
+            self._alarm.set(self._client.loop.time() + self._client.retry_backoff.delay_s(3))
+
+    # -- ids -----------------------------------------------------------------------------------------------------------
+
+    def topic_of_id(self, topic_id: UUID) -> str | None:
+        """The name of a topic, when anything has told it."""
+        return self._client.cluster.topic_name_for_id(topic_id) or self._ids.get(topic_id)
+
+    def learn(self, ids: frozenset[UUID]) -> None:
+        """Ask what these topics are called; listeners of the metadata hear of it."""
+        if not ids or ids == self._asked_ids:
+            return
+        self._asked_ids = ids
+
+        def build(version: int) -> MetadataRequest:
+            wanted = [MetadataRequest.MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in sorted(ids)]
+            return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+        asked = self._ask(ByVersion(MetadataRequest, build), FIRST_VERSION_WITH_IDS)
+        asked.add_callback(self._learnt)
+        asked.add_errback(self._learn_failed)
+
+    def _learnt(self, answer: MetadataResponse) -> None:
+        self._asked_ids = frozenset()
+        names = {topic.topic_id: topic.name for topic in answer.topics if topic.name and not topic.error_code}
+        self._ids.update(names)
+        if names:
+            self._client.cluster.add_topics(names.values())
+
+    def _learn_failed(self, error: BaseException) -> None:
+        self._asked_ids = frozenset()
+        level = logging.WARNING if isinstance(error, UnsupportedVersionError) else logging.DEBUG
+        log.log(level, "the names of topics could not be learnt: %s", error)
+
+    # -- troubles ------------------------------------------------------------------------------------------------------
+
+    def _metadata_changed(self, *_: object) -> None:
+        cluster = self._client.cluster
+        now = self._client.loop.time()
+        awaits = False
+        for name in self._names:
+            code = cluster.topic_error(name)
+            if not code:
+                self._told.pop(name, None)
+                continue
+            kind = for_code(code)
+            awaits = awaits or kind.retriable
+            told, told_at = self._told.get(name, (0, 0.0))
+            if told == code and now < told_at + self._max_age_s / 2:
+                continue
+            if issubclass(kind, _TOLD):
+                self._told[name] = (code, now)
+                self._on_trouble(kind(f"topic {name}"))
+            elif issubclass(kind, UnknownTopicOrPartitionError):
+                self._told[name] = (code, now)
+                log.warning("topic %s is not there (yet); it is read as soon as it is", name)
+        if awaits:
+            cluster.request_update()  # after the back-off, which grows while nothing changes
+
+    def _ask(self, request: ByVersion[MetadataResponse], min_version: int | None = None) -> Future[MetadataResponse]:
+        try:
+            return self._client.request(AnyNode(), request, min_version=min_version)
+        except KafkaError as error:  # the client is closed
+            return Future[MetadataResponse]().failure(error)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._matches = self._on_names = None
+        self._alarm.set(inf)
+        self._client.cluster.remove_listener(self._metadata_changed)

@@ -1,0 +1,3 @@
+"""``sticky`` at kafka-python's path."""
+
+from __future__ import annotations

@@ -1,0 +1,38 @@
+"""``roundrobin``: all partitions of all topics in order, to one member after the other that reads the topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kafka.core.group.assignors import order
+from kafka.core.group.assignors.base import GroupMember, RebalanceProtocol
+from kafka.core.group.machine import TopicPicture
+from kafka.core.group.protocol import Assignment
+from kafka.structs import TopicPartition
+
+
+class RoundRobinAssignor:
+    """See the module."""
+
+    name: Final = "roundrobin"
+    rebalance_protocols: Final = frozenset({RebalanceProtocol.EAGER})
+
+    def user_data(self, topics: frozenset[str]) -> bytes | None:
+        return None
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        pass
+
+    def assign(self, topics: Mapping[str, TopicPicture], members: Sequence[GroupMember]) -> Mapping[str, Assignment]:
+        circle = [(member.member_id, frozenset(member.subscription.topics)) for member in order.by_name(members)]
+        found: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+        wanted = {topic for _, own in circle for topic in own}
+        at = 0
+        for topic in sorted(wanted & topics.keys(), key=order.utf16):
+            for number in range(topics[topic].partitions_count):
+                while topic not in circle[at][1]:
+                    at = (at + 1) % len(circle)
+                found[circle[at][0]].append(TopicPartition(topic, number))
+                at = (at + 1) % len(circle)
+        return {member_id: Assignment(tuple(partitions)) for member_id, partitions in found.items()}

@@ -1,0 +1,180 @@
+"""A member of a consumer group as a machine: what it asks for and what it is told, the same for both protocols.
+
+    subscribe() · metadata_changed() · leave()          what the user wants, what the cluster has
+    poll(now) ──► effects, and ``next_deadline``        to be called then, and after everything below
+    answered(ask, response, now) · failed(ask, error, now)      once for each Ask
+    revoked(now) · lost(now) · assigned(now)                    once for each Revoke, Lose, Assign: it was carried out
+
+There is one :class:`Revoke`, :class:`Lose` or :class:`Assign` at a time: the next comes after the answer to the last.
+They are carried out where the user polls, so that a listener runs in the user's thread and a commit before a revocation
+covers all that was handed out; until then the machine waits, and heartbeats go on. All else happens on the loop.
+
+The classic protocol (JoinGroup, SyncGroup, Heartbeat; assignors in the clients) is ``classic.py``, the new one
+(KIP-848: ConsumerGroupHeartbeat; assignors in the broker) ``consumer.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+from kafka.core.dialogue import ByVersion
+from kafka.errors import KafkaError
+from kafka.structs import TopicPartition
+from kafka.wire.message import Request, Response
+
+NO_GENERATION = -1
+"""Of who is no member."""
+
+
+class Subscription(NamedTuple):
+    """What a member wants to read. ``topics``: names; for a pattern of the client's own, those that match it now.
+    ``pattern``: a regular expression that the broker evaluates (RE2; KIP-848 with heartbeats since version 1)."""
+
+    topics: frozenset[str] = frozenset()
+    pattern: str | None = None
+
+
+class TopicPicture(NamedTuple):
+    """What an assignor needs to know of a topic: how many partitions, and the racks of each one's replicas (KIP-881),
+    in the order of their numbers; empty where brokers have no racks."""
+
+    partitions_count: int
+    racks: Sequence[frozenset[str]] = ()
+
+
+class Ask(NamedTuple):
+    """Send ``request`` to the group's coordinator; it has ``timeout_s`` to be answered. ``number`` tells one from
+    another. ``is_apart``: not over the connection of the others, where a join that the broker holds holds it up."""
+
+    number: int
+    request: Request[Any] | ByVersion[Any]
+    timeout_s: float
+    is_apart: bool = False
+
+
+class ForgetCoordinator(NamedTuple):
+    """The coordinator is another broker, or not available: look for it again before the next :class:`Ask`."""
+
+    error: BaseException
+
+
+class Revoke(NamedTuple):
+    """Commit (with auto-commit), tell the listener, read these no more; then :meth:`GroupMachine.revoked`."""
+
+    partitions: frozenset[TopicPartition]
+
+
+class Lose(NamedTuple):
+    """These may be another member's already: commit nothing, tell the listener (``on_partitions_lost``), read them no
+    more; then :meth:`GroupMachine.lost`."""
+
+    partitions: frozenset[TopicPartition]
+
+
+class Assign(NamedTuple):
+    """From now on exactly ``owned`` is read; ``added`` is new of it and starts at its committed offsets. Tell the
+    listener (``on_partitions_assigned``, also when ``added`` is empty); then :meth:`GroupMachine.assigned`."""
+
+    owned: frozenset[TopicPartition]
+    added: frozenset[TopicPartition]
+
+
+class Report(NamedTuple):
+    """To be raised by the user's next ``poll``. After a fatal one the machine does nothing any more."""
+
+    error: KafkaError
+    is_fatal: bool = False
+
+
+class NeedMetadata(NamedTuple):
+    """Something was heard of that the cluster's metadata does not have: read it anew. ``topics`` empty: all known.
+    ``topic_ids``: topics that the broker names by their ids alone (KIP-848); ask for these (Metadata since version 12)
+    and know them from then on. Keep telling of ``topics``: a leader watches those of the whole group. The answer is
+    :meth:`GroupMachine.metadata_changed`, also when nothing is new."""
+
+    topics: frozenset[str] = frozenset()
+    topic_ids: frozenset[UUID] = frozenset()
+
+
+class Left(NamedTuple):
+    """The member is out of the group, as :meth:`GroupMachine.leave` wanted."""
+
+
+Effect = Ask | ForgetCoordinator | Revoke | Lose | Assign | Report | NeedMetadata | Left
+
+
+class GroupMachine(Protocol):
+    """See the module. Instants are ``now`` of one monotonic clock, in seconds."""
+
+    group_id: str
+    group_instance_id: str | None
+    member_id: str
+    """Empty while it has none."""
+    next_deadline: float
+    """When :meth:`poll` is wanted next; ``inf``: not before something happens."""
+    polled_at: float
+    """When the user last left ``poll``, ``inf`` while in it: any thread sets it. ``max_poll_interval`` later the member
+    leaves the group, and comes back when it is set anew."""
+
+    @property
+    def generation(self) -> int:
+        """The generation (classic) or the member's epoch (KIP-848): what commits carry. NO_GENERATION: no member."""
+        ...
+
+    @property
+    def state_name(self) -> str:
+        """For people and for ``ConsumerGroupMetadata``: ``unjoined``, ``rebalancing``, ``stable`` and the like."""
+        ...
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """What is this member's by the last :class:`Assign`, less what was revoked or lost since."""
+        ...
+
+    def subscribe(self, subscription: Subscription, now: float) -> None:
+        """Want this from now on. An empty one: leave the group, until the next call."""
+        ...
+
+    def metadata_changed(self, topics: Mapping[str, TopicPicture], now: float) -> None:
+        """The topics that the cluster is known to have; those of the subscription at least."""
+        ...
+
+    def poll(self, now: float) -> list[Effect]:
+        """What there is to do."""
+        ...
+
+    def answered(self, ask: Ask, response: Response, now: float) -> None:
+        """The coordinator answered."""
+        ...
+
+    def failed(self, ask: Ask, error: BaseException, now: float) -> None:
+        """There is no answer."""
+        ...
+
+    def revoked(self, now: float) -> None:
+        """The last :class:`Revoke` was carried out."""
+        ...
+
+    def lost(self, now: float) -> None:
+        """The last :class:`Lose` was carried out."""
+        ...
+
+    def assigned(self, now: float) -> None:
+        """The last :class:`Assign` was carried out."""
+        ...
+
+    def fenced(self, error: KafkaError, now: float) -> None:
+        """A commit was answered with UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH or
+        REBALANCE_IN_PROGRESS: the machine reacts as if a heartbeat had been."""
+        ...
+
+    def rejoin(self, reason: str, now: float) -> None:
+        """Begin a rebalance (Java's ``enforceRebalance``); nothing where the broker decides (KIP-848)."""
+        ...
+
+    def leave(self, now: float, reason: str = "") -> None:
+        """Leave the group for good: :class:`Revoke` first, then the request, then :class:`Left`. Static members of the
+        classic protocol do not ask to leave (KIP-345)."""
+        ...

@@ -1,0 +1,227 @@
+"""When a client asks a broker which metrics it wants, and when it pushes them (KIP-714), as a machine.
+
+    poll(now) ──► Ask, Push or nothing; ``next_deadline``     to be called then, and after everything below
+    subscribed(response, now) · pushed(response, now) · failed(error, now)        once for each Ask and Push
+    close()                            a last push, if there is a subscription; then TERMINATED
+
+The states are ``TELEMETRY`` in ``states.py``. What is in a push is the driver's (``client/telemetry.py``): values,
+their names (``metrics/telemetry.py``), bytes (``client/otlp.py``).
+
+The first push after a subscription is made after 0.5 to 1.5 of the interval, by chance, so that clients that started
+together do not push together; the others after one interval. What follows errors is :data:`REACTIONS`; a request
+without an answer is like one that comes too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from math import inf
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kafka.core.retry import Rng
+from kafka.core.states import TELEMETRY, States, Telemetry
+from kafka.errors import (
+    InvalidRecordError,
+    InvalidRequestError,
+    TelemetryTooLargeError,
+    ThrottlingQuotaExceededError,
+    UnknownSubscriptionIdError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+    for_code,
+)
+from kafka.protocol.telemetry import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryResponse,
+)
+from kafka.wire.types import ZERO_UUID
+
+DEFAULT_INTERVAL_S: Final = 300.0
+"""Where no subscription says another one."""
+MOST_AT_ONCE: Final = 2
+"""So often in a row an error is followed by the next attempt without a wait."""
+NO_COMPRESSION: Final = 0
+
+
+class Reaction(Enum):
+    """What to do after an error."""
+
+    AT_ONCE = "ask for the subscription at once"
+    NEXT_INTERVAL = "ask for the subscription after the push interval (5 minutes where none is known)"
+    STOP = "no telemetry any more"
+
+
+REACTIONS: Final[Mapping[type[Exception], Reaction]] = {
+    UnknownSubscriptionIdError: Reaction.AT_ONCE,
+    UnsupportedCompressionTypeError: Reaction.AT_ONCE,
+    TelemetryTooLargeError: Reaction.NEXT_INTERVAL,
+    ThrottlingQuotaExceededError: Reaction.NEXT_INTERVAL,
+    InvalidRequestError: Reaction.STOP,
+    InvalidRecordError: Reaction.STOP,
+    UnsupportedVersionError: Reaction.STOP,
+}
+"""Error in an answer -> what to do; for all others it is STOP."""
+
+
+class Subscription(NamedTuple):
+    """What the broker wants. ``wanted``: beginnings of metric names, or ``*`` for all. ``max_bytes``: of a push, as it
+    goes out; ``compression_types``: numbers of codecs, the one it likes best first. ``is_delta``: totals are told as
+    what was added since the last push."""
+
+    client_instance_id: UUID
+    subscription_id: int
+    interval_s: float
+    wanted: tuple[str, ...] = ()
+    is_delta: bool = True
+    compression_types: tuple[int, ...] = ()
+    max_bytes: int = 2**31 - 1
+
+    def wants(self, name: str) -> bool:
+        """Whether a metric of this name is to be pushed."""
+        return name.startswith(self.wanted) or self.wanted == ("*",)
+
+
+class Ask(NamedTuple):
+    """Send this to a broker; then :meth:`TelemetryMachine.subscribed` or ``failed``."""
+
+    request: GetTelemetrySubscriptionsRequest
+
+
+class Push(NamedTuple):
+    """Push what the subscription wants; then :meth:`TelemetryMachine.pushed` or ``failed``."""
+
+    subscription: Subscription
+    compression_type: int
+    is_terminating: bool
+
+
+class TelemetryMachine:
+    """One client's. ``codecs``: the numbers of those that work here. Instants are monotonic seconds."""
+
+    def __init__(self, rng: Rng, codecs: Iterable[int] = ()) -> None:
+        self.subscription: Subscription | None = None
+        """The last one."""
+        self.next_deadline = 0.0
+        """When to call :meth:`poll`; ``inf``: not before something happens."""
+        self.error: Exception | None = None
+        """Why it has stopped, or what the last attempt came to."""
+        self.codecs = set(codecs)
+        """What pushes may be compressed with."""
+        self._rng = rng
+        self._states: States[Telemetry] = States(TELEMETRY, Telemetry.SUBSCRIPTION_NEEDED, "telemetry")
+        self._at_once = 0
+
+    @property
+    def state(self) -> Telemetry:
+        return self._states.now
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether nothing will follow."""
+        return self._states.now is Telemetry.TERMINATED
+
+    def poll(self, now: float) -> Ask | Push | None:
+        """What there is to do."""
+        if now < self.next_deadline:
+            return None
+        state = self._states.now
+        if state is Telemetry.SUBSCRIPTION_NEEDED:
+            known = self.subscription
+            self._enter(Telemetry.SUBSCRIPTION_IN_PROGRESS)
+            return Ask(
+                GetTelemetrySubscriptionsRequest(client_instance_id=known.client_instance_id if known else ZERO_UUID)
+            )
+        if state is Telemetry.PUSH_NEEDED:
+            self._enter(Telemetry.PUSH_IN_PROGRESS)
+            return self._push(is_terminating=False)
+        if state is Telemetry.TERMINATING_PUSH_NEEDED:
+            self._enter(Telemetry.TERMINATING_PUSH_IN_PROGRESS)
+            return self._push(is_terminating=True)
+        return None
+
+    def subscribed(self, response: GetTelemetrySubscriptionsResponse, now: float) -> None:
+        """The answer to an :class:`Ask`."""
+        if self._states.now is not Telemetry.SUBSCRIPTION_IN_PROGRESS:
+            return  # closed meanwhile
+        if response.error_code:
+            self._refused(response.error_code, now)
+            return
+        interval_s = response.push_interval_ms / 1000
+        self.subscription = subscription = Subscription(
+            client_instance_id=response.client_instance_id,
+            subscription_id=response.subscription_id,
+            interval_s=interval_s if interval_s > 0 else DEFAULT_INTERVAL_S,
+            wanted=tuple(response.requested_metrics),
+            is_delta=response.delta_temporality,
+            compression_types=tuple(response.accepted_compression_types),
+            max_bytes=response.telemetry_max_bytes if response.telemetry_max_bytes > 0 else 2**31 - 1,
+        )
+        self.error = None
+        if subscription.wanted:
+            self._enter(Telemetry.PUSH_NEEDED, now + (0.5 + self._rng.random()) * subscription.interval_s)
+        else:
+            self._enter(Telemetry.SUBSCRIPTION_NEEDED, now + subscription.interval_s)
+
+    def pushed(self, response: PushTelemetryResponse, now: float) -> None:
+        """The answer to a :class:`Push`."""
+        if self._states.now is Telemetry.TERMINATING_PUSH_IN_PROGRESS:
+            self._enter(Telemetry.TERMINATED)
+        elif self._states.now is Telemetry.PUSH_IN_PROGRESS:
+            if response.error_code:
+                self._refused(response.error_code, now)
+            else:
+                self._at_once = 0
+                self.error = None
+                self._enter(Telemetry.PUSH_NEEDED, now + self._interval_s)
+
+    def failed(self, error: Exception, now: float) -> None:
+        """There is no answer, or there was nothing to send."""
+        self.error = error
+        if self._states.now is Telemetry.TERMINATING_PUSH_IN_PROGRESS:
+            self._enter(Telemetry.TERMINATED)
+        elif self._states.now in (Telemetry.SUBSCRIPTION_IN_PROGRESS, Telemetry.PUSH_IN_PROGRESS):
+            self._enter(Telemetry.SUBSCRIPTION_NEEDED, now + self._interval_s)
+
+    def close(self) -> None:
+        """The client is being closed: a last push follows where there is a subscription."""
+        if self._states.now in (Telemetry.PUSH_NEEDED, Telemetry.PUSH_IN_PROGRESS):
+            self._enter(Telemetry.TERMINATING_PUSH_NEEDED, 0.0)
+        elif self._states.now not in (Telemetry.TERMINATING_PUSH_NEEDED, Telemetry.TERMINATING_PUSH_IN_PROGRESS):
+            self.stop()
+
+    def stop(self) -> None:
+        """Nothing follows from now on."""
+        if not self.is_terminated:
+            self._enter(Telemetry.TERMINATED)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _interval_s(self) -> float:
+        return self.subscription.interval_s if self.subscription is not None else DEFAULT_INTERVAL_S
+
+    def _push(self, is_terminating: bool) -> Push:
+        subscription = self.subscription
+        assert subscription is not None
+        codec = next((one for one in subscription.compression_types if one in self.codecs), NO_COMPRESSION)
+        return Push(subscription, codec, is_terminating)
+
+    def _refused(self, code: int, now: float) -> None:
+        kind = for_code(code)
+        self.error = kind()
+        reaction = REACTIONS.get(kind, Reaction.STOP)
+        if kind is UnsupportedCompressionTypeError and self.subscription is not None:
+            self.codecs.discard(self._push(is_terminating=False).compression_type)
+        if reaction is Reaction.STOP:
+            self._enter(Telemetry.TERMINATED)
+            return
+        self._at_once += reaction is Reaction.AT_ONCE
+        is_now = reaction is Reaction.AT_ONCE and self._at_once <= MOST_AT_ONCE
+        self._enter(Telemetry.SUBSCRIPTION_NEEDED, now if is_now else now + self._interval_s)
+
+    def _enter(self, state: Telemetry, deadline: float = inf) -> None:
+        self._states.enter(state)
+        self.next_deadline = deadline

@@ -1,0 +1,115 @@
+"""What a share consumer measures, under the names of Java's.
+
+    consumer-share-metrics                  of the client, its connections, and polls
+    consumer-share-node-metrics.node-N      of each node
+    consumer-share-fetch-manager-metrics    of fetches and acknowledgements
+    consumer-share-coordinator-metrics      of heartbeats
+
+Recorded by request, answer and poll, and never by record. Times in milliseconds, sizes in bytes, ages in seconds. On a
+client that several consumers share, whatever comes from connections counts for all of them: answers do not say whose
+they are. A new metric is a row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kafka.client import KafkaClient
+from kafka.client.link import Exchange
+from kafka.client.metrics import ClientMetrics
+from kafka.core.share.holding import Acknowledged
+from kafka.core.share.records import ShareRecord
+from kafka.metrics import Row
+from kafka.protocol.share import ShareFetchResponse, ShareGroupHeartbeatResponse
+from kafka.wire.message import Response
+
+PREFIX: Final = "consumer-share"
+POLLS: Final[tuple[Row, ...]] = (
+    ("time-between-poll-avg", "between-polls", "average"),
+    ("time-between-poll-max", "between-polls", "most"),
+    ("poll-idle-ratio-avg", "idle-ratio", "average"),
+    ("last-poll-seconds-ago", "last-poll", "gauge"),
+)
+FETCHES: Final[tuple[Row, ...]] = (
+    ("fetch-size-avg", "fetch-size", "average"),
+    ("fetch-size-max", "fetch-size", "most"),
+    ("bytes-consumed-rate", "fetch-size", "rate"),
+    ("bytes-consumed-total", "fetch-size", "total"),
+    ("records-per-request-avg", "records", "average"),
+    ("records-per-request-max", "records", "most"),
+    ("records-fetched-rate", "records", "rate"),
+    ("records-fetched-total", "records", "total"),
+    ("acknowledgements-send-rate", "acknowledgements", "rate"),
+    ("acknowledgements-send-total", "acknowledgements", "total"),
+    ("acknowledgements-error-rate", "refusals", "rate"),
+    ("acknowledgements-error-total", "refusals", "total"),
+    ("fetch-latency-avg", "fetch-latency", "average"),
+    ("fetch-latency-max", "fetch-latency", "most"),
+    ("fetch-rate", "fetch-latency", "frequency"),
+    ("fetch-total", "fetch-latency", "count"),
+    ("fetch-throttle-time-avg", "fetch-throttle", "average"),
+    ("fetch-throttle-time-max", "fetch-throttle", "most"),
+)
+HEARTBEATS: Final[tuple[Row, ...]] = (
+    ("heartbeat-response-time-max", "heartbeats", "most"),
+    ("heartbeat-rate", "heartbeats", "frequency"),
+    ("heartbeat-total", "heartbeats", "count"),
+    ("last-heartbeat-seconds-ago", "last-heartbeat", "gauge"),
+)
+
+
+class ShareMetrics(ClientMetrics):
+    """The metrics of one share consumer; ``settings``: its resolved ones."""
+
+    def __init__(self, client: KafkaClient, settings: Mapping[str, Any]) -> None:
+        self._polled_at = self._poll_ended_at = self._heartbeat_at = 0.0
+        super().__init__(client, settings, PREFIX, POLLS, {"last-poll": lambda: self._age(self._polled_at)})
+        self._fetches = self.measurements.measure(f"{PREFIX}-fetch-manager-metrics", FETCHES)
+        self._heartbeats = self.measurements.measure(
+            f"{PREFIX}-coordinator-metrics", HEARTBEATS, None, {"last-heartbeat": lambda: self._age(self._heartbeat_at)}
+        )
+
+    # -- told by polls, in the user's thread ---------------------------------------------------------------------------
+
+    def poll_began(self) -> float:
+        """A poll begins; to be handed to :meth:`poll_ended`."""
+        now = self.clock()
+        if self._polled_at:
+            self.all["between-polls"].record((now - self._polled_at) * 1000, now)
+        self._polled_at = now
+        return now
+
+    def poll_ended(self, began: float) -> None:
+        """It returns, or raises."""
+        now = self.clock()
+        cycle_s = now - (self._poll_ended_at or began)
+        self._poll_ended_at = now
+        self.all["idle-ratio"].record((now - began) / cycle_s if cycle_s > 0 else 0.0, now)
+
+    # -- told on the loop ----------------------------------------------------------------------------------------------
+
+    def came(self, records: Sequence[ShareRecord]) -> None:
+        """Records of one answer."""
+        self._fetches["records"].record(len(records), self.clock())
+
+    def acknowledged(self, acknowledged: Sequence[Acknowledged]) -> None:
+        """Acknowledgements have been answered, or never will be."""
+        now = self.clock()
+        self._fetches["acknowledgements"].record(len(acknowledged), now)
+        refused = sum(each.error is not None for each in acknowledged)
+        if refused:
+            self._fetches["refusals"].record(refused, now)
+
+    def on_answered(self, exchange: Exchange, response: Response, latency_ms: float, now: float) -> None:
+        if isinstance(response, ShareFetchResponse):
+            size = sum(len(part.records or b"") for topic in response.responses for part in topic.partitions)
+            self._fetches["fetch-size"].record(size, now)
+            self._fetches["fetch-latency"].record(latency_ms, now)
+            self._fetches["fetch-throttle"].record(response.throttle_time_ms, now)
+        elif isinstance(response, ShareGroupHeartbeatResponse):
+            self._heartbeat_at = now
+            self._heartbeats["heartbeats"].record(latency_ms, now)
+
+    def _age(self, instant: float) -> float:
+        return self.clock() - instant if instant else -1.0

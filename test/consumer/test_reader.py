@@ -1,0 +1,140 @@
+"""What the reader takes out of a fetcher: nothing twice, nobody left out, and the fetcher hears of it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kafka.consumer.delivery import Delivery
+from kafka.consumer.reader import Reader, Records
+from kafka.core.consume.effects import FindOffsets
+from kafka.core.consume.fetched import Fetched, ReaderOptions
+from kafka.core.consume.record import ConsumerRecord
+from kafka.errors import CorruptRecordError, OffsetOutOfRangeError, TopicAuthorizationFailedError
+from kafka.net.loop import Loop
+from test.core.consume.rig import A, B, Rig
+from test.core.consume.test_fetched import batch
+
+
+class Changed:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+def reader_of(rig: Rig) -> tuple[Reader, Changed]:
+    changed = Changed()
+    return Reader(rig.fetcher, threading.Lock(), changed), changed
+
+
+def values(records: Records) -> list[bytes]:
+    return [record.value for each in records.values() for record in each]
+
+
+def test_an_error_of_one_partition_is_raised_though_another_always_has_records() -> None:
+    rig = Rig(A, B, reset_policy="none")
+    rig.seek_all()
+    reader, _ = reader_of(rig)
+    rig.answer(rig.fetch(), p0=batch(0, b"x"), p1=1)
+    for offset in range(1, 8):
+        rig.answer(rig.fetch(), p0=batch(offset, b"x"))  # so that there is always one more than is read
+        try:
+            reader.take(10)
+        except OffsetOutOfRangeError:
+            return
+    raise AssertionError("the error reached nobody")
+
+
+def test_a_damaged_batch_of_one_partition_is_told_though_another_always_has_records() -> None:
+    rig = Rig(A, B)
+    rig.seek_all()
+    reader, _ = reader_of(rig)
+    damaged = bytearray(batch(0, b"b"))
+    damaged[-1] ^= 1
+    rig.answer(rig.fetch(), p0=batch(0, b"x"), p1=bytes(damaged))
+    for offset in range(1, 8):
+        for call in rig.fetches():
+            rig.answer(call, p0=batch(offset, b"x"))
+        try:
+            reader.take(10)
+        except CorruptRecordError:
+            return
+    raise AssertionError("the fault reached nobody")
+
+
+def test_what_was_read_while_the_position_became_another_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is fetched again, and would be handed out twice: a log that was truncated is one reason for that."""
+    rig = Rig(A)
+    rig.seek_all()
+    rig.answer(rig.fetch(), p0=batch(0, b"a", b"b"))
+    reader, _ = reader_of(rig)
+    read = Fetched.read
+
+    def meanwhile(self: Fetched, limit: int, options: ReaderOptions) -> list[ConsumerRecord]:
+        found = read(self, limit, options)
+        rig.fetcher.positions[A].drop_buffer()
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fetched, "read", meanwhile)
+        assert reader.take(10) == {}
+    rig.answer(rig.fetch(), p0=batch(0, b"a", b"b"))
+    assert values(reader.take(10)) == [b"a", b"b"]
+
+
+def test_the_fetcher_hears_of_what_was_read_before_an_error_is_raised() -> None:
+    """A batch of which nothing is handed out: nobody would ever fetch on."""
+    rig = Rig(A, B, reset_policy="none")
+    rig.fetcher.positions[A].seek(5)
+    rig.fetcher.positions[B].seek(0)
+    rig.answer(rig.fetch(), p0=batch(0, b"a"), p1=1)
+    reader, changed = reader_of(rig)
+    with pytest.raises(OffsetOutOfRangeError):
+        reader.take(10)
+    assert changed.count == 1
+
+
+def test_a_look_up_that_was_refused_is_tried_again_once_it_was_told() -> None:
+    """The rights may have been granted since."""
+    rig = Rig(A)
+    rig.fetcher.offsets_failed(rig.find(), TopicAuthorizationFailedError("t"), rig.now)
+    reader, changed = reader_of(rig)
+    with pytest.raises(TopicAuthorizationFailedError):
+        reader.take(10)
+    assert changed.count == 1
+    assert any(isinstance(effect, FindOffsets) for effect in rig.poll())
+    assert reader.take(10) == {}
+
+
+class Source:
+    """Two partitions: one has an error that stands, the other's records are all there already."""
+
+    def __init__(self) -> None:
+        self.error = OffsetOutOfRangeError("t-0")
+        self.left = 3
+        self.turns = 0
+
+    def is_ready(self) -> bool:
+        return True
+
+    def take(self, limit: int) -> Records:
+        self.turns += 1
+        if self.turns % 2 or not self.left:
+            raise self.error
+        self.left -= 1
+        return {A: []} if self.left < 0 else {A: [None]}  # type: ignore[list-item]
+
+
+def test_on_a_loop_an_error_that_stands_keeps_no_records_from_anybody_and_no_loop_busy() -> None:
+    loop = Loop()
+    source, told, got = Source(), [], []
+    delivery = Delivery(loop, source, threading.Event(), 10, got.append, told.append)
+    delivery.on_news()
+    for _ in range(30):
+        loop.run_once(0)
+    loop.close()
+    assert len(got) == 3
+    assert source.turns < 12, "it goes on when there is news"

@@ -1,0 +1,255 @@
+"""Dialogues about groups, step by step: who is asked, what is asked again, and how old brokers are spoken to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafka.core.admin.coordinators import find_coordinators
+from kafka.core.admin.group_offsets import alter_group_offsets, list_group_offsets
+from kafka.core.admin.group_values import GroupState, GroupType, MemberToRemove, texts
+from kafka.core.admin.groups import delete_groups, describe_groups, operations_of, remove_group_members
+from kafka.core.dialogue import ByVersion, Send
+from kafka.core.retry import Backoff
+from kafka.core.routing import AnyNode
+from kafka.errors import (
+    GroupAuthorizationFailedError,
+    IllegalArgumentError,
+    IncompatibleBrokerVersion,
+    KafkaTimeoutError,
+    NoError,
+    NonEmptyGroupError,
+    UnknownMemberIdError,
+    UnsupportedVersionError,
+)
+from kafka.protocol.consumer_group import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafka.protocol.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+)
+from kafka.protocol.offsets import OffsetCommitRequest, OffsetFetchRequest, OffsetFetchResponse
+from kafka.protocol.share import ShareGroupDescribeRequest
+from kafka.structs import OffsetAndMetadata, TopicPartition
+from test.core.test_retry import drive
+
+BACKOFF = Backoff(0.1, 0.1, random.Random(0), jitter=0)
+Handler = Callable[[Send, Any], Any]
+
+
+class Brokers:
+    """Answers by hand: who coordinates what, and what each API answers."""
+
+    def __init__(self, where: dict[str, int], version: int = 6) -> None:
+        self.where = where
+        self.version = version
+        self.handlers: dict[type, Handler] = {}
+        self.sent: list[Send] = []
+
+    def run(self, dialogue: Any) -> Any:
+        result, _ = drive(dialogue, lambda step: self.answer(step) if isinstance(step, Send) else None)
+        return result
+
+    def answer(self, step: Send) -> Any:
+        self.sent.append(step)
+        request: Any = step.request
+        if isinstance(request, ByVersion):
+            request = request.build(min(self.version, step.max_version or self.version))
+        handler = self.find if isinstance(request, FindCoordinatorRequest) else self.handlers.get(type(request))
+        if handler is None:
+            raise IncompatibleBrokerVersion(type(request).__name__)
+        return handler(step, request)
+
+    def find(self, step: Send, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        assert step.target == AnyNode()
+        if step.min_version is not None and step.min_version > self.version:
+            raise IncompatibleBrokerVersion("FindCoordinator")
+        if self.version < 4:
+            return FindCoordinatorResponse(node_id=self.where[request.key])
+        return FindCoordinatorResponse(
+            coordinators=[
+                FindCoordinatorResponse.Coordinator(
+                    key=key, node_id=self.where[key], error_code=-self.where[key] if self.where[key] < 0 else 0
+                )
+                for key in request.coordinator_keys
+            ]
+        )
+
+    def asked(self, kind: type) -> list[tuple[Any, Any]]:
+        return [(send.target, send.request) for send in self.sent if isinstance(send.request, kind)]
+
+
+def deleted(**codes: int | tuple[int, ...]) -> Handler:
+    left = {group: [given] if isinstance(given, int) else list(given) for group, given in codes.items()}
+
+    def answer(step: Send, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        result = DeleteGroupsResponse.DeletableGroupResult
+        return DeleteGroupsResponse(
+            throttle_time_ms=0,
+            results=[
+                result(group_id=group, error_code=left[group].pop(0) if len(left[group]) > 1 else left[group][0])
+                for group in request.groups_names
+            ],
+        )
+
+    return answer
+
+
+def test_coordinators_of_many_groups_are_looked_up_with_one_request_and_each_is_asked_once() -> None:
+    brokers = Brokers({"a": 1, "b": 2, "c": 1})
+    brokers.handlers[DeleteGroupsRequest] = deleted(a=0, b=68, c=0)
+    found = brokers.run(delete_groups(["a", "b", "c", "a"], backoff=BACKOFF))
+    assert found == {"a": NoError, "b": NonEmptyGroupError, "c": NoError}
+    assert len(brokers.asked(FindCoordinatorRequest)) == 1
+    assert [(node, request.groups_names) for node, request in brokers.asked(DeleteGroupsRequest)] == [
+        (1, ["a", "c"]), (2, ["b"]),
+    ]  # fmt: skip
+
+
+def test_brokers_that_take_one_key_are_asked_for_each() -> None:
+    brokers = Brokers({"a": 1, "b": 2}, version=3)
+    assert brokers.run(find_coordinators(["a", "b"])) == {"a": 1, "b": 2}
+    assert brokers.run(find_coordinators([])) == {}
+
+
+def test_only_the_groups_that_came_to_the_wrong_broker_are_asked_again() -> None:
+    brokers = Brokers({"a": 1, "b": 2})
+    brokers.handlers[DeleteGroupsRequest] = deleted(a=0, b=(16, 14, 0))
+    assert brokers.run(delete_groups(["a", "b"], backoff=BACKOFF)) == {"a": NoError, "b": NoError}
+    assert [request.groups_names for _, request in brokers.asked(DeleteGroupsRequest)] == [["a"], ["b"], ["b"], ["b"]]
+
+
+def test_a_group_whose_coordinator_is_not_told_has_an_error_of_its_own() -> None:
+    brokers = Brokers({"a": 1, "b": -30})
+    brokers.handlers[DeleteGroupsRequest] = deleted(a=0)
+    assert brokers.run(delete_groups(["a", "b"], backoff=BACKOFF)) == {"a": NoError, "b": GroupAuthorizationFailedError}
+    with pytest.raises(GroupAuthorizationFailedError, match="group b"):
+        brokers.run(alter_group_offsets("b", {TopicPartition("t", 0): OffsetAndMetadata(1)}, backoff=BACKOFF))
+
+
+def test_a_coordinator_that_never_comes_ends_with_the_time() -> None:
+    brokers = Brokers({"a": -15})
+    with pytest.raises(KafkaTimeoutError, match="deleting groups"):
+        brokers.run(delete_groups(["a"], backoff=BACKOFF, timeout_s=1.0))
+
+
+def test_a_node_that_is_given_is_asked_and_nobody_looked_for() -> None:
+    brokers = Brokers({})
+    brokers.handlers[DeleteGroupsRequest] = deleted(a=0)
+    assert brokers.run(delete_groups(["a"], backoff=BACKOFF, node_id=7)) == {"a": NoError}
+    assert [send.target for send in brokers.sent] == [7]
+
+
+def described(group_id: str, state: str, code: int = 0) -> DescribeGroupsResponse.DescribedGroup:
+    return DescribeGroupsResponse.DescribedGroup(
+        error_code=code, error_message="", group_id=group_id, group_state=state, protocol_type="", protocol_data="",
+        members=[],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "code"), [("Dead", 0), ("Dead", 69), ("", 69)])
+def test_a_group_that_one_api_does_not_know_is_asked_of_the_next(state: str, code: int) -> None:
+    brokers = Brokers({"old": 1, "new": 1, "none": 1})
+    brokers.handlers[DescribeGroupsRequest] = lambda step, request: DescribeGroupsResponse(
+        groups=[described(each, *(("Stable", 0) if each == "old" else (state, code))) for each in request.groups]
+    )
+    brokers.handlers[ConsumerGroupDescribeRequest] = lambda step, request: ConsumerGroupDescribeResponse(
+        throttle_time_ms=0,
+        groups=[
+            ConsumerGroupDescribeResponse.DescribedGroup(
+                error_code=0 if each == "new" else 69, group_id=each, group_state="Empty" if each == "new" else "Dead",
+                group_epoch=4, assignment_epoch=4, assignor_name="uniform", members=[],
+            )
+            for each in request.group_ids
+        ],
+    )  # fmt: skip
+    found = brokers.run(describe_groups(["old", "new", "none"], backoff=BACKOFF))
+    assert [(found[each]["group_state"], found[each].get("group_type")) for each in ("old", "new")] == [
+        ("Stable", "classic"), ("Empty", "consumer"),
+    ]  # fmt: skip
+    assert found["none"]["group_state"] == "Dead"
+    assert (found["none"]["error"] is None) is (code == 0), "as the first API told it"
+    asked = [type(send.request) for send in brokers.sent if not isinstance(send.request, ByVersion)]
+    assert asked[1:] == [ConsumerGroupDescribeRequest, ShareGroupDescribeRequest], "the last one is not spoken there"
+    (only_unknown,) = [request.group_ids for _, request in brokers.asked(ConsumerGroupDescribeRequest)]
+    assert only_unknown == ["new", "none"]
+
+
+def test_offsets_of_many_groups_are_one_request_and_before_3_0_one_for_each() -> None:
+    for version, requests in ((9, 1), (5, 2)):
+        brokers = Brokers({"a": 1, "b": 1})
+
+        def fetch(step: Send, request: OffsetFetchRequest, version: int = version) -> OffsetFetchResponse:
+            if step.min_version is not None and step.min_version > version:
+                raise IncompatibleBrokerVersion("OffsetFetch")
+            groups = OffsetFetchResponse.OffsetFetchResponseGroup
+            if version < 8:
+                return OffsetFetchResponse(error_code=0, topics=[])
+            return OffsetFetchResponse(groups=[groups(group_id=each.group_id, topics=[]) for each in request.groups])
+
+        brokers.handlers[OffsetFetchRequest] = fetch
+        specs = {"a": None, "b": [TopicPartition("t", 0)]}
+        assert brokers.run(list_group_offsets(specs, backoff=BACKOFF)) == {"a": {}, "b": {}}
+        asked = [send for send in brokers.sent if isinstance(send.request, OffsetFetchRequest)]
+        assert len(asked) == requests + (version < 8)
+        assert all(send.max_version is not None and send.max_version <= 9 for send in asked), "by names, not by ids"
+
+
+def test_members_leave_together_and_before_2_3_one_by_one() -> None:
+    brokers = Brokers({"g": 1})
+    brokers.handlers[LeaveGroupRequest] = lambda step, request: LeaveGroupResponse(
+        error_code=0,
+        members=[
+            LeaveGroupResponse.MemberResponse(
+                member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=0
+            )
+            for each in request.members
+        ],
+    )
+    members = [MemberToRemove("m"), MemberToRemove(group_instance_id="i", reason="why")]
+    assert brokers.run(remove_group_members("g", members, backoff=BACKOFF)) == {"m": NoError, "i": NoError}
+    old = Brokers({"g": 1}, version=2)
+
+    def leave(step: Send, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        if step.min_version is not None:
+            raise IncompatibleBrokerVersion("LeaveGroup")
+        return LeaveGroupResponse(error_code=0 if request.member_id == "m" else 25)
+
+    old.handlers[LeaveGroupRequest] = leave
+    found = old.run(remove_group_members("g", [MemberToRemove("m"), MemberToRemove("x")], backoff=BACKOFF))
+    assert found == {"m": NoError, "x": UnknownMemberIdError}
+    with pytest.raises(UnsupportedVersionError, match="before 2.3"):
+        old.run(remove_group_members("g", members, backoff=BACKOFF))
+
+
+def test_wrong_arguments_are_refused_before_anything_is_sent() -> None:
+    brokers = Brokers({})
+    partition = TopicPartition("t", 0)
+    for dialogue in (
+        delete_groups("jobs", backoff=BACKOFF),
+        delete_groups([7], backoff=BACKOFF),  # type: ignore[list-item]
+        remove_group_members("g", [MemberToRemove()], backoff=BACKOFF),
+        alter_group_offsets("g", {partition: OffsetAndMetadata(-1)}, backoff=BACKOFF),
+    ):
+        with pytest.raises(IllegalArgumentError):
+            brokers.run(dialogue)
+    assert brokers.sent == []
+
+
+def test_states_types_and_operations_have_kafkas_names() -> None:
+    assert texts(GroupState, ["stable", "preparing-rebalance", GroupState.EMPTY]) == [
+        "Stable", "PreparingRebalance", "Empty",
+    ]  # fmt: skip
+    assert texts(GroupType, ["SHARE", "classic"]) == ["share", "classic"]
+    with pytest.raises(IllegalArgumentError, match="one of"):
+        texts(GroupType, ["queue"])
+    assert operations_of(-2_147_483_648) is None
+    assert operations_of(0b1_0100_1000) == ["READ", "DELETE", "DESCRIBE"]
+    assert OffsetCommitRequest.max_version == 10, "of which only those up to 9 name topics"

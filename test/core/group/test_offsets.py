@@ -1,0 +1,372 @@
+"""Commits and look-ups of a group's offsets, with a coordinator that answers by a script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafka.client import KafkaClient
+from kafka.core.group.offsets import commit_offsets, fetch_offsets
+from kafka.errors import (
+    CommitFailedError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    OffsetMetadataTooLargeError,
+    RebalanceInProgressError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.net.loop import Loop
+from kafka.net.memory import MemoryNetwork
+from kafka.protocol.coordinator import FindCoordinatorRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from test.support.scripted import CLOSE, MODERN, SILENT, Answer, ScriptedBroker
+
+A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+IDS = {"t": UUID(int=1), "u": UUID(int=2)}
+LATEST = 10
+
+
+@dataclass
+class Coordinator:
+    """Answers commits and fetches; ``codes`` has a list of error codes for each attempt, by partition or for all."""
+
+    broker: ScriptedBroker
+    loop: Loop
+    client: KafkaClient
+    codes: list[Any] = field(default_factory=list)
+    committed: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+    member: ConsumerGroupMetadata = ConsumerGroupMetadata("g", 5, "me", "one")
+    fenced: list[KafkaError] = field(default_factory=list)
+    ids: dict[str, UUID] = field(default_factory=lambda: dict(IDS))
+
+    def speak(self, *, commit: int = LATEST, fetch: int = LATEST) -> None:
+        self.broker.ranges[8] = (0, commit)
+        self.broker.ranges[9] = (0, fetch)
+
+    def code(self, partition: TopicPartition) -> int:
+        now = self.codes[0] if self.codes else 0
+        return now.get(partition, 0) if isinstance(now, dict) else now
+
+    def commit(self, request: Any, version: int) -> Answer:
+        if self.codes and self.codes[0] in (SILENT, CLOSE):
+            return self.codes.pop(0)  # type: ignore[no-any-return]
+        names = {topic_id: name for name, topic_id in IDS.items()}
+        topics = []
+        for topic in request.topics:
+            name = topic.name or names[topic.topic_id]
+            entries = []
+            for entry in topic.partitions:
+                where = TopicPartition(name, entry.partition_index)
+                code = self.code(where)
+                entries.append(
+                    OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=where.partition, error_code=code)
+                )
+                if not code:
+                    self.committed[where] = OffsetAndMetadata(
+                        entry.committed_offset, entry.committed_metadata, entry.committed_leader_epoch
+                    )
+            topics.append(
+                OffsetCommitResponse.OffsetCommitResponseTopic(
+                    name=topic.name, topic_id=topic.topic_id, partitions=entries
+                )
+            )
+        if self.codes:
+            self.codes.pop(0)
+        return OffsetCommitResponse(topics=topics)
+
+    def fetch(self, request: Any, version: int) -> Answer:
+        names = {topic_id: name for name, topic_id in IDS.items()}
+        whole = self.codes[0] if self.codes and isinstance(self.codes[0], int) else 0
+        if version >= 8:
+            group = request.groups[0]
+            topics = []
+            for topic in group.topics:
+                name = topic.name or names[topic.topic_id]
+                topics.append(
+                    OffsetFetchResponse.OffsetFetchResponseTopics(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            OffsetFetchResponse.OffsetFetchResponsePartitions(**self._entry(name, number))
+                            for number in topic.partition_indexes
+                        ],
+                    )
+                )
+            answer = OffsetFetchResponse(
+                groups=[OffsetFetchResponse.OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=whole)]
+            )
+        else:
+            answer = OffsetFetchResponse(
+                error_code=whole if version >= 2 else 0,
+                topics=[
+                    OffsetFetchResponse.OffsetFetchResponseTopic(
+                        name=topic.name,
+                        partitions=[
+                            OffsetFetchResponse.OffsetFetchResponsePartition(**self._entry(topic.name, number))
+                            for number in topic.partition_indexes
+                        ],
+                    )
+                    for topic in request.topics
+                ],
+            )
+        if self.codes:
+            self.codes.pop(0)
+        return answer
+
+    def _entry(self, name: str, number: int) -> dict[str, Any]:
+        where = TopicPartition(name, number)
+        code = self.codes[0].get(where, 0) if self.codes and isinstance(self.codes[0], dict) else 0
+        found = OffsetAndMetadata(-1) if code else self.committed.get(where, OffsetAndMetadata(-1))
+        return {
+            "partition_index": number,
+            "committed_offset": found.offset,
+            "committed_leader_epoch": found.leader_epoch,
+            "metadata": found.metadata,
+            "error_code": code,
+        }
+
+    def run_commit(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], timeout_s: float = 20.0
+    ) -> dict[TopicPartition, KafkaError]:
+        future = self.client.run(
+            commit_offsets(
+                offsets,
+                lambda: self.member,
+                topic_id_of=self.ids.get,
+                timeout_s=timeout_s,
+                backoff=self.client.retry_backoff,
+                on_fenced=self.on_fenced,
+            )
+        )
+        assert self.loop.run_until(future, 100)
+        return future.result()
+
+    def run_fetch(self, *partitions: TopicPartition, as_member: bool = False) -> Any:
+        future = self.client.run(
+            fetch_offsets(
+                partitions,
+                lambda: self.member,
+                as_member=as_member,
+                topic_id_of=self.ids.get,
+                timeout_s=20.0,
+                backoff=self.client.retry_backoff,
+                on_fenced=self.on_fenced,
+            )
+        )
+        assert self.loop.run_until(future, 100)
+        return future.result()
+
+    def on_fenced(self, error: KafkaError) -> None:
+        self.fenced.append(error)
+
+    def commits(self) -> list[Any]:
+        return self.broker.requests(OffsetCommitRequest)
+
+
+@pytest.fixture
+def it() -> Iterator[Coordinator]:
+    loop = Loop.simulated()
+    network = MemoryNetwork(loop, "client")
+    broker = ScriptedBroker(network.host("kafka"), ranges=MODERN)
+    broker.topics = {"t": {0: 1, 1: 1}, "u": {0: 1}}
+    client = KafkaClient(network=network, all_topics=False, bootstrap_servers="kafka:9092", request_timeout_ms=5000)
+    made = Coordinator(broker, loop, client)
+    broker.answers[OffsetCommitRequest] = made.commit
+    broker.answers[OffsetFetchRequest] = made.fetch
+    broker.ranges[10] = (0, 6)
+    made.speak()
+    try:
+        yield made
+    finally:
+        client.close()
+        loop.close()
+
+
+WHAT = {A: OffsetAndMetadata(7, "half", 3), B: OffsetAndMetadata(8), C: OffsetAndMetadata(9, "", 1)}
+
+
+@pytest.mark.parametrize("version", range(1, LATEST + 1))
+def test_what_is_committed_is_found_again_in_every_version(it: Coordinator, version: int) -> None:
+    it.speak(commit=version, fetch=version)
+    assert it.run_commit(WHAT) == {}
+    request, spoken = next(each for each in it.broker.received if isinstance(each[0], OffsetCommitRequest))
+    assert spoken == version
+    assert (request.generation_id_or_member_epoch, request.member_id) == (5, "me")
+    assert request.group_instance_id == ("one" if version >= 7 else None)
+    found = it.run_fetch(A, B, C, TopicPartition("u", 4))
+    assert found.errors == {}
+    kept = {where: what if version >= 6 else what._replace(leader_epoch=-1) for where, what in WHAT.items()}
+    assert found.offsets == kept
+
+
+def test_topics_go_by_their_names_when_an_id_is_not_known(it: Coordinator) -> None:
+    del it.ids["u"]
+    assert it.run_commit(WHAT) == {}
+    assert it.run_fetch(A, C).offsets == {A: WHAT[A], C: WHAT[C]}
+    versions = {version for request, version in it.broker.received if request.api_key in (8, 9)}
+    assert versions == {9}
+
+
+def test_members_of_the_new_protocol_say_who_looks_and_others_do_not(it: Coordinator) -> None:
+    it.run_fetch(A, as_member=True)
+    it.run_fetch(A)
+    first, second = [each.groups[0] for each in it.broker.requests(OffsetFetchRequest)]
+    assert (first.member_id, first.member_epoch) == ("me", 5)
+    assert (second.member_id, second.member_epoch) == (None, -1)
+    assert all(each.require_stable for each in it.broker.requests(OffsetFetchRequest))
+
+
+@pytest.mark.parametrize("code", [14, 15, 16, 7, 3, 100, CLOSE, SILENT], ids=str)
+def test_a_commit_is_tried_again_when_that_may_help(it: Coordinator, code: Any) -> None:
+    it.codes = [code, code]
+    assert it.run_commit(WHAT) == {}
+    assert it.committed == WHAT
+    assert len(it.commits()) == 3
+    if code in (15, 16, 7):
+        assert len(it.broker.requests(FindCoordinatorRequest)) == 3
+
+
+def test_only_what_failed_is_tried_again(it: Coordinator) -> None:
+    it.codes = [{B: 14}]
+    assert it.run_commit(WHAT) == {}
+    assert [entry.partition_index for entry in it.commits()[1].topics[0].partitions] == [1]
+    assert len(it.commits()[1].topics) == 1
+
+
+def test_a_topic_that_is_not_there_is_tried_some_times_and_not_for_the_whole_time(it: Coordinator) -> None:
+    it.codes = [{C: 3}] * 20
+    errors = it.run_commit(WHAT)
+    assert list(errors) == [C]
+    assert isinstance(errors[C], UnknownTopicOrPartitionError)
+    assert len(it.commits()) == 5
+    assert it.broker.requests(MetadataRequest)
+    assert it.committed == {A: WHAT[A], B: WHAT[B]}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(12, OffsetMetadataTooLargeError), (30, GroupAuthorizationFailedError), (29, TopicAuthorizationFailedError)],
+)
+def test_what_cannot_be_mended_fails_at_once(it: Coordinator, code: int, kind: type[KafkaError]) -> None:
+    it.codes = [{A: code}]
+    errors = it.run_commit(WHAT)
+    assert list(errors) == [A]
+    assert isinstance(errors[A], kind)
+    assert "t-0" in str(errors[A])
+    assert len(it.commits()) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (25, CommitFailedError),
+        (22, CommitFailedError),
+        (22, RebalanceInProgressError),
+        (110, CommitFailedError),
+        (27, CommitFailedError),
+        (27, RebalanceInProgressError),
+        (82, FencedInstanceIdError),
+    ],
+)
+def test_a_member_that_is_none_any_more_hears_so_and_the_machine_too(
+    it: Coordinator, code: int, kind: type[KafkaError]
+) -> None:
+    it.codes = [code]
+    errors = it.run_commit(WHAT)
+    assert set(errors) == set(WHAT)
+    assert all(isinstance(error, kind) for error in errors.values())
+    assert [type(error).errno for error in it.fenced] == [code]  # type: ignore[attr-defined]
+    assert len(it.commits()) == 1
+
+
+def test_a_stale_epoch_is_answered_with_the_new_one_at_once(it: Coordinator) -> None:
+    def stale(request: Any, version: int) -> Answer:
+        if request.generation_id_or_member_epoch == 5:
+            it.member = it.member._replace(generation_id=6)
+            it.codes = [113]
+        return it.commit(request, version)
+
+    it.broker.answers[OffsetCommitRequest] = stale
+    began = it.loop.time()
+    assert it.run_commit(WHAT) == {}
+    assert [each.generation_id_or_member_epoch for each in it.commits()] == [5, 6]
+    assert it.loop.time() - began < 0.05
+    assert len(it.fenced) == 1
+
+
+def test_a_stale_epoch_without_a_new_one_waits_for_it_for_the_time_there_is(it: Coordinator) -> None:
+    it.codes = [113] * 100
+    errors = it.run_commit(WHAT, 3.0)
+    assert all(isinstance(error, KafkaTimeoutError) for error in errors.values())
+    assert "STALE_MEMBER_EPOCH" in str(errors[A]) or "StaleMemberEpochError" in str(errors[A])
+
+
+def test_who_is_no_member_any_more_sends_nothing(it: Coordinator) -> None:
+    def nobody() -> ConsumerGroupMetadata:
+        raise CommitFailedError("gone")
+
+    future = it.client.run(
+        commit_offsets(WHAT, nobody, topic_id_of=it.ids.get, timeout_s=1.0, backoff=it.client.retry_backoff)
+    )
+    assert it.loop.run_until(future, 10)
+    assert {str(error) for error in future.result().values()} == {"CommitFailedError: gone"}
+    assert it.commits() == []
+
+
+def test_the_time_limit_holds_when_nobody_answers(it: Coordinator) -> None:
+    it.codes = [SILENT] * 100
+    began = it.loop.time()
+    errors = it.run_commit(WHAT, 7.0)
+    assert set(errors) == set(WHAT)
+    assert it.loop.time() - began <= 7.01
+
+
+def test_offsets_of_an_open_transaction_are_waited_for(it: Coordinator) -> None:
+    it.committed = dict(WHAT)
+    it.codes = [{A: 88}, {A: 88}]
+    found = it.run_fetch(A, B)
+    assert found.offsets == {A: WHAT[A], B: WHAT[B]}
+    assert len(it.broker.requests(OffsetFetchRequest)) == 3
+
+
+def test_an_answer_that_leaves_a_partition_out_does_not_say_that_it_has_no_offset(it: Coordinator) -> None:
+    it.committed = dict(WHAT)
+
+    def forgetful(request: Any, version: int) -> Answer:
+        answer = it.fetch(request, version)
+        if len(it.broker.requests(OffsetFetchRequest)) == 1:
+            answer.groups[0].topics.pop()  # type: ignore[union-attr]
+        return answer
+
+    it.broker.answers[OffsetFetchRequest] = forgetful
+    assert it.run_fetch(A, C) == ({A: WHAT[A], C: WHAT[C]}, {})
+    assert [len(each.groups[0].topics) for each in it.broker.requests(OffsetFetchRequest)] == [2, 1]
+
+
+def test_a_topic_that_is_not_there_has_no_offset(it: Coordinator) -> None:
+    it.codes = [{A: 3}]
+    found = it.run_fetch(A)
+    assert found == ({}, {})
+
+
+@pytest.mark.parametrize("version", [5, 9])
+def test_errors_of_the_whole_group_are_those_of_each_partition(it: Coordinator, version: int) -> None:
+    it.speak(fetch=version)
+    it.codes = [16, 14, 30]
+    found = it.run_fetch(A, B)
+    assert all(isinstance(found.errors[each], GroupAuthorizationFailedError) for each in (A, B))
+    assert len(it.broker.requests(OffsetFetchRequest)) == 3

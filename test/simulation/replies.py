@@ -1,0 +1,29 @@
+"""Replies of the broker's that somebody looks at, or holds back, on their way to the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafka.broker.reply import Reply
+
+
+def passed_on(reply: Reply, look: Callable[[Reply], object]) -> Reply:
+    """The same reply, and a look at it when it is done."""
+    if reply.done:
+        look(reply)
+        return reply
+    shown = Reply()
+
+    def done(reply: Reply) -> None:
+        look(reply)
+        hand_over(reply, shown)
+
+    reply.on_done = done
+    return shown
+
+
+def hand_over(reply: Reply, shown: Reply) -> None:
+    """End ``shown`` as ``reply`` has ended."""
+    shown.version, shown.hang_up, shown.token = reply.version, reply.hang_up, reply.token
+    shown.mangle, shown.and_then = shown.mangle or reply.mangle, shown.and_then or reply.and_then
+    shown.complete(reply.response)

@@ -1,0 +1,115 @@
+"""A cluster of two real brokers for tests, and an administrator's client: topics here or there, leaders that move.
+
+The fixture is ``cluster`` of ``test/client/conftest.py``, for all modules there.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+from kafka import TopicPartition
+from kafka.client import KafkaClient
+from kafka.core.routing import Controller
+from kafka.errors import raise_for_code
+from kafka.protocol.list_offsets import ListOffsetsRequest
+from kafka.protocol.quotas import AlterClientQuotasRequest
+from kafka.protocol.reassignments import AlterPartitionReassignmentsRequest, ElectLeadersRequest
+from kafka.protocol.topics import CreateTopicsRequest
+from kafka.wire.message import Request, Response
+from test.support import apache_kafka as apache
+from test.support.apache_kafka import ApacheKafka
+
+R = TypeVar("R", bound=Response)
+
+
+class Cluster:
+    """Brokers 1 and 2, and an administrator's client of them."""
+
+    def __init__(self, one: ApacheKafka, two: ApacheKafka) -> None:
+        self.one = one
+        self.two = two
+        self.bootstrap = f"{one.bootstrap},{two.bootstrap}"
+        self.client = KafkaClient(bootstrap_servers=one.bootstrap)
+
+    def ask(self, request: Request[R]) -> R:
+        future = self.client.request(Controller(), request)
+        self.client.poll(future=future)
+        return future.result()
+
+    def create(
+        self, *replicas: int, name: str | None = None, configs: Mapping[str, str] | None = None
+    ) -> TopicPartition:
+        """A new topic with one partition, on these brokers."""
+        name = name or f"topic-{uuid.uuid4().hex[:8]}"
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
+            configs=[CreateTopicsRequest.CreatableTopicConfig(name=n, value=v) for n, v in (configs or {}).items()],
+        )
+        answer = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=False))
+        raise_for_code(answer.topics[0].error_code, name)
+        self.wait_for(name, lambda: self.client.cluster.leader_for_partition(TopicPartition(name, 0)) == replicas[0])
+        return TopicPartition(name, 0)
+
+    def wait_for(self, topic: str, is_so: Callable[[], bool]) -> None:
+        give_up_at = time.monotonic() + 30
+        while not is_so():
+            assert time.monotonic() < give_up_at
+            self.client.poll(future=self.client.cluster.request_update())
+
+    def leads(self, partition: TopicPartition, node_id: int) -> bool:
+        """Whether the broker itself knows that it leads, which it may learn later than the metadata tells it."""
+        wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition.partition, timestamp=-1)
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=partition.topic, partitions=[wanted])
+        future = self.client.request(node_id, ListOffsetsRequest(replica_id=-1, topics=[topic]))
+        self.client.poll(future=future)
+        return future.result().topics[0].partitions[0].error_code == 0
+
+    def in_sync(self, partition: TopicPartition) -> set[int]:
+        found = self.client.cluster.partition_metadata(partition)
+        return set() if found is None else set(found.isr)
+
+    def move(self, partition: TopicPartition, *replicas: int) -> None:
+        """The first of ``replicas`` leads from now on, and knows it."""
+        self.wait_for(partition.topic, lambda: self.in_sync(partition) == set(replicas))
+        entry = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=list(replicas))
+        topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name=partition.topic, partitions=[entry])
+        self.ask(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=10_000))
+        elected = ElectLeadersRequest.TopicPartitions(topic=partition.topic, partitions=[0])
+        self.ask(ElectLeadersRequest(election_type=0, topic_partitions=[elected], timeout_ms=10_000))
+        self.wait_for(
+            partition.topic,
+            lambda: (
+                self.client.cluster.leader_for_partition(partition) == replicas[0]
+                and self.in_sync(partition) == set(replicas)
+                and self.leads(partition, replicas[0])
+            ),
+        )
+
+    def quota(self, client_id: str, name: str, value: float | None) -> None:
+        entry = AlterClientQuotasRequest.EntryData(
+            entity=[AlterClientQuotasRequest.EntityData(entity_type="client-id", entity_name=client_id)],
+            ops=[AlterClientQuotasRequest.OpData(key=name, value=value or 0.0, remove=value is None)],
+        )
+        answer = self.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False))
+        raise_for_code(answer.entries[0].error_code, client_id)
+
+
+@contextmanager
+def two_brokers() -> Iterator[Cluster]:
+    """Brokers 1 and 2 in the racks ``left`` and ``right``, which send consumers to the replica in theirs."""
+    apache.require_apache_kafka()
+    selector = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+    with (
+        ApacheKafka(settings={**selector, "broker.rack": "left"}) as one,
+        ApacheKafka(settings={**selector, "broker.rack": "right"}, beside=one) as two,
+    ):
+        made = Cluster(one, two)
+        yield made
+        made.client.close()

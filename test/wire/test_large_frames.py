@@ -1,0 +1,109 @@
+"""Large frames are the same frames, in buffers that are used again and never while somebody looks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka.errors import InvalidReceiveError
+from kafka.wire.frame import frame
+from kafka.wire.large_frames import LARGE_BYTES, BufferPool, LargeFrameReader
+
+LARGE = LARGE_BYTES
+KEPT = 256 * 1024
+
+
+def receive(reader: LargeFrameReader, stream: bytes, sizes: list[int]) -> list[Any]:
+    """What a transport does that gets ``sizes`` bytes at a time, the last size again and again."""
+    found: list[Any] = []
+    while stream:
+        size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
+        room = reader.room()
+        if room is None:
+            piece, stream = stream[:size], stream[size:]
+            found += reader.feed(piece)
+            continue
+        count = min(size, len(room), len(stream))
+        room[:count] = stream[:count]
+        stream = stream[count:]
+        del room
+        found += reader.filled(count)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([0, 5, LARGE - 5, LARGE - 4, LARGE, 3 * LARGE, 5 * LARGE]), max_size=6),
+    st.lists(st.integers(1, 4 * LARGE), min_size=1, max_size=12),
+)
+def test_any_split_of_a_stream_gives_the_same_frames(lengths: list[int], sizes: list[int]) -> None:
+    payloads = [bytes((number + 1,)) * length for number, length in enumerate(lengths)]
+    reader = LargeFrameReader(BufferPool(3 * KEPT))
+    found = receive(reader, b"".join(map(frame, payloads)), [*sizes[:-1], max(sizes[-1], 100)])
+    assert found == payloads
+    assert reader.held_bytes == 0
+
+
+def test_large_frames_are_views_and_small_ones_bytes() -> None:
+    reader = LargeFrameReader(BufferPool())
+    found = receive(reader, frame(b"a" * LARGE) + frame(b"b") + frame(b"c" * LARGE), [1000])
+    assert [type(each) for each in found] == [memoryview, bytes, memoryview]
+
+
+def test_a_buffer_is_used_again_once_nobody_looks_at_it() -> None:
+    pool = BufferPool()
+    reader = LargeFrameReader(pool)
+    stream = frame(b"a" * LARGE)
+    (first,) = receive(reader, stream, [1000])
+    (part,) = (first[5:10],)
+    base = first.obj
+    del first
+    (second,) = receive(reader, stream, [1000])
+    assert second.obj is not base  # `part` is one of its views
+    assert part == b"aaaaa"
+    del part, second
+    (third,) = receive(reader, stream, [1000])
+    assert any(third.obj is each for each in (base, *pool._buffers))
+    assert pool.held_bytes == 2 * KEPT
+
+
+def test_the_pool_keeps_no_more_than_it_may() -> None:
+    pool = BufferPool(2 * KEPT)
+    views = [memoryview(pool.take(1)) for _ in range(4)]
+    for view in views:
+        pool.give(view.obj)  # type: ignore[arg-type]
+    assert pool.held_bytes == 2 * KEPT
+    pool.give(bytearray(3 * KEPT))
+    assert pool.held_bytes == 2 * KEPT
+
+
+def test_after_a_small_frame_no_room_is_offered() -> None:
+    reader = LargeFrameReader(BufferPool())
+    receive(reader, frame(b"a" * LARGE), [LARGE])
+    assert reader.room() is not None
+    count = len(frame(b"b"))
+    room = reader.room()
+    assert room is not None
+    room[:count] = frame(b"b")
+    assert reader.filled(count) == [b"b"]
+    assert reader.room() is None
+
+
+def test_a_length_that_cannot_be_ends_the_stream_behind_what_was_good() -> None:
+    reader = LargeFrameReader(BufferPool(), max_bytes=LARGE)
+    bad = (LARGE + 1).to_bytes(4, "big")
+    stream = frame(b"a" * LARGE) + bad
+    room_for = receive(reader, stream[: LARGE // 2], [LARGE])
+    assert room_for == []
+    room = reader.room()
+    assert room is not None
+    rest = stream[LARGE // 2 :]
+    room[: len(rest)] = rest
+    assert reader.filled(len(rest)) == [b"a" * LARGE]
+    assert isinstance(reader.failed, InvalidReceiveError)
+    assert reader.room() is None
+    with pytest.raises(InvalidReceiveError, match="above the limit"):
+        reader.feed(b"")
