@@ -14,7 +14,7 @@ from kafka.core.admin.plain import TRANSIENT
 from kafka.core.dialogue import ByVersion, Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode
-from kafka.errors import BrokerResponseError, IllegalArgumentError, IncompatibleBrokerVersion, for_code
+from kafka.errors import BrokerResponseError, IllegalArgumentError, IncompatibleBrokerVersion, UnknownError, for_code
 from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 T = TypeVar("T")
@@ -56,6 +56,9 @@ def at_coordinators(
         for node, groups in by_node.items():
             answers = yield from ask(node, groups)
             for group in groups:
+                if group not in answers:
+                    found[group] = UnknownError(f"node {node} left group {group} out of its answer")
+                    continue
                 answer = answers[group]
                 if isinstance(answer, BrokerResponseError) and type(answer) in TRANSIENT:
                     again = answer

@@ -208,7 +208,7 @@ def _describe(
                     found[described.group_id] = error if error.retriable else group
                 elif is_first or not described.error_code:
                     found[described.group_id] = group
-            left = [each for each in left if _is_of_no_type(found[each])]
+            left = [each for each in left if each not in found or _is_of_no_type(found[each])]
             if not left:
                 break
         return found

@@ -147,6 +147,16 @@ def test_a_node_that_is_given_is_asked_and_nobody_looked_for() -> None:
     assert [send.target for send in brokers.sent] == [7]
 
 
+def test_a_group_that_is_left_out_of_an_answer_has_an_error_of_its_own() -> None:
+    brokers = Brokers({"a": 1, "b": 1})
+    brokers.handlers[DescribeGroupsRequest] = lambda step, request: DescribeGroupsResponse(
+        groups=[described("a", "Stable")]
+    )
+    found = brokers.run(describe_groups(["a", "b"], backoff=BACKOFF))
+    assert found["a"]["group_state"] == "Stable"
+    assert "node 1 left group b out of its answer" in found["b"]["error"]
+
+
 def described(group_id: str, state: str, code: int = 0) -> DescribeGroupsResponse.DescribedGroup:
     return DescribeGroupsResponse.DescribedGroup(
         error_code=code, error_message="", group_id=group_id, group_state=state, protocol_type="", protocol_data="",
