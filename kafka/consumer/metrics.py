@@ -1,11 +1,11 @@
 """What a consumer measures, under kafka-python's names, and Java's where that has more.
 
-    CLIENT (client/metrics.py), POLLS   of the whole consumer   ``consumer-metrics``
-    NODE (client/metrics.py)            of each node            ``consumer-node-metrics.node-N``
-    FETCHES                             of all fetches          ``consumer-fetch-manager-metrics``
-    TOPIC                               of each topic           the same, tag ``topic``
-    PARTITION                           of each assigned one    the same, tags ``topic`` and ``partition``
-    GROUP                               of the membership       ``consumer-coordinator-metrics``
+    client/metrics.py, client/poll_metrics.py   of the whole consumer   ``consumer-metrics``
+    client/metrics.py                           of each node            ``consumer-node-metrics.node-N``
+    FETCHES                                     of all fetches          ``consumer-fetch-manager-metrics``
+    TOPIC                                       of each topic           the same, tag ``topic``
+    PARTITION                                   of each assigned one    the same, tags ``topic`` and ``partition``
+    GROUP                                       of the membership       ``consumer-coordinator-metrics``
 
 Recorded by request, answer, poll, batch of records handed out and rebalance, never by record. Requests are told by the
 client's connections, so that nothing else has to know of metrics to be counted; of a client that several consumers
@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from kafka.client import KafkaClient
 from kafka.client.link import Exchange
-from kafka.client.metrics import ClientMetrics
+from kafka.client.poll_metrics import PolledMetrics
 from kafka.consumer.driver import ConsumerDriver
 from kafka.consumer.reader import Records
 from kafka.core.consume.positions import PartitionPosition
@@ -39,12 +39,6 @@ PREFIX: Final = "consumer"
 FETCH_GROUP: Final = f"{PREFIX}-fetch-manager-metrics"
 GROUP_GROUP: Final = f"{PREFIX}-coordinator-metrics"
 
-POLLS: Final[tuple[Row, ...]] = (
-    ("time-between-poll-avg", "between-polls", "average"),
-    ("time-between-poll-max", "between-polls", "most"),
-    ("poll-idle-ratio-avg", "idle-ratio", "average"),
-    ("last-poll-seconds-ago", "last-poll", "gauge"),
-)
 TOPIC: Final[tuple[Row, ...]] = (
     ("fetch-size-avg", "fetch-size", "average"),
     ("fetch-size-max", "fetch-size", "most"),
@@ -116,17 +110,17 @@ _OF_ANSWERS: Final[Mapping[type[Response], str]] = {
 _SECONDS_PER_HOUR: Final = 3600
 
 
-class ConsumerMetrics(ClientMetrics):
+class ConsumerMetrics(PolledMetrics):
     """The metrics of one consumer; ``settings``: its resolved ones."""
 
     def __init__(self, client: KafkaClient, settings: Mapping[str, Any], driver: ConsumerDriver) -> None:
         self._driver = driver  # which has the lock: after a fork another one
         self._fetcher = fetcher = driver.fetcher
-        self._polled_at = self._poll_ended_at = self._heartbeat_at = self._rebalanced_at = 0.0
+        self._heartbeat_at = self._rebalanced_at = 0.0
         self._rebalance_began_at = 0.0
         self._topics: dict[str, Measured] = {}
         self._partitions: dict[TopicPartition, Measured] = {}
-        super().__init__(client, settings, PREFIX, POLLS, {"last-poll": lambda: self._age(self._polled_at)})
+        super().__init__(client, settings, PREFIX)
         self._fetches = self.measurements.measure(
             FETCH_GROUP,
             FETCHES,
@@ -152,21 +146,6 @@ class ConsumerMetrics(ClientMetrics):
             )
 
     # -- told in the user's thread (on a loop: there) ------------------------------------------------------------------
-
-    def poll_began(self) -> float:
-        """A poll begins; to be handed to :meth:`poll_ended`."""
-        now = self.clock()
-        if self._polled_at:
-            self.all["between-polls"].record((now - self._polled_at) * 1000, now)
-        self._polled_at = now
-        return now
-
-    def poll_ended(self, began: float) -> None:
-        """It returns, or raises."""
-        now = self.clock()
-        cycle_s = now - (self._poll_ended_at or began)
-        self._poll_ended_at = now
-        self.all["idle-ratio"].record((now - began) / cycle_s if cycle_s > 0 else 0.0, now)
 
     def taken(self, records: Records) -> Records:
         """These are handed out: they are the result, too."""
@@ -291,9 +270,6 @@ class ConsumerMetrics(ClientMetrics):
 
     def _rebalances_per_hour(self) -> float:
         return 0.0 if self._group is None else self._group["rebalances"].frequency(self.clock()) * _SECONDS_PER_HOUR
-
-    def _age(self, instant: float) -> float:
-        return self.clock() - instant if instant else -1.0
 
 
 def _lag(position: PartitionPosition) -> float | None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kafka.client import KafkaClient
 from kafka.client.link import Exchange
-from kafka.client.metrics import ClientMetrics
+from kafka.client.poll_metrics import PolledMetrics
 from kafka.core.share.holding import Acknowledged
 from kafka.core.share.records import ShareRecord
 from kafka.metrics import Row
@@ -25,12 +25,6 @@ from kafka.protocol.share import ShareFetchResponse, ShareGroupHeartbeatResponse
 from kafka.wire.message import Response
 
 PREFIX: Final = "consumer-share"
-POLLS: Final[tuple[Row, ...]] = (
-    ("time-between-poll-avg", "between-polls", "average"),
-    ("time-between-poll-max", "between-polls", "most"),
-    ("poll-idle-ratio-avg", "idle-ratio", "average"),
-    ("last-poll-seconds-ago", "last-poll", "gauge"),
-)
 FETCHES: Final[tuple[Row, ...]] = (
     ("fetch-size-avg", "fetch-size", "average"),
     ("fetch-size-max", "fetch-size", "most"),
@@ -59,33 +53,16 @@ HEARTBEATS: Final[tuple[Row, ...]] = (
 )
 
 
-class ShareMetrics(ClientMetrics):
+class ShareMetrics(PolledMetrics):
     """The metrics of one share consumer; ``settings``: its resolved ones."""
 
     def __init__(self, client: KafkaClient, settings: Mapping[str, Any]) -> None:
-        self._polled_at = self._poll_ended_at = self._heartbeat_at = 0.0
-        super().__init__(client, settings, PREFIX, POLLS, {"last-poll": lambda: self._age(self._polled_at)})
+        self._heartbeat_at = 0.0
+        super().__init__(client, settings, PREFIX)
         self._fetches = self.measurements.measure(f"{PREFIX}-fetch-manager-metrics", FETCHES)
         self._heartbeats = self.measurements.measure(
             f"{PREFIX}-coordinator-metrics", HEARTBEATS, None, {"last-heartbeat": lambda: self._age(self._heartbeat_at)}
         )
-
-    # -- told by polls, in the user's thread ---------------------------------------------------------------------------
-
-    def poll_began(self) -> float:
-        """A poll begins; to be handed to :meth:`poll_ended`."""
-        now = self.clock()
-        if self._polled_at:
-            self.all["between-polls"].record((now - self._polled_at) * 1000, now)
-        self._polled_at = now
-        return now
-
-    def poll_ended(self, began: float) -> None:
-        """It returns, or raises."""
-        now = self.clock()
-        cycle_s = now - (self._poll_ended_at or began)
-        self._poll_ended_at = now
-        self.all["idle-ratio"].record((now - began) / cycle_s if cycle_s > 0 else 0.0, now)
 
     # -- told on the loop ----------------------------------------------------------------------------------------------
 
@@ -110,6 +87,3 @@ class ShareMetrics(ClientMetrics):
         elif isinstance(response, ShareGroupHeartbeatResponse):
             self._heartbeat_at = now
             self._heartbeats["heartbeats"].record(latency_ms, now)
-
-    def _age(self, instant: float) -> float:
-        return self.clock() - instant if instant else -1.0
