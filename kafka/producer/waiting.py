@@ -48,8 +48,8 @@ def append_when_there_is_room(
     append: Callable[..., tuple[Batch, int]] = accumulator.append
     waiter = ThreadWaiter(full.needed_bytes)
     give_up_at = time.monotonic() + max_block_ms / 1000
-    accumulator.stand_in_row(waiter)
     try:
+        accumulator.stand_in_row(waiter)
         while True:
             try:
                 return append(*record, waiter)
@@ -58,8 +58,12 @@ def append_when_there_is_room(
             if not waiter.sleep(give_up_at):
                 raise no_memory(accumulator, full, record[0].name, max_block_ms) from None
             check_usable()
-    finally:
-        accumulator.leave_row(waiter)
+    finally:  # whoever stays in the row without waiting stands in the way of all others, for ever
+        try:
+            accumulator.leave_row(waiter)
+        except BaseException:  # Ctrl-C before it was done
+            accumulator.leave_row(waiter)
+            raise
 
 
 def no_memory(accumulator: Accumulator, full: BufferFull, topic: str, max_block_ms: int | None) -> KafkaTimeoutError:

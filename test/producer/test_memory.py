@@ -9,12 +9,15 @@ import sys
 import textwrap
 import threading
 import time
+from types import FrameType
 from typing import Any
 
 import pytest
 
+from kafka.core.produce.memory import BufferFull
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.producer import KafkaProducer
+from kafka.producer.waiting import append_when_there_is_room
 from kafka.testing import EmbeddedBroker
 from test.producer.support import producer_in_memory
 
@@ -24,6 +27,9 @@ DEFAULT_BYTES = 32 * 1024 * 1024
 once, as batches; what that leaves to the heap is up to 4 MB, however large the buffer is."""
 MOST = 1.2
 """What a process may grow by, in buffers."""
+
+ROWS = ("producer/waiting.py", "produce/accumulator.py", "produce/memory.py")
+"""Where a row of waiters is kept."""
 
 PROGRAM = """
     import gc, json, os, signal, sys
@@ -258,3 +264,38 @@ def _until(found: Any) -> None:
     while not found():
         assert time.monotonic() < give_up_at
         time.sleep(0.002)
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["there is room", "there is none"])
+def test_an_interrupt_while_waiting_for_memory_leaves_nobody_in_the_row(is_full: bool) -> None:
+    """At each point where Python looks for signals: a waiter that stays stands in everybody's way."""
+    after, is_over = 0, False
+    while not is_over:
+        after += 1
+        with producer_in_memory(buffer_memory=20_000, linger_ms=60_000) as rig:
+            rig.producer.send("t", b"x" * 100)
+            rig.loop.run_until(lambda: False, 1.0)  # its topic is known
+            accumulator = rig.producer._accumulator
+            topic = accumulator.topics["t"]
+            record = (topic, topic.queues[0], 0, None, b"y" * (30_000 if is_full else 5_000), None)
+            points = [0]
+
+            def look(frame: FrameType, event: str, _: object, points: list[int] = points, after: int = after) -> None:
+                if event in ("call", "c_return") and frame.f_code.co_filename.endswith(ROWS):
+                    points[0] += 1
+                    if points[0] == after:
+                        raise KeyboardInterrupt
+
+            sys.setprofile(look)
+            try:
+                append_when_there_is_room(accumulator, BufferFull(1), 0, lambda: None, record)
+                is_over = True
+            except KeyboardInterrupt:
+                pass
+            except KafkaTimeoutError:
+                is_over = True
+            finally:
+                sys.setprofile(None)
+            assert not accumulator.memory.waiters, f"point {after}"
+            is_over = is_over and points[0] < after
+    assert after > 3

@@ -418,13 +418,13 @@ class Accumulator:
         # A thread waits for all of this: with less, batches would be the smaller the busier everybody is.
         room = max(min(queue.room_bytes, limit, self._buffer_bytes // 8), first_bytes)
         reserved = open_batch_bytes(room, first_bytes - HEADER_BYTES)
-        if not self._take(reserved, waiter):
-            raise BufferFull(reserved)
-        builder = self.new_builder(min(room, limit))
-        queue.batches_count += 1
-        batch = queue.open = Batch(queue, queue.batches_count, builder, now, self._guard)
+        batch = Batch(queue, queue.batches_count + 1, self.new_builder(min(room, limit)), now, self._guard)
         batch.limit_bytes = limit
         batch.reserved_bytes = reserved
+        if not self._take(reserved, waiter):
+            raise BufferFull(reserved)
+        queue.batches_count += 1  # from here on nothing is called: an interrupt would leave memory to nobody
+        queue.open = batch
         self.incomplete[batch] = None
         self._dirty[queue] = None
         return batch

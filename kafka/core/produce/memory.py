@@ -95,8 +95,9 @@ class Memory:
         return None
 
     def leave(self, waiter: Waiter) -> None:
-        """``waiter`` got what it needs, or gives up."""
-        self.waiters.remove(waiter)
+        """``waiter`` got what it needs, or gives up; nothing when it does not stand there."""
+        if waiter in self.waiters:
+            self.waiters.remove(waiter)
         if not self.waiters:
             self.is_short = False
 
