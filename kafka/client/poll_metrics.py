@@ -1,6 +1,7 @@
 """What clients that are polled measure besides: how long users take between polls, and how long polls wait.
 
-In the group ``PREFIX-metrics``, with what all clients measure (``metrics.py``).
+In the group ``PREFIX-metrics``, with what all clients measure (``metrics.py``). The rows of fetches and heartbeats are
+for the tables of the consumers, which have them in common.
 """
 
 from __future__ import annotations
@@ -17,6 +18,26 @@ POLLS: Final[tuple[Row, ...]] = (
     ("time-between-poll-max", "between-polls", "most"),
     ("poll-idle-ratio-avg", "idle-ratio", "average"),
     ("last-poll-seconds-ago", "last-poll", "gauge"),
+)
+FETCH_SIZES: Final[tuple[Row, ...]] = (
+    ("fetch-size-avg", "fetch-size", "average"),
+    ("fetch-size-max", "fetch-size", "most"),
+    ("bytes-consumed-rate", "fetch-size", "rate"),
+    ("bytes-consumed-total", "fetch-size", "total"),
+)
+FETCH_TIMES: Final[tuple[Row, ...]] = (
+    ("fetch-latency-avg", "fetch-latency", "average"),
+    ("fetch-latency-max", "fetch-latency", "most"),
+    ("fetch-rate", "fetch-latency", "frequency"),
+    ("fetch-total", "fetch-latency", "count"),
+    ("fetch-throttle-time-avg", "fetch-throttle", "average"),
+    ("fetch-throttle-time-max", "fetch-throttle", "most"),
+)
+HEARTBEATS: Final[tuple[Row, ...]] = (
+    ("heartbeat-response-time-max", "heartbeats", "most"),
+    ("heartbeat-rate", "heartbeats", "frequency"),
+    ("heartbeat-total", "heartbeats", "count"),
+    ("last-heartbeat-seconds-ago", "last-heartbeat", "gauge"),
 )
 
 

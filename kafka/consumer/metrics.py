@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from kafka.client import KafkaClient
 from kafka.client.link import Exchange
-from kafka.client.poll_metrics import PolledMetrics
+from kafka.client.poll_metrics import FETCH_SIZES, FETCH_TIMES, HEARTBEATS, PolledMetrics
 from kafka.consumer.driver import ConsumerDriver
 from kafka.consumer.reader import Records
 from kafka.core.consume.positions import PartitionPosition
@@ -40,22 +40,14 @@ FETCH_GROUP: Final = f"{PREFIX}-fetch-manager-metrics"
 GROUP_GROUP: Final = f"{PREFIX}-coordinator-metrics"
 
 TOPIC: Final[tuple[Row, ...]] = (
-    ("fetch-size-avg", "fetch-size", "average"),
-    ("fetch-size-max", "fetch-size", "most"),
-    ("bytes-consumed-rate", "fetch-size", "rate"),
-    ("bytes-consumed-total", "fetch-size", "total"),
+    *FETCH_SIZES,
     ("records-per-request-avg", "per-request", "gauge"),
     ("records-consumed-rate", "records", "rate"),
     ("records-consumed-total", "records", "total"),
 )
 FETCHES: Final[tuple[Row, ...]] = (
     *TOPIC,
-    ("fetch-latency-avg", "fetch-latency", "average"),
-    ("fetch-latency-max", "fetch-latency", "most"),
-    ("fetch-rate", "fetch-latency", "frequency"),
-    ("fetch-total", "fetch-latency", "count"),
-    ("fetch-throttle-time-avg", "fetch-throttle", "average"),
-    ("fetch-throttle-time-max", "fetch-throttle", "most"),
+    *FETCH_TIMES,
     ("records-lag-max", "lag-max", "gauge"),
     ("records-lead-min", "lead-min", "gauge"),
     ("assigned-partitions", "assigned", "gauge"),
@@ -74,10 +66,7 @@ GROUP: Final[tuple[Row, ...]] = (
     ("commit-latency-max", "commits", "most"),
     ("commit-rate", "commits", "frequency"),
     ("commit-total", "commits", "count"),
-    ("heartbeat-response-time-max", "heartbeats", "most"),
-    ("heartbeat-rate", "heartbeats", "frequency"),
-    ("heartbeat-total", "heartbeats", "count"),
-    ("last-heartbeat-seconds-ago", "last-heartbeat", "gauge"),
+    *HEARTBEATS,
     ("join-time-avg", "joins", "average"),
     ("join-time-max", "joins", "most"),
     ("join-rate", "joins", "frequency"),

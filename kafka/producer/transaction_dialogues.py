@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from kafka.core.dialogue import ByVersion, Dialogue, Forget, Sleep, send
+from kafka.core.partitions import by_topic
 from kafka.core.produce.identity import ProducerIdentity
 from kafka.core.produce.recoveries import Api, Recovery, recovery_for
 from kafka.core.produce.transactions import TransactionManager
@@ -265,14 +266,6 @@ def _refusal(api: Api, code: int) -> KafkaError:
     kind = for_code(code)
     hint = _HINTS.get(kind)
     return kind(f"{api.value}: {hint}" if hint else api.value)
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Topic -> numbers of partitions."""
-    found: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        found.setdefault(topic, []).append(number)
-    return found
 
 
 def _codes_of_partitions(answer: AddPartitionsToTxnResponse) -> list[int]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kafka.client import KafkaClient
 from kafka.client.link import Exchange
-from kafka.client.poll_metrics import PolledMetrics
+from kafka.client.poll_metrics import FETCH_SIZES, FETCH_TIMES, HEARTBEATS, PolledMetrics
 from kafka.core.share.holding import Acknowledged
 from kafka.core.share.records import ShareRecord
 from kafka.metrics import Row
@@ -26,10 +26,7 @@ from kafka.wire.message import Response
 
 PREFIX: Final = "consumer-share"
 FETCHES: Final[tuple[Row, ...]] = (
-    ("fetch-size-avg", "fetch-size", "average"),
-    ("fetch-size-max", "fetch-size", "most"),
-    ("bytes-consumed-rate", "fetch-size", "rate"),
-    ("bytes-consumed-total", "fetch-size", "total"),
+    *FETCH_SIZES,
     ("records-per-request-avg", "records", "average"),
     ("records-per-request-max", "records", "most"),
     ("records-fetched-rate", "records", "rate"),
@@ -38,18 +35,7 @@ FETCHES: Final[tuple[Row, ...]] = (
     ("acknowledgements-send-total", "acknowledgements", "total"),
     ("acknowledgements-error-rate", "refusals", "rate"),
     ("acknowledgements-error-total", "refusals", "total"),
-    ("fetch-latency-avg", "fetch-latency", "average"),
-    ("fetch-latency-max", "fetch-latency", "most"),
-    ("fetch-rate", "fetch-latency", "frequency"),
-    ("fetch-total", "fetch-latency", "count"),
-    ("fetch-throttle-time-avg", "fetch-throttle", "average"),
-    ("fetch-throttle-time-max", "fetch-throttle", "most"),
-)
-HEARTBEATS: Final[tuple[Row, ...]] = (
-    ("heartbeat-response-time-max", "heartbeats", "most"),
-    ("heartbeat-rate", "heartbeats", "frequency"),
-    ("heartbeat-total", "heartbeats", "count"),
-    ("last-heartbeat-seconds-ago", "last-heartbeat", "gauge"),
+    *FETCH_TIMES,
 )
 
 

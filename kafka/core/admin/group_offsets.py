@@ -14,7 +14,7 @@ from kafka.core.admin.group_values import OffsetSpec, OffsetTimestamp
 from kafka.core.admin.plain import raise_first, raise_transient
 from kafka.core.consume.offsets import LeaderOf, list_offsets
 from kafka.core.dialogue import Dialogue, RefreshMetadata, send
-from kafka.core.group.protocol import by_topic
+from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff
 from kafka.errors import (
     BrokerResponseError,

@@ -16,6 +16,7 @@ from kafka.core.admin.group_values import GroupState, GroupType, MemberToRemove,
 from kafka.core.admin.plain import raise_first, raise_transient, to_dict
 from kafka.core.dialogue import All, ByVersion, Dialogue, Send, send
 from kafka.core.group.protocol import read_assignment, read_subscription
+from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff, retrying
 from kafka.errors import (
     BrokerResponseError,
@@ -116,7 +117,7 @@ def _subscription(data: bytes) -> dict[str, Any]:
     return {
         "topics": list(found.topics),
         "user_data": found.user_data,
-        "owned_partitions": _by_topic(found.owned),
+        "owned_partitions": _topics(found.owned),
         "generation_id": found.generation,
         "rack_id": found.rack or None,
     }
@@ -124,14 +125,11 @@ def _subscription(data: bytes) -> dict[str, Any]:
 
 def _assignment(data: bytes) -> dict[str, Any]:
     found = read_assignment(data)
-    return {"assigned_partitions": _by_topic(found.partitions), "user_data": found.user_data}
+    return {"assigned_partitions": _topics(found.partitions), "user_data": found.user_data}
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    found: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        found.setdefault(topic, []).append(number)
-    return [{"topic": topic, "partitions": numbers} for topic, numbers in found.items()]
+def _topics(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    return [{"topic": topic, "partitions": numbers} for topic, numbers in by_topic(partitions).items()]
 
 
 def _nothing(group: Group) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kafka.core.admin.coordinators import at_coordinator, at_coordinators, or_raise
 from kafka.core.admin.plain import raise_first
 from kafka.core.dialogue import Dialogue, send
-from kafka.core.group.protocol import by_topic
+from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff
 from kafka.errors import BrokerResponseError, IllegalArgumentError, for_code
 from kafka.protocol.share import (

@@ -196,32 +196,38 @@ class FetchSession:
 
 def topics_of(listings: Iterable[Listing], partition_max_bytes: int) -> list[FetchRequest.FetchTopic]:
     """The listings as a request has them. Topics in the order of their first partition."""
-    topics: dict[str, FetchRequest.FetchTopic] = {}
-    for listing in listings:
-        name, number = listing.position.partition
-        topic = topics.get(name)
-        if topic is None:
-            topic = FetchRequest.FetchTopic(topic=name, topic_id=listing.topic_id, partitions=[])
-            topics[name] = topic
-        topic.partitions.append(
-            FetchRequest.FetchPartition(
-                partition=number,
-                current_leader_epoch=listing.leader_epoch,
-                fetch_offset=listing.offset,
-                partition_max_bytes=partition_max_bytes,
-            )
+    return [
+        FetchRequest.FetchTopic(
+            topic=topic,
+            topic_id=of_topic[0].topic_id,
+            partitions=[
+                FetchRequest.FetchPartition(
+                    partition=listing.position.partition.partition,
+                    current_leader_epoch=listing.leader_epoch,
+                    fetch_offset=listing.offset,
+                    partition_max_bytes=partition_max_bytes,
+                )
+                for listing in of_topic
+            ],
         )
-    return list(topics.values())
+        for topic, of_topic in _by_topic(listings).items()
+    ]
 
 
 def forgotten_of(listings: Iterable[Listing]) -> list[FetchRequest.ForgottenTopic]:
     """The listings as a request forgets them."""
-    topics: dict[str, FetchRequest.ForgottenTopic] = {}
+    return [
+        FetchRequest.ForgottenTopic(
+            topic=topic,
+            topic_id=of_topic[0].topic_id,
+            partitions=[listing.position.partition.partition for listing in of_topic],
+        )
+        for topic, of_topic in _by_topic(listings).items()
+    ]
+
+
+def _by_topic(listings: Iterable[Listing]) -> dict[str, list[Listing]]:
+    found: dict[str, list[Listing]] = {}
     for listing in listings:
-        name, number = listing.position.partition
-        topic = topics.get(name)
-        if topic is None:
-            topic = FetchRequest.ForgottenTopic(topic=name, topic_id=listing.topic_id, partitions=[])
-            topics[name] = topic
-        topic.partitions.append(number)
-    return list(topics.values())
+        found.setdefault(listing.position.partition.topic, []).append(listing)
+    return found

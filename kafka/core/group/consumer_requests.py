@@ -6,12 +6,12 @@ the last one arrived. In between, a heartbeat says what has changed. When heartb
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
-from uuid import UUID
 
 from kafka.core.group.holdings import IdPartition
 from kafka.core.group.machine import Subscription
+from kafka.core.partitions import by_topic
 from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from kafka.structs import TopicPartition
 
@@ -78,7 +78,7 @@ class Heartbeats:
             # "" takes back a former one; who never had one leaves the field out, which older versions lack
             subscribed_topic_regex=(wanted.pattern or "") if says_topics and self._had_pattern else None,
             server_assignor=self._server_assignor if is_full else None,
-            topic_partitions=_by_topic(held) if says_owned else None,
+            topic_partitions=_topics(held) if says_owned else None,
         )
 
     def leave(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
@@ -91,11 +91,8 @@ class Heartbeats:
         )
 
 
-def _by_topic(partitions: Mapping[IdPartition, TopicPartition]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
-    found: dict[UUID, list[int]] = {}
-    for topic_id, number in sorted(partitions):
-        found.setdefault(topic_id, []).append(number)
+def _topics(partitions: Iterable[IdPartition]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
     return [
         ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=topic_id, partitions=numbers)
-        for topic_id, numbers in found.items()
+        for topic_id, numbers in by_topic(sorted(partitions)).items()
     ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
+from kafka.core.partitions import by_topic
 from kafka.errors import CoordinatorNotAvailableError, KafkaError, for_code
 from kafka.protocol.offsets import (
     OffsetCommitRequest,
@@ -39,13 +40,6 @@ def most_version(ids: Mapping[str, UUID]) -> int | None:
     return FIRST_VERSION_WITH_IDS - 1 if ZERO_UUID in ids.values() else None
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        found.setdefault(topic, []).append(number)
-    return found
-
-
 def commit_request(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     speaker: ConsumerGroupMetadata,
@@ -72,7 +66,7 @@ def commit_request(
                     for number in numbers
                 ],
             )
-            for topic, numbers in _by_topic(offsets).items()
+            for topic, numbers in by_topic(offsets).items()
         ],
     )
 
@@ -100,7 +94,7 @@ def fetch_request(
 ) -> OffsetFetchRequest:
     """What to look up, in ``version``."""
     is_stable = version >= FIRST_VERSION_WITH_STABLE
-    numbers = _by_topic(partitions)
+    numbers = by_topic(partitions)
     if version < FIRST_VERSION_WITH_GROUPS:
         return OffsetFetchRequest(
             group_id=speaker.group_id or "",

@@ -8,9 +8,9 @@ passes the bytes on. KIP-429 (owned partitions, v1), KIP-792 (their generation, 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
+from kafka.core.partitions import by_topic
 from kafka.errors import KafkaProtocolError
 from kafka.structs import TopicPartition
 from kafka.wire.codec import decode_from, encode
@@ -119,14 +119,6 @@ def read_assignment(data: bytes | memoryview) -> Assignment:
         tuple(TopicPartition(each.topic, number) for each in message.assigned_partitions for number in each.partitions),
         None if message.user_data is None else bytes(message.user_data),
     )
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    """Topic -> numbers, both in the order in which they come."""
-    found: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        found.setdefault(topic, []).append(number)
-    return found
 
 
 def _read(cls: type[M], data: bytes | memoryview) -> M:

@@ -23,12 +23,12 @@ from kafka.core.group.machine import TopicPicture
 from kafka.core.group.protocol import (
     Assignment,
     MemberSubscription,
-    by_topic,
     read_assignment,
     read_subscription,
     write_assignment,
     write_subscription,
 )
+from kafka.core.partitions import by_topic
 from kafka.errors import IllegalArgumentError
 from kafka.structs import TopicPartition
 

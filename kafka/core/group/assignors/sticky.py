@@ -18,7 +18,8 @@ from kafka.core.group.assignors.equal import share_equally
 from kafka.core.group.assignors.racks import Racks
 from kafka.core.group.assignors.unequal import share_unequally
 from kafka.core.group.machine import NO_GENERATION, TopicPicture
-from kafka.core.group.protocol import Assignment, MemberSubscription, by_topic
+from kafka.core.group.protocol import Assignment, MemberSubscription
+from kafka.core.partitions import by_topic
 from kafka.errors import KafkaProtocolError
 from kafka.structs import TopicPartition
 from kafka.wire.codec import decode_from, encode
