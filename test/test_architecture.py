@@ -68,6 +68,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "public", "public client", "public producer", "public consumer", "public share", "public admin",
         "broker.embedded", "errors", "structs", "future",
     ),
+    # Besides what the row above has, "net": it answers probes over the worker's own loop.
+    "tasks.health": (
+        "public", "public client", "public producer", "public consumer", "public share", "public admin",
+        "broker.embedded", "errors", "structs", "future", "tasks", "net",
+    ),
     "tasks.pools": (
         "public", "public client", "public producer", "public consumer", "public share", "public admin",
         "broker.embedded", "errors", "structs", "future", "tasks", "net",
@@ -101,6 +106,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "cramjam": ("records.compression",),
     "opentelemetry": ("client.otlp",),
     "rich": ("cli",),
+    "prometheus_client": ("tasks.health.metrics",),
     "pytest": ("testing",),
     "typing_extensions": ("wire.message",),  # for type checkers only: it is no dependency
     "mypy_extensions": ("_native",),  # the same
@@ -265,6 +271,7 @@ def test_a_module_says_what_it_is_and_postpones_annotations(module: Module) -> N
         ("tasks.app", "kafka.broker.server", False),
         ("tasks.worker", "kafka.tasks.pools.prefork", True),
         ("tasks.pools.prefork", "kafka.net.loop", True),
+        ("tasks.health.server", "kafka.net.loop", True),
         ("tasks.pools.prefork", "kafka.tasks.job", True),
         ("share.session", "kafka.consumer", False),
         ("unheard_of", "kafka.errors", False),

@@ -11,7 +11,10 @@
 ``.. kafka-share-reactions-table::``   what a share consumer does about errors, from ``core/share``
 ``.. kafka-states-table:: NAME``       the states of a machine, and the steps between them, from ``core/states.py``
 ``.. kafka-app-settings-table::``      settings of an app, from ``kafka/tasks/settings.py``
+``.. kafka-pool-options-table::``      flags of a worker's pool, from ``kafka/cli/worker.py``
+``.. kafka-lost-causes-table::``       why children die, from ``kafka/tasks/outcome.py``
 ``.. kafka-options-later::``           options of tasks that are refused, from ``kafka/tasks/options.py``
+``.. kafka-worker-metrics-table::``    what Prometheus is told of a worker, from ``kafka/tasks/health/metrics.py``
 ``.. kafka-broker-settings-table::``   settings of the embedded broker, from ``kafka/broker/settings.py``
 ``.. kafka-broker-releases-table::``   releases that it emulates and what it lacks of each, from ``releases.py``
 ``.. kafka-faults-table::``            what a fault may do, from ``kafka/broker/faults/``
@@ -218,11 +221,41 @@ def app_settings_rows() -> Rows:
         yield f"``{name}``", _value(setting.default), setting.unit, _escaped(setting.doc)
 
 
+def pool_options_rows() -> Rows:
+    """Flags of a worker that are about its pool."""
+    from kafka.cli.worker import POOL_OPTIONS
+
+    yield ("option", "pools", "meaning")
+    for flag, option in POOL_OPTIONS.items():
+        pools = "all" if option.pools is None else ", ".join(f"``{name}``" for name in option.pools)
+        yield f"``{flag} {option.metavar}``", pools, _escaped(option.help % ())
+
+
+def lost_causes_rows() -> Rows:
+    """Why a child died with its job."""
+    from kafka.tasks.outcome import LOST_CAUSES
+
+    yield ("cause", "meaning")
+    for cause, text in LOST_CAUSES.items():
+        yield f"``{cause}``", _escaped(text)
+
+
 def options_later() -> Rows:
     """Options of tasks and calls that are refused so far."""
     from kafka.tasks.options import LATER
 
     yield ", ".join(f"``{name}``" for name in sorted(LATER)),
+
+
+def worker_metrics_rows() -> Rows:
+    """Name, kind, labels and meaning of each number of a worker."""
+    from kafka.tasks.health.metrics import FAMILIES, PREFIX
+
+    suffixes = {"counter": "_total", "info": "_info"}
+    yield ("name", "kind", "labels", "meaning")
+    for family in FAMILIES:
+        name = f"``{PREFIX}{family.name}{suffixes.get(family.kind, '')}``"
+        yield name, family.kind, ", ".join(f"``{label}``" for label in family.labels), family.text
 
 
 def broker_settings_rows() -> Rows:
@@ -387,7 +420,10 @@ def setup(app: Any) -> dict[str, bool]:
         "kafka-codecs-table": (codecs_rows, package / "records" / "compression.py", 0),
         "kafka-states-table": (states_rows, package / "core" / "states.py", 1),
         "kafka-app-settings-table": (app_settings_rows, package / "tasks" / "settings.py", 0),
+        "kafka-pool-options-table": (pool_options_rows, package / "cli" / "worker.py", 0),
+        "kafka-lost-causes-table": (lost_causes_rows, package / "tasks" / "outcome.py", 0),
         "kafka-options-later": (options_later, package / "tasks" / "options.py", 0),
+        "kafka-worker-metrics-table": (worker_metrics_rows, package / "tasks" / "health" / "metrics.py", 0),
         "kafka-broker-settings-table": (broker_settings_rows, package / "broker" / "settings.py", 0),
         "kafka-broker-releases-table": (releases_rows, package / "broker" / "releases.py", 0),
         "kafka-methods-table": (methods_rows, package / "__init__.py", 1),

@@ -30,6 +30,7 @@ EXIT_BROKEN_PIPE: Final = 141
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "broker": ("kafka.cli.broker", "run an embedded broker on a data directory"),
     "worker": ("kafka.cli.worker", "run the jobs of an application's queues"),
+    "inspect": ("kafka.cli.inspect", "show the workers of an application, their children and running jobs"),
     "demo": ("kafka.cli.demo", "count the words of text files with jobs, from end to end"),
     "check-version": ("kafka.cli.check_version", "say which release of Kafka answers at an address"),
     "groups": ("kafka.cli.groups", "list, describe, reset and delete groups of all types"),

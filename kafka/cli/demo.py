@@ -261,7 +261,9 @@ def _count(
         if bootstrap is not None:
             cleaning.callback(_delete_topics, app, address, place.security)
         logs = cleaning.enter_context(tempfile.TemporaryDirectory(prefix="kafka-demo-"))
-        arguments = ["kafka.cli.demo_tasks:app", "--queues", QUEUE, "--concurrency", "2", "--bootstrap-server", address]
+        # Threads: the workers have one already (the lifeline of demo_tasks.py), and with threads one does not fork.
+        pool = ["--pool", "threads", "--concurrency", "2"]
+        arguments = ["kafka.cli.demo_tasks:app", "--queues", QUEUE, *pool, "--bootstrap-server", address]
         environment = {NAME_VARIABLE: app.name}
         if bootstrap is None:
             environment[client_settings.VARIABLE] = ""  # our own broker lets in everybody
@@ -314,7 +316,7 @@ def _delete_topics(app: App, address: str, security: dict[str, Any]) -> None:
     """Leave nothing of the run on a broker that is not ours, as far as it lets us."""
     names = app.names
     app.close(CLOSE_S)  # before its topics go: a client that asks for a missing topic can bring it back
-    topics = [names.queue(QUEUE), names.suspect(QUEUE), names.dead(QUEUE), names.results, names.late]
+    topics = [names.queue(QUEUE), names.suspect(QUEUE), names.dead(QUEUE), names.results, names.late, names.workers]
     with contextlib.suppress(KafkaError), KafkaAdminClient(bootstrap_servers=address, **security) as admin:
         admin.delete_topics(topics, raise_errors=False)
         for group in (names.queue(QUEUE), names.suspect(QUEUE)):

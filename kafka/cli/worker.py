@@ -1,7 +1,10 @@
 """``python -m kafka worker MODULE:APP``: run the jobs of an app's queues until stopped.
 
-Exit code 0 after a stop by signal; wrong uses (no such module, no App, an unknown queue or pool) and a broker that
-cannot be reached are told as every command tells them. What a worker is: :mod:`kafka.tasks.serve`.
+Exit codes: 0 after a stop by signal; 1 when no broker can be reached, or the port of ``--health-port`` cannot be had; 2
+for a wrong use (no such module, no App, an unknown queue or pool, a limit that makes no sense); 3 when no child process
+has ever come up. What a worker is: :mod:`kafka.tasks.serve`; what pools are: :mod:`kafka.tasks.pools`.
+
+An option of pools is one more row of :data:`POOL_OPTIONS`.
 """
 
 from __future__ import annotations
@@ -9,19 +12,118 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
-from kafka.cli import client_settings
+from kafka.cli import CommandError, client_settings
 from kafka.errors import IllegalArgumentError
-from kafka.tasks import MOST_CONCURRENCY, check_pool, check_queues, load, run_worker
+from kafka.tasks import (
+    MOST_CONCURRENCY,
+    POOLS,
+    App,
+    PoolFailed,
+    PoolSettings,
+    check_pool,
+    check_queues,
+    default_pool,
+    load,
+    parse_autoscale,
+    parse_health_port,
+    parse_memory,
+    run_worker,
+    start_methods,
+)
+
+EXIT_POOL_FAILED: Final = 3
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+ASYNCIO_CONCURRENCY: Final = 100
+"""The default of ``--concurrency`` for coroutines, which mostly wait; for all others it is the number of processors."""
+
+
+class _Option(NamedTuple):
+    """One flag: what its text becomes, the pools that it is for (None: all), and its line of help."""
+
+    metavar: str
+    read: Callable[[str, str], dict[str, Any]]
+    pools: tuple[str, ...] | None
+    help: str
+
+
+def _whole(field: str) -> Callable[[str, str], dict[str, Any]]:
+    def read(flag: str, text: str) -> dict[str, Any]:
+        try:
+            return {field: int(text)}
+        except ValueError:
+            raise IllegalArgumentError(f"{flag} is a whole number, not {text!r}") from None
+
+    return read
+
+
+def _seconds(field: str) -> Callable[[str, str], dict[str, Any]]:
+    def read(flag: str, text: str) -> dict[str, Any]:
+        try:
+            return {field: float(text)}
+        except ValueError:
+            raise IllegalArgumentError(f"{flag} is a number of seconds, not {text!r}") from None
+
+    return read
+
+
+def _memory(flag: str, text: str) -> dict[str, Any]:
+    soft, hard = parse_memory(flag, text)
+    return {"max_memory_soft": soft, "max_memory_hard": hard}
+
+
+def _autoscale(flag: str, text: str) -> dict[str, Any]:
+    return {"autoscale": parse_autoscale(flag, text)}
+
+
+def _start_method(flag: str, text: str) -> dict[str, Any]:
+    return {"start_method": text}
+
+
+POOL_OPTIONS: Final[dict[str, _Option]] = {
+    "--timeout": _Option("S", _seconds("timeout"), None, "hard limit of jobs whose call and task say none"),
+    "--soft-timeout": _Option("S", _seconds("soft_timeout"), None, "soft limit of jobs whose call and task say none"),
+    "--kill-grace": _Option(
+        "S", _seconds("kill_grace"), None, "between SIGTERM and SIGKILL, and between the last stages of a stop (5)"
+    ),
+    "--max-jobs-per-child": _Option(
+        "N", _whole("max_jobs_per_child"), ("prefork",), "replace a child after so many jobs, 10 %% more or less"
+    ),
+    "--max-memory-per-child": _Option(
+        "SOFT[,HARD]",
+        _memory,
+        ("fork", "prefork"),
+        "resident memory above which a child is replaced after its job, and above which it is killed: 512M,1G",
+    ),
+    "--autoscale": _Option("MIN,MAX", _autoscale, ("prefork",), "keep so many children, by what there is to do"),
+    "--prefetch": _Option(
+        "N", _whole("prefetch"), ("prefork",), "jobs with one child at once; 1: only idle children are given any"
+    ),
+    "--start-method": _Option(
+        "NAME", _start_method, ("fork", "prefork"), f"how children start: {', '.join(start_methods()) or 'not here'}"
+    ),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("app", metavar="MODULE:APP", help="the app to work for, such as shop.tasks:app")
     parser.add_argument("--queues", metavar="A,B", help="queues to work on (default: all of the app's)")
-    parser.add_argument("--pool", default="threads", metavar="NAME", help="how jobs run: threads (default) or inline")
-    parser.add_argument("--concurrency", type=int, default=os.cpu_count() or 1, metavar="N", help="jobs at once")
+    parser.add_argument("--pool", metavar="NAME", help=f"how jobs run: {', '.join(POOLS)} (default: {default_pool()})")
+    parser.add_argument(
+        "--concurrency",
+        type=int,
+        metavar="N",
+        help=f"jobs at once (default: the number of processors; asyncio: {ASYNCIO_CONCURRENCY})",
+    )
+    for flag, option in POOL_OPTIONS.items():
+        parser.add_argument(flag, metavar=option.metavar, help=option.help + _only(option))
+    parser.add_argument(
+        "--health-port", metavar="[HOST:]PORT", help="answer /healthz, /readyz and /metrics there (default: nowhere)"
+    )
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="instead of the app's bootstrap_servers")
     client_settings.add_arguments(parser)
     parser.add_argument("--log-level", default="INFO", type=str.upper, choices=LEVELS, help="default INFO, on stderr")
@@ -35,16 +137,41 @@ def run(args: argparse.Namespace) -> int:
     security = client_settings.read(args, client_settings.SECURITY)
     if args.bootstrap_server is not None or security:
         app.connect_to(args.bootstrap_server, **security)
-    check_pool(args.pool)
-    if not 1 <= args.concurrency <= MOST_CONCURRENCY:
-        raise IllegalArgumentError(
-            f"--concurrency is at least 1 and at most {MOST_CONCURRENCY}, not {args.concurrency}"
-        )
+    pool = check_pool(default_pool() if args.pool is None else args.pool)
+    settings = pool_settings(args, pool, app)
+    if args.health_port is not None:
+        parse_health_port(args.health_port)
     names = [] if args.queues is None else [name.strip() for name in args.queues.split(",")]
     if not all(names):
         raise IllegalArgumentError(
             f"--queues is a list of names with commas between them, not {args.queues!r}; leave it out for all queues"
         )
     queues = check_queues(app, names)
-    run_worker(app, queues, args.pool, args.concurrency)
+    try:
+        run_worker(app, queues, pool, settings=settings, health=args.health_port)
+    except PoolFailed as error:
+        raise CommandError(str(error.args[0]), EXIT_POOL_FAILED) from error
     return 0
+
+
+def pool_settings(args: argparse.Namespace, pool: str, app: App) -> PoolSettings:
+    """What the flags say about the pool. IllegalArgumentError for what makes no sense, or not for this pool."""
+    given: dict[str, Any] = {"app_path": args.app, "kill_grace": app.settings.kill_grace}
+    for flag, option in POOL_OPTIONS.items():
+        text = getattr(args, flag[2:].replace("-", "_"))
+        if text is None:
+            continue
+        if option.pools is not None and pool not in option.pools:
+            raise IllegalArgumentError(f"{flag} is for the pool {' or '.join(option.pools)}, not for {pool}")
+        given.update(option.read(flag, text))
+    concurrency = args.concurrency
+    if concurrency is None:
+        most = ASYNCIO_CONCURRENCY if pool == "asyncio" else os.cpu_count() or 1
+        concurrency = given["autoscale"][0] if "autoscale" in given else most
+    if not 1 <= concurrency <= MOST_CONCURRENCY:
+        raise IllegalArgumentError(f"--concurrency is at least 1 and at most {MOST_CONCURRENCY}, not {concurrency}")
+    return PoolSettings(**{**given, "concurrency": concurrency})
+
+
+def _only(option: _Option) -> str:
+    return "" if option.pools is None else f" ({' and '.join(option.pools)} only)"

@@ -233,6 +233,17 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         return self._engine.lock_s
 
     @property
+    def answered_at(self) -> float | None:
+        """When a heartbeat or a fetch was last answered without an error, by the loop's clock (monotonic seconds); None
+        when none was yet. Older than two of :attr:`heartbeat_interval_s`: the brokers are silent."""
+        return self._engine.answered_at
+
+    @property
+    def heartbeat_interval_s(self) -> float:
+        """Seconds between heartbeats, as the group's last answer told them."""
+        return self._engine.heartbeat_interval_s
+
+    @property
     def member_id(self) -> str:
         """This member's id in its group."""
         return self._engine.member_id

@@ -163,6 +163,17 @@ class ShareEngine:
         return max((link.session.lock_s for link in self._links.values()), default=30.0)
 
     @property
+    def answered_at(self) -> float | None:
+        """When the group or a leader last answered well, as far as is known without counting answers; None: never."""
+        instants = [self._membership.answered_at, *(link.answered_at for link in list(self._links.values()))]
+        return max((instant for instant in instants if instant is not None), default=None)
+
+    @property
+    def heartbeat_interval_s(self) -> float:
+        """Between heartbeats, as the last answer told it."""
+        return self._membership.interval_s
+
+    @property
     def state(self) -> MemberState:
         """Where the member stands in its group."""
         return self._membership.state

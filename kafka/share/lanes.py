@@ -67,6 +67,11 @@ class Lanes:
         except KafkaError as error:  # the client is closed
             return Future[Any]().failure(error)
 
+    @property
+    def used_at(self) -> float:
+        """When the last request went out."""
+        return self._used_at
+
     # -- the next one --------------------------------------------------------------------------------------------------
 
     def replace_at(self) -> float:

@@ -84,6 +84,15 @@ class ShareLink:
         """A fetch could go out now, if there were demand."""
         return not self._is_closed and self._closing is None and now >= self._not_before and self.session.can_fetch(now)
 
+    @property
+    def answered_at(self) -> float | None:
+        """An instant up to which the leader is known to have answered; None when its last answer was an error.
+
+        That of the last request: it went out because the one before had been answered, and has not failed since. So
+        nothing has to be taken down for each fetch; a leader that is silent shows as an instant that stands still.
+        """
+        return self.lanes.used_at if self.session.is_open and not self._failures else None
+
     def close(self) -> Future[None]:
         """Say the last acknowledgements, give back what is held, and close the connection.
 

@@ -2,8 +2,9 @@
 
 ``App`` declares tasks and enqueues jobs, ``JobHandle`` is what ``delay`` gives back, ``python -m kafka worker`` runs
 them. Inside, each module says what it is. From the caller to the broker: ``app task options settings payload envelope
-ids jobs backend``; from the broker to the user's function and back: ``delivery worker pace admission outcome runner
-context pools consequences settling``; ``results`` and ``topics`` are shared by both, ``serve`` and ``loader`` start it.
+ids jobs backend``; from the broker to the user's function and back: ``delivery worker leases lines pace suspects
+admission outcome feeding pools runner context hooks exits consequences settling stopping``; ``results`` and ``topics``
+are shared by both, ``serve`` and ``loader`` start it, ``health`` and ``dump`` tell about it.
 """
 
 from __future__ import annotations
@@ -20,15 +21,29 @@ from kafka.tasks.errors import (
     LoadError,
     NotSerialisable,
     PayloadTooLarge,
+    PoolFailed,
     SoftTimeLimit,
     TaskError,
     TaskInMain,
     TimeLimit,
     UnknownQueue,
+    WorkerLost,
 )
+from kafka.tasks.health import ChildSnapshot, Directory, RunningJob, Seen, WorkerSnapshot
+from kafka.tasks.health import parse_address as parse_health_port
+from kafka.tasks.hooks import FinishedJob
 from kafka.tasks.jobs import JobHandle
 from kafka.tasks.loader import load
-from kafka.tasks.pools import MOST_CONCURRENCY, check_pool
+from kafka.tasks.pools import (
+    MOST_CONCURRENCY,
+    POOLS,
+    PoolSettings,
+    check_pool,
+    default_pool,
+    parse_autoscale,
+    parse_memory,
+    start_methods,
+)
 from kafka.tasks.retry import Retry, expo
 from kafka.tasks.serve import check_queues, run_worker
 from kafka.tasks.states import EXCEPTION, FULL_RUN, READY, UNREADY, JobState
@@ -38,6 +53,7 @@ __all__ = [
     "EXCEPTION",
     "FULL_RUN",
     "MOST_CONCURRENCY",
+    "POOLS",
     "READY",
     "UNREADY",
     "App",
@@ -45,7 +61,10 @@ __all__ = [
     "Batch",
     "Call",
     "Cancel",
+    "ChildSnapshot",
     "Context",
+    "Directory",
+    "FinishedJob",
     "JobFailed",
     "JobHandle",
     "JobRevoked",
@@ -55,16 +74,27 @@ __all__ = [
     "LoadError",
     "NotSerialisable",
     "PayloadTooLarge",
+    "PoolFailed",
+    "PoolSettings",
     "Retry",
+    "RunningJob",
+    "Seen",
     "SoftTimeLimit",
     "Task",
     "TaskError",
     "TaskInMain",
     "TimeLimit",
     "UnknownQueue",
+    "WorkerLost",
+    "WorkerSnapshot",
     "check_pool",
     "check_queues",
+    "default_pool",
     "expo",
     "load",
+    "parse_autoscale",
+    "parse_health_port",
+    "parse_memory",
     "run_worker",
+    "start_methods",
 ]

@@ -15,6 +15,8 @@ from kafka.tasks.consequences import Consequences
 from kafka.tasks.delivery import Delivery, Lease
 from kafka.tasks.envelope import Envelope, decode
 from kafka.tasks.errors import BadRecord
+from kafka.tasks.hooks import ERROR_TASK
+from kafka.tasks.options import WorkerOptions, limits
 from kafka.tasks.outcome import Move, NoJob, Outcome, Policy, Standing, Verdict, admit, crashes_of, decide
 from kafka.tasks.runner import Job
 from kafka.tasks.settling import Ending
@@ -41,13 +43,14 @@ class Clerk:
         consequences: Consequences,
         delivery: Delivery,
         results_partitions: int,
-        crash_limit: int,
+        numbers: WorkerOptions,
     ) -> None:
         self._tasks = tasks
         self._consequences = consequences
         self._delivery = delivery
         self._results_partitions = results_partitions
-        self._crash_limit = crash_limit
+        self._numbers = numbers
+        self._limits: dict[Task[..., Any], tuple[float | None, float | None]] = {}
         self._policies: dict[tuple[str, bool], Policy] = {}
 
     def admit(self, lease: Lease, now_ms: int) -> Job | Ending | Hold:
@@ -59,7 +62,7 @@ class Clerk:
         except BadRecord as error:
             log.warning("the record %s is no job and goes to the dead topic: %s", lease.origin, error.text)
             return Ending(lease, None, [self._consequences.no_job(lease, NoJob(error.cause, error.text), now_ms)])
-        task = self._tasks.get(envelope.name)
+        task = self._tasks.get(envelope.name) if envelope.name != ERROR_TASK else None
         suspect = lease.source.suspect
         crashes = crashes_of(envelope.crashes, lease.deliveries, suspect)
         if task is None or suspect or crashes or lease.deliveries > 1 or envelope.expires_ms is not None:
@@ -69,15 +72,12 @@ class Clerk:
             if outcome is not None:
                 return self.end(lease, envelope, outcome, crashes, now_ms)
         assert task is not None  # admit() has an outcome for a task that is not known
-        own = task.options
-        return Job(
-            lease,
-            envelope,
-            task,
-            envelope.soft_timeout if envelope.soft_timeout is not None else own.soft_timeout,
-            envelope.timeout if envelope.timeout is not None else own.timeout,
-            crashes,
-        )
+        if envelope.timeout is None and envelope.soft_timeout is None:
+            found = self._limits.get(task)
+            if found is None:
+                found = self._limits[task] = self._limits_of(task, None, None)
+            return Job(lease, envelope, task, *found, crashes)
+        return Job(lease, envelope, task, *self._limits_of(task, envelope.soft_timeout, envelope.timeout), crashes)
 
     def end(self, lease: Lease, envelope: Envelope, outcome: Outcome, crashes: int, now_ms: int) -> Ending | Hold:
         """How a lease ends after ``outcome``; ``crashes`` are those behind the job."""
@@ -88,6 +88,17 @@ class Clerk:
         records = self._consequences.of(decision, outcome, envelope, lease, now_ms)
         return Ending(lease, envelope, records, is_move=decision.move is Move.SUSPECT)
 
+    def _limits_of(
+        self, task: Task[..., Any], soft: float | None, hard: float | None
+    ) -> tuple[float | None, float | None]:
+        said, filled, numbers = task.said, task.options, self._numbers
+        return limits(
+            (soft, hard),
+            (said.soft_timeout, said.timeout),
+            (numbers.soft_timeout_s, numbers.timeout_s),
+            (filled.soft_timeout, filled.timeout),
+        )
+
     def _policy(self, envelope: Envelope) -> Policy:
         task = self._tasks.get(envelope.name)
         stored = envelope.store_result
@@ -97,6 +108,6 @@ class Clerk:
         policy = self._policies.get(key)
         if policy is None or policy.delivery_limit != self._delivery.delivery_limit:
             attempts = task.retry.max_attempts if task is not None and task.retry is not None else None
-            policy = Policy(attempts, self._crash_limit, self._delivery.delivery_limit, stored)
+            policy = Policy(attempts, self._numbers.crash_limit, self._delivery.delivery_limit, stored)
             self._policies[key] = policy
         return policy

@@ -9,7 +9,6 @@ are kept), :mod:`kafka.tasks.jobs` (handles).
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 import threading
 import weakref
@@ -21,11 +20,13 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 from kafka.tasks.backend import Backend, Route, open_backend
 from kafka.tasks.context import Context
+from kafka.tasks.enqueued import note
 from kafka.tasks.envelope import Envelope, Header
 from kafka.tasks.errors import PayloadTooLarge, UnknownQueue, did_you_mean
+from kafka.tasks.hooks import ERROR_TASK, ErrorHandler, Handlers, SuccessHandler
 from kafka.tasks.ids import is_id
 from kafka.tasks.jobs import JobHandle
-from kafka.tasks.options import call_options, check_task_name, task_options
+from kafka.tasks.options import TaskOptions, call_options, check_task_name, task_options
 from kafka.tasks.payload import encode_call
 from kafka.tasks.results import StateRecord
 from kafka.tasks.retry import Retry
@@ -36,6 +37,8 @@ from kafka.tasks.topics import Names, check_queue
 
 P = ParamSpec("P")
 R = TypeVar("R")
+OnSuccess = TypeVar("OnSuccess", bound=SuccessHandler)
+OnError = TypeVar("OnError", bound=ErrorHandler)
 Seconds = float | int | timedelta
 
 
@@ -51,6 +54,7 @@ class App:
         self.settings = read_settings(settings)
         self.tasks: dict[str, Task[..., Any]] = {}
         """The declared tasks by name."""
+        self.handlers = Handlers()
         self._queues: set[str] = {self.settings.default_queue, *self.settings.queues}
         self._lock = threading.RLock()
         self._local = threading.local()
@@ -124,13 +128,10 @@ class App:
         )
 
         def declare(function: Callable[..., Any]) -> Task[..., Any]:
-            if inspect.iscoroutinefunction(function):
-                raise IllegalArgumentError(
-                    f"{function.__qualname__} is a coroutine function: it needs the asyncio pool, which this "
-                    "release does not have yet"
-                )
-            task: Task[..., Any] = Task(self, function, filled)
+            task: Task[..., Any] = Task(self, function, filled, read)
             there = self.tasks.get(task.name)
+            if task.name == ERROR_TASK:
+                raise IllegalArgumentError(f"{task.origin} cannot be called {ERROR_TASK!r}: that name is taken")
             if there is not None and there.origin != task.origin:
                 raise IllegalArgumentError(
                     f"two tasks are called {task.name!r}: {there.origin} and {task.origin}"
@@ -140,6 +141,25 @@ class App:
             return task
 
         return declare(*function) if function else declare
+
+    def success_handler(self, function: OnSuccess) -> OnSuccess:
+        """Declare ``function(job)``: it is called where a job ran when its function has returned."""
+        self.handlers.successes.append(function)
+        return function
+
+    def error_handler(self, function: OnError) -> OnError:
+        """Declare ``function(job, kill_signal, exc_info)``: it is called for each run that failed, also when another
+        attempt follows.
+
+        It runs where the job ran, with the exception's ``(type, value, traceback)``. When that place was killed, the
+        pool runs it elsewhere, with the signal, if it was one, and a :class:`kafka.tasks.errors.WorkerLost` or
+        ``TimeLimit``. What it raises is logged.
+        """
+        self.handlers.errors.append(function)
+        if ERROR_TASK not in self.tasks:
+            queue = self.settings.default_queue
+            self.tasks[ERROR_TASK] = Task(self, self.handlers.run_lost, TaskOptions(name=ERROR_TASK, queue=queue))
+        return function
 
     # -- enqueueing ---------------------------------------------------------------------------------------------------
 
@@ -270,6 +290,7 @@ class App:
         batch: Batch | None = getattr(self._local, "batch", None)
         if batch is not None:
             batch.jobs.append(handle)
+        note(handle)
         return handle
 
     def _route(self, queue: str) -> Route:

@@ -70,16 +70,53 @@ class Backend(Protocol):
     def worker_side(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerSide:
         """What a worker of ``queues`` needs, living on ``loop``."""
 
+    def board_reader(self) -> BoardReader:
+        """A reader of what the app's workers say of themselves, with a connection of its own."""
+
     def close(self, timeout: float | None = None) -> None:
         """Flush and close the clients."""
 
 
+class Board(Protocol):
+    """Where workers tell of themselves, so that whoever asks finds all of an app's, on whichever machine.
+
+    On the loop's thread. Nobody waits for it, and nothing that a worker does depends on it: what cannot be written is
+    told in the log, once, and otherwise forgotten.
+    """
+
+    def post(self, worker_id: str, text: bytes | None) -> None:
+        """Say ``text`` of this worker from now on; None: it has left. Dropped while the last one is under way."""
+
+    def close(self, timeout_s: float) -> None:
+        """Let what is under way arrive, driving the loop for ``timeout_s`` seconds at most; then let go."""
+
+
+class Posted(NamedTuple):
+    """What is known of one worker: what it said last, and the seconds since then."""
+
+    worker_id: str
+    text: bytes
+    age_s: float
+
+
+class BoardReader(Protocol):
+    """What workers have said lately; for one thread that may block. Changes nothing at the brokers."""
+
+    def read(self, wait_s: float = 0.0) -> list[Posted]:
+        """The workers that have said something within the last minute and have not left; takes in news for ``wait_s``
+        seconds first."""
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
 class WorkerSide(NamedTuple):
-    """A worker's half of a back end."""
+    """A worker's half of a back end. ``board`` None: its workers cannot be found by others."""
 
     delivery: Delivery
     publisher: Publisher
     results_partitions: int
+    board: Board | None = None
 
 
 BACKENDS: dict[str, str] = {

@@ -18,6 +18,7 @@ from kafka.tasks.outcome import (
     Expired,
     Failed,
     Fault,
+    Lost,
     Move,
     NoJob,
     Outcome,
@@ -38,9 +39,7 @@ class Consequences:
         self._names = names
         self._host = host
 
-    def of(
-        self, decision: Decision, outcome: Outcome, envelope: Envelope, lease: Lease, now_ms: int
-    ) -> list[Outgoing]:
+    def of(self, decision: Decision, outcome: Outcome, envelope: Envelope, lease: Lease, now_ms: int) -> list[Outgoing]:
         """All records of a decision, in the order in which they are to be written."""
         records: list[Outgoing] = []
         if decision.move is not Move.NOWHERE:
@@ -78,9 +77,7 @@ class Consequences:
         kept = _without_death(lease.headers)
         return Outgoing(self._names.dead(lease.source.queue), lease.value, None, kept + death.headers())
 
-    def _moved(
-        self, decision: Decision, outcome: Outcome, envelope: Envelope, lease: Lease, now_ms: int
-    ) -> Outgoing:
+    def _moved(self, decision: Decision, outcome: Outcome, envelope: Envelope, lease: Lease, now_ms: int) -> Outgoing:
         queue = lease.source.queue
         if decision.move is Move.DEAD:
             fault = fault_of(outcome)
@@ -105,6 +102,8 @@ def fault_of(outcome: Outcome) -> Fault:
     """What went wrong, for the dead topic and the FAILURE record."""
     if isinstance(outcome, (Failed, Crashed)):
         return outcome.fault
+    if isinstance(outcome, Lost):
+        return outcome.fault()
     if isinstance(outcome, Unknown):
         return Fault("UnknownTask", f"no worker that got it has a task called {outcome.name!r}")
     if isinstance(outcome, NoJob):

@@ -38,6 +38,7 @@ class Lease:
         "headers",
         "job",
         "leased_at",
+        "locked_until",
         "lost",
         "offset",
         "partition",
@@ -65,6 +66,7 @@ class Lease:
         self.offset = offset
         self.token = token
         self.leased_at = 0.0
+        self.locked_until = 0.0
         self.lost = False
         self.stage = 0
         self.job: Any = None
@@ -83,6 +85,18 @@ class Outgoing(NamedTuple):
     key: bytes | None = None
     headers: list[Header] | None = None
     partition: int | None = None
+
+
+class Contact(NamedTuple):
+    """When the brokers last answered for a source.
+
+    ``at``: monotonic seconds of the last heartbeat or fetch that was answered without an error, None when none was yet;
+    ``interval_s``: how often there is one at least.
+    """
+
+    source: Source
+    at: float | None
+    interval_s: float
 
 
 class DeliveryEvents(Protocol):
@@ -129,6 +143,9 @@ class Delivery(Protocol):
         With ``answered`` they are sent at once, and it is called on a later turn of the loop, when the broker has
         answered or never will.
         """
+
+    def contacts(self) -> list[Contact]:
+        """When the brokers last answered, for each source."""
 
     def close(self) -> None:
         """Settle what is due, close the sessions, leave the groups; :meth:`DeliveryEvents.left` follows."""

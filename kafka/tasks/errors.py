@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 from kafka.errors import IllegalArgumentError, KafkaError
 
@@ -84,6 +85,35 @@ class BadRecord(TaskError):
 
     def __reduce__(self) -> tuple[type[BadRecord], tuple[str, str, str | None]]:
         return BadRecord, (self.cause, self.text, self.job_id)
+
+
+class WorkerLost(TaskError):
+    """The process that ran a job died: what error handlers are given for it, and the type of the job's failure.
+
+    ``cause`` is a word of :data:`kafka.tasks.outcome.LOST_CAUSES`; ``signal``, ``exit_code`` and ``rss_bytes`` are None
+    where they do not apply or are not known.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        cause: str = "",
+        signal: int | None = None,
+        exit_code: int | None = None,
+        rss_bytes: int | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.cause = cause
+        self.signal = signal
+        self.exit_code = exit_code
+        self.rss_bytes = rss_bytes
+
+    def __reduce__(self) -> tuple[type[WorkerLost], tuple[Any, ...]]:
+        return WorkerLost, (self.args[0], self.cause, self.signal, self.exit_code, self.rss_bytes)
+
+
+class PoolFailed(TaskError):
+    """No child process of the pool has ever come up: the worker cannot run any job, and gives up. The text says why."""
 
 
 class Cancel(Exception):

@@ -106,6 +106,16 @@ class JobHandle(Generic[R]):
     def _expired(self) -> bool:
         return self._backend.clock.now_ms() - time_of(self.id) > self._ttl_s * 1000
 
+    @property
+    def backend(self) -> Backend:
+        """Where it was enqueued, or is looked for."""
+        return self._backend
+
+    @property
+    def has_arrived(self) -> bool:
+        """The broker has the job's record. (False also for a handle that was made of a bare id.)"""
+        return self._sent is not None and self._sent.is_done and self._sent.exception is None
+
     def raise_if_not_sent(self) -> None:
         """Raise the producer's error when the job's record could not be written."""
         sent = self._sent

@@ -1,4 +1,5 @@
-"""The options of a task (``@app.task(...)``) and of one call (``task.using(...)``), checked where they are written.
+"""The options of a task (``@app.task(...)``) and of one call (``task.using(...)``), checked where they are written; and
+the numbers of a worker, which come from an app's settings and the command line.
 
 An option that nobody knows, one that makes no sense, and one that this release does not carry yet each raise at once:
 nothing is cut or ignored in silence. A new option is one more row of a table here, and a field of its class.
@@ -58,6 +59,18 @@ class CallOptions:
     store_result: bool | None = None
 
 
+@dataclass(frozen=True)
+class WorkerOptions:
+    """Numbers of a worker; seconds. ``timeout_s`` and ``soft_timeout_s`` hold where neither call nor task says any."""
+
+    crash_limit: int = 3
+    stop_grace_s: float = 20.0
+    kill_grace_s: float = 5.0
+    track_started: bool = False
+    timeout_s: float | None = None
+    soft_timeout_s: float | None = None
+
+
 def check_task_name(option: str, value: Any) -> str:
     """``value`` itself when a task can be called so."""
     if not isinstance(value, str) or not value or len(value) > 250 or not value.isprintable():
@@ -111,3 +124,16 @@ def check_limits(soft: float | None, hard: float | None) -> None:
     """A soft limit is below the hard one; an error else."""
     if soft is not None and hard is not None and soft >= hard:
         raise IllegalArgumentError(f"soft_timeout ({soft:g} s) must be below timeout ({hard:g} s)")
+
+
+def limits(*nearest_first: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
+    """The soft and the hard limit that hold for a run: of each, the nearest that is said (call, task, worker, app).
+
+    They may come from different places, which were checked apart. A soft limit that is not below the hard one would
+    never be reached, and is left out.
+    """
+    soft = next((soft for soft, _ in nearest_first if soft is not None), None)
+    hard = next((hard for _, hard in nearest_first if hard is not None), None)
+    if soft is not None and hard is not None and soft >= hard:
+        return None, hard
+    return soft, hard

@@ -19,6 +19,9 @@ Cancelled       always                           ACCEPT   --          REVOKED   
 Expired         always                           ACCEPT   --          REVOKED   expired
 Crashed         below the crash limit            ACCEPT   suspect     --
 Crashed         at the crash limit               ACCEPT   dead        FAILURE   crashes
+Lost            it counts, below the limit       ACCEPT   queue       RETRY
+Lost            it counts, at the limit          ACCEPT   dead        FAILURE   lost-CAUSE
+Lost            it does not count                ACCEPT   same        --
 Suspicious      always                           ACCEPT   suspect     --
 NotStarted      always                           ACCEPT   same        --
 Unknown         deliveries left                  RELEASE  --          --
@@ -35,6 +38,8 @@ once, are counted as crashes. FAILURE of NoJob is written only where at least th
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -60,10 +65,13 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The function raised. ``listed``: the task's policy lists the error as worth another attempt."""
+    """The function raised. ``listed``: the task's policy lists the error as worth another attempt. ``kill_signal``: its
+    child was ended with this signal at its hard limit.
+    """
 
     fault: Fault
     listed: bool = True
+    kill_signal: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,58 @@ class Crashed:
     """Whatever ran it died."""
 
     fault: Fault
+
+
+LOST_CAUSES: dict[str, str] = {
+    "time": "it ran for longer than its time limit, and was killed",
+    "memory": "its memory limit",
+    "oom": "the kernel was out of memory and killed it",
+    "signal": "a signal that nobody here sent killed it",
+    "exit": "it ended its process",
+    "channel": "its channel was closed or damaged",
+    "frozen": "it stood still",
+    "stopped": "the worker stops",
+}
+"""Causes of :class:`Lost`, and what they say to people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The child process died in which the job had begun.
+
+    ``cause`` is a key of :data:`LOST_CAUSES`; ``rss_bytes`` what it was last seen to hold; ``detail`` is added to the
+    text. ``counts``: it is a crash of the job's; else the job had no part in it (the worker's own stop), and is given
+    back.
+    """
+
+    cause: str
+    signal: int | None = None
+    exit_code: int | None = None
+    rss_bytes: int | None = None
+    detail: str = ""
+    counts: bool = True
+
+    def fault(self) -> Fault:
+        """``WorkerLost`` with all that is known of the death, on one line."""
+        return Fault("WorkerLost", f"the process that ran it is gone: {'; '.join(self._facts())}")
+
+    def _facts(self) -> Iterator[str]:
+        yield LOST_CAUSES.get(self.cause, self.cause)
+        if self.signal is not None:
+            yield f"signal {self.signal} ({_signal_name(self.signal)})"
+        if self.exit_code is not None:
+            yield f"exit code {self.exit_code}"
+        if self.rss_bytes is not None:
+            yield f"last seen with {self.rss_bytes / 1_048_576:.0f} MiB"
+        if self.detail:
+            yield self.detail
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +176,7 @@ class LockLost:
 
 
 Outcome: TypeAlias = (
-    "Succeeded | Failed | Cancelled | Expired | Crashed | Suspicious | NotStarted | Unknown | NoJob | LockLost"
+    "Succeeded | Failed | Cancelled | Expired | Crashed | Lost | Suspicious | NotStarted | Unknown | NoJob | LockLost"
 )
 
 
@@ -191,9 +251,7 @@ def crashes_of(recorded: int, deliveries: int, suspect: bool) -> int:
     return recorded + deliveries - 1 if suspect else recorded
 
 
-def admit(
-    name: str, standing: Standing, policy: Policy, *, known: bool, suspect: bool, now_ms: int
-) -> Outcome | None:
+def admit(name: str, standing: Standing, policy: Policy, *, known: bool, suspect: bool, now_ms: int) -> Outcome | None:
     """Why a job that was just leased must not run; None when it may. ``standing.crashes``: :func:`crashes_of`."""
     if standing.expires_ms is not None and now_ms >= standing.expires_ms:
         return Expired()
@@ -205,7 +263,8 @@ def admit(
 
 
 def decide(outcome: Outcome, standing: Standing, policy: Policy, now_ms: int) -> Decision:
-    """The table of this module's docstring. ``standing.crashes`` includes the crash that a Crashed outcome reports."""
+    """The table of this module's docstring. ``standing.crashes`` includes the crash that a Crashed outcome reports, and
+    not the one that a Lost reports."""
     if isinstance(outcome, Succeeded):
         return _STORED if policy.store_result else _NOT_STORED
     if isinstance(outcome, Failed):
@@ -225,6 +284,8 @@ def decide(outcome: Outcome, standing: Standing, policy: Policy, now_ms: int) ->
         if standing.crashes >= policy.crash_limit:
             return _dead(standing, "crashes")
         return _moved(standing, Move.SUSPECT)
+    if isinstance(outcome, Lost):
+        return _lost(outcome, standing, policy)
     if isinstance(outcome, Suspicious):
         return _moved(standing, Move.SUSPECT)
     if isinstance(outcome, NotStarted):
@@ -247,6 +308,16 @@ def _final(outcome: Failed, standing: Standing, policy: Policy, now_ms: int) -> 
     if standing.expires_ms is not None and now_ms >= standing.expires_ms:
         return "expired"
     return ""
+
+
+def _lost(outcome: Lost, standing: Standing, policy: Policy) -> Decision:
+    if not outcome.counts:
+        return _moved(standing, Move.SAME, clean=1)
+    crashes = standing.crashes + 1
+    state, move, cause = JobState.RETRY, Move.QUEUE, ""
+    if crashes >= policy.crash_limit:
+        state, move, cause = JobState.FAILURE, Move.DEAD, f"lost-{outcome.cause}"
+    return Decision(Verdict.ACCEPT, move, state, attempt=standing.attempt, crashes=crashes, cause=cause)
 
 
 def _dead(standing: Standing, cause: str) -> Decision:

@@ -24,10 +24,10 @@ _WEIGHT = 0.2
 class Pace:
     """The measured time of a queue's jobs and what follows from it."""
 
-    __slots__ = ("_slots", "mean_s")
+    __slots__ = ("mean_s", "slots")
 
     def __init__(self, slots: int) -> None:
-        self._slots = slots
+        self.slots = slots
         self.mean_s: float | None = None
 
     def ran(self, total_s: float, count: int) -> None:
@@ -42,17 +42,17 @@ class Pace:
     def most_held(self, lock_s: float) -> int:
         """Jobs, buffered and running, that may be held at once."""
         if self.mean_s is None:
-            return self._slots
-        by_lock = self._slots * lock_s / 3 / max(self.mean_s, 1e-6)
+            return self.slots
+        by_lock = self.slots * lock_s / 3 / max(self.mean_s, 1e-6)
         by_recovery = RECOVERY_S / (self.mean_s + HOP_S)
-        return max(self._slots, int(min(by_lock, by_recovery, MOST)))
+        return max(self.slots, int(min(by_lock, by_recovery, MOST)))
 
     def whole_batches(self, lock_s: float) -> bool:
         """Whether to lease producers' batches as they are."""
-        return self.most_held(lock_s) >= self._slots + BATCH
+        return self.most_held(lock_s) >= self.slots + BATCH
 
     def depth(self) -> int:
         """Jobs to have with the pool at once."""
         if self.mean_s is None:
-            return self._slots
-        return self._slots + min(int(AHEAD_S * self._slots / max(self.mean_s, 1e-6)), 256)
+            return self.slots
+        return self.slots + min(int(AHEAD_S * self.slots / max(self.mean_s, 1e-6)), 256)

@@ -1,17 +1,23 @@
 """Running one job where it runs: arguments in, user code, an :class:`kafka.tasks.outcome.Outcome` out.
 
-:func:`run` never raises and touches nothing but its job; every pool calls it, in a thread or (later) in a child. A
-:class:`Job` is one attempt about to run: its envelope, its task, its limits, and what the pool notes about the run.
+:func:`run` raises nothing of the task's and touches nothing but its job; every pool calls it, in a thread or in a
+child, and the one of asyncio calls :func:`run_async` for coroutines. A :class:`Job` is one attempt about to run: its
+envelope, its task, its limits, and what the pool notes about the run.
 """
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from types import CoroutineType
+from typing import Any, Protocol
 
 from kafka.tasks.context import Context
 from kafka.tasks.delivery import Lease
+from kafka.tasks.enqueued import Enqueued
 from kafka.tasks.envelope import Envelope
 from kafka.tasks.errors import BadRecord, Cancel, NotSerialisable
 from kafka.tasks.outcome import Cancelled, Failed, Fault, Outcome, Succeeded
@@ -25,6 +31,9 @@ TRACEBACK_BYTES = 32_000
 """Longer texts of errors are cut, with a note of how much is gone. Both together fit into what a dead record may have
 beside the largest payload (:data:`kafka.tasks.topics.HEADROOM_BYTES`): one that its topic refused would never end.
 """
+
+_ASYNCIO = os.path.join(os.path.dirname(os.__file__), "asyncio", "")
+"""Where the frames are that stand between us and a coroutine."""
 
 
 class Job:
@@ -59,56 +68,162 @@ class Job:
         return f"<Job {self.envelope.name} {self.envelope.id} attempt {self.envelope.attempt}>"
 
 
-def run(job: Job) -> Outcome:
-    """Run the job in this thread and say what came of it. Takes the time of the run down in ``job``."""
+class Window(Protocol):
+    """When the soft limit may be raised by a signal: from just before the task's function is called to just after."""
+
+    def open(self) -> None:
+        """The function is about to be called. May raise :class:`SoftTimeLimit`."""
+
+    def close(self) -> None:
+        """It has returned or raised."""
+
+
+class _NoWindow:
+    def open(self) -> None:
+        """No signal raises anything here."""
+
+    def close(self) -> None:
+        """No signal raises anything here."""
+
+
+_NO_WINDOW = _NoWindow()
+
+
+def run(job: Job, window: Window = _NO_WINDOW) -> Outcome:
+    """Run the job in this thread and say what came of it. Takes the time of the run down in ``job``.
+
+    A coroutine is run to its end on an event loop of its own. The app's handlers are called here, too.
+    :class:`SoftTimeLimit` passes when it strikes while the function's own error is dealt with.
+    """
     job.started_at = started_at = time.monotonic()
+    error: BaseException | None = None
+    enqueued = Enqueued()
     try:
-        return _run(job, job.task)
-    except BaseException as error:
-        return Failed(fault_of(error, skip=2), job.task.retries(error))
+        call = call_of(job)
+        window.open()
+        value = call()
+        if type(value) is CoroutineType:
+            value = _to_its_end(value)
+        if enqueued:
+            enqueued.settle()
+        window.close()
+        outcome = returned(job, value)
+    except BaseException as raised:
+        window.close()
+        outcome, error = failed(job, raised)
+    finally:
+        enqueued.end()
+    try:
+        tell(job, outcome, error)
     finally:
         job.ran_s = time.monotonic() - started_at
+    return outcome
 
 
-def _run(job: Job, task: Task[..., Any]) -> Outcome:
-    envelope = job.envelope
+async def run_async(job: Job, limited_by: Callable[[], type[BaseException] | None]) -> Outcome:
+    """The same for a coroutine task, on the event loop that this is awaited on.
+
+    ``limited_by``: the limit for which the coroutine was cancelled, if it was. Its CancelledError then means that.
+    """
+    import asyncio  # whoever awaits this has it already
+
+    job.started_at = started_at = time.monotonic()
+    error: BaseException | None = None
+    enqueued = Enqueued()
+    try:
+        value = await call_of(job)()
+        if enqueued:
+            await asyncio.to_thread(enqueued.settle)
+        outcome = returned(job, value)
+    except BaseException as raised:
+        limit = limited_by()
+        if limit is not None and type(raised).__name__ == "CancelledError":
+            raised = limit("it was cancelled at its limit").with_traceback(raised.__traceback__)
+        outcome, error = failed(job, raised)
+    finally:
+        enqueued.end()
+    tell(job, outcome, error)
+    job.ran_s = time.monotonic() - started_at
+    return outcome
+
+
+class _Unfit(Exception):
+    """What goes into the function or comes out of it is no JSON. ``fault`` says which; another attempt is no use."""
+
+    def __init__(self, fault: Fault, error: Exception) -> None:
+        super().__init__(fault.text)
+        self.fault = fault
+        self.error = error
+
+
+def call_of(job: Job) -> Callable[[], Any]:
+    """The call of the task's function with the job's arguments."""
+    envelope, task = job.envelope, job.task
     try:
         args, kwargs = decode_call(envelope.value)
     except BadRecord as error:
-        return Failed(Fault("BadRecord", error.text), listed=False)
-    try:
-        if task.bind:
-            context = Context(
-                envelope.id, envelope.name, envelope.attempt, job.lease.deliveries, lambda: job.cancelled
-            )
-            value = task.function(context, *args, **kwargs)
-        else:
-            value = task.function(*args, **kwargs)
-    except Cancel as cancel:
-        return Cancelled(_text(cancel.reason))
+        raise _Unfit(Fault("BadRecord", error.text), error) from None
+    if task.bind:
+        context = Context(envelope.id, envelope.name, envelope.attempt, job.lease.deliveries, lambda: job.cancelled)
+        return partial(task.function, context, *args, **kwargs)
+    return partial(task.function, *args, **kwargs)
+
+
+def returned(job: Job, value: Any) -> Outcome:
+    """The outcome of a function that returned ``value``."""
     if isinstance(value, Cancel):
         return Cancelled(_text(value.reason))
-    stored = envelope.store_result if envelope.store_result is not None else task.store_result
+    envelope = job.envelope
+    stored = envelope.store_result if envelope.store_result is not None else job.task.store_result
     if not stored:
         return Succeeded(b"")
     try:
         return Succeeded(encode_value(envelope.name, value))
     except NotSerialisable as error:
-        return Failed(Fault("NotSerialisable", str(error.args[0])), listed=False)
+        raise _Unfit(Fault("NotSerialisable", str(error.args[0])), error) from None
 
 
-def fault_of(error: BaseException, skip: int = 0) -> Fault:
-    """An exception as data, without the first ``skip`` frames, which are ours."""
+def failed(job: Job, error: BaseException) -> tuple[Outcome, BaseException]:
+    """The outcome of a function that raised ``error``, and the error as handlers get it."""
+    if isinstance(error, Cancel):
+        return Cancelled(_text(error.reason)), error
+    if isinstance(error, _Unfit):
+        return Failed(error.fault, listed=False), error.error
+    return Failed(fault_of(error), job.task.retries(error)), error
+
+
+def tell(job: Job, outcome: Outcome, error: BaseException | None) -> None:
+    """Call the app's handlers."""
+    handlers = job.task.app.handlers
+    if isinstance(outcome, Succeeded):
+        if handlers.successes:
+            handlers.succeeded(job)
+    elif handlers.errors and isinstance(outcome, Failed) and error is not None:
+        handlers.failed(job, error)
+
+
+def _to_its_end(coroutine: CoroutineType[Any, Any, Any]) -> Any:
+    import asyncio  # some 3 MB and 30 ms that most workers do not need
+
+    return asyncio.run(coroutine)
+
+
+def fault_of(error: BaseException) -> Fault:
+    """An exception as data, without the first frames of its traceback, which are ours and asyncio's."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     frames = error.__traceback__
-    for _ in range(skip):
-        frames = frames.tb_next if frames is not None and frames.tb_next is not None else frames
+    while frames is not None and frames.tb_next is not None and _is_ours(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
     try:
         lines = "".join(traceback.format_exception(kind, error, frames))
     except BaseException as second:
         lines = f"<its traceback cannot be made: {type(second).__name__}>"
     return Fault(name, _text(error), cut(lines, TRACEBACK_CHARACTERS, TRACEBACK_BYTES))
+
+
+def _is_ours(path: str) -> bool:
+    return path == __file__ or path.startswith(_ASYNCIO)
 
 
 def _text(value: object) -> str:

@@ -1,29 +1,44 @@
-"""A worker process: app, loop, signals, pool and back end put together, until the worker has left.
+"""A worker process: app, loop, signals, pool, back end and health put together, until the worker has left.
 
-The loop is the caller's, or one of its own. SIGTERM and SIGINT stop the worker, each further one goes a stage further;
-SIGHUP stops it as SIGTERM does. The loop reads signals from a pipe: nothing of ours runs inside a handler.
+The loop is the caller's, or one of its own, and everything of the worker's is on it. The loop reads signals from a
+pipe: nothing of ours runs inside a handler. The pool is made before there is a connection, so that the first children
+inherit none, and no thread is started before (a worker's process has none, as long as no module of tasks enqueues jobs
+while it is imported).
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
+from kafka.errors import IllegalArgumentError
 from kafka.tasks.app import App
+from kafka.tasks.dump import dump
 from kafka.tasks.errors import UnknownQueue, did_you_mean
-from kafka.tasks.pools import check_pool, make_loop, make_pool
-from kafka.tasks.runner import run
+from kafka.tasks.health import Monitor
+from kafka.tasks.pools import PoolSettings, check_pool, make_loop, make_pool
 from kafka.tasks.worker import Timers, Worker, WorkerOptions
 
 log = logging.getLogger(__name__)
 
-STOPPING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
-"""Signals that stop the worker, or its present stage of stopping."""
+SIGNALS: Mapping[str, Callable[[Worker, float], object]] = {
+    "SIGTERM": lambda worker, now: worker.stop(),
+    "SIGINT": lambda worker, now: worker.stop(),
+    "SIGHUP": lambda worker, now: worker.stop_gracefully(),
+    "SIGTTIN": lambda worker, now: worker.resize(1),
+    "SIGTTOU": lambda worker, now: worker.resize(-1),
+    "SIGUSR1": dump,
+}
+"""What each signal does: stop, and each further one goes a stage further; stop, and no further; a slot more; a slot
+less; write state and stacks to the log. Those that the platform lacks are left out.
+"""
 
 
 class ServeLoop(Timers, Protocol):
@@ -58,36 +73,80 @@ def run_worker(
     concurrency: int = 1,
     loop: ServeLoop | None = None,
     on_start: Callable[[Worker], object] = lambda _: None,
+    *,
+    settings: PoolSettings | None = None,
+    health: str | None = None,
 ) -> Worker:
     """Run a worker until it is stopped and has left; returns it, with its counts.
 
-    In the main thread signals stop it; in another, whoever got it through ``on_start`` does, on the loop's thread:
-    ``loop.call_soon_threadsafe(worker.stop)``.
+    ``settings``: all that can be said about the pool, ``concurrency`` included. ``health``: PORT or HOST:PORT where
+    probes and scrapes are answered.
+
+    In the main thread signals stop it (:data:`SIGNALS`); in another, whoever got it through ``on_start`` does, on the
+    loop's thread: ``loop.call_soon_threadsafe(worker.stop)``.
 
     Raises before anything is leased: :class:`UnknownQueue` and :class:`kafka.errors.IllegalArgumentError` for a wrong
-    use, the clients' errors when the broker cannot be reached. Raises afterwards: what ended its membership in a
-    queue's group, if that is why it stopped.
+    use, the clients' errors when the broker cannot be reached, OSError when the port cannot be had. Raises afterwards:
+    what ended its membership in a queue's group, if that is why it stopped; :class:`kafka.tasks.errors.PoolFailed` when
+    no child has ever come up.
     """
     wanted = check_queues(app, queues)
     check_pool(pool)
     if loop is None:
         with contextlib.closing(make_loop()) as own:
-            return run_worker(app, wanted, pool, concurrency, own, on_start)
+            return run_worker(app, wanted, pool, concurrency, own, on_start, settings=settings, health=health)
+    settings = filled(settings or PoolSettings(concurrency, kill_grace=app.settings.kill_grace), app)
     backend = app.backend()
     options = WorkerOptions(
-        app.settings.crash_limit, app.settings.stop_grace, app.settings.kill_grace, app.settings.track_started
+        app.settings.crash_limit,
+        app.settings.stop_grace,
+        settings.kill_grace,
+        app.settings.track_started,
+        settings.timeout,
+        settings.soft_timeout,
     )
     worker = Worker(app.tasks, app.names, wanted, loop, backend.clock.now_ms, socket.gethostname(), options, loop.stop)
-    slots = make_pool(pool, run, concurrency, lambda: loop.call_soon_threadsafe(worker.finished))
     with contextlib.ExitStack() as ends:
         ends.callback(app.close)
-        ends.callback(slots.stop, 0.0)
         if threading.current_thread() is threading.main_thread():
-            ends.callback(loop.watch_signals(lambda _: worker.stop(), *STOPPING).close)
-        worker.start(backend.worker_side(loop, wanted, worker), slots)
+            ends.callback(_watch_signals(loop, worker).close)
+        any_loop: Any = loop  # pools of processes watch descriptors on it
+        slots = make_pool(pool, settings, partial(loop.call_soon_threadsafe, worker.finished), any_loop)
+        ends.callback(slots.stop, 0.0)
+        monitor = Monitor(app.name, wanted, pool, worker, loop)
+        ends.callback(monitor.close)
+        if health is not None:
+            monitor.listen(health)
+        side = backend.worker_side(loop, wanted, worker)
+        worker.start(side, slots)
+        monitor.start(slots, side)
         log.info("worker of app %s: queues %s, pool %s of %d", app.name, ", ".join(wanted), pool, slots.concurrency)
         on_start(worker)
         loop.run_forever()
     if worker.error is not None:
         raise worker.error
     return worker
+
+
+def filled(settings: PoolSettings, app: App) -> PoolSettings:
+    """The settings with what the app says; an error for a limit that makes no sense beside those of a task."""
+    for task in app.tasks.values():
+        soft, hard = task.said.soft_timeout, task.said.timeout
+        if soft is not None and hard is None and settings.timeout is not None and soft >= settings.timeout:
+            raise IllegalArgumentError(
+                f"the soft_timeout of {task.name} ({soft:g} s) must be below the worker's timeout "
+                f"({settings.timeout:g} s)"
+            )
+        if hard is not None and soft is None and settings.soft_timeout is not None and settings.soft_timeout >= hard:
+            log.warning(
+                "the worker's soft timeout (%g s) does not hold for %s, whose timeout is %g s",
+                settings.soft_timeout,
+                task.name,
+                hard,
+            )
+    return dataclasses.replace(settings, app=app, max_payload_bytes=app.settings.max_payload_bytes)
+
+
+def _watch_signals(loop: ServeLoop, worker: Worker) -> Any:
+    actions = {getattr(signal, name): act for name, act in SIGNALS.items() if hasattr(signal, name)}
+    return loop.watch_signals(lambda number: actions[number](worker, loop.time()), *actions)

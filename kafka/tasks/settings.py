@@ -130,7 +130,7 @@ SETTINGS: dict[str, Setting] = {
     "timeout": Setting(None, optional(seconds), "s", "hard limit of a job's run, unless the task says otherwise"),
     "soft_timeout": Setting(None, optional(seconds), "s", "soft limit of a job's run, unless the task says otherwise"),
     "crash_limit": Setting(3, _whole(1, 100), "", "workers that a job may kill before it is dead"),
-    "stop_grace": Setting(25.0, seconds, "s", "how long a stopping worker waits for running jobs"),
+    "stop_grace": Setting(20.0, seconds, "s", "how long a stopping worker waits for running jobs"),
     "kill_grace": Setting(5.0, seconds, "s", "how long it waits after it has asked them to end"),
     "linger": Setting(0.002, seconds, "s", "how long the producer of jobs waits for more of them"),
     "batch_bytes": Setting(16_384, _whole(1024, 1_000_000), "bytes", "of the batches of jobs; small ones share well"),

@@ -22,6 +22,7 @@ from kafka.tasks.options import TaskOptions, call_options, check_limits
 from kafka.tasks.retry import Retry
 
 if TYPE_CHECKING:
+    from kafka.tasks.hooks import Handlers
     from kafka.tasks.jobs import JobHandle
 
 P = ParamSpec("P")
@@ -32,6 +33,8 @@ _NO_ID = "0" * 32
 
 class Enqueue(Protocol):
     """What a task needs of its app."""
+
+    handlers: Handlers
 
     def check_queue(self, queue: str) -> str:
         """``queue`` itself when the app knows it; an error that names the nearest else."""
@@ -51,18 +54,22 @@ class Enqueue(Protocol):
 class Task(Generic[P, R]):
     """A function that can be run in the background.
 
-    ``options`` are its own with the app's settings filled in where it says nothing.
+    ``options`` are its own with the app's settings filled in where it says nothing; ``said`` are its own alone.
     """
 
-    def __init__(self, app: Enqueue, function: Callable[..., R], options: TaskOptions) -> None:
+    def __init__(
+        self, app: Enqueue, function: Callable[..., R], options: TaskOptions, said: TaskOptions | None = None
+    ) -> None:
         self.app = app
         self.function = function
         self.options = options
+        self.said = options if said is None else said
         self.origin = f"{function.__module__}.{function.__qualname__}"
         """Where the function is."""
         self.name = options.name or self.origin
         self.queue = options.queue or "default"
         self.bind = options.bind
+        self.is_coroutine = inspect.iscoroutinefunction(function)
         self.store_result = options.store_result is not False
         self._refusal = _refusal_of_main(function)
         self._arguments = Arguments(function, bound=options.bind)

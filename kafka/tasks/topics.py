@@ -8,6 +8,7 @@ topic                policy                                   holds
 ``APP.QUEUE.dead``   delete, ``dead_ttl``                     jobs that failed for good, with their cause
 ``APP.results``      delete, ``result_ttl``                   state records
 ``APP.results.late`` the same                                 state records of jobs that end late
+``APP.workers``      delete, ten minutes, one partition       what workers say of themselves every few seconds
 ===================  =======================================  =========================================================
 
 All have LogAppendTime: a job's id carries the broker's time, which clients learn from their produce answers, and a
@@ -25,7 +26,7 @@ from typing import Any, Protocol
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError, TopicAlreadyExistsError
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-_OWN = frozenset({"results", "commands", "schedule"})
+_OWN = frozenset({"results", "commands", "schedule", "workers"})
 _SUFFIXES = frozenset({"due", "suspect", "dead", "late"})
 _LONGEST = 249
 """Kafka's limit for a topic's name."""
@@ -52,12 +53,13 @@ def check_queue(queue: str) -> str:
 class Names:
     """The topic names of one app."""
 
-    __slots__ = ("app", "late", "results")
+    __slots__ = ("app", "late", "results", "workers")
 
     def __init__(self, app: str) -> None:
         self.app = check_name("an app", app)
         self.results = f"{app}.results"
         self.late = f"{app}.results.late"
+        self.workers = f"{app}.workers"
 
     def queue(self, queue: str) -> str:
         """The topic of a queue's jobs; also the name of the share group that reads it."""
@@ -117,6 +119,22 @@ def results_plans(names: Names, shape: Shape) -> list[TopicPlan]:
     return [
         TopicPlan(name, shape.partitions, shape.replication_factor, configs) for name in (names.results, names.late)
     ]
+
+
+WORKERS_KEPT_S = 600.0
+"""How long the snapshots of workers are kept at least: readers look at the last minute."""
+
+
+def workers_plan(names: Names, shape: Shape) -> TopicPlan:
+    """The topic of the workers' snapshots.
+
+    Not compacted: a compacted topic is read from its beginning, and a broker leaves its newest segment as it is. This
+    one is read from a time on, so that a reader takes in a minute whatever there is. One partition: one order, one
+    clock.
+    """
+    kept = _ms(WORKERS_KEPT_S)
+    configs = _configs(shape, {"retention.ms": kept, "retention.bytes": "-1", "segment.ms": kept})
+    return TopicPlan(names.workers, 1, shape.replication_factor, configs)
 
 
 def group_configs(read_committed: bool = False) -> tuple[tuple[str, str], ...]:

@@ -25,7 +25,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from test.benchmarks.installs import KINDS, NotInstalled, install
 from test.benchmarks.report import Measure, Report
 from test.support.apache_kafka import LATEST, ApacheKafka, require_apache_kafka
-from test.support.peers import PEERS, require_peer, run_to_end
+from test.support.peers import require_peer, run_to_end
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -83,8 +83,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> list[Subject]:
             print(f"\n{kind}: not measured: {reason}")
         else:
             found.append(Subject(kind, python, "kafka", 0.5 if kind == "plain" else 1.0))
-    for name in PEERS:
-        library, share = _LIBRARIES[name]
+    for name, (library, share) in _LIBRARIES.items():
         found.append(Subject(name, require_peer(name), library, share))
     return found
 

@@ -288,7 +288,7 @@ def test_a_signal_inside_a_step_waits_for_its_end() -> None:
     assert steps == ["first"]
 
 
-def until(holds: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def until(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
     give_up_at = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < give_up_at

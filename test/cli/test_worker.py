@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from kafka.cli import main
-from kafka.errors import NoBrokersAvailable
-from kafka.tasks import App
+from kafka.cli import main, worker
+from kafka.errors import IllegalArgumentError, NoBrokersAvailable
+from kafka.tasks import App, PoolFailed, PoolSettings
 
 
 def command(*arguments: str) -> int:
@@ -22,6 +24,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "from kafka.tasks import App\n"
         "app = App('shop', bootstrap_servers='nowhere:1')\n"
         "@app.task(queue='mail')\ndef send(): ...\n"
+        "@app.task(queue='mail', soft_timeout=30)\ndef slow(): ...\n"
         "number = 4\n"
     )
     monkeypatch.chdir(tmp_path)
@@ -36,13 +39,22 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         (["no_such_module:app"], "there is no module 'no_such_module'"),
         (["worker_tasks:number"], "is no App"),
         (["worker_tasks:app", "--queues", "mial"], "did you mean 'mail'"),
-        (["worker_tasks:app", "--pool", "prefork"], "available are inline, threads"),
+        (["worker_tasks:app", "--pool", "perfork"], "did you mean 'prefork'"),
         (["worker_tasks:app", "--concurrency", "0"], "--concurrency is at least 1"),
         (["worker_tasks:app", "--concurrency", "1000000"], "at most 1000, not 1000000"),
         (["worker_tasks:app", "--queues", ","], "--queues is a list of names"),
         (["worker_tasks:app", "--queues", ""], "leave it out for all queues"),
         (["worker_tasks:app", "--bootstrap-server", ""], "bootstrap_servers is 'host:port'"),
         (["worker_tasks:app", "--log-level", "LOUD"], "invalid choice"),
+        (["worker_tasks:app", "--autoscale", "2,8", "--pool", "threads"], "--autoscale is for the pool prefork, not"),
+        (["worker_tasks:app", "--max-jobs-per-child", "9", "--pool", "inline"], "--max-jobs-per-child is for the pool"),
+        (["worker_tasks:app", "--timeout", "soon"], "--timeout is a number of seconds, not 'soon'"),
+        (["worker_tasks:app", "--timeout", "-1"], "timeout is a number of seconds above 0"),
+        (["worker_tasks:app", "--timeout", "nan"], "timeout is a number of seconds above 0"),
+        (["worker_tasks:app", "--timeout", "5", "--soft-timeout", "5"], "soft_timeout (5 s) must be below timeout"),
+        (["worker_tasks:app", "--timeout", "20"], "soft_timeout of worker_tasks.slow (30 s) must be below"),
+        (["worker_tasks:app", "--kill-grace", "0"], "kill_grace is a number of seconds above 0"),
+        (["worker_tasks:app", "--health-port", "http"], "--health-port is PORT"),
         (["worker_tasks:app", "--bootstrap-server", "memory://"], "no back end for 'memory'"),
     ],
 )
@@ -55,6 +67,70 @@ def test_a_wrong_use_is_one_line_and_exit_code_2(
     assert text in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
+
+
+def settings_for(pool: str, *arguments: str) -> PoolSettings:
+    parser = argparse.ArgumentParser()
+    worker.add_arguments(parser)
+    return worker.pool_settings(parser.parse_args(["shop:app", *arguments]), pool, App("shop", kill_grace=7))
+
+
+def test_what_is_said_reaches_the_pool() -> None:
+    said = "--timeout 60 --soft-timeout 50 --kill-grace 2 --max-jobs-per-child 1000 --concurrency 3 --prefetch 4"
+    memory = "--max-memory-per-child 512M,1G --start-method spawn --autoscale 2,8"
+    settings = settings_for("prefork", *said.split(), *memory.split())
+    assert settings == PoolSettings(
+        concurrency=3,
+        app_path="shop:app",
+        start_method="spawn",
+        timeout=60,
+        soft_timeout=50,
+        kill_grace=2,
+        max_jobs_per_child=1000,
+        max_memory_soft=512 << 20,
+        max_memory_hard=1 << 30,
+        autoscale=(2, 8),
+        prefetch=4,
+    )
+
+
+def test_what_is_not_said_has_a_default_that_fits_the_pool() -> None:
+    assert settings_for("threads").concurrency == (os.cpu_count() or 1)
+    assert settings_for("asyncio").concurrency == 100
+    assert settings_for("prefork", "--autoscale", "3,9").concurrency == 3
+    assert settings_for("threads").kill_grace == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--max-memory-per-child", "1G,512M"], "must be below the hard one"),
+        (["--max-memory-per-child", "lots"], "--max-memory-per-child is a size such as 512M"),
+        (["--max-memory-per-child", "100"], "max_memory_soft is at least"),
+        (["--autoscale", "8"], "--autoscale is MIN,MAX"),
+        (["--autoscale", "8,2"], "MIN not above MAX"),
+        (["--autoscale", "0,2"], "at least 1"),
+        (["--max-jobs-per-child", "0"], "max_jobs_per_child is at least 1"),
+        (["--max-jobs-per-child", "many"], "--max-jobs-per-child is a whole number"),
+        (["--prefetch", "0"], "prefetch is at least 1"),
+        (["--start-method", "clone"], "there is no start method 'clone'"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_says_which(arguments: list[str], text: str) -> None:
+    with pytest.raises(IllegalArgumentError) as found:
+        settings_for("prefork", *arguments)
+    assert text in str(found.value)
+
+
+def test_a_pool_that_never_came_up_is_exit_code_3(
+    tasks: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hopeless(*arguments: object, **options: object) -> None:
+        raise PoolFailed("the pool cannot run jobs and never could: no memory")
+
+    monkeypatch.setattr(worker, "run_worker", hopeless)
+    assert command(tasks) == 3
+    assert capsys.readouterr().err == "kafka worker: the pool cannot run jobs and never could: no memory\n"
 
 
 def test_a_broker_that_cannot_be_reached_is_exit_code_1(

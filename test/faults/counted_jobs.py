@@ -75,6 +75,7 @@ class Crew:
         """One more worker; its log is in the crew's directory."""
         command = [
             sys.executable, "-m", "kafka", "worker", "test.faults.counted_jobs:app",
+            "--pool", "threads",  # a start's pid is its worker's; children that die are test_pools*.py's
             "--concurrency", str(concurrency), "--log-level", os.environ.get("KAFKA_TEST_WORKER_LOG", "INFO"),
         ]  # fmt: skip
         with open(self.directory / f"worker-{len(self.workers)}.log", "ab") as log_file:

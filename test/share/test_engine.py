@@ -117,6 +117,57 @@ def test_one_bad_partition_beside_a_good_one_costs_no_turns_of_the_loop(leaders:
         assert turns < 5000, "it spins"
 
 
+# -- how long ago the brokers answered ---------------------------------------------------------------------------------
+
+
+def silent(request: object, version: int) -> None:
+    return None
+
+
+def test_a_member_knows_when_the_brokers_last_answered(leaders: MakeLeaders) -> None:
+    one = leaders(1)
+    assert one.consumer.answered_at is None
+    one.wait(lambda: one.consumer.has_joined)
+    for _ in range(60):
+        one.run(1)
+        assert one.consumer.answered_at is not None
+        assert one.loop.time() - one.consumer.answered_at < one.consumer.heartbeat_interval_s + 1
+
+
+def test_a_broker_that_is_gone_shows_as_an_answer_that_ages(leaders: MakeLeaders) -> None:
+    one = leaders(1)
+    one.consumer.request_records(5)
+    one.run(3)
+    one.nodes[0].stop()
+    gone_at = one.loop.time()
+    one.run(30)
+    assert one.consumer.answered_at is not None
+    assert one.consumer.answered_at <= gone_at
+
+
+def test_a_leader_that_takes_requests_and_answers_none_shows_too(leaders: MakeLeaders) -> None:
+    one = leaders(1)
+    one.consumer.request_records(5)
+    one.run(3)
+    for kind in (ShareFetchRequest, ShareGroupHeartbeatRequest):
+        one.nodes[0].answers[kind] = silent
+    silent_at = one.loop.time()
+    one.run(30)
+    assert one.consumer.answered_at is not None
+    assert one.consumer.answered_at <= silent_at + 1, "the request that was under way, and no other"
+
+
+def test_fetches_that_are_answered_count_while_the_coordinator_is_silent(leaders: MakeLeaders) -> None:
+    one = leaders(1)
+    one.wait(lambda: one.consumer.has_joined)
+    one.nodes[0].answers[ShareGroupHeartbeatRequest] = refusing(16)
+    one.consumer.request_records(5)
+    for _ in range(30):
+        one.run(1)
+        assert one.consumer.answered_at is not None
+        assert one.loop.time() - one.consumer.answered_at < 2
+
+
 # -- the group --------------------------------------------------------------------------------------------------------
 
 

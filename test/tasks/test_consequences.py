@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
@@ -10,7 +12,7 @@ from kafka.net.loop import Loop
 from kafka.tasks.consequences import Consequences
 from kafka.tasks.delivery import Lease, Source
 from kafka.tasks.envelope import Envelope, death_of, decode
-from kafka.tasks.outcome import Failed, Fault, NoJob, Policy, Standing, Succeeded, Suspicious, decide
+from kafka.tasks.outcome import Failed, Fault, Lost, NoJob, Policy, Standing, Succeeded, Suspicious, decide
 from kafka.tasks.results import StateRecord
 from kafka.tasks.settling import Ending, Settler
 from kafka.tasks.states import JobState
@@ -62,6 +64,31 @@ def test_a_dead_job_keeps_its_headers_and_gets_its_cause() -> None:
     assert death is not None
     assert (death.cause, death.type, death.origin, death.host) == ("attempts", "OSError", "shop.mail:2:77", "host1")
     assert dict(state.headers or [])["state"] == b"FAILURE"
+
+
+def test_a_job_whose_child_died_too_often_says_of_what() -> None:
+    envelope = a_job("f", crashes=2)
+    outcome = Lost("memory", 9, None, 600 << 20, "above 512 MiB")
+    decision = decide(outcome, Standing(crashes=2), Policy(), 0)
+    dead, state = MAKER.of(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
+    death = death_of(dead.headers or [])
+    assert death is not None
+    assert (death.cause, death.type) == ("lost-memory", "WorkerLost")
+    assert "signal 9 (SIGKILL); last seen with 600 MiB; above 512 MiB" in death.text
+    assert decode(dead.value, dead.headers or []).crashes == 3
+    assert dict(state.headers or [])["state"] == b"FAILURE"
+    assert json.loads(state.value or b"")["text"] == death.text
+
+
+def test_a_job_whose_child_died_goes_back_to_its_queue_with_one_crash_more() -> None:
+    envelope = a_job("f", attempt=2)
+    outcome = Lost("signal", 11)
+    decision = decide(outcome, Standing(attempt=2), Policy(), 0)
+    record, state = MAKER.of(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
+    assert record.topic == "shop.mail"
+    moved = decode(record.value, record.headers or [])
+    assert (moved.attempt, moved.crashes) == (2, 1)
+    assert dict(state.headers or [])["state"] == b"RETRY"
 
 
 def test_a_suspect_moves_unchanged() -> None:

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from kafka.tasks.outcome import (
+    LOST_CAUSES,
     Cancelled,
     Crashed,
     Decision,
@@ -14,6 +15,7 @@ from kafka.tasks.outcome import (
     Failed,
     Fault,
     LockLost,
+    Lost,
     Move,
     NoJob,
     NotStarted,
@@ -49,6 +51,10 @@ TABLE: list[tuple[Outcome, Standing, Policy, Verdict, Move, JobState | None, str
     (Expired(), Standing(), FIVE, ACCEPT, Move.NOWHERE, JobState.REVOKED, "expired"),
     (Crashed(FAULT), Standing(crashes=2), Policy(), ACCEPT, Move.SUSPECT, None, ""),
     (Crashed(FAULT), Standing(crashes=3), Policy(), ACCEPT, Move.DEAD, JobState.FAILURE, "crashes"),
+    (Lost("exit"), Standing(crashes=1), Policy(), ACCEPT, Move.QUEUE, JobState.RETRY, ""),
+    (Lost("exit"), Standing(crashes=2), Policy(), ACCEPT, Move.DEAD, JobState.FAILURE, "lost-exit"),
+    (Lost("memory"), Standing(), Policy(crash_limit=1), ACCEPT, Move.DEAD, JobState.FAILURE, "lost-memory"),
+    (Lost("stopped", counts=False), Standing(crashes=9), Policy(), ACCEPT, Move.SAME, None, ""),
     (Suspicious(), Standing(deliveries=2), Policy(), ACCEPT, Move.SUSPECT, None, ""),
     (NotStarted(), Standing(), Policy(), ACCEPT, Move.SAME, None, ""),
     (Unknown("f"), Standing(deliveries=3), Policy(), RELEASE, Move.NOWHERE, None, ""),
@@ -123,6 +129,41 @@ def test_a_retry_keeps_the_crash_count_and_a_clean_return_keeps_both() -> None:
     assert (retried.attempt, retried.crashes) == (3, 1)
     returned = decide(NotStarted(), Standing(attempt=2, crashes=1), FIVE, NOW)
     assert (returned.attempt, returned.crashes, returned.clean) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("cause", sorted(LOST_CAUSES))
+def test_a_child_that_dies_is_a_crash_and_no_attempt_and_its_job_is_dead_at_the_limit(cause: str) -> None:
+    crashes, runs = 0, 0
+    while True:
+        runs += 1
+        decision = decide(Lost(cause), Standing(attempt=2, crashes=crashes), FIVE, NOW)
+        assert (decision.attempt, decision.crashes) == (2, crashes + 1)
+        crashes = decision.crashes
+        if decision.move is Move.DEAD:
+            break
+    assert (runs, decision.cause) == (3, f"lost-{cause}")
+
+
+def test_a_death_that_is_not_the_jobs_gives_it_back_as_it_was() -> None:
+    decision = decide(Lost("stopped", 15, counts=False), Standing(attempt=2, crashes=2), FIVE, NOW)
+    assert (decision.move, decision.attempt, decision.crashes, decision.clean) == (Move.SAME, 2, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [
+        (Lost("signal", 11), ["signal 11 (SIGSEGV)", "nobody here sent"]),
+        (Lost("exit", exit_code=0), ["exit code 0", "ended its process"]),
+        (Lost("memory", 9, rss_bytes=512 << 20), ["memory limit", "SIGKILL", "512 MiB"]),
+        (Lost("oom", 9, None, 1 << 30, "3 kills in its cgroup"), ["out of memory", "1024 MiB", "3 kills in its"]),
+        (Lost("time", 9), ["time limit"]),
+        (Lost("new cause", 200), ["new cause", "signal 200 (unknown)"]),
+    ],
+)
+def test_a_lost_job_says_signal_exit_code_memory_and_cause(lost: Lost, words: list[str]) -> None:
+    fault = lost.fault()
+    assert fault.type == "WorkerLost"
+    assert [word for word in words if word not in fault.text] == []
 
 
 def test_an_unknown_task_is_held_longer_each_time() -> None:

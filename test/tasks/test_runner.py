@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -144,6 +145,25 @@ def test_a_payload_that_is_none_is_a_failure_that_is_not_retried(app: App) -> No
     outcome = run(job)
     assert isinstance(outcome, Failed)
     assert (outcome.fault.type, outcome.listed) == ("BadRecord", False)
+
+
+def test_a_coroutine_is_run_to_its_end_in_every_pool(app: App) -> None:
+    async def f(n: int) -> int:
+        await asyncio.sleep(0)
+        return n + 1
+
+    assert run(job_of(app, f, 1)) == Succeeded(b"2")
+
+
+def test_the_traceback_of_a_coroutine_begins_with_the_users_own_frames(app: App) -> None:
+    async def f() -> None:
+        raise FileNotFoundError("no such file")
+
+    outcome = run(job_of(app, f))
+    assert isinstance(outcome, Failed)
+    assert "no such file" in outcome.fault.traceback
+    assert "asyncio" not in outcome.fault.traceback
+    assert "tasks/runner.py" not in outcome.fault.traceback
 
 
 def test_long_texts_are_cut_and_say_so() -> None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 
 import pytest
 
+from kafka.errors import IllegalArgumentError
 from kafka.net.loop import Loop
-from kafka.tasks import App, UnknownQueue
-from kafka.tasks.serve import check_queues, run_worker
+from kafka.tasks import App, PoolSettings, UnknownQueue
+from kafka.tasks.serve import SIGNALS, check_queues, filled, run_worker
+from kafka.tasks.worker import Stage, Worker
 from test.tasks.fakes import FakeBackend
 
+DEADLINE_S = 30.0
 
-@pytest.mark.parametrize("pool", ["inline", "threads"])
+
+@pytest.mark.parametrize("pool", ["asyncio", "inline", "threads"])
 def test_a_worker_runs_jobs_until_it_is_told_to_stop(app: App, backend: FakeBackend, pool: str) -> None:
     done: list[int] = []
     enough = threading.Event()
@@ -43,6 +48,131 @@ def test_a_worker_runs_jobs_until_it_is_told_to_stop(app: App, backend: FakeBack
     assert worker.counts["done"] == 100
     assert sum(job.wait(0) for job in jobs) == 100
     assert backend.is_closed
+
+
+class Signalled:
+    """A worker in the main thread with a job that runs until :attr:`gate` opens. ``next`` is done by the loop once the
+    condition before it holds.
+    """
+
+    def __init__(self, app: App, backend: FakeBackend, pool: str = "threads") -> None:
+        self.gate = threading.Event()
+        self.started = threading.Event()
+        self.loop = Loop()
+        self.worker: Worker | None = None
+        backend.queues.clock = self.loop.clock  # type: ignore[assignment]
+        self._app, self._pool = app, pool
+
+        @app.task
+        def wait() -> bool:
+            self.started.set()
+            return self.gate.wait(DEADLINE_S)
+
+        wait.delay()
+
+    def run(self, *steps: tuple[Callable[[], object], Callable[[], object]]) -> Worker:
+        left = list(steps)
+        give_up_at = self.loop.time() + DEADLINE_S
+
+        def look() -> None:
+            assert self.worker is not None
+            if left and left[0][0]():
+                left.pop(0)[1]()
+            if self.loop.time() > give_up_at:
+                self.gate.set()
+                self.loop.stop()
+            elif left:
+                self.loop.call_later(0.002, look)
+
+        def note(worker: Worker) -> None:
+            self.worker = worker
+
+        self.loop.call_later(0.0, look)
+        worker = run_worker(self._app, [], self._pool, 1, self.loop, note)
+        self.loop.close()
+        assert left == []
+        return worker
+
+    def stage(self) -> Stage:
+        assert self.worker is not None
+        return self.worker.stage
+
+    def slots(self) -> int:
+        assert self.worker is not None
+        return self.worker.statistics()["pool_concurrency"]
+
+
+def send(signum: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), signum)
+
+
+def test_sighup_is_a_stop_that_waits_and_sigterm_goes_further(app: App, backend: FakeBackend) -> None:
+    run = Signalled(app, backend)
+    seen: list[Stage] = []
+
+    def again() -> None:
+        seen.append(run.stage())
+        os.kill(os.getpid(), signal.SIGHUP)
+        run.loop.call_later(0.05, lambda: seen.append(run.stage()))
+        run.loop.call_later(0.06, lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+    worker = run.run(
+        (run.started.is_set, send(signal.SIGHUP)),
+        (lambda: run.stage() is Stage.DRAINING, again),
+        (lambda: run.stage() is Stage.INTERRUPTING, run.gate.set),
+    )
+    assert seen == [Stage.DRAINING] * 2
+    assert worker.stage is Stage.LEFT
+
+
+def test_sigttin_and_sigttou_change_the_number_of_slots(app: App, backend: FakeBackend) -> None:
+    run = Signalled(app, backend, "asyncio")
+    run.run(
+        (run.started.is_set, send(signal.SIGTTIN)),
+        (lambda: run.slots() == 2, send(signal.SIGTTOU)),
+        (lambda: run.slots() == 1, send(signal.SIGTERM)),
+        (lambda: run.stage() is Stage.DRAINING, run.gate.set),
+    )
+
+
+def test_sigusr1_writes_state_jobs_and_stacks_to_the_log(
+    app: App, backend: FakeBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Signalled(app, backend)
+    run.run(
+        (run.started.is_set, send(signal.SIGUSR1)),
+        (lambda: "state of this worker" in caplog.text, send(signal.SIGTERM)),
+        (lambda: run.stage() is Stage.DRAINING, run.gate.set),
+    )
+    assert "state of this worker: WORKING; leased 1" in caplog.text
+    assert "wait" in caplog.text
+    assert "attempt 1>: for " in caplog.text
+    assert "thread kafka-task:" in caplog.text
+    assert "self.gate.wait(DEADLINE_S)" in caplog.text
+
+
+def test_each_signal_of_the_table_is_put_back_when_the_worker_has_left(app: App, backend: FakeBackend) -> None:
+    before = {name: signal.getsignal(getattr(signal, name)) for name in SIGNALS}
+    run = Signalled(app, backend)
+    run.gate.set()
+    run.run((run.started.is_set, send(signal.SIGTERM)))
+    assert {name: signal.getsignal(getattr(signal, name)) for name in SIGNALS} == before
+
+
+def test_a_workers_limit_that_makes_no_sense_beside_a_tasks_is_refused(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.task(name="careful", soft_timeout=30)(lambda: None)
+    with pytest.raises(IllegalArgumentError, match="soft_timeout of careful \\(30 s\\) must be below"):
+        filled(PoolSettings(timeout=20), app)
+    app.task(name="quick", timeout=5)(lambda: None)
+    assert filled(PoolSettings(soft_timeout=10), app).app is app
+    assert "does not hold for quick" in caplog.text
+
+
+def test_the_pool_is_told_the_largest_result_that_the_app_takes() -> None:
+    app = App("shop", max_payload_bytes=2048)
+    assert filled(PoolSettings(), app).max_payload_bytes == 2048
 
 
 def test_queues_are_those_of_the_app_when_none_is_named(app: App) -> None:

@@ -83,7 +83,9 @@ def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
         check_name("a queue", name)
 
 
-@pytest.mark.parametrize("queue", ["results", "commands", "schedule", "mail.dead", "mail.suspect", "results.late"])
+@pytest.mark.parametrize(
+    "queue", ["results", "commands", "schedule", "workers", "mail.dead", "mail.suspect", "results.late"]
+)
 def test_a_queue_cannot_have_the_name_of_an_apps_own_topic(queue: str) -> None:
     with pytest.raises(IllegalArgumentError, match="topic of its own"):
         check_queue(queue)

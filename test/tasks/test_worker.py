@@ -103,6 +103,7 @@ class Process:
         inline: bool = False,
         queues: tuple[str, ...] = ("default",),
         options: WorkerOptions | None = None,
+        ready: bool = True,
     ) -> None:
         self.bench = bench
         self.left = 0
@@ -113,6 +114,7 @@ class Process:
         self.delivery = FakeDelivery(bench.queues, bench.loop, self.worker)
         self.publisher = FakePublisher(bench.queues, bench.loop)
         self.manual = ManualPool(concurrency, self._wake)
+        self.manual.ready = self.manual.ever_ready = ready
         pool: Pool = InlinePool(run, 1, self._wake) if inline else self.manual
         self.worker.start(WorkerSide(self.delivery, self.publisher, 8), pool)
 
@@ -623,7 +625,7 @@ def test_after_the_grace_running_jobs_are_asked_to_end_and_run_elsewhere(bench: 
     process = Process(bench)
     bench.settle()
     process.worker.stop()
-    bench.pass_time(26)
+    bench.pass_time(21)
     (running,) = process.manual.interrupted
     assert running.cancelled
     process.end(running, Failed(Fault("kafka.tasks.errors.SoftTimeLimit"), listed=False))

@@ -39,6 +39,8 @@ BACKOFF_S: Final = 0.1
 """Between attempts after an error, doubled for each in a row."""
 BACKOFF_MAX_S: Final = 1.0
 FULL_GROUP_S: Final = 5.0
+INTERVAL_S: Final = 5.0
+"""Between heartbeats until an answer tells it (``group.share.heartbeat.interval.ms``)."""
 
 
 class MemberState(Enum):
@@ -108,6 +110,10 @@ class ShareMembership:
         self.state = MemberState.JOINING
         self.epoch = JOIN_EPOCH
         self.assignment: list[SharePartition] = []
+        self.interval_s = INTERVAL_S
+        """Between heartbeats, as the last answer told it."""
+        self.answered_at: float | None = None
+        """When the group last answered a heartbeat without an error; None: never."""
         self._rack_id = rack_id or None  # never "": the broker refuses it
         self._topics: list[str] = []
         self._full = True
@@ -175,6 +181,7 @@ class ShareMembership:
         if response.error_code:
             return self._on_error_code(for_code(response.error_code)(response.error_message or ""), said, now)
         self._failures = 0
+        self.answered_at = now
         if said.leaving:
             return self._has_left(now)
         self.epoch = response.member_epoch
@@ -193,7 +200,7 @@ class ShareMembership:
             self._due_at = now
             return HeartbeatOutcome(assigned)
         self._full = False
-        interval_s = response.heartbeat_interval_ms / 1000
+        interval_s = self.interval_s = response.heartbeat_interval_ms / 1000
         if self.assignment:
             self._eager = 0
         elif self._eager < EAGER_COUNT:

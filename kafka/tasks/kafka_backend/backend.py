@@ -16,12 +16,13 @@ from typing import Any
 from kafka.client import IoThread, KafkaClient
 from kafka.errors import IllegalStateError
 from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata
-from kafka.tasks.backend import Route, WorkerSide
+from kafka.tasks.backend import BoardReader, Route, WorkerSide
 from kafka.tasks.delivery import DeliveryEvents
 from kafka.tasks.envelope import Header
 from kafka.tasks.errors import UnknownQueue
 from kafka.tasks.ids import BrokerClock, IdMaker
 from kafka.tasks.kafka_backend.admin import Administration
+from kafka.tasks.kafka_backend.board_reader import KafkaBoardReader
 from kafka.tasks.kafka_backend.connection import connect, producer_configs
 from kafka.tasks.kafka_backend.results import Results
 from kafka.tasks.kafka_backend.worker_side import open_worker_side
@@ -121,6 +122,10 @@ class KafkaBackend:
         )
         self._worker_clients.append(client)
         return side
+
+    def board_reader(self) -> BoardReader:
+        """See :class:`kafka.tasks.backend.Backend`."""
+        return KafkaBoardReader(self._names.workers, self._settings)
 
     def close(self, timeout: float | None = None) -> None:
         """See :class:`kafka.tasks.backend.Backend`."""

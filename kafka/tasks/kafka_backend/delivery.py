@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from kafka.client import KafkaClient
 from kafka.errors import IllegalStateError, KafkaError
 from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
-from kafka.tasks.delivery import DeliveryEvents, Lease, Source
+from kafka.tasks.delivery import Contact, DeliveryEvents, Lease, Source
 from kafka.tasks.outcome import Verdict
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,11 @@ class ShareDelivery:
             self._say(leases, _TYPES[verdict])
         if answered is not None:
             self._when_answered({lease.source for lease in leases}, answered)
+
+    def contacts(self) -> list[Contact]:
+        """See :class:`kafka.tasks.delivery.Delivery`."""
+        consumers = [(source, member.consumer) for source, member in self._members.items()]
+        return [Contact(source, each.answered_at, each.heartbeat_interval_s) for source, each in consumers]
 
     def close(self) -> None:
         """See :class:`kafka.tasks.delivery.Delivery`."""

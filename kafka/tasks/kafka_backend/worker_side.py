@@ -11,11 +11,12 @@ from kafka.tasks.backend import WorkerSide
 from kafka.tasks.delivery import DeliveryEvents, Source
 from kafka.tasks.ids import BrokerClock
 from kafka.tasks.kafka_backend.admin import Administration, check_share_groups, prepare_groups
+from kafka.tasks.kafka_backend.board import KafkaBoard
 from kafka.tasks.kafka_backend.connection import connect
 from kafka.tasks.kafka_backend.delivery import ShareDelivery
 from kafka.tasks.kafka_backend.publisher import KafkaPublisher
 from kafka.tasks.settings import Settings
-from kafka.tasks.topics import Names, Shape, ensure, group_configs, queue_plans, results_plans
+from kafka.tasks.topics import Names, Shape, ensure, group_configs, queue_plans, results_plans, workers_plan
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,8 @@ def open_worker_side(
         )
         publisher = KafkaPublisher(client, settings, clock)
         delivery = ShareDelivery(client, sources, events, limit)
-        return WorkerSide(delivery, publisher, topics[names.results].partitions), client
+        board = KafkaBoard(client, workers_plan(names, shape), settings)
+        return WorkerSide(delivery, publisher, topics[names.results].partitions, board), client
     except BaseException:
         client.close()
         raise

@@ -1,40 +1,58 @@
 """How a worker runs jobs: the pools by name, and the loop that they share with the worker.
 
-``asyncio``, ``fork`` and ``prefork`` come later, behind the same interface.
+A pool is imported when it is asked for: ``python -m kafka worker --help`` needs none of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
+
 from kafka.errors import IllegalArgumentError
 from kafka.net.loop import Loop
 from kafka.tasks.errors import did_you_mean
-from kafka.tasks.pools.base import Finished, Pool, Run, Wake
-from kafka.tasks.pools.inline import InlinePool
-from kafka.tasks.pools.threads import ThreadPool
+from kafka.tasks.pools.base import ChildState, Finished, Pool, Run, Wake
+from kafka.tasks.pools.settings import (
+    MOST_CONCURRENCY,
+    PROCESS_POOLS,
+    PoolSettings,
+    check_start_method,
+    parse_autoscale,
+    parse_memory,
+    start_methods,
+)
+from kafka.tasks.runner import run as run_job
 
 __all__ = [
-    "LATER",
     "MOST_CONCURRENCY",
     "POOLS",
+    "PROCESS_POOLS",
+    "ChildState",
     "Finished",
-    "InlinePool",
     "Pool",
+    "PoolSettings",
     "Run",
-    "ThreadPool",
     "Wake",
     "check_pool",
+    "check_start_method",
+    "default_pool",
     "make_loop",
     "make_pool",
+    "parse_autoscale",
+    "parse_memory",
+    "start_methods",
 ]
 
-POOLS: dict[str, type[InlinePool] | type[ThreadPool]] = {"inline": InlinePool, "threads": ThreadPool}
-"""Name on the command line -> pool."""
-
-LATER = frozenset({"asyncio", "fork", "prefork"})
-"""Pools of the design that this release does not have."""
-
-MOST_CONCURRENCY = 1000
-"""Slots of one worker; who wants more jobs at once wants more workers."""
+POOLS: dict[str, str] = {
+    "inline": "kafka.tasks.pools.inline:InlinePool",
+    "threads": "kafka.tasks.pools.threads:ThreadPool",
+    "asyncio": "kafka.tasks.pools.asyncio_pool:AsyncioPool",
+    "fork": "kafka.tasks.pools.fork:ForkPool",
+    "prefork": "kafka.tasks.pools.prefork:PreforkPool",
+}
+"""Name on the command line -> module:class. Those of PROCESS_POOLS are made from (settings, wake, loop), the others
+from (run, concurrency, wake).
+"""
 
 
 def make_loop() -> Loop:
@@ -42,21 +60,29 @@ def make_loop() -> Loop:
     return Loop()
 
 
-def make_pool(name: str, run: Run, concurrency: int, wake: Wake) -> Pool:
-    """The pool of that name; :class:`IllegalArgumentError` for one that is unknown or not here yet."""
+def make_pool(name: str, settings: PoolSettings, wake: Wake, loop: Loop | None = None, run: Run = run_job) -> Pool:
+    """The pool of that name; :class:`IllegalArgumentError` for one that is unknown or that the platform lacks.
+
+    ``loop`` (the worker's) is needed by pools of processes, which watch their children's channels on it; ``run`` is
+    for those that run jobs in this process.
+    """
     check_pool(name)
-    if not 1 <= concurrency <= MOST_CONCURRENCY:
-        raise IllegalArgumentError(
-            f"the concurrency of a pool is at least 1 and at most {MOST_CONCURRENCY}, not {concurrency}"
-        )
-    return POOLS[name](run, concurrency, wake)
+    module, _, attribute = POOLS[name].partition(":")
+    make: Callable[..., Pool] = getattr(import_module(module), attribute)
+    if name in PROCESS_POOLS:
+        return make(settings, wake, loop)
+    return make(run, settings.slots, wake)
 
 
 def check_pool(name: str) -> str:
-    """``name`` itself when there is such a pool; an error that names those that there are else."""
-    if name in LATER:
-        there = ", ".join(sorted(POOLS))
-        raise IllegalArgumentError(f"the pool {name!r} is not in this release; available are {there}")
+    """``name`` itself when there is such a pool here; an error that names those that there are else."""
     if name not in POOLS:
         raise IllegalArgumentError(f"there is no pool {name!r}{did_you_mean(name, POOLS)}")
+    if name in PROCESS_POOLS:
+        check_start_method(None)
     return name
+
+
+def default_pool() -> str:
+    """The pool of a worker that is told none: prefork where the platform has it."""
+    return "prefork" if start_methods() else "threads"

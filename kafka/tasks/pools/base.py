@@ -1,13 +1,15 @@
 """What a pool is: something that runs jobs and hands their outcomes back.
 
 A pool belongs to the worker's loop thread: it alone calls these methods, and none of them blocks but ``stop``. A pool
-calls ``wake`` (from any thread) when :meth:`Pool.finished` has something to give. It knows no broker, retry or topic. A
-new pool is one module here, one row in ``kafka.tasks.pools.POOLS`` and the same tests.
+calls ``wake`` (from any thread) when :meth:`Pool.finished` has something to give, or when it could not take jobs before
+and can now. It knows no broker, retry or topic. A new pool is one module here, one row in ``kafka.tasks.pools.POOLS``
+and the same tests. :class:`SimplePool` has the answers of pools without processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from kafka.tasks.outcome import Outcome
@@ -18,6 +20,25 @@ Wake: TypeAlias = Callable[[], None]
 Finished: TypeAlias = "tuple[Job, Outcome]"
 
 
+@dataclass(frozen=True, slots=True)
+class ChildState:
+    """One child process as it is now. ``job_id``, ``job_name`` and ``age_s`` (of the run) only while it runs one.
+
+    ``state`` is a word of :class:`kafka.tasks.pools.supervision.ChildStage`; ``jobs`` counts those that it has ended;
+    ``last_activity_s`` is how long ago it gave a sign of life.
+    """
+
+    pid: int
+    generation: int
+    state: str
+    job_id: str | None = None
+    job_name: str | None = None
+    age_s: float | None = None
+    rss_bytes: int | None = None
+    jobs: int = 0
+    last_activity_s: float = 0.0
+
+
 class Pool(Protocol):
     """Slots that run jobs."""
 
@@ -25,10 +46,30 @@ class Pool(Protocol):
     """Jobs that run at once."""
     depth: int
     """Jobs that may be with the pool at once, running or next; at least ``concurrency``, set by the worker."""
+    backlog: int
+    """Jobs that wait in the worker's own buffers, set by the worker; autoscale looks at it."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether a job that is submitted now would be begun: a child is up, the breaker is closed."""
+
+    @property
+    def degraded(self) -> str | None:
+        """Why the pool cannot run jobs for now (nothing more should be leased); None when it can or soon will."""
+
+    @property
+    def ever_ready(self) -> bool:
+        """Whether it could ever run jobs: a worker gives up only on a pool that never could."""
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether it would take more slots by itself if it knew of work for them (autoscale). The worker then leases
+        one job more than there are slots, also of long ones, so that there is something to know of.
+        """
 
     @property
     def free_slots(self) -> int:
-        """How many more jobs it takes now."""
+        """How many more jobs it takes now; 0 while no child is up."""
 
     @property
     def busy(self) -> int:
@@ -41,16 +82,75 @@ class Pool(Protocol):
         """Jobs that have ended since the last call; waits up to ``timeout`` seconds for the first."""
 
     def recall(self) -> list[Job]:
-        """Take back the jobs that have not started."""
+        """Take back the jobs that have not started, in the order in which they would have."""
 
     def tick(self, now: float) -> float | None:
         """Enforce the limits that are due; when to call again (monotonic seconds), or None."""
 
+    def cancel(self, job: Job) -> None:
+        """The run of this job is of no use any more (``job.cancelled`` is set): let its task see that."""
+
     def interrupt(self) -> None:
         """Ask running jobs to end: ``cancelled`` is set, :class:`SoftTimeLimit` raised where that is possible."""
+
+    def abandon(self) -> list[Job]:
+        """End what still runs by force, without waiting for it.
+
+        Pools of processes return nothing: each job comes through :meth:`finished`, as ``Lost("stopped")``, when its
+        child is dead. The others return what runs: those jobs will have no outcome, and end with this process.
+        """
 
     def stop(self, grace: float) -> list[Job]:
         """Wait up to ``grace`` seconds for running jobs, then let go; the jobs that never finished."""
 
+    def grow(self, count: int = 1) -> None:
+        """``count`` slots more; ``concurrency`` says how many there are then."""
+
+    def shrink(self, count: int = 1) -> None:
+        """``count`` slots less, idle ones first, but never the last one. Running jobs are not touched."""
+
+    def children(self) -> list[ChildState]:
+        """The child processes; empty where there are none."""
+
+    def lost_by_cause(self) -> Mapping[str, int]:
+        """How many jobs were lost with their child, by cause."""
+
+    def dump(self) -> None:
+        """Have each child write the stacks of its threads to its standard error."""
+
     def statistics(self) -> dict[str, int]:
-        """Counts: ``concurrency busy done soft_limits hard_limits``."""
+        """Counts: ``concurrency busy done soft_limits hard_limits``; pools of processes count more."""
+
+
+class SimplePool:
+    """The answers of a pool without child processes."""
+
+    concurrency: int
+    depth: int
+    backlog = 0
+    ready = True
+    degraded: str | None = None
+    ever_ready = True
+    may_grow = False
+
+    def abandon(self) -> list[Job]:
+        """Threads cannot be ended by force; this process will end, and they with it."""
+        return []
+
+    def cancel(self, job: Job) -> None:
+        """The task reads ``job.cancelled`` itself."""
+
+    def grow(self, count: int = 1) -> None:
+        """The number of slots is fixed."""
+
+    def shrink(self, count: int = 1) -> None:
+        """The number of slots is fixed."""
+
+    def children(self) -> list[ChildState]:
+        return []
+
+    def lost_by_cause(self) -> Mapping[str, int]:
+        return {}
+
+    def dump(self) -> None:
+        """There is no child to do it."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 
-from kafka.tasks.pools.base import Finished, Run, Wake
+from kafka.tasks.pools.base import Finished, Run, SimplePool, Wake
 from kafka.tasks.runner import Job
 
 
-class InlinePool:
+class InlinePool(SimplePool):
     """A pool of one slot that runs its job inside :meth:`finished`."""
 
     def __init__(self, run: Run, concurrency: int, wake: Wake) -> None:

@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 
 from kafka.tasks.errors import SoftTimeLimit, TimeLimit
 from kafka.tasks.outcome import Failed, Fault, Outcome
-from kafka.tasks.pools.base import Finished, Run, Wake
+from kafka.tasks.pools.base import Finished, Run, SimplePool, Wake
 from kafka.tasks.runner import Job
 
 _LIMITS = (SoftTimeLimit, TimeLimit)
@@ -66,7 +66,7 @@ def _raise_in(thread: threading.Thread | None, error: type[BaseException] | None
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), raised)
 
 
-class ThreadPool:
+class ThreadPool(SimplePool):
     """A pool of ``concurrency`` threads."""
 
     def __init__(self, run: Run, concurrency: int, wake: Wake) -> None:
@@ -144,6 +144,10 @@ class ThreadPool:
             if job is not None:
                 job.cancelled = True
                 slot.strike(job, SoftTimeLimit)
+
+    def abandon(self) -> list[Job]:
+        running = [slot.job for slot in self._slots]
+        return [job for job in running if job is not None]
 
     def stop(self, grace: float) -> list[Job]:
         never = self.recall()

@@ -53,6 +53,23 @@ def test_a_stable_member_says_only_its_epoch_and_obeys_the_interval() -> None:
     assert len(member.assignment) == 2, "null says: unchanged"
 
 
+def test_it_knows_when_the_group_last_answered_without_an_error() -> None:
+    member = ShareMembership("g", "m")
+    assert (member.answered_at, member.interval_s) == (None, 5.0)
+    member.subscribe(["a"], 1.0)
+    member.next_request(1.0)
+    response = answer(1, partitions=[0])
+    response.heartbeat_interval_ms = 7000
+    member.on_response(response, 1.5)
+    assert (member.answered_at, member.interval_s) == (1.5, 7.0)
+    member.next_request(8.5)
+    member.on_response(answer(code=15), 9.0)
+    assert member.answered_at == 1.5
+    member.next_request(10.0)
+    member.on_failure(KafkaConnectionError("gone"), 10.5)
+    assert member.answered_at == 1.5
+
+
 def test_heartbeats_are_quick_until_partitions_come() -> None:
     member = ShareMembership("g", "m")
     member.subscribe(["a"], 0.0)

@@ -1,10 +1,16 @@
-"""Tests of ``kafka.tasks.pools``: what every pool does."""
+"""Tests of ``kafka.tasks.pools``: what every pool does, and the threads.
+
+Tasks are declared before the pool is made: a child knows those that were there when it was forked. A child shares no
+object with the test either, so gates are files.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,21 +19,36 @@ from kafka.errors import IllegalArgumentError
 from kafka.tasks import App, Context, Retry, SoftTimeLimit, Task
 from kafka.tasks.delivery import Lease, Source
 from kafka.tasks.outcome import Failed, Outcome, Succeeded
-from kafka.tasks.pools import POOLS, Pool, make_pool
-from kafka.tasks.pools.threads import ThreadPool
-from kafka.tasks.runner import Job, run
+from kafka.tasks.pools import POOLS, PROCESS_POOLS, Pool, PoolSettings, default_pool, make_pool
+from kafka.tasks.runner import Job
 from test.tasks.fakes import a_job
 
-DEADLINE_S = 20.0
+DEADLINE_S = 40.0
 
 
 class Bench:
-    """A pool, the app of its tasks, and how often it woke the loop."""
+    """A pool, made when it is first asked for; the app of its tasks; how often it woke the loop."""
 
     def __init__(self, name: str, concurrency: int = 2) -> None:
+        self.name = name
         self.app = App("shop")
         self.wakes = 0
-        self.pool: Pool = make_pool(name, run, concurrency, self._wake)
+        self._concurrency = concurrency
+        self._pool: Pool | None = None
+
+    @property
+    def pool(self) -> Pool:
+        if self._pool is None:
+            settings = PoolSettings(self._concurrency, app=self.app, start_method="fork")
+            self._pool = make_pool(self.name, settings, self._wake)
+            if self.name in PROCESS_POOLS:
+                _until(lambda: self._all_up(self._pool))
+        return self._pool
+
+    @staticmethod
+    def _all_up(pool: Any) -> bool:
+        assert pool.finished(0.01) == []
+        return len(pool.supervision.takers) == pool.concurrency
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -40,6 +61,11 @@ class Bench:
         lease = Lease(Source("q", "shop.q"), envelope.value, [], 1)
         return Job(lease, envelope, task, task.options.soft_timeout, task.options.timeout)
 
+    def submit(self, *jobs: Job) -> None:
+        for job in jobs:
+            assert self.pool.free_slots > 0
+            self.pool.submit(job)
+
     def outcomes(self, count: int) -> dict[Job, Outcome]:
         found: dict[Job, Outcome] = {}
         until = time.monotonic() + DEADLINE_S
@@ -50,85 +76,119 @@ class Bench:
         assert len(found) == count
         return found
 
+    def stop(self, grace: float) -> None:
+        if self._pool is not None:
+            self._pool.stop(grace)
 
-@pytest.fixture(params=sorted(POOLS))
+
+class Gate:
+    """Opened for all processes. ``begun`` are the jobs that stand before it, each by its name."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def wait(self, name: str) -> str:
+        (self._folder / f"begun-{name}").touch()
+        until = time.monotonic() + DEADLINE_S
+        while not (self._folder / "open").exists() and time.monotonic() < until:
+            time.sleep(0.001)
+        return name
+
+    def begun(self) -> set[str]:
+        return {path.name.removeprefix("begun-") for path in self._folder.glob("begun-*")}
+
+    def open(self) -> None:
+        (self._folder / "open").touch()
+
+
+def _pools(names: list[str]) -> list[Any]:
+    windows = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+    return [pytest.param(name, marks=windows if name in PROCESS_POOLS else ()) for name in names]
+
+
+@pytest.fixture(params=_pools(sorted(POOLS)))
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     bench = Bench(request.param)
     yield bench
-    bench.pool.stop(0)
+    bench.stop(0)
 
 
 @pytest.fixture
 def threads() -> Iterator[Bench]:
     bench = Bench("threads")
     yield bench
-    bench.pool.stop(5)
+    bench.stop(5)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path)
 
 
 def test_every_job_comes_back_with_its_outcome(bench: Bench) -> None:
-    bench.pool.depth = 64
     jobs = [bench.job(lambda n: n * n, n) for n in range(50)]
-    for job in jobs:
-        assert bench.pool.free_slots > 0
-        bench.pool.submit(job)
+    bench.pool.depth = 64
+    bench.submit(*jobs)
     found = bench.outcomes(50)
     assert [found[job] for job in jobs] == [Succeeded(str(n * n).encode()) for n in range(50)]
     assert bench.pool.busy == 0
     assert bench.pool.statistics()["done"] == 50
 
 
-def test_a_full_pool_has_no_free_slot(bench: Bench) -> None:
-    gate = threading.Event()
-    for _ in range(bench.pool.concurrency):
-        bench.pool.submit(bench.job(gate.wait, DEADLINE_S))
+def test_a_full_pool_has_no_free_slot(bench: Bench, gate: Gate) -> None:
+    jobs = [bench.job(gate.wait, str(n)) for n in range(2)][: 1 if bench.name == "inline" else 2]
+    bench.submit(*jobs)
     assert bench.pool.free_slots == 0
-    gate.set()
-    bench.outcomes(bench.pool.concurrency)
-    assert bench.pool.free_slots == bench.pool.concurrency
+    gate.open()
+    bench.outcomes(len(jobs))
+    _until(lambda: bench.pool.free_slots == bench.pool.concurrency or bench.pool.finished(0.01))
 
 
 def test_errors_are_outcomes_and_the_pool_goes_on(bench: Bench) -> None:
     def bad() -> None:
         raise SystemExit(1)
 
+    jobs = [bench.job(bad) for _ in range(5)]
+    after = bench.job(lambda: 1)
     bench.pool.depth = 10
-    for _ in range(5):
-        bench.pool.submit(bench.job(bad))
+    bench.submit(*jobs)
     assert all(isinstance(o, Failed) for o in bench.outcomes(5).values())
-    job = bench.job(lambda: 1)
-    bench.pool.submit(job)
-    assert bench.outcomes(1) == {job: Succeeded(b"1")}
+    _until(lambda: bench.pool.free_slots or bench.pool.finished(0.01))
+    bench.submit(after)
+    assert bench.outcomes(1) == {after: Succeeded(b"1")}
 
 
-def test_jobs_that_have_not_started_can_be_taken_back(bench: Bench) -> None:
+def test_jobs_that_have_not_started_can_be_taken_back(bench: Bench, gate: Gate) -> None:
+    jobs = [bench.job(gate.wait, str(n)) for n in range(6)]
     bench.pool.depth = 10
-    gate = threading.Event()
-    jobs = [bench.job(gate.wait, DEADLINE_S) for _ in range(6)]
-    for job in jobs:
-        bench.pool.submit(job)
-    if isinstance(bench.pool, ThreadPool):
-        _until(lambda: sum(job.started_at is not None for job in jobs) == 2)
+    bench.submit(*jobs)
+    if bench.name != "inline":
+        _until(lambda: len(gate.begun()) == 2 or bench.pool.finished(0.01))
+    begun = gate.begun()
     back = bench.pool.recall()
-    assert back == [job for job in jobs if job.started_at is None]
+    assert back == [job for n, job in enumerate(jobs) if str(n) not in begun]
     assert len(back) >= 4
-    gate.set()
+    gate.open()
     bench.outcomes(6 - len(back))
     assert bench.pool.busy == 0
 
 
 def test_a_job_that_ends_wakes_the_loop(bench: Bench) -> None:
-    bench.pool.submit(bench.job(lambda: 1))
+    bench.submit(bench.job(lambda: 1))
     bench.outcomes(1)
     _until(lambda: bench.wakes >= 1)
 
 
-def test_pools_are_made_by_name_and_later_ones_say_so() -> None:
-    with pytest.raises(IllegalArgumentError, match="'prefork' is not in this release; available are inline, threads"):
-        make_pool("prefork", run, 1, lambda: None)
+def test_pools_are_made_by_name_and_wrong_ones_say_so() -> None:
     with pytest.raises(IllegalArgumentError, match="did you mean 'threads'"):
-        make_pool("thread", run, 1, lambda: None)
+        make_pool("thread", PoolSettings(1), lambda: None)
     with pytest.raises(IllegalArgumentError, match="at least 1"):
-        make_pool("threads", run, 0, lambda: None)
+        make_pool("threads", PoolSettings(0), lambda: None)
+    with pytest.raises(IllegalArgumentError, match="needs the app itself"):
+        make_pool("prefork", PoolSettings(1, start_method="fork"), lambda: None)
+    with pytest.raises(IllegalArgumentError, match="MODULE:APP"):
+        make_pool("prefork", PoolSettings(1, start_method="spawn"), lambda: None)
+    assert default_pool() == ("threads" if sys.platform == "win32" else "prefork")
 
 
 # -- threads only -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,85 @@
+"""How jobs leave a worker: refused, ended or given back; what each of these writes, and what it does to the lease.
+
+A turn of the worker's loop says of any number of jobs how they leave, and :meth:`Exits.flush` at its end hands them to
+the settler together, so results are batched by themselves when jobs are short. Decisions are the clerk's
+(:mod:`kafka.tasks.admission`), records and acknowledgements the settler's (:mod:`kafka.tasks.settling`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from kafka.tasks.admission import Clerk, Hold
+from kafka.tasks.delivery import Lease
+from kafka.tasks.leases import GONE, MOVING, SETTLING, Leases
+from kafka.tasks.outcome import Failed, NotStarted, Outcome
+from kafka.tasks.runner import Job, fault_of
+from kafka.tasks.settling import Ending, Settler
+
+log = logging.getLogger(__name__)
+
+
+class Exits:
+    """Owns the endings of one turn. ``hold_until`` says when a lease that is held for some seconds is released."""
+
+    __slots__ = ("_clerk", "_endings", "_hold_until", "_leases", "_now_ms", "_settler", "given_back", "refused")
+
+    def __init__(
+        self,
+        clerk: Clerk,
+        settler: Settler,
+        leases: Leases,
+        now_ms: Callable[[], int],
+        hold_until: Callable[[float], float],
+    ) -> None:
+        self.refused = 0
+        self.given_back = 0
+        self._clerk = clerk
+        self._settler = settler
+        self._leases = leases
+        self._now_ms = now_ms
+        self._hold_until = hold_until
+        self._endings: list[Ending] = []
+
+    def admit(self, lease: Lease) -> Job | None:
+        """The job of a lease that has just come; None when it must not run, and leaves."""
+        found = self._clerk.admit(lease, self._now_ms())
+        if isinstance(found, Job):
+            lease.job = found
+            return found
+        self.refused += 1
+        self._conclude(lease, found)
+        return None
+
+    def end(self, job: Job, outcome: Outcome) -> None:
+        """The job has ended. What one job left behind must not take the others of this turn with it."""
+        try:
+            self._end(job, outcome)
+        except Exception as error:
+            log.exception("%r: its outcome cannot be written", job)
+            self._end(job, Failed(fault_of(error), listed=False))
+
+    def give_back(self, job: Job) -> None:
+        """A job that has not started goes back to its topic, with the mark of a clean return."""
+        if job.lease.lost:
+            self._leases.move(job.lease, GONE)
+            return
+        self.given_back += 1
+        self._end(job, NotStarted())
+
+    def flush(self) -> None:
+        """Settle what left in this turn."""
+        endings, self._endings = self._endings, []
+        if endings:
+            self._settler.end(endings)
+
+    def _end(self, job: Job, outcome: Outcome) -> None:
+        self._conclude(job.lease, self._clerk.end(job.lease, job.envelope, outcome, job.crashes, self._now_ms()))
+
+    def _conclude(self, lease: Lease, found: Ending | Hold) -> None:
+        if isinstance(found, Hold):
+            self._leases.hold(lease, self._hold_until(found.seconds))
+        else:
+            self._leases.move(lease, MOVING if found.is_move else SETTLING)
+            self._endings.append(found)

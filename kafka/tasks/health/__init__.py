@@ -1,0 +1,24 @@
+"""What a worker tells of itself: to probes, to Prometheus, and to whoever asks which workers an app has.
+
+    checks.py      is it ready, and if not, why: pure decisions
+    snapshot.py    a worker at one instant, and as JSON
+    http.py        bytes -> request, answer -> bytes: pure
+    server.py      connections of strangers, bounded in number, size and time, on the worker's loop
+    metrics.py     a snapshot as Prometheus's text; needs the extra ``metrics``
+    monitor.py     all of it for one worker: reads the worker, answers, posts snapshots every few seconds
+    directory.py   the other side: the snapshots of all of an app's workers
+
+Nothing here runs for each job: what a probe, a scrape or a snapshot needs is read when it is asked for, from numbers
+that the worker, its pool and its delivery keep anyway. Another path to answer is a row of ``monitor.PATHS``, another
+number a field of the snapshot and a row of ``metrics.FAMILIES``. How snapshots travel is the back end's affair
+(:class:`kafka.tasks.backend.Board`).
+"""
+
+from __future__ import annotations
+
+from kafka.tasks.health.directory import Directory, Seen
+from kafka.tasks.health.monitor import Monitor
+from kafka.tasks.health.server import parse_address
+from kafka.tasks.health.snapshot import ChildSnapshot, RunningJob, WorkerSnapshot
+
+__all__ = ["ChildSnapshot", "Directory", "Monitor", "RunningJob", "Seen", "WorkerSnapshot", "parse_address"]

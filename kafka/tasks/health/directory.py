@@ -1,0 +1,69 @@
+"""The workers of an app on all machines, as they tell of themselves: what ``python -m kafka inspect`` reads.
+
+A worker that ended in good order says so and is gone from here. One that was killed stands here for a minute more, ever
+more *silent*; so does one whose process stands still, or that cannot reach the brokers.
+"""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+from typing import Final, NamedTuple
+
+from kafka.tasks.app import App
+from kafka.tasks.errors import BadRecord
+from kafka.tasks.health.monitor import POST_S
+from kafka.tasks.health.snapshot import WorkerSnapshot, from_json
+
+log = logging.getLogger(__name__)
+
+SILENT_S: Final = 3 * POST_S
+"""A worker that has said nothing for so long is not well, or not there any more."""
+
+
+class Seen(NamedTuple):
+    """A worker: its snapshot, with ages as they are by now if nothing has changed, and how old that is."""
+
+    worker: WorkerSnapshot
+    age_s: float
+
+    @property
+    def is_silent(self) -> bool:
+        """It has missed several of its words."""
+        return self.age_s > SILENT_S
+
+
+class Directory:
+    """Reads until :meth:`close`; connects at once, with a connection of its own. For one thread."""
+
+    def __init__(self, app: App) -> None:
+        self._reader = app.backend().board_reader()
+        self._unreadable: set[str] = set()
+
+    def workers(self, wait_s: float = 0.0) -> list[Seen]:
+        """All workers that told of themselves within the last minute and have not left, in the order of host and pid.
+
+        Takes in news for ``wait_s`` seconds first. When there is no word of a worker at all that is not old, it waits
+        for as long as one that lives is silent at most: the clocks of this machine and the broker may differ.
+        """
+        found = []
+        for worker_id, text, age_s in self._reader.read(wait_s):
+            try:
+                found.append(Seen(from_json(text).aged(age_s), age_s))
+            except BadRecord as error:
+                if worker_id not in self._unreadable:
+                    self._unreadable.add(worker_id)
+                    log.warning("the worker %r cannot be shown: %s", worker_id, error)
+        return sorted(found, key=lambda seen: (seen.worker.host, seen.worker.pid, seen.worker.id))
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._reader.close()
+
+    def __enter__(self) -> Directory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

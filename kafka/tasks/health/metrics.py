@@ -1,0 +1,135 @@
+"""A worker's snapshot as Prometheus's text, through its own client: the extra ``metrics``.
+
+A collector of our own in a registry of our own: it reads the snapshot when a scrape comes, and nothing is counted twice
+or for each job. Another number is a row of :data:`FAMILIES`. Children come and go, so no label names one: there are
+sums, and a count for each state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafka.tasks.errors import TaskError
+from kafka.tasks.health.snapshot import WorkerSnapshot
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+log = logging.getLogger(__name__)
+
+PREFIX: Final = "kafka_tasks_"
+
+Samples = Iterable[tuple[tuple[str, ...], "float | None"]]
+"""Values of labels, and the number; None: not known, left out."""
+
+_POOL_GAUGES: Final = frozenset({"concurrency", "busy", "children"})
+"""What goes down, too, of the pool's statistics; all others count for ever."""
+
+
+class MetricsMissing(TaskError):
+    """The package that makes Prometheus's text is not installed."""
+
+
+class Family(NamedTuple):
+    """One row: name behind the prefix, its kind, the help text, the labels, and where its samples come from."""
+
+    name: str
+    kind: str
+    text: str
+    labels: tuple[str, ...]
+    samples: Callable[[WorkerSnapshot], Samples]
+
+
+def _one(read: Callable[[WorkerSnapshot], float | None]) -> Callable[[WorkerSnapshot], Samples]:
+    return lambda snapshot: [((), read(snapshot))]
+
+
+def _each(read: Callable[[WorkerSnapshot], Mapping[str, int]]) -> Callable[[WorkerSnapshot], Samples]:
+    return lambda snapshot: [((name,), count) for name, count in sorted(read(snapshot).items())]
+
+
+def _info(worker: WorkerSnapshot) -> Samples:
+    return [((worker.app, worker.id, worker.host, worker.pool, worker.version, ",".join(worker.queues)), 1)]
+
+
+def _children_rss(worker: WorkerSnapshot) -> float | None:
+    sizes = [child.rss_bytes for child in worker.children if child.rss_bytes is not None]
+    return sum(sizes) if sizes else None
+
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    Family("worker", "info", "Who this worker is.", ("app", "worker", "host", "pool", "version", "queues"), _info),
+    Family("ready", "gauge", "1 when jobs that come now would be begun.", (), _one(lambda each: each.is_ready)),
+    Family("stage", "gauge", "1 for the stage that the worker is in.", ("stage",), lambda each: [((each.stage,), 1)]),
+    Family("uptime_seconds", "gauge", "Time since the worker began.", (), _one(lambda each: each.uptime_s)),
+    Family(
+        "broker_contact_age_seconds", "gauge", "Time since the brokers' last good answer.", (),
+        _one(lambda each: each.contact_age_s),
+    ),
+    Family("slots", "gauge", "Jobs that can run at once.", (), _one(lambda each: each.concurrency)),
+    Family("jobs_in_pool", "gauge", "Jobs that run, or are next in the pool.", (), _one(lambda each: each.busy)),
+    Family("jobs_held", "gauge", "Jobs leased and not settled.", (), _one(lambda each: each.held)),
+    Family("jobs", "counter", "Jobs by what became of them here.", ("event",), _each(lambda each: each.counts)),
+    Family(
+        "pool_events", "counter", "What the pool has counted.", ("event",),
+        _each(lambda each: {name: n for name, n in each.pool_counts.items() if name not in _POOL_GAUGES}),
+    ),
+    Family("jobs_lost", "counter", "Jobs lost with their child process.", ("cause",), _each(lambda each: each.lost)),
+    Family(
+        "children", "gauge", "Child processes by state.", ("state",),
+        _each(lambda each: Counter(child.state for child in each.children)),
+    ),
+    Family("children_rss_bytes", "gauge", "Resident memory of all children.", (), _one(_children_rss)),
+    Family(
+        "oldest_job_seconds", "gauge", "Age of the job that has run for longest; 0 when none runs.", (),
+        _one(lambda each: max((job.age_s for job in each.running), default=0.0)),
+    ),
+)  # fmt: skip
+
+
+class WorkerMetrics:
+    """Prometheus's text for one worker; ``read`` is called for each scrape. :class:`MetricsMissing` without the extra.
+
+    The process's own numbers (memory, CPU, descriptors) are there, too, where the system has ``/proc``.
+    """
+
+    def __init__(self, read: Callable[[], WorkerSnapshot]) -> None:
+        try:
+            from prometheus_client import CollectorRegistry, ProcessCollector, exposition
+        except ImportError as error:
+            raise MetricsMissing(
+                f"Prometheus's client is not installed ({error}): pip install 'kafka-taskloop[metrics]'"
+            ) from None
+        self._read = read
+        self._exposition: Any = exposition
+        self._registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self._registry)
+        self._registry.register(self)
+
+    def text(self, accept: str) -> tuple[str, bytes]:
+        """Content type and body in the format that an ``Accept`` header asks for."""
+        try:
+            encoder, content_type = self._exposition.choose_encoder(accept)
+            return content_type, encoder(self._registry)
+        except Exception as error:  # a version that is none, say, which the client compares all the same
+            log.debug("Accept: %s: %r; the plain format is given", accept, error)
+            encoder, content_type = self._exposition.choose_encoder("")
+            return content_type, encoder(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+
+        kinds: dict[str, Any] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "info": InfoMetricFamily}
+        worker = self._read()
+        for name, kind, text, labels, samples in FAMILIES:
+            family = kinds[kind](PREFIX + name, text, labels=labels if kind != "info" else ())
+            for values, number in samples(worker):
+                if kind == "info":
+                    family.add_metric((), dict(zip(labels, values, strict=True)))
+                elif number is not None:
+                    family.add_metric(values, float(number))
+            yield family

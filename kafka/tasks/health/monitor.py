@@ -1,0 +1,245 @@
+"""One worker watched from inside: its state for probes and scrapes, and its snapshot posted every few seconds.
+
+It reads the worker, the pool and the delivery when it is asked and writes to none of them. It is made before there is a
+pool or a connection, so that probes are answered while children still import the tasks::
+
+    Monitor --listen()--> answers: "starting" --start(pool, side)--> answers what is so, posts --close()--> has left
+
+On the worker's loop. A pool that runs jobs on that very loop (``inline``) answers nobody while a job runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from http import HTTPStatus
+from typing import Any, Final, Protocol
+
+from kafka import __version__
+from kafka.net.loop import Loop
+from kafka.net.transport import Address, Network
+from kafka.tasks.backend import Board, WorkerSide
+from kafka.tasks.health.checks import STARTING, Condition, contact_age_s, reasons_not_ready
+from kafka.tasks.health.http import Answer, Request
+from kafka.tasks.health.metrics import MetricsMissing, WorkerMetrics
+from kafka.tasks.health.server import HealthServer, parse_address
+from kafka.tasks.health.snapshot import ChildSnapshot, RunningJob, WorkerSnapshot, to_json
+from kafka.tasks.pools.base import ChildState, Pool
+from kafka.tasks.runner import Job
+
+log = logging.getLogger(__name__)
+
+POST_S: Final = 5.0
+"""Between snapshots."""
+FIRST_POST_S: Final = 1.0
+"""Until the first one: a worker that is gone by then needs no topic, and the worker's own beginnings come first."""
+LEAVE_S: Final = 1.0
+"""How long the last word of a worker may take."""
+MOST_RUNNING: Final = 1000
+
+_POOL = "pool_"
+"""What :meth:`kafka.tasks.worker.Worker.statistics` puts in front of the pool's own counts."""
+
+
+class Watched(Protocol):
+    """What is read of a :class:`kafka.tasks.worker.Worker`."""
+
+    @property
+    def stage(self) -> IntEnum:
+        """How far its stop has come."""
+
+    def statistics(self) -> dict[str, int]:
+        """Its counts and the pool's, which begin with ``pool_``; and ``held``."""
+
+    def running(self) -> list[Job]:
+        """The jobs that are with the pool."""
+
+
+class Monitor:
+    """See the module. ``queues`` are those that it works on, ``pool`` is the name of its pool."""
+
+    def __init__(self, app: str, queues: Sequence[str], pool: str, worker: Watched, loop: Any) -> None:
+        host = socket.gethostname()
+        self.worker_id = f"{host}:{os.getpid()}:{secrets.token_hex(3)}"
+        self._app = app
+        self._host = host
+        self._queues = tuple(queues)
+        self._pool_name = pool
+        self._worker = worker
+        self._loop: Loop = loop
+        self._started_ms = int(time.time() * 1000)
+        self._started_at = self._loop.time()
+        self._pool: Pool | None = None
+        self._side: WorkerSide | None = None
+        self._server: HealthServer | None = None
+        self._metrics: WorkerMetrics | str = "nobody listens"
+        self._timer: Any = None
+        self._has_posted = False
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def listen(self, place: str, network: Network | None = None) -> Address:
+        """Answer probes and scrapes at PORT or HOST:PORT; where that is, with port 0 one that was free.
+
+        :class:`kafka.errors.IllegalArgumentError` for what is no place, OSError for one that cannot be had.
+        """
+        host_port = parse_address(place)
+        try:
+            self._metrics = WorkerMetrics(self.snapshot)
+        except MetricsMissing as missing:
+            self._metrics = str(missing)
+            log.warning("/metrics is not served: %s", missing)
+        self._server = HealthServer(self._loop, host_port, self._answer, network)
+        log.info("health at http://%s%s", self._server.address, ", ".join(PATHS))
+        return self._server.address
+
+    def start(self, pool: Pool, side: WorkerSide) -> None:
+        """The worker has its pool and its connection."""
+        self._pool = pool
+        self._side = side
+        if side.board is not None:
+            self._timer = self._loop.call_later(FIRST_POST_S, self._post, side.board)
+
+    def close(self) -> None:
+        """The worker has left. May drive the loop for a moment: the last word is that it is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        side, self._side = self._side, None
+        if side is not None and side.board is not None:
+            if self._has_posted:
+                side.board.post(self.worker_id, None)
+            side.board.close(LEAVE_S)
+
+    def _post(self, board: Board) -> None:
+        self._timer = self._loop.call_later(POST_S, self._post, board)
+        self._has_posted = True
+        board.post(self.worker_id, to_json(self.snapshot()))
+
+    # -- what is so ---------------------------------------------------------------------------------------------------
+
+    def reasons(self) -> list[str]:
+        """Why the worker is not ready; empty when it is."""
+        pool, side = self._pool, self._side
+        now = self._loop.time()
+        if pool is None or side is None:
+            return reasons_not_ready(Condition(STARTING, False, None, (), now))
+        contacts = side.delivery.contacts()
+        return reasons_not_ready(Condition(self._stage(), pool.ready, pool.degraded, contacts, now))
+
+    def snapshot(self) -> WorkerSnapshot:
+        """The worker now."""
+        now = self._loop.time()
+        pool, side = self._pool, self._side
+        mine: dict[str, Any] = {
+            "id": self.worker_id,
+            "app": self._app,
+            "host": self._host,
+            "pid": os.getpid(),
+            "queues": self._queues,
+            "pool": self._pool_name,
+            "stage": self._stage(),
+            "reasons": tuple(self.reasons()),
+            "version": __version__,
+            "started_ms": self._started_ms,
+            "uptime_s": max(0.0, now - self._started_at),
+            "rss_bytes": _own_rss(),
+        }
+        if pool is None or side is None:
+            return WorkerSnapshot(**mine)
+        counts = dict(self._worker.statistics())
+        held = counts.pop("held", 0)
+        pool_counts = {name.removeprefix(_POOL): counts.pop(name) for name in list(counts) if name.startswith(_POOL)}
+        children = pool.children()
+        return WorkerSnapshot(
+            **mine,
+            concurrency=pool.concurrency,
+            busy=pool.busy,
+            held=held,
+            contact_age_s=contact_age_s(side.delivery.contacts(), now),
+            counts=counts,
+            pool_counts=pool_counts,
+            lost=dict(pool.lost_by_cause()),
+            children=tuple(map(_child, children)),
+            running=tuple(_running(children, self._worker.running() if not children else (), now)),
+        )
+
+    def _stage(self) -> str:
+        return STARTING if self._pool is None else self._worker.stage.name
+
+    # -- what is answered ---------------------------------------------------------------------------------------------
+
+    def _answer(self, request: Request) -> Answer:
+        serve = PATHS.get(request.path)
+        if serve is None:
+            return Answer(HTTPStatus.NOT_FOUND, f"here are {', '.join(PATHS)}\n".encode())
+        return serve(self, request)
+
+    def _healthz(self, request: Request) -> Answer:
+        return Answer(HTTPStatus.OK, f"ok: {self._stage()}\n".encode())
+
+    def _readyz(self, request: Request) -> Answer:
+        reasons = self.reasons()
+        if not reasons:
+            return Answer(HTTPStatus.OK, b"ready\n")
+        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{reason}\n" for reason in reasons).encode())
+
+    def _metrics_text(self, request: Request) -> Answer:
+        if isinstance(self._metrics, str):
+            return Answer(HTTPStatus.NOT_IMPLEMENTED, f"{self._metrics}\n".encode())
+        content_type, body = self._metrics.text(request.headers.get("accept", ""))
+        return Answer(HTTPStatus.OK, body, content_type)
+
+
+PATHS: Final[dict[str, Callable[[Monitor, Request], Answer]]] = {
+    "/healthz": Monitor._healthz,
+    "/readyz": Monitor._readyz,
+    "/metrics": Monitor._metrics_text,
+}
+"""What is answered."""
+
+
+def _child(state: ChildState) -> ChildSnapshot:
+    return ChildSnapshot(
+        state.pid,
+        state.generation,
+        str(state.state),
+        state.job_id,
+        state.job_name,
+        state.age_s,
+        state.rss_bytes,
+        state.jobs,
+        state.last_activity_s,
+    )
+
+
+def _running(children: Sequence[ChildState], jobs: Sequence[Job], now: float) -> list[RunningJob]:
+    """The jobs that run: those of the children, or where there are none those that the pool has begun."""
+    found = [
+        RunningJob(child.job_id, child.job_name or "", child.age_s or 0.0, child.rss_bytes, child.pid)
+        for child in children
+        if child.job_id is not None
+    ]
+    found += [
+        RunningJob(job.envelope.id, job.envelope.name, max(0.0, now - job.started_at))
+        for job in jobs
+        if job.started_at is not None
+    ]
+    return found[:MOST_RUNNING]
+
+
+def _own_rss() -> int | None:
+    """Resident memory of this process, where the system has ``/proc``."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None

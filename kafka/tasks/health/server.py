@@ -1,0 +1,192 @@
+"""Connections of strangers on the worker's loop: one request each, and nothing that they do costs the worker more.
+
+    accepted --whole request--> answered --all of it taken--> ended
+        |  too slow: 408            |  the peer does not read: reset after LIFE_S
+        |  too many: the oldest     |  more was sent than we read: what comes is thrown away for LINGER_S first, or the
+        |  connection is reset      |  reset that the system sends for it would take our answer along
+
+There is no thread. A connection lives for :data:`LIFE_S` whatever happens, and there are :data:`MOST` of them: with
+one more the oldest goes, since a probe that is served ends within milliseconds and the oldest is whoever is not in a
+hurry. So 200 idle connections keep no probe out.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+from kafka.errors import IllegalArgumentError
+from kafka.net.loop import Loop
+from kafka.net.tcp import TcpNetwork
+from kafka.net.transport import Address, Network, Transport, TransportHandler
+from kafka.tasks.health.http import METHODS, Answer, Refused, Request, RequestReader, encode, refusal
+
+log = logging.getLogger(__name__)
+
+LIFE_S: Final = 10.0
+"""A connection's time, from its acceptance to the last byte of the answer."""
+LINGER_S: Final = 1.0
+MOST: Final = 64
+"""Connections at once."""
+LINGER_BYTES: Final = 256 * 1024
+
+HERE: Final = "127.0.0.1"
+
+_PLACE = re.compile(r"(?:(\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]]+):)?(\d{1,5})")
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """``PORT`` (of this machine alone), ``HOST:PORT`` or ``[IPv6]:PORT``; :class:`IllegalArgumentError` else."""
+    found = _PLACE.fullmatch(text.strip())
+    if found is None or int(found[2]) > 65_535:
+        raise IllegalArgumentError(
+            f"--health-port is PORT (reached from this machine alone) or HOST:PORT, such as 9100 or 0.0.0.0:9100, "
+            f"not {text!r}"
+        )
+    return (found[1] or HERE).strip("[]"), int(found[2])
+
+
+class HealthServer:
+    """Listens until :meth:`close`. ``answer`` is asked on the loop; what it raises is a 500 and a line in the log.
+
+    OSError, with what to do, when the address cannot be had. Port 0: a free one, see ``address``.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        place: tuple[str, int],
+        answer: Callable[[Request], Answer],
+        network: Network | None = None,
+    ) -> None:
+        self._loop = loop
+        self._answer = answer
+        self._connections: dict[_Connection, None] = {}
+        self._network = network or TcpNetwork(loop)
+        host, port = place
+        try:
+            self._listener = self._network.listen(host, port, self._accept)
+        except OSError as error:
+            self._network.close()
+            told = OSError(f"--health-port: {_why(host, port, error)}")  # one line for people, without "[Errno 98]"
+            told.errno = error.errno
+            raise told from None
+        self.address: Address = self._listener.address
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that stand."""
+        return len(self._connections)
+
+    def close(self) -> None:
+        """Listen no more, and end what stands."""
+        self._listener.close()
+        for connection in list(self._connections):
+            connection.abort()
+        self._network.close()
+
+    def _accept(self, transport: Transport) -> TransportHandler:
+        while len(self._connections) >= MOST:
+            next(iter(self._connections)).abort()
+        connection = _Connection(self._loop, transport, self._serve, self._forget)
+        self._connections[connection] = None
+        return connection
+
+    def _serve(self, request: Request) -> Answer:
+        if request.method not in METHODS:
+            allowed = ", ".join(METHODS)
+            body = f"{allowed} are served here\n".encode()
+            return Answer(HTTPStatus.METHOD_NOT_ALLOWED, body, more=(("Allow", allowed),))
+        try:
+            return self._answer(request)
+        except Exception:
+            log.exception("%s %s cannot be answered", request.method, request.path)
+            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"this cannot be answered; the worker's log says why\n")
+
+    def _forget(self, connection: _Connection) -> None:
+        self._connections.pop(connection, None)
+
+
+class _Connection(TransportHandler):
+    """One stranger."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        transport: Transport,
+        serve: Callable[[Request], Answer],
+        forget: Callable[[_Connection], None],
+    ) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._serve = serve
+        self._forget = forget
+        self._reader = RequestReader()
+        self._is_answered = False
+        self._thrown_away = 0
+        self._timer: Any = loop.call_later(LIFE_S, self._too_slow)
+
+    def connected(self) -> None:
+        """The request is what is waited for."""
+
+    def writable(self) -> None:
+        """All of the answer is taken; the transport ends by itself."""
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_answered:
+            self._thrown_away += len(data)
+            if self._thrown_away > LINGER_BYTES:
+                self.abort()
+            return
+        found = self._reader.feed(data)
+        if isinstance(found, Refused):
+            self._say(refusal(found), lingers=True)
+        elif found is not None:
+            self._say(self._serve(found), found.method == "HEAD", lingers=self._reader.has_rest)
+
+    def closed(self, error: BaseException | None) -> None:
+        self._end()
+
+    def abort(self) -> None:
+        """End it now."""
+        self._end()
+        self._transport.abort()
+
+    def _say(self, answer: Answer, head_only: bool = False, *, lingers: bool) -> None:
+        self._is_answered = True
+        self._transport.write(encode(answer, time.time(), head_only))
+        if not lingers:
+            self._transport.close()  # when all is taken; the timer sees to it that this is not never
+            return
+        self._timer.cancel()
+        self._timer = self._loop.call_later(LINGER_S, self._linger_no_more)
+
+    def _too_slow(self) -> None:
+        if self._is_answered or self._reader.is_empty:
+            self.abort()
+        else:
+            self._say(refusal(Refused(HTTPStatus.REQUEST_TIMEOUT, f"no request within {LIFE_S:g} s")), lingers=True)
+
+    def _linger_no_more(self) -> None:
+        if self._transport.pending_bytes:
+            self.abort()
+        else:
+            self._transport.close()
+
+    def _end(self) -> None:
+        self._timer.cancel()
+        self._forget(self)
+
+
+def _why(host: str, port: int, error: OSError) -> str:
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{place} is in use by another process; choose another port, each worker of a machine needs its own"
+    if error.errno == errno.EACCES:
+        return f"no permission to listen on {place}; ports below 1024 are root's on most systems"
+    return error.strerror or str(error)

@@ -1,0 +1,181 @@
+"""``@app.success_handler`` and ``@app.error_handler``: functions of the user's that are told how a run of a job ended.
+
+They run where the job ran, after it and within its limits, so they can neither block the worker's loop nor end the
+worker. A job whose process was killed has no such place any more: the worker then has the error handlers run by the
+pool, as a job of the hidden task :data:`ERROR_TASK`, which no topic knows and whose outcome is only logged
+(:class:`LostJobs`). An error in a handler is logged and changes nothing about the job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.envelope import Envelope
+from kafka.tasks.errors import BadRecord, TimeLimit, WorkerLost
+from kafka.tasks.outcome import Failed, Lost, Outcome, Succeeded
+from kafka.tasks.payload import decode_call, encode_call
+from kafka.tasks.runner import Job
+
+if TYPE_CHECKING:
+    from kafka.tasks.task import Task
+
+log = logging.getLogger(__name__)
+
+ERROR_TASK = "kafka.tasks.error_handler"
+"""The name of the hidden task; no task of a user's can have it."""
+
+HANDLER_S = 60.0
+"""Hard limit of the error handlers when they run as a job of their own."""
+
+MOST_ARGUMENTS = 262_144
+"""Bytes of a killed job's payload above which its handlers are not told the arguments."""
+
+ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType | None]"
+
+
+@dataclass(frozen=True)
+class FinishedJob:
+    """What a handler is told of a job. ``args`` and ``kwargs`` are those of the call; None when they cannot be read,
+    or are large and the job was killed.
+    """
+
+    id: str
+    name: str
+    attempt: int
+    deliveries: int
+    args: Sequence[Any] | None = None
+    kwargs: Mapping[str, Any] | None = None
+
+
+SuccessHandler: TypeAlias = Callable[[FinishedJob], object]
+ErrorHandler: TypeAlias = "Callable[[FinishedJob, int | None, ExcInfo], object]"
+
+
+class Handlers:
+    """The handlers of one app, called in the order of their declaration."""
+
+    __slots__ = ("errors", "successes")
+
+    def __init__(self) -> None:
+        self.successes: list[SuccessHandler] = []
+        self.errors: list[ErrorHandler] = []
+
+    def succeeded(self, job: Job) -> None:
+        """The job's function has returned."""
+        if job.task.name != ERROR_TASK:
+            for handler in self.successes:
+                _call(handler, finished_job(job))
+
+    def failed(self, job: Job, error: BaseException) -> None:
+        """This run of it has failed with ``error``."""
+        if job.task.name != ERROR_TASK:
+            self._tell(finished_job(job), None, error)
+
+    def run_lost(self, job: Mapping[str, Any], lost: Mapping[str, Any]) -> None:
+        """What the hidden task does, with what :class:`LostJobs` has written down."""
+        error: BaseException
+        if lost["cause"] == "time":
+            error = TimeLimit(lost["text"])
+        else:
+            error = WorkerLost(lost["text"], lost["cause"], lost["signal"], lost["exit_code"], lost["rss_bytes"])
+        self._tell(FinishedJob(**job), lost["signal"], error)
+
+    def _tell(self, job: FinishedJob, kill_signal: int | None, error: BaseException) -> None:
+        for handler in self.errors:
+            _call(handler, job, kill_signal, (type(error), error, error.__traceback__))
+
+
+def _call(handler: Callable[..., object], *args: Any) -> None:
+    try:
+        handler(*args)
+    except BaseException:  # also SystemExit, and a limit of the job's: its outcome stands
+        log.exception("the handler %r has failed for job %s", handler, args[0])
+
+
+def finished_job(job: Job) -> FinishedJob:
+    """A job as handlers see it."""
+    envelope = job.envelope
+    args: Sequence[Any] | None
+    try:
+        args, kwargs = decode_call(envelope.value)
+    except BadRecord:
+        return FinishedJob(envelope.id, envelope.name, envelope.attempt, job.lease.deliveries)
+    return FinishedJob(envelope.id, envelope.name, envelope.attempt, job.lease.deliveries, args, kwargs)
+
+
+class LostJobs:
+    """Runs of the hidden task that wait for a slot or run. ``task`` None: the app has no error handler."""
+
+    __slots__ = ("_running", "_task", "_waiting")
+
+    def __init__(self, task: Task[..., Any] | None) -> None:
+        self._task = task
+        self._waiting: deque[Job] = deque()
+        self._running: set[Job] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._running)
+
+    def note(self, job: Job, outcome: Outcome) -> None:
+        """A job has ended: if it was killed, its handlers are due."""
+        if self._task is None:
+            return
+        if isinstance(outcome, Lost) and outcome.counts:
+            cause, fault = outcome.cause, outcome.fault()
+            number, exit_code, rss_bytes = outcome.signal, outcome.exit_code, outcome.rss_bytes
+        elif isinstance(outcome, Failed) and outcome.kill_signal is not None:
+            cause, fault, number, exit_code, rss_bytes = "time", outcome.fault, outcome.kill_signal, None, None
+        else:
+            return
+        seen = finished_job(job)
+        if len(job.envelope.value) > MOST_ARGUMENTS:
+            seen = replace(seen, args=None, kwargs=None)
+        lost = {
+            "cause": cause,
+            "text": fault.text,
+            "signal": number,
+            "exit_code": exit_code,
+            "rss_bytes": rss_bytes,
+        }
+        value = encode_call(ERROR_TASK, (asdict(seen), lost), {})
+        envelope = Envelope(seen.id, ERROR_TASK, value, store_result=False)
+        lease = Lease(Source("", ""), value, [], 1)
+        self._waiting.append(Job(lease, envelope, self._task, None, HANDLER_S))
+
+    def start(self, most: int, submit: Callable[[Job], None]) -> None:
+        """Start up to ``most`` of them."""
+        while self._waiting and most > 0:
+            job = self._waiting.popleft()
+            self._running.add(job)
+            submit(job)
+            most -= 1
+
+    def ended(self, job: Job, outcome: Outcome) -> bool:
+        """Whether it is one of these; then it is over."""
+        if job not in self._running:
+            return False
+        self._running.remove(job)
+        if not isinstance(outcome, Succeeded):
+            log.error("the error handlers for job %s have not ended well: %r", job.envelope.id, outcome)
+        return True
+
+    def came_back(self, job: Job) -> bool:
+        """Whether it is one of these; then it waits again: the pool has not started it."""
+        if job not in self._running:
+            return False
+        self._running.remove(job)
+        self._waiting.appendleft(job)
+        return True
+
+    def drop(self) -> None:
+        """The worker leaves without them."""
+        if len(self):
+            log.warning("the error handlers for %d killed jobs do not run: the worker leaves", len(self))
+        self._waiting.clear()
+        self._running.clear()

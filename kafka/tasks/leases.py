@@ -1,0 +1,125 @@
+"""The leases that a worker holds: which stage each is in, and what follows from that for all of them.
+
+:class:`Leases` is the one writer of ``lease.stage``, so the sums that the worker decides by (unfinished jobs of a
+topic, jobs on their way to the suspects) are kept here and cannot drift from the leases. It decides nothing, and tells
+nobody. A new stage is one more name in the row below, and where it belongs in :data:`UNFINISHED`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable
+
+from kafka.tasks.delivery import Lease, Source
+
+NEW, BUFFERED, WAITING, RUNNING, SETTLING, MOVING, HELD, GONE = range(8)
+"""Stages of a lease. WAITING: a suspect that has no slot yet. MOVING: settling, on its way to the suspects. HELD: kept
+for a while before it is released. GONE: settled, or its lock is lost and nothing of it is left here.
+"""
+
+UNFINISHED = range(BUFFERED, RUNNING + 1)
+"""Stages of a job that has not ended. One whose lock is lost while it runs stays in it until the pool hands it back."""
+
+
+class Leases:
+    """What is held. ``moving`` counts leases in the stage MOVING."""
+
+    __slots__ = ("_held", "_holding", "_holds", "_unfinished", "moving")
+
+    def __init__(self) -> None:
+        self.moving = 0
+        self._held: dict[Lease, None] = {}
+        self._unfinished: Counter[Source] = Counter()
+        self._holding: list[tuple[float, int, Lease]] = []
+        self._holds = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, lease: Lease, now: float, lock_s: float) -> None:
+        """A lease has come."""
+        lease.leased_at = now
+        lease.locked_until = now + lock_s
+        self._held[lease] = None
+
+    def move(self, lease: Lease, stage: int) -> None:
+        """The lease is in another stage now."""
+        was, lease.stage = lease.stage, stage
+        change = (BUFFERED <= stage <= RUNNING) - (BUFFERED <= was <= RUNNING)
+        if change:
+            self._unfinished[lease.source] += change
+        if stage == MOVING or was == MOVING:
+            self.moving += (stage == MOVING) - (was == MOVING)
+        if stage == GONE:
+            self._held.pop(lease, None)
+
+    def lose(self, lease: Lease) -> bool:
+        """Its lock is gone. False when that changes nothing: it is over, or known to be lost."""
+        if lease.stage == GONE or lease.lost:
+            return False
+        lease.lost = True
+        self._held.pop(lease, None)
+        if lease.stage == RUNNING:
+            lease.job.cancelled = True
+        elif lease.stage in UNFINISHED:
+            self.move(lease, GONE)
+        return True
+
+    def unfinished(self, source: Source) -> int:
+        """Jobs of a topic that are buffered, waiting or running."""
+        return self._unfinished[source]
+
+    @property
+    def unfinished_count(self) -> int:
+        """The same of all topics."""
+        return sum(self._unfinished.values())
+
+    @property
+    def settling_count(self) -> int:
+        """What is held and has ended, or will without a run."""
+        return len(self._held) - self.unfinished_count
+
+    def running(self) -> list[Lease]:
+        """Those whose jobs are with the pool."""
+        return [lease for lease in self._held if lease.stage == RUNNING]
+
+    def renewed(self, now: float, lock_s: float) -> list[Lease]:
+        """Those to renew, with new ends of their locks: all but buffered ones, which start soon or are given back."""
+        leases = [lease for lease in self._held if lease.stage != BUFFERED]
+        for lease in leases:
+            lease.locked_until = now + lock_s
+        return leases
+
+    def run_out(self, now: float) -> list[Lease]:
+        """Those whose locks have ended by our own clock."""
+        return [lease for lease in self._held if now >= lease.locked_until]
+
+    # -- leases that are kept for a while and released then -----------------------------------------------------------
+
+    def hold(self, lease: Lease, until: float) -> None:
+        """Keep it until then."""
+        self.move(lease, HELD)
+        self._holds += 1
+        heapq.heappush(self._holding, (until, self._holds, lease))
+
+    def take_due(self, now: float) -> list[Lease]:
+        """Those that have been held for long enough; they are to be released."""
+        found: list[Lease] = []
+        while self._holding and self._holding[0][0] <= now:
+            found.append(heapq.heappop(self._holding)[2])
+        return _ours(found)
+
+    def take_held(self) -> list[Lease]:
+        """All that are held."""
+        held, self._holding = self._holding, []
+        return _ours(lease for _, _, lease in held)
+
+    @property
+    def due_at(self) -> float:
+        """When the next one is to be released."""
+        return self._holding[0][0] if self._holding else float("inf")
+
+
+def _ours(leases: Iterable[Lease]) -> list[Lease]:
+    return [lease for lease in leases if not lease.lost]

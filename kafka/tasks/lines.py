@@ -1,0 +1,146 @@
+"""The topics that a worker leases from: their buffers, how many more jobs to ask each for, and who starts next.
+
+:class:`Pace` says how many jobs a queue may hold, :class:`Suspects` how many of those; this shares them out between the
+queues and tells the delivery, once for each change.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from kafka.tasks.delivery import Delivery, Source
+from kafka.tasks.leases import Leases
+from kafka.tasks.pace import BATCH, MOST, Pace
+from kafka.tasks.pools.base import Pool
+from kafka.tasks.runner import Job
+from kafka.tasks.suspects import Suspects
+from kafka.tasks.topics import Names
+
+
+class Line:
+    """A topic as this worker sees it. Nothing is leased from it before ``paused_until``."""
+
+    __slots__ = ("asked", "buffer", "pace", "paused_until", "source")
+
+    def __init__(self, source: Source, pace: Pace) -> None:
+        self.source = source
+        self.pace = pace
+        self.buffer: deque[Job] = deque()
+        self.paused_until = 0.0
+        self.asked: tuple[int, bool] | None = None
+
+
+class Lines:
+    """All of them. A queue and its suspects have one pace: they are the same jobs."""
+
+    def __init__(self, names: Names, queues: Sequence[str], delivery: Delivery, concurrency: int) -> None:
+        self._delivery = delivery
+        self._lines: dict[Source, Line] = {}
+        for name in queues:
+            pace = Pace(concurrency)
+            for source in (Source(name, names.queue(name)), Source(name, names.suspect(name), suspect=True)):
+                self._lines[source] = Line(source, pace)
+        self._paused_until = 0.0
+        self._main = [line for line in self._lines.values() if not line.source.suspect]
+
+    def __getitem__(self, source: Source) -> Line:
+        return self._lines[source]
+
+    @property
+    def buffered_count(self) -> int:
+        """Jobs that wait for the pool."""
+        return sum(len(line.buffer) for line in self._main)
+
+    # -- what is measured ---------------------------------------------------------------------------------------------
+
+    def slots(self, count: int) -> None:
+        """So many jobs run at once now."""
+        for line in self._main:
+            line.pace.slots = count
+
+    def depth(self) -> int:
+        """Jobs to have with the pool at once."""
+        return max(line.pace.depth() for line in self._main)
+
+    # -- what starts --------------------------------------------------------------------------------------------------
+
+    def start(self, most: int, submit: Callable[[Job], None]) -> None:
+        """Start up to ``most`` jobs, the same number from each queue that has some."""
+        waiting = [line for line in self._main if line.buffer]
+        while most > 0 and waiting:
+            share = max(1, most // len(waiting))
+            for line in waiting:
+                most -= _start_from(line.buffer, min(share, most), submit)
+            waiting = [line for line in waiting if line.buffer]
+
+    def take_older(self, leased_at: float) -> Iterator[Job]:
+        """Jobs that have waited since then or longer."""
+        for line in self._main:
+            while line.buffer and line.buffer[0].lease.leased_at <= leased_at:
+                yield line.buffer.popleft()
+
+    def take_all(self) -> list[Job]:
+        """All that wait."""
+        jobs = [job for line in self._main for job in line.buffer]
+        for line in self._main:
+            line.buffer.clear()
+        return jobs
+
+    # -- what is asked for --------------------------------------------------------------------------------------------
+
+    def ask(self, pool: Pool, leases: Leases, suspects: Suspects, now: float) -> None:
+        """Ask each topic for what there is room for."""
+        lock_s, unfinished = self._delivery.lock_s, leases.unfinished_count
+        here = sum(leases.unfinished(line.source) for line in self._lines.values() if line.source.suspect)
+        # While jobs move no fetch may be out that their settling would have to wait for.
+        paused = suspects.go_first or bool(leases.moving) or leases.settling_count > 2 * MOST
+        is_able = pool.ready and pool.degraded is None
+        for line in self._lines.values():
+            room, whole = 0, False
+            if not is_able or now < line.paused_until:
+                pass
+            elif line.source.suspect:
+                room = suspects.room(pool, line.pace.mean_s, here)
+            else:
+                room = 0 if paused else line.pace.most_held(lock_s) + pool.may_grow - unfinished
+                whole = line.pace.whole_batches(lock_s)
+                if len(self._main) > 1 and room > 0:
+                    room = -(-room // len(self._main))
+                elif whole and room < BATCH:
+                    room = 0
+            self._want(line, max(0, room), whole)
+
+    def ask_for_nothing(self) -> None:
+        """Lease nothing more."""
+        for line in self._lines.values():
+            self._want(line, 0, False)
+
+    def pause(self, source: Source, until: float) -> None:
+        """Lease nothing from there before that time."""
+        line = self._lines[source]
+        line.paused_until = until
+        self._paused_until = max(until, self._paused_until)
+        self._want(line, 0, False)
+
+    def resumes_at(self, now: float) -> float:
+        """When the next pause ends."""
+        if now >= self._paused_until:
+            return float("inf")
+        pauses = (line.paused_until for line in self._lines.values())
+        return min((until for until in pauses if until > now), default=float("inf"))
+
+    def _want(self, line: Line, count: int, whole: bool) -> None:
+        if line.asked != (count, whole):
+            line.asked = (count, whole)
+            self._delivery.want(line.source, count, whole)
+
+
+def _start_from(buffer: deque[Job], most: int, submit: Callable[[Job], None]) -> int:
+    count = 0
+    while buffer and count < most:
+        job = buffer.popleft()
+        if not job.lease.lost:
+            submit(job)
+            count += 1
+    return count

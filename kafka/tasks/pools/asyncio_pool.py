@@ -1,0 +1,266 @@
+"""Coroutine tasks (``async def``) beside one another on one event loop, in a thread of its own.
+
+The thread is not the worker's, so a coroutine that blocks stops the other coroutines, but neither the renewal of leases
+nor the worker's stop. A task that is a plain function runs in a thread of its own, so that an app may mix both; there
+its limits are weaker than in the pool ``threads``, which is the one for such tasks.
+
+* Soft limit, and the worker's stop: ``asyncio.Task.cancel()``. The coroutine sees ``CancelledError`` where it waits and
+  may clean up; let out, it is a failure with ``SoftTimeLimit``. A plain function sees ``ctx.cancelled``.
+* Hard limit: the job ends at once for the outside, and its slot is free; the coroutine is cancelled once more, and what
+  it still does is dropped. Best effort, as a coroutine that never waits, or waits for more in its ``finally``, goes on.
+
+Jobs and outcomes cross between the two threads by one deque each way; either side is woken once for all of them. A run
+is ended by whoever takes it out of ``_running`` first: the event loop, or the worker at its hard limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from functools import partial
+
+from kafka.tasks.errors import SoftTimeLimit, TimeLimit
+from kafka.tasks.outcome import Failed, Fault, Outcome
+from kafka.tasks.pools.base import Finished, Run, SimplePool, Wake
+from kafka.tasks.runner import Job, fault_of, run_async
+
+CLOSE_S = 2.0
+"""How long the end of the event loop is waited for. One that is blocked ends with the process."""
+
+
+def _nobody() -> None:
+    """Nobody waits any more."""
+
+
+class _Run:
+    """One job on the event loop. ``task`` is None while a plain function runs in its thread."""
+
+    __slots__ = ("job", "limited_by", "slot_is_free", "task", "timer")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.task: asyncio.Task[None] | None = None
+        self.limited_by: type[BaseException] | None = None
+        self.slot_is_free = False
+        self.timer: asyncio.TimerHandle | None = None
+
+    def limit(self, by: type[BaseException] = SoftTimeLimit) -> None:
+        """A limit, or the stop: on the event loop."""
+        self.limited_by = by
+        if self.task is None:
+            self.job.cancelled = True
+        else:
+            self.task.cancel()
+
+
+class AsyncioPool(SimplePool):
+    """A pool of ``concurrency`` coroutines at once."""
+
+    def __init__(self, run: Run, concurrency: int, wake: Wake) -> None:
+        self.concurrency = concurrency
+        self.depth = concurrency
+        self._run_plain = run
+        self._wake = wake
+        self._next: deque[Job] = deque()
+        self._is_asked = False
+        self._running: dict[Job, _Run] = {}
+        self._taken = 0
+        self._done: deque[Finished] = deque()
+        self._is_woken = False
+        self._some_done = threading.Event()
+        self._busy = 0
+        self._limited: dict[Job, float] = {}
+        self._check_at: float | None = None
+        self._counts = {"done": 0, "soft_limits": 0, "hard_limits": 0}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="kafka-asyncio", daemon=True)
+        self._thread.start()
+
+    @property
+    def free_slots(self) -> int:
+        return max(0, self.depth - self._busy)
+
+    @property
+    def busy(self) -> int:
+        return self._busy
+
+    def submit(self, job: Job) -> None:
+        self._busy += 1
+        if job.hard_s is not None:
+            self._limited[job] = job.hard_s
+            check_at = time.monotonic() + job.hard_s
+            self._check_at = check_at if self._check_at is None else min(check_at, self._check_at)
+        self._next.append(job)
+        self._ask()
+
+    def finished(self, timeout: float = 0.0) -> list[Finished]:
+        self._is_woken = False
+        self._some_done.clear()
+        if not self._done and timeout > 0:
+            self._some_done.wait(timeout)
+        found: list[Finished] = []
+        while self._done:
+            found.append(self._done.popleft())
+        for job, _ in found:
+            self._limited.pop(job, None)
+        self._busy -= len(found)
+        self._counts["done"] += len(found)
+        return found
+
+    def recall(self) -> list[Job]:
+        jobs: list[Job] = []
+        while self._next:
+            try:
+                jobs.append(self._next.popleft())
+            except IndexError:  # the event loop was faster
+                break
+        for job in jobs:
+            self._limited.pop(job, None)
+        self._busy -= len(jobs)
+        return jobs
+
+    def tick(self, now: float) -> float | None:
+        if self._check_at is None or now < self._check_at:
+            return self._check_at
+        due: list[float] = []
+        for job, limit in list(self._limited.items()):
+            at = (now if job.started_at is None else job.started_at) + limit
+            if now < at:
+                due.append(at)
+            else:
+                del self._limited[job]
+                self._give_up(job, limit)
+        self._check_at = min(due) if due else None
+        return self._check_at
+
+    def interrupt(self) -> None:
+        for job, run in list(self._running.items()):
+            job.cancelled = True
+            self._loop.call_soon_threadsafe(run.limit)
+
+    def abandon(self) -> list[Job]:
+        return [job for job in list(self._running) if self._running.pop(job, None) is not None]
+
+    def stop(self, grace: float) -> list[Job]:
+        never = self.recall()
+        until = time.monotonic() + grace
+        while self._running and time.monotonic() < until:
+            self._some_done.clear()
+            self._some_done.wait(min(0.05, max(0.0, until - time.monotonic())))
+        never += list(self._running)
+        self._wake = _nobody  # the worker's loop may be closed by the time when a coroutine ends
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(CLOSE_S)
+        return never
+
+    def grow(self, count: int = 1) -> None:
+        self.concurrency += count
+        self.depth = max(self.depth, self.concurrency)
+        self._ask()
+
+    def shrink(self, count: int = 1) -> None:
+        self.concurrency = max(1, self.concurrency - count)
+
+    def statistics(self) -> dict[str, int]:
+        return {"concurrency": self.concurrency, "busy": self._busy, **self._counts}
+
+    # -- on the worker's thread ---------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Have the event loop look for jobs to start."""
+        if not self._is_asked:
+            self._is_asked = True
+            self._loop.call_soon_threadsafe(self._start_more)
+
+    def _give_up(self, job: Job, limit: float) -> None:
+        run = self._running.pop(job, None)
+        if run is None:  # it has just ended
+            return
+        job.cancelled = True
+        job.ran_s = limit
+        self._counts["hard_limits"] += 1
+        fault = Fault("TimeLimit", f"it ran for longer than its timeout of {limit:g} s")
+        self._done.append((job, Failed(fault, job.task.retries(TimeLimit()))))
+        self._loop.call_soon_threadsafe(self._let_go, run)
+        self._some_done.set()
+        self._wake()
+
+    # -- on the event loop --------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        loop = self._loop
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.wait(left, timeout=CLOSE_S / 2))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+    def _start_more(self) -> None:
+        self._is_asked = False
+        while self._taken < self.concurrency:
+            try:
+                job = self._next.popleft()
+            except IndexError:
+                return
+            self._taken += 1
+            run = self._running[job] = _Run(job)
+            if job.task.is_coroutine:
+                run.task = self._loop.create_task(self._work(run))
+                run.task.add_done_callback(partial(self._task_has_ended, run))
+            else:
+                threading.Thread(target=self._work_plain, args=(run,), name="kafka-task", daemon=True).start()
+            if job.soft_s is not None:
+                run.timer = self._loop.call_later(job.soft_s, self._soft_limit, run)
+
+    async def _work(self, run: _Run) -> None:
+        self._ended(run, await run_async(run.job, lambda: run.limited_by))
+
+    def _task_has_ended(self, run: _Run, task: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step never gets to the end of :meth:`_work`."""
+        error = SoftTimeLimit("before it began") if task.cancelled() else task.exception()
+        if error is not None:
+            self._ended(run, Failed(fault_of(error), run.job.task.retries(error)))
+
+    def _work_plain(self, run: _Run) -> None:
+        outcome = self._run_plain(run.job)
+        try:
+            self._loop.call_soon_threadsafe(self._ended, run, outcome)
+        except RuntimeError:  # the pool was stopped meanwhile
+            self._running.pop(run.job, None)
+
+    def _ended(self, run: _Run, outcome: Outcome) -> None:
+        self._free(run)
+        if self._running.pop(run.job, None) is not None:
+            self._done.append((run.job, outcome))
+            if not self._is_woken:
+                self._is_woken = True
+                self._some_done.set()
+                self._wake()
+        self._start_more()
+
+    def _soft_limit(self, run: _Run) -> None:
+        if run.job in self._running:
+            self._counts["soft_limits"] += 1
+            run.limit()
+
+    def _let_go(self, run: _Run) -> None:
+        self._free(run)
+        run.limit(TimeLimit)
+        self._start_more()
+
+    def _free(self, run: _Run) -> None:
+        if not run.slot_is_free:
+            run.slot_is_free = True
+            if run.timer is not None:
+                run.timer.cancel()
+            self._taken -= 1

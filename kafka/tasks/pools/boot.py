@@ -1,0 +1,72 @@
+"""The first lines of a process that ``launch.py`` or ``zygote.py`` executes: from a spec to a child, or a fork server.
+
+The import of the app is the user's code and may take long; what it is busy with is told every few seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+from kafka.tasks.app import App
+from kafka.tasks.loader import load
+from kafka.tasks.pools import hygiene, joblog
+from kafka.tasks.pools.channel import ChildEnds, ChildFds
+from kafka.tasks.pools.child import Terms, become_child
+
+PROGRESS_S = 5.0
+"""An import that takes longer is told about, and again each time."""
+
+
+def main(spec: dict[str, Any], role: str, numbers: Sequence[int]) -> NoReturn:
+    """Be a ``child`` (numbers: its generation and descriptors) or the ``forkserver`` (number: its socket)."""
+    hygiene.block_signals()
+    joblog.as_described(spec["logs"])
+    if role == "forkserver":
+        from kafka.tasks.pools.zygote import serve_forks
+
+        serve_forks(spec, numbers[0])
+    gc.disable()
+    generation, *fds = numbers
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    ends = ChildEnds(generation, ChildFds(*fds))
+
+    def loaded() -> App:
+        with telling(ends.send_progress, spec["app"]):
+            return load_app(spec)
+
+    worker_pid = spec["worker_pid"]
+    become_child(ends, loaded, Terms(spec["max_payload_bytes"], worker_pid, worker_pid))
+
+
+def load_app(spec: dict[str, Any]) -> App:
+    """The app of a spec, connected as the worker's is."""
+    app = load(spec["app"], spec["directory"])
+    if spec["servers"] is not None:
+        app.connect_to(spec["servers"], **spec["client"])
+    return app
+
+
+@contextlib.contextmanager
+def telling(tell: Callable[[str], object], what: str) -> Iterator[None]:
+    """A block during which ``tell("importing ... for 5 s")`` is called now and then, in a thread that ends with it."""
+    over = threading.Event()
+    began_at = time.monotonic()
+
+    def run() -> None:
+        while not over.wait(PROGRESS_S):
+            tell(f"importing {what} for {time.monotonic() - began_at:.0f} s")
+
+    thread = threading.Thread(target=run, name="kafka-importing", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,294 @@
+"""The channel between the worker and one child: made for the child, gone with it, used by nobody else.
+
+Four things, and each of two processes has its side of them::
+
+                 parent (ParentEnds)                              child (ChildEnds)
+    jobs         sends a packet for each job       ---->          receives them one by one
+                 receives them, too: recall()
+    news         reads frames, never waits         <----          writes frames, waits for room
+    lifeline     holds it open                     ---->          is killed by the kernel when it closes (hygiene.py)
+    page         reads the child's words, writes its own          the other way round (page.py)
+
+*Who receives a packet has the job*, and the kernel decides who: the parent keeps a duplicate of the child's end of
+jobs, and to recall is to receive from it without waiting. So a recalled job cannot run and one that runs cannot be
+recalled, with no question asked and whatever the child is doing. (With ACK and NACK messages a child inside a long C
+call would keep all that it was sent.) What would not fit into a packet or a frame goes through a file (``spill.py``).
+
+The kernel's buffer bounds how many jobs a child may have ahead; a dead child's undelivered jobs are still in it, and
+come back by the same recall.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from typing import NamedTuple
+
+from kafka.tasks.pools import spill
+from kafka.tasks.pools.frames import HEAD_BYTES, IN_FILE, Frame, FrameReader, encode
+from kafka.tasks.pools.messages import (
+    DONE,
+    END,
+    PACKET_BYTES,
+    PROGRESS,
+    UP,
+    Packet,
+    decode_job,
+    decode_news,
+    encode_done,
+    encode_job,
+    encode_progress,
+    encode_up,
+    seq_of,
+)
+from kafka.tasks.pools.page import SharedPage, page_file
+from kafka.tasks.pools.processes import ChannelDamaged, Done, News, Up
+from kafka.tasks.runner import Job
+
+PACKET_KIND = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_DGRAM)
+"""Packets that keep their bounds, with an end. macOS has none for local sockets: there END is a packet."""
+
+HAS_END = PACKET_KIND != socket.SOCK_DGRAM
+
+BUFFER_BYTES = 1 << 20
+"""Asked for, of the jobs' socket: some 800 small packets. The kernel gives what its own limit allows."""
+
+READ_BYTES = 1 << 16
+MOST_READS = 16
+"""Of one turn: a child that floods the parent must not keep it from the others."""
+
+_LARGEST_PACKET = PACKET_BYTES + spill.SPILL_BYTES
+_GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN, errno.EBADF, errno.ESHUTDOWN})
+
+
+class ChildFds(NamedTuple):
+    """The child's ends as descriptors, as they are handed to a process. ``page`` -1: it is in shared memory already."""
+
+    jobs: int
+    news: int
+    lifeline: int
+    page: int
+
+    def close(self) -> None:
+        """Close them here: the child has its own copies."""
+        for fd in self:
+            if fd >= 0:
+                os.close(fd)
+
+
+class ParentEnds:
+    """The parent's side. No method waits, and none raises because the child is gone."""
+
+    def __init__(self, generation: int, shared: bool = False) -> None:
+        """Make a channel; :attr:`for_child` are the ends to hand over and to close. ``shared``: the child is forked
+        from this process, and so has its memory. OSError when the system has no more descriptors.
+        """
+        self.generation = generation
+        self.news_eof = False
+        self._reader = FrameReader(generation)
+        self._files: list[int] = []
+        with contextlib.ExitStack() as undo:
+            self._jobs, child_jobs = _pair(PACKET_KIND, undo)
+            self._news, child_news = _pair(socket.SOCK_STREAM, undo)
+            lifeline, self._lifeline = os.pipe()
+            undo.callback(os.close, lifeline)
+            undo.callback(os.close, self._lifeline)
+            fd = -1 if shared else page_file()
+            if fd >= 0:
+                undo.callback(os.close, fd)
+            self.page = SharedPage(None if shared else fd)
+            self._back = child_jobs.dup()
+            undo.pop_all()
+        self._jobs.setblocking(False)
+        self._news.setblocking(False)
+        self._jobs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+        self.news_fd = self._news.fileno()
+        self.for_child = ChildFds(child_jobs.detach(), child_news.detach(), lifeline, fd)
+
+    def send(self, seq: int, job: Job) -> bool:
+        """Hand a job over; False when the channel takes no more for now.
+
+        True also when the child is gone: its end is found by other means, and :meth:`recall` gives the job back.
+        """
+        head, names, payload = encode_job(seq, job)
+        if len(names) + len(payload) > spill.SPILL_BYTES:
+            return self._send_file(head, names, payload)
+        try:
+            self._jobs.send(head + names + payload)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno == errno.ENOBUFS:  # what a full buffer is called elsewhere
+                return False
+            if error.errno not in _GONE:
+                raise
+        return True
+
+    def _send_file(self, head: bytes, names: bytes, payload: bytes) -> bool:
+        fd = spill.put(names, payload)
+        try:
+            self._jobs.sendmsg([head], spill.with_fd(fd))
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno in (errno.ENOBUFS, errno.ETOOMANYREFS):
+                return False
+            if error.errno not in _GONE:
+                raise
+        finally:
+            os.close(fd)
+        return True
+
+    def recall(self, most: int | None = None) -> list[int]:
+        """Take back jobs that the child has not received, those sent first first; their sequence numbers."""
+        found: list[int] = []
+        while most is None or len(found) < most:
+            try:
+                packet, ancillary, _, _ = self._back.recvmsg(PACKET_BYTES, spill.ROOM, socket.MSG_DONTWAIT)
+            except OSError:  # nothing more (or, on some systems, the child has reset its end)
+                break
+            if not packet:
+                break
+            spill.close_all(spill.fds_in(ancillary))
+            if packet != END:
+                found.append(seq_of(packet))
+        return found
+
+    def retire(self) -> None:
+        """No more jobs: the child ends those that it was sent, and then itself."""
+        with contextlib.suppress(OSError):
+            if not HAS_END:
+                self._jobs.send(END)
+            self._jobs.shutdown(socket.SHUT_WR)
+
+    def read_news(self) -> list[News]:
+        """What has come as a whole. :attr:`news_eof` is set at the stream's end.
+
+        :class:`ChannelDamaged` for what cannot be understood, after what came before it; the descriptor is readable
+        until that has been raised.
+        """
+        reader = self._reader
+        if reader.damage is not None:
+            raise ChannelDamaged(reader.damage)
+        news: list[News] = []
+        for _ in range(MOST_READS):
+            try:
+                data, ancillary, _, _ = self._news.recvmsg(READ_BYTES, 4 * spill.ROOM)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno not in _GONE:
+                    raise
+                data, ancillary = b"", []
+            if ancillary:
+                self._files += spill.fds_in(ancillary)
+            if not data:
+                self.news_eof = True
+                break
+            try:
+                for frame in reader.feed(data):
+                    news.append(decode_news(frame, self._body(frame)))
+            except ChannelDamaged as error:
+                reader.damage = str(error)
+            if reader.damage is not None:
+                if not news:
+                    raise ChannelDamaged(reader.damage)
+                with contextlib.suppress(OSError):
+                    self._news.shutdown(socket.SHUT_RD)  # so it is readable, and the loop comes back for the rest
+                break
+            if len(data) < READ_BYTES and not ancillary:
+                break
+        return news
+
+    def _body(self, frame: Frame) -> bytes:
+        if not frame.flags & IN_FILE:
+            return frame.body
+        if not self._files:
+            raise ChannelDamaged("a frame came without the file of its body")
+        return spill.take(self._files.pop(0))
+
+    def close(self) -> None:
+        """Let go of everything. A child that still lives is killed by that."""
+        for sock in (self._jobs, self._back, self._news):
+            sock.close()
+        spill.close_all(self._files)
+        self._files = []
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+        self.page.close()
+
+
+class ChildEnds:
+    """The child's side. ``page`` is given when parent and child share it by a fork."""
+
+    def __init__(self, generation: int, fds: ChildFds, page: SharedPage | None = None) -> None:
+        self.generation = generation
+        self.lifeline = fds.lifeline
+        self._jobs = socket.socket(fileno=fds.jobs)
+        self._news = socket.socket(fileno=fds.news)
+        if page is None:
+            self.page = SharedPage(fds.page)
+            os.close(fds.page)
+        else:
+            self.page = page
+        self._room = bytearray(_LARGEST_PACKET)
+        self._view = memoryview(self._room)
+
+    def fds(self) -> tuple[int, int, int]:
+        """Its descriptors."""
+        return self._jobs.fileno(), self._news.fileno(), self.lifeline
+
+    def receive(self) -> Packet | None:
+        """Wait for the next job; None at the end of the jobs. OSError when user code has closed the channel."""
+        count, ancillary, _, _ = self._jobs.recvmsg_into([self._room], spill.ROOM)
+        if not count:
+            return None
+        rest = None
+        if ancillary:
+            rest = spill.take(spill.fds_in(ancillary)[0])
+        elif count == len(END):
+            return None
+        return decode_job(self._view[:count], rest)
+
+    def send_up(self, up: Up) -> None:
+        """Say that this child takes jobs."""
+        self._send(UP, encode_up(up))
+
+    def send_progress(self, text: str) -> None:
+        """Say what this child is busy with, or why it gives up, before it is up."""
+        self._send(PROGRESS, encode_progress(text))
+
+    def send_done(self, done: Done) -> None:
+        """Write the outcome of a job; it is the parent's when this returns."""
+        self._send(DONE, encode_done(done.seq, done.outcome, done.ran_s, done.started_at))
+
+    def _send(self, kind: int, body: bytes) -> None:
+        if len(body) <= spill.SPILL_BYTES:
+            self._news.sendall(encode(self.generation, kind, body))
+            return
+        frame = encode(self.generation, kind, b"", IN_FILE)
+        assert len(frame) == HEAD_BYTES  # goes in one piece, so the file cannot come apart from it
+        fd = spill.put(body)
+        try:
+            sent = self._news.sendmsg([frame], spill.with_fd(fd))
+            if sent < len(frame):
+                self._news.sendall(frame[sent:])
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Let go of it, in a process that has no business with it: the parent's view of the channel does not change."""
+        self._jobs.close()
+        self._news.close()
+        with contextlib.suppress(OSError):
+            os.close(self.lifeline)
+
+
+def _pair(kind: int, undo: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    undo.callback(ours.close)
+    undo.callback(theirs.close)
+    return ours, theirs

@@ -1,0 +1,223 @@
+"""The child: takes jobs from its channel, runs them one by one, writes what came of each, until there are no more.
+
+It knows no broker, no limit and no other child. How it came to be is the affair of ``launch.py``, ``hygiene.py`` and
+``zygote.py``; :func:`become_child` is where all ways meet, and does not return. It ends for four reasons:
+
+* the end of the jobs, after the last that it was sent: exit code 0;
+* a channel that user code has closed or damaged: exit code :data:`BROKEN`;
+* an app that cannot be loaded: the last news says why, exit code :data:`NOT_LOADED`;
+* whatever user code does to it, or the worker by a signal.
+
+A job's way: the page says that it has begun; it runs, the guard's window open while user code does; the page says that
+its outcome is being written; the outcome is written; the page says that it is done. Dead at any point, the parent knows
+from page and news whether the job had begun and whether its outcome is whole.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import time
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.envelope import Envelope
+from kafka.tasks.errors import SoftTimeLimit
+from kafka.tasks.outcome import Failed, Fault, Outcome, Succeeded
+from kafka.tasks.pools import hygiene
+from kafka.tasks.pools.channel import ChildEnds
+from kafka.tasks.pools.guard import Guard
+from kafka.tasks.pools.joblog import JobLog, by_the_line, flush_streams
+from kafka.tasks.pools.messages import Packet
+from kafka.tasks.pools.page import SharedPage
+from kafka.tasks.pools.processes import Done, Up
+from kafka.tasks.pools.registry import VERSIONS, registry_hash
+from kafka.tasks.runner import Job, run
+
+if TYPE_CHECKING:
+    from kafka.tasks.app import App
+    from kafka.tasks.task import Task
+
+log = logging.getLogger(__name__)
+
+BROKEN = 70
+NOT_LOADED = 69
+"""Exit codes, after ``sysexits.h``: EX_SOFTWARE, EX_UNAVAILABLE."""
+
+FLUSH_S = 4.0
+"""A child that ends in order waits so long for what its tasks have enqueued."""
+
+_NOWHERE = ""
+
+
+class ChildJob(Job):
+    """A job in a child: ``cancelled`` is what the page says."""
+
+    __slots__ = ("_page", "_seq")
+
+    def __init__(self, packet: Packet, task: Task[..., Any], page: SharedPage) -> None:
+        self._page = page
+        self._seq = packet.seq
+        envelope = Envelope(
+            packet.id,
+            packet.name,
+            packet.value,
+            packet.attempt,
+            store_result=packet.store_result,
+            crashes=packet.crashes,
+            extra=packet.extra,
+        )
+        lease = Lease(Source(packet.queue, _NOWHERE), packet.value, (), packet.deliveries)
+        super().__init__(lease, envelope, task, crashes=packet.crashes)
+
+    @property
+    def cancelled(self) -> bool:
+        """The parent has said so, or the soft limit has passed."""
+        page = self._page
+        return page.cancelled_seq == self._seq or page.soft_seq == self._seq
+
+    @cancelled.setter
+    def cancelled(self, value: bool) -> None:
+        """It is the page's to say."""
+
+
+class Servant:
+    """The loop of a child. ``app`` has the tasks."""
+
+    def __init__(self, ends: ChildEnds, app: App, guard: Guard, jobs_log: JobLog, max_payload_bytes: int) -> None:
+        self._ends = ends
+        self._page = ends.page
+        self._app = app
+        self._guard = guard
+        self._log = jobs_log
+        self._most = max_payload_bytes
+        self.is_stray = False
+        """Whether this is a copy that a task has forked: it has no channel, and its job is the original's."""
+
+    def serve(self) -> int:
+        """Run jobs until there are no more; the exit code."""
+        ends, page = self._ends, self._page
+        page.idle(0, time.monotonic())
+        try:
+            while True:
+                packet = ends.receive()
+                if packet is None:
+                    return 0
+                self._run_one(packet)
+        except OSError as error:
+            if not self.is_stray:
+                log.error("the channel to the worker is closed or damaged (%s); this child ends", error)
+            return BROKEN
+
+    def _run_one(self, packet: Packet) -> None:
+        page, guard = self._page, self._guard
+        seq = guard.seq = packet.seq
+        started_at = time.monotonic()
+        page.begin(seq, started_at)
+        self._log.begin(packet.id, packet.name)
+        ran_s = 0.0
+        try:
+            outcome: Outcome
+            task = self._app.tasks.get(packet.name)
+            if task is None:
+                outcome = Failed(Fault("UnknownTask", f"this child has no task {packet.name!r}"), listed=False)
+            else:
+                outcome, ran_s = self._outcome(packet, task)
+        finally:
+            guard.close()
+        if self.is_stray:
+            os._exit(0)
+        page.write()
+        self._log.end()
+        self._ends.send_done(Done(seq, outcome, ran_s, started_at))
+        page.idle(seq, time.monotonic())
+
+    def _outcome(self, packet: Packet, task: Task[..., Any]) -> tuple[Outcome, float]:
+        job = ChildJob(packet, task, self._page)
+        try:
+            outcome = run(job, self._guard)
+        except SoftTimeLimit as late:  # it struck as the function ended
+            fault = Fault(type(late).__name__, "the soft limit struck as the task ended")
+            return Failed(fault, task.retries(late)), time.monotonic() - self._page.started_at
+        if type(outcome) is Succeeded and len(outcome.value) > self._most:
+            text = (
+                f"the result of task {packet.name} is {len(outcome.value)} bytes, and max_payload_bytes is"
+                f" {self._most}: store it elsewhere and return where it is, or raise max_payload_bytes and the topics'"
+                " max.message.bytes"
+            )
+            return Failed(Fault("PayloadTooLarge", text), listed=False), job.ran_s
+        return outcome, job.ran_s
+
+    def became_stray(self) -> None:
+        """In a process that a task has forked: let go of the channel, so that its end is the child's end."""
+        self.is_stray = True
+        self._ends.close()
+
+
+_servant: Servant | None = None
+
+
+def _after_fork_in_child() -> None:
+    if _servant is not None:
+        _servant.became_stray()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Terms(NamedTuple):
+    """What a child has to know beside its app. ``parent_pid``: who must be its parent, None: anyone. ``is_fork``: the
+    worker itself was forked, and there is nothing to compare with it.
+    """
+
+    max_payload_bytes: int
+    worker_pid: int
+    parent_pid: int | None
+    is_fork: bool = False
+
+
+def become_child(ends: ChildEnds, load: Callable[[], App], terms: Terms) -> NoReturn:
+    """Be a child from here on. Signals are blocked by the caller, and the collector is off. Does not return."""
+    code = BROKEN
+    try:
+        code = _live(ends, load, terms)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        flush_streams()
+        os._exit(code)
+
+
+def _live(ends: ChildEnds, load: Callable[[], App], terms: Terms) -> int:
+    global _servant
+    hygiene.cut_off(ends.fds(), terms.worker_pid, ends.lifeline, terms.parent_pid)
+    hygiene.no_input()
+    hygiene.settle_memory()
+    atexit._clear()  # what the parent has registered is the parent's
+    guard = Guard(ends.page)
+    guard.install()
+    hygiene.dump_on_signal()
+    by_the_line()
+    hygiene.unblock_signals()
+    try:
+        app = load()
+    except BaseException as error:
+        ends.send_progress(str(error) or repr(error))
+        return NOT_LOADED
+    jobs_log = JobLog()
+    jobs_log.install()
+    _servant = Servant(ends, app, guard, jobs_log, terms.max_payload_bytes)
+    tasks = "" if terms.is_fork else registry_hash(app)
+    ends.send_up(Up(os.getpid(), ends.generation, VERSIONS, tasks))
+    code = _servant.serve()
+    if _servant.is_stray:
+        return 0
+    with contextlib.suppress(Exception):
+        app.close(FLUSH_S)
+    atexit._run_exitfuncs()
+    return code

@@ -1,0 +1,65 @@
+"""Why a child died: one table over what is known of its end. Pure.
+
+What this side did comes first (it killed the child for a reason), then what the kernel did (its counter of kills for
+want of memory rose and the signal was SIGKILL), then the signal, then the exit status. A cause is a key of
+:data:`kafka.tasks.outcome.LOST_CAUSES`; a new one is a row there.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+_FAULTS = frozenset(
+    getattr(signal, name) for name in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT") if hasattr(signal, name)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Doom:
+    """Why this side kills a child: ``cause``, and a text for people."""
+
+    cause: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The end of a child. ``expected``: nobody has to be told (it retired)."""
+
+    cause: str
+    signal: int | None = None
+    exit_code: int | None = None
+    detail: str = ""
+    expected: bool = False
+
+    def __str__(self) -> str:
+        end = "its exit status is not known"
+        if self.signal is not None:
+            end = f"signal {self.signal} ({signal_name(self.signal)})"
+        elif self.exit_code is not None:
+            end = f"exit code {self.exit_code}"
+        return f"{self.cause}: {end}{'; ' if self.detail else ''}{self.detail}"
+
+
+def death_of(code: int | None, signum: int | None, doom: Doom | None, oom_kills: int, retiring: bool = False) -> Death:
+    """What killed a child that ended with an exit code, or by a signal, or in a way that nobody can tell (both None).
+
+    ``oom_kills``: the kernel's kills in our control group since the last death.
+    """
+    if doom is not None:
+        return Death(doom.cause, signum, code, doom.detail)
+    if signum is None:
+        return Death("exit", None, code, expected=retiring and not code)
+    if signum == signal.SIGKILL and oom_kills:
+        return Death("oom", signum)
+    detail = "such a signal is as a rule the work of C code in the task itself" if signum in _FAULTS else ""
+    return Death("signal", signum, detail=detail)
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL`` for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

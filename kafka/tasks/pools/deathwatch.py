@@ -1,0 +1,103 @@
+"""Which children have ended: told by a pidfd, by the end of a channel, or found by asking.
+
+A pidfd and the end of the news are reported by the loop; their callbacks only note the child
+(:meth:`DeathWatch.suspect`), and :meth:`DeathWatch.settle` asks the system after all callbacks of the turn, where
+descriptors may be closed. Where the system has no pidfd (macOS, some sandboxes) the end of the channel is followed by a
+few questions, and everybody is asked each half second: a process that a task has left behind may hold the channel open
+for ever. No handler of SIGCHLD: it would be a second owner of exit statuses, and others' libraries install theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Protocol
+
+from kafka.net.loop import Loop
+from kafka.tasks.pools.deadlines import Deadlines
+from kafka.tasks.pools.deaths import Doom
+from kafka.tasks.pools.inspection import KILL
+from kafka.tasks.pools.kept import ChildStage, Kept
+from kafka.tasks.pools.processes import Exit
+
+POLL_S = 0.5
+"""Between two questions whether children without a pidfd have ended."""
+EOF_S = 1.0
+"""A child whose channel is closed has so long to end by itself."""
+
+
+class Undertaker(Protocol):
+    """Who buries."""
+
+    def bury(self, kept: Kept, end: Exit) -> None:
+        """The process has ended, and is reaped."""
+
+    def kill(self, kept: Kept, doom: Doom, signum: int) -> None:
+        """It has closed its channel and will not end."""
+
+
+class DeathWatch:
+    """Looks after the ends of ``children``."""
+
+    def __init__(
+        self, children: Mapping[int, Kept], undertaker: Undertaker, deadlines: Deadlines, loop: Loop | None
+    ) -> None:
+        self._children = children
+        self._undertaker = undertaker
+        self._deadlines = deadlines
+        self._loop = loop
+        self._suspects: dict[Kept, None] = {}
+
+    def begin(self) -> None:
+        """From now on, ask."""
+        self._deadlines.after(POLL_S, self._poll)
+
+    def watch(self, kept: Kept) -> None:
+        """Have the loop tell of the end of a new child."""
+        if self._loop is not None and kept.child.pidfd is not None:
+            kept.pid_watch = self._loop.watch(kept.child.pidfd, partial(self.suspect, kept))
+
+    def suspect(self, kept: Kept) -> None:
+        """It may have ended: ask after the callbacks of this turn."""
+        if not self._suspects and self._loop is not None:
+            self._loop.call_soon(self.settle)
+        self._suspects[kept] = None
+
+    def settle_all(self) -> None:
+        """Ask everybody, now."""
+        self._suspects.update(dict.fromkeys(self._children.values()))
+        self.settle()
+
+    def settle(self) -> None:
+        """Have those buried that have ended; look after those whose channel has."""
+        while self._suspects:
+            kept = next(iter(self._suspects))
+            del self._suspects[kept]
+            if kept.stage is ChildStage.GONE:
+                continue
+            end = kept.child.exited()
+            if end is not None:
+                self._undertaker.bury(kept, end)
+            elif kept.child.news_eof and not kept.is_closed:
+                kept.is_closed = True
+                if kept.news_watch is not None:
+                    kept.news_watch.close()  # an end that cannot be read away would be reported for ever
+                self._deadlines.after(EOF_S, partial(self._closed, kept))
+                if kept.child.pidfd is None:
+                    self._ask_again(kept, EOF_S / 100)
+
+    def _ask_again(self, kept: Kept, after_s: float) -> None:
+        """Without a pidfd: has it ended now? A channel is closed a moment before its process can be reaped."""
+        if kept.stage is not ChildStage.GONE and after_s < EOF_S:
+            self.suspect(kept)
+            self._deadlines.after(after_s, partial(self._ask_again, kept, 2 * after_s))
+
+    def _closed(self, kept: Kept) -> None:
+        if kept.stage is not ChildStage.GONE:
+            self._undertaker.kill(kept, Doom("channel", "it closed its channel and did not end"), KILL)
+
+    def _poll(self) -> None:
+        self._deadlines.after(POLL_S, self._poll)
+        for kept in self._children.values():
+            if kept.child.pidfd is None and kept.child.exited() is not None:
+                self.suspect(kept)

@@ -1,0 +1,63 @@
+"""The soft limit inside a child: :class:`SoftTimeLimit` raised in user code, and nowhere else.
+
+The parent writes the job's number on the page and sends a signal. The handler raises only while the window is open for
+that very job: it opens just before the task's function is called and closes just after, so neither the encoding of the
+result nor the writing of a frame nor the next job is ever struck. To raise closes the window: one strike a job, and no
+second one inside the code that deals with the first.
+
+The interpreter runs the handler between two bytecodes of the main thread. Where that is decides what happens (the tests
+walk all of these points):
+
+=====================================  ==========================================================
+as the handler runs                    what happens
+=====================================  ==========================================================
+before the window opens                nothing; :meth:`Guard.open` looks at the page and raises
+in the task's code                     raised there
+in C code that does not return         raised as it returns; the hard limit does not wait for that
+as the function returns or raises      raised in ``runner.run``; the job ends with the soft limit
+after the window is closed             nothing: the job had ended in time
+=====================================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+from kafka.tasks.errors import SoftTimeLimit
+from kafka.tasks.pools.page import SharedPage
+
+SOFT_SIGNAL: int = getattr(signal, "SIGUSR1", 0)
+
+
+class Guard:
+    """The window of one child. Implements :class:`kafka.tasks.runner.Window`."""
+
+    __slots__ = ("_open_for", "_page", "seq")
+
+    def __init__(self, page: SharedPage) -> None:
+        self._page = page
+        self._open_for = 0
+        self.seq = 0
+        """The job that :meth:`open` opens for; set before it runs."""
+
+    def install(self) -> None:
+        """Take the signal. In the main thread."""
+        signal.signal(SOFT_SIGNAL, self.on_signal)
+        signal.siginterrupt(SOFT_SIGNAL, False)
+
+    def on_signal(self, signum: int, frame: FrameType | None) -> None:
+        """Raise, when it is for the job whose window is open."""
+        seq = self._open_for
+        if seq and self._page.soft_seq == seq:
+            self._open_for = 0
+            raise SoftTimeLimit("its soft time limit, or the worker stops")
+
+    def open(self) -> None:
+        """From here on the job may be struck; at once, when its limit has passed already."""
+        self._open_for = self.seq
+        self.on_signal(0, None)
+
+    def close(self) -> None:
+        """From here on it is not."""
+        self._open_for = 0

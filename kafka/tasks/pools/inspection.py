@@ -1,0 +1,134 @@
+"""Looks at living children: at their jobs' limits when one may be due, and once a second at memory and state.
+
+It finds what is wrong and says so to whoever keeps the children (:class:`Keeper`); it starts and buries nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from kafka.tasks.pools.deadlines import Deadlines
+from kafka.tasks.pools.deaths import Doom
+from kafka.tasks.pools.kept import ChildStage, Kept
+from kafka.tasks.pools.limits import Act
+from kafka.tasks.pools.memory import Vitals
+from kafka.tasks.pools.settings import PoolSettings
+from kafka.tasks.runner import Job
+
+log = logging.getLogger(__name__)
+
+SAMPLE_S = 1.0
+"""Between two looks at memory and state of each child."""
+SAMPLE_AGAIN_S = 0.1
+"""After a job, a child with a memory limit is looked at again unless that was so short ago. A look is about 10 µs."""
+FROZEN_S = 5.0
+"""A stopped child that has begun no job is replaced after that long: what it has received is with nobody else."""
+
+TERM: int = signal.SIGTERM
+KILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
+
+
+class Keeper(Protocol):
+    """Who keeps the children."""
+
+    def look(self, kept: Kept) -> None:
+        """Read what the child has sent."""
+
+    def kill(self, kept: Kept, doom: Doom, signum: int) -> None:
+        """Kill it."""
+
+    def replace(self, kept: Kept, why: str) -> None:
+        """Start a successor."""
+
+    def availability_changed(self, kept: Kept) -> None:
+        """It may be given jobs again, or not any more."""
+
+
+class Inspection:
+    """The looks at the children of one pool."""
+
+    def __init__(
+        self, settings: PoolSettings, keeper: Keeper, deadlines: Deadlines, vitals: Callable[[int], Vitals | None]
+    ) -> None:
+        self.counts = {"soft_limits": 0, "hard_limits": 0}
+        self._keeper = keeper
+        self._deadlines = deadlines
+        self._vitals = vitals
+        self._soft = settings.max_memory_soft
+        self._hard = settings.max_memory_hard
+        self._has_memory_limit = self._soft is not None or self._hard is not None
+
+    # -- limits of time ------------------------------------------------------------------------------------------------
+
+    def limited(self, kept: Kept, job: Job) -> None:
+        """The child was given a job that has a limit."""
+        if kept.limits.note(job, self._deadlines.time()):
+            self._look_later(kept)
+
+    def _look_later(self, kept: Kept) -> None:
+        if kept.look_timer is not None:
+            kept.look_timer.cancel()
+        at = kept.limits.look_at
+        kept.look_timer = None if at is None else self._deadlines.at(at, partial(self._look, kept))
+
+    def _look(self, kept: Kept) -> None:
+        if kept.stage in (ChildStage.DOOMED, ChildStage.GONE):
+            return
+        self._keeper.look(kept)  # it may have ended in time, and this process be late
+        running = kept.running()
+        act = kept.limits.look(self._deadlines.time(), running, kept.jobs.values())
+        if running is not None and act is Act.SOFT:
+            self.counts["soft_limits"] += 1
+            kept.child.soft(running.seq)
+        elif running is not None and act is Act.HARD:
+            self.counts["hard_limits"] += 1
+            running.job.cancelled = True
+            kept.doomed_seq = running.seq
+            text = f"it ran for longer than its timeout of {running.job.hard_s:g} s"
+            self._keeper.kill(kept, Doom("time", text), TERM)
+        self._look_later(kept)
+
+    # -- memory and state ----------------------------------------------------------------------------------------------
+
+    def after_job(self, kept: Kept) -> None:
+        """A job of the child has ended: here its memory counts, too."""
+        if self._has_memory_limit:
+            now = self._deadlines.time()
+            if now >= kept.sampled_at + SAMPLE_AGAIN_S:
+                self.sample(kept, now)
+
+    def sample(self, kept: Kept, now: float) -> None:
+        """Look at memory and state."""
+        seen = self._vitals(kept.pid) if kept.pid > 0 else None
+        if seen is None:
+            return
+        kept.rss_bytes = rss = seen.rss_bytes
+        kept.sampled_at = now
+        if kept.stage not in (ChildStage.UP, ChildStage.RETIRING):
+            return
+        if self._hard is not None and rss > self._hard:
+            text = f"it held {_mib(rss)} of memory, more than its limit of {_mib(self._hard)}"
+            self._keeper.kill(kept, Doom("memory", text), KILL)
+        elif self._soft is not None and rss > self._soft:
+            self._keeper.replace(kept, f"it holds {_mib(rss)} of memory, above the soft limit of {_mib(self._soft)}")
+        self._note_stop(kept, seen.is_stopped, now)
+
+    def _note_stop(self, kept: Kept, is_stopped: bool, now: float) -> None:
+        if not is_stopped:
+            if kept.stopped_at is not None:
+                kept.stopped_at = None
+                self._keeper.availability_changed(kept)
+        elif kept.stopped_at is None:
+            kept.stopped_at = now
+            log.warning("%r is stopped, as by SIGSTOP: it is given no jobs", kept)
+            self._keeper.availability_changed(kept)
+        elif now >= kept.stopped_at + FROZEN_S and kept.running() is None:
+            self._keeper.kill(kept, Doom("frozen", f"it was stopped for {now - kept.stopped_at:.0f} s"), KILL)
+
+
+def _mib(size: int) -> str:
+    return f"{size / 1048576:.0f} MiB"

@@ -1,0 +1,119 @@
+"""What a child writes: log lines that carry the job's id and name, and ``print`` in the order in which it happened.
+
+Every log record made while a job runs has the attributes ``job_id`` and ``job_name`` (empty at other times), for the
+formats of those who have their own. Handlers with a plain formatter, or none, get them in front of the message. A line
+that is printed is written at once and as one piece, so what several children print does not mix within a line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+"""Of a child whose parent's format is not known."""
+
+
+class JobLog:
+    """Which job runs now, for the log."""
+
+    def __init__(self) -> None:
+        self.job_id = ""
+        self.job_name = ""
+
+    def install(self) -> None:
+        """Mark all records from now on, and show the mark in all handlers that are there."""
+        make = logging.getLogRecordFactory()
+
+        def marked(*args: Any, **kwargs: Any) -> logging.LogRecord:
+            record = make(*args, **kwargs)
+            record.job_id = self.job_id
+            record.job_name = self.job_name
+            return record
+
+        logging.setLogRecordFactory(marked)
+        for handler in _handlers():
+            _show_job(handler)
+
+    def begin(self, job_id: str, job_name: str) -> None:
+        """A job is about to run."""
+        self.job_id = job_id
+        self.job_name = job_name
+
+    def end(self) -> None:
+        """It has ended: what it has printed is out before its outcome is."""
+        self.job_id = self.job_name = ""
+        flush_streams()
+
+
+class JobFormatter(logging.Formatter):
+    """A plain formatter with ``name[id]`` in front of the message."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        job_id = getattr(record, "job_id", "")
+        if not job_id or record.name == "kafka.tasks.job":  # ctx.log() says it itself
+            return super().formatMessage(record)
+        message = record.message
+        record.message = f"{getattr(record, 'job_name', '')}[{job_id}] {message}"
+        try:
+            return super().formatMessage(record)
+        finally:
+            record.message = message
+
+
+def _show_job(handler: logging.Handler) -> None:
+    formatter = handler.formatter
+    if formatter is None:
+        handler.setFormatter(JobFormatter())
+    elif type(formatter) is logging.Formatter and "%(job_" not in str(formatter._fmt):
+        shown = copy.copy(formatter)
+        shown.__class__ = JobFormatter
+        handler.setFormatter(shown)
+
+
+def _handlers() -> Iterator[logging.Handler]:
+    if logging.lastResort is not None:
+        yield logging.lastResort
+    loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+    for logger in loggers:
+        yield from getattr(logger, "handlers", ())
+
+
+def by_the_line() -> None:
+    """Write what is printed line by line, also into a pipe or a file."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            with contextlib.suppress(Exception):
+                stream.reconfigure(line_buffering=True)
+
+
+def flush_streams() -> None:
+    """Write out what was printed without the end of a line; whatever user code has made of the streams."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+def described() -> dict[str, Any]:
+    """How this process logs, for a child that is not forked from it: levels, and the format of its plain handler."""
+    root = logging.getLogger()
+    formats = [str(h.formatter._fmt) for h in root.handlers if h.formatter is not None and h.formatter._fmt]
+    levels = {
+        name: logger.level
+        for name, logger in logging.Logger.manager.loggerDict.items()
+        if isinstance(logger, logging.Logger) and logger.level
+    }
+    return {"on": bool(root.handlers), "level": root.level, "format": (formats or [FORMAT])[0], "levels": levels}
+
+
+def as_described(logs: dict[str, Any]) -> None:
+    """Log to stderr as the parent does; the app may change it while it is imported."""
+    if logs["on"]:
+        logging.basicConfig(level=logs["level"], format=logs["format"])
+    for name, level in logs["levels"].items():
+        logging.getLogger(name).setLevel(level)

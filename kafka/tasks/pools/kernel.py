@@ -1,0 +1,87 @@
+"""The few calls of Linux that Python has no names for, and what stands for them elsewhere (False, or None).
+
+All are for this process alone; none raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+@lru_cache(maxsize=1)
+def _libc() -> Any:
+    import ctypes  # a few ms, and absent from some builds
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def prctl(option: int, value: int) -> bool:
+    """Whether the kernel did it."""
+    if sys.platform != "linux":
+        return False
+    try:
+        return bool(_libc().prctl(option, value, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def die_with_parent(signum: int) -> bool:
+    """Have the kernel send this process a signal when the *thread* that made it ends (so it has to be the loop's)."""
+    return prctl(PR_SET_PDEATHSIG, signum)
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of all descendants whose own parent ends (daemons, too), until this process ends."""
+    return prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def pidfd_of(pid: int) -> int | None:
+    """A descriptor that is readable when the process has ended; None where that does not exist, or it is gone."""
+    open_it: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
+    if open_it is None:
+        return None
+    with contextlib.suppress(OSError):
+        return open_it(pid)
+    return None
+
+
+def stat_of(pid: int) -> tuple[str, int, int, int] | None:
+    """State, parent, session and start of the environment of a process; None when it is gone or cannot be looked at."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[47])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes whose parent is ``pid``, zombies included; none where there is no /proc."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+        for thread in threads:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+        return found
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return []
+    try:
+        others = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+    for other in others:
+        stat = stat_of(other)
+        if stat is not None and stat[1] == pid:
+            found.append(other)
+    return found

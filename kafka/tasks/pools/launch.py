@@ -1,0 +1,365 @@
+"""How children come to be: by fork of the worker, by spawn (a new interpreter), or through the fork server.
+
+=============  ===========================================  ======================================================
+method         for                                          price
+=============  ===========================================  ======================================================
+``fork``       the default on Linux: about 1 ms a child,    the worker must have no other threads: one that holds
+               memory shared with the worker                a lock in the moment of the fork holds it for ever in
+                                                            the child
+``forkserver`` workers with threads: a process that has     one more process
+               imported the app forks the children
+``spawn``      macOS's default: a new interpreter that      an import of the app, and all its memory, for each child
+               imports the app
+=============  ===========================================  ======================================================
+
+A launcher makes the channel, starts the process, and keeps nothing but what all its children share. :class:`Process` is
+what the supervision gets: see :mod:`kafka.tasks.pools.processes` for what each method means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from kafka.errors import IllegalArgumentError
+from kafka.tasks.app import App
+from kafka.tasks.pools import hygiene, joblog, kernel
+from kafka.tasks.pools.channel import ChildEnds, ParentEnds
+from kafka.tasks.pools.child import Terms, become_child
+from kafka.tasks.pools.guard import SOFT_SIGNAL
+from kafka.tasks.pools.orphans import MARK, Orphans
+from kafka.tasks.pools.page import anonymous_file
+from kafka.tasks.pools.processes import Exit, Launcher, News, Page, Phase
+from kafka.tasks.pools.registry import registry_hash
+from kafka.tasks.pools.settings import PoolSettings, check_start_method
+from kafka.tasks.runner import Job
+
+log = logging.getLogger(__name__)
+
+KILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
+
+_MAX_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+def make_launcher(settings: PoolSettings) -> Launcher:
+    """The launcher for the start method of ``settings``; IllegalArgumentError when it cannot be used here."""
+    method = check_start_method(settings.start_method)
+    if method == "fork":
+        if settings.app is None:
+            raise IllegalArgumentError("the start method fork needs the app itself")
+        return ForkLauncher(settings.app, settings.max_payload_bytes)
+    if settings.app_path is None:
+        raise IllegalArgumentError(
+            f"the start method {method} loads the app in another process: it needs its path, MODULE:APP"
+        )
+    spec = spec_of(settings)
+    if method == "spawn":
+        return SpawnLauncher(spec, settings.app)
+    from kafka.tasks.pools.zygote import ForkServerLauncher
+
+    return ForkServerLauncher(spec, settings.app)
+
+
+class Reaper(Protocol):
+    """Where the exit of a process is known."""
+
+    pid: int
+    pidfd: int | None
+
+    def exited(self) -> Exit | None:
+        """How it ended; None while it lives."""
+
+    def signal(self, signum: int, group: bool = False) -> None:
+        """Send a signal to it, or to its group; nothing when it has ended."""
+
+    def close(self) -> None:
+        """Let go of its descriptors."""
+
+
+class Process:
+    """A child: the parent's ends of its channel, and whoever knows of its exit."""
+
+    def __init__(self, ends: ParentEnds, reaper: Reaper, orphans: Orphans) -> None:
+        self.generation = ends.generation
+        self.page: Page = ends.page
+        self.news_fd = ends.news_fd
+        self.pid = reaper.pid
+        self.pidfd = reaper.pidfd
+        self._ends = ends
+        self._reaper = reaper
+        self._orphans = orphans
+        self.news_eof = False
+        self._is_closed = False
+
+    def send(self, seq: int, job: Job) -> bool:
+        return self._ends.send(seq, job)
+
+    def recall(self, most: int | None = None) -> list[int]:
+        return self._ends.recall(most)
+
+    def read_news(self) -> list[News]:
+        try:
+            return self._ends.read_news()
+        finally:
+            self.news_eof = self._ends.news_eof
+
+    def retire(self) -> None:
+        self._ends.retire()
+
+    def exited(self) -> Exit | None:
+        found = self._reaper.exited()
+        self.pid = self._reaper.pid
+        self.pidfd = self._reaper.pidfd
+        return found
+
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it (SIGSTOP), where the system tells."""
+        stat = kernel.stat_of(self.pid) if self.pid else None
+        return stat is not None and stat[0] in "Tt"
+
+    def soft(self, seq: int) -> None:
+        self._ends.page.soft(seq)
+        self._reaper.signal(SOFT_SIGNAL)
+
+    def dump(self) -> None:
+        if self.page.phase != Phase.BOOTING:  # it would die of the signal
+            self._reaper.signal(hygiene.DUMP_SIGNAL)
+
+    def kill(self, signum: int) -> None:
+        self._reaper.signal(signum)
+
+    def kill_group(self, signum: int) -> None:
+        self._reaper.signal(signum, group=True)
+
+    def sweep(self) -> None:
+        self._orphans.sweep()
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._ends.close()
+            self._reaper.close()
+
+    def __repr__(self) -> str:
+        return f"<child {self.generation}, process {self.pid}>"
+
+
+class OwnProcess:
+    """The reaper of a process that this one has started itself, or has been given by the death of its parent."""
+
+    def __init__(self, pid: int, orphans: Orphans) -> None:
+        self.pid = pid
+        self.pidfd = kernel.pidfd_of(pid)
+        self._exit: Exit | None = None
+        self._orphans = orphans
+        orphans.own.add(pid)
+
+    def exited(self) -> Exit | None:
+        if self._exit is None:
+            self._exit = reap(self.pid)
+            if self._exit is not None:
+                self._orphans.died(self.pid)
+        return self._exit
+
+    def signal(self, signum: int, group: bool = False) -> None:
+        if self._exit is None:  # afterwards the number may be somebody else's
+            send_signal(self.pid, signum, group)
+
+    def close(self) -> None:
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
+
+
+def reap(pid: int) -> Exit | None:
+    """How the process ended; None while it lives. Its group ends with it: as long as it is not reaped, the group's
+    number can be nobody else's.
+    """
+    try:
+        if hasattr(os, "waitid"):
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                return None
+            send_signal(pid, KILL, group=True)
+        ended, status, usage = os.wait4(pid, os.WNOHANG)
+    except ChildProcessError:  # somebody else has reaped it
+        return Exit()
+    if not ended:
+        return None
+    return exit_of(status, usage.ru_maxrss, usage.ru_utime + usage.ru_stime)
+
+
+def exit_of(status: int, max_rss: int, cpu_s: float) -> Exit:
+    """An exit status of ``wait4`` as a value."""
+    code = os.waitstatus_to_exitcode(status)
+    return Exit(code if code >= 0 else None, -code if code < 0 else None, max_rss * _MAX_RSS_UNIT, cpu_s)
+
+
+def send_signal(pid: int, signum: int, group: bool = False) -> None:
+    """Send a signal to a process or its group, if there is one."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if group:
+            os.killpg(pid, signum)
+        else:
+            os.kill(pid, signum)
+
+
+class ForkLauncher:
+    """Children are forks of this process. The collector runs once, so that their pages are shared for long."""
+
+    def __init__(self, app: App, max_payload_bytes: int) -> None:
+        self.registry_hash = ""
+        """Empty: nothing to compare, a fork knows what this process knows."""
+        self._app = app
+        self._max_payload_bytes = max_payload_bytes
+        self._orphans = Orphans()
+        self._has_warned = False
+        kernel.adopt_orphans()
+        gc.collect()
+
+    def start(self, generation: int) -> Process:
+        self._warn_of_threads()
+        ends = ParentEnds(generation, shared=True)
+        joblog.flush_streams()
+        worker_pid = os.getpid()
+        was_enabled = gc.isenabled()
+        gc.disable()
+        former = hygiene.block_signals()
+        try:
+            pid = _fork()
+            if pid == 0:
+                self._be_child(ends, worker_pid)
+        except BaseException:
+            ends.for_child.close()
+            ends.close()
+            raise
+        finally:
+            hygiene.unblock_signals(former)
+            if was_enabled:
+                gc.enable()
+        ends.for_child.close()
+        return Process(ends, OwnProcess(pid, self._orphans), self._orphans)
+
+    def _be_child(self, ends: ParentEnds, worker_pid: int) -> None:
+        child = ChildEnds(ends.generation, ends.for_child, ends.page)
+        become_child(child, lambda: self._app, Terms(self._max_payload_bytes, worker_pid, worker_pid, is_fork=True))
+
+    def _warn_of_threads(self) -> None:
+        if not self._has_warned and threading.active_count() > 1:
+            self._has_warned = True
+            names = ", ".join(thread.name for thread in threading.enumerate() if thread.ident != threading.get_ident())
+            log.debug("forking while other threads run (%s); the start method forkserver does without", names)
+
+    def tidy(self) -> None:
+        self._orphans.tidy()
+
+    def close(self) -> None:
+        self._orphans.sweep()
+        self._orphans.tidy()
+
+
+def _fork() -> int:
+    if sys.version_info < (3, 12):
+        return os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of other threads: the launcher says that once
+        return os.fork()
+
+
+def spec_of(settings: PoolSettings) -> dict[str, Any]:
+    """What a process that is not forked from this one has to know, as JSON can carry it."""
+    spec: dict[str, Any] = {
+        "app": settings.app_path,
+        "directory": os.getcwd(),
+        "path": sys.path,
+        "max_payload_bytes": settings.max_payload_bytes,
+        "worker_pid": os.getpid(),
+        "logs": joblog.described(),
+        "servers": None,
+        "client": {},
+    }
+    if settings.app is not None:  # the command line may have changed it since it was loaded
+        own = settings.app.settings
+        spec["servers"] = own.bootstrap_servers
+        spec["client"] = {name: value for name, value in own.client.items() if _is_plain(value)}
+    return spec
+
+
+def _is_plain(value: object) -> bool:
+    """Whether JSON carries it; what it does not is from the app's declaration, and so in the child as well."""
+    return value is None or isinstance(value, (str, int, float, bool))
+
+
+class Executor:
+    """Starts Python processes that have a spec: in a file of its own, since it may hold passwords."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        data = json.dumps(spec).encode()
+        self._fd = anonymous_file("kafka-spec", 0)
+        os.pwrite(self._fd, data, 0)
+        self._environment = {**os.environ, MARK: str(os.getpid())}
+
+    def start(self, role: str, numbers: Sequence[int], fds: Sequence[int], title: str) -> int:
+        """Start ``boot.main(role, numbers)`` with these descriptors; its pid. OSError when that cannot be."""
+        if not sys.executable:
+            raise OSError("there is no Python interpreter to start a child with (sys.executable is empty)")
+        code = (
+            f"import json,os,sys;spec=json.loads(os.pread({self._fd},1<<24,0));os.close({self._fd});"
+            f"sys.path[:]=spec['path'];from kafka.tasks.pools.boot import main;main(spec,{role!r},{list(numbers)!r})"
+        )
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        process = subprocess.Popen(
+            [sys.executable, *flags, "-c", code, f"kafka-{role}", title],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(self._fd, *fds),
+            env=self._environment,
+            start_new_session=True,
+        )
+        process.returncode = 0  # it is reaped elsewhere, and Popen is not to look after it
+        return process.pid
+
+    def close(self) -> None:
+        """Nothing is started any more."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class SpawnLauncher:
+    """Children are new interpreters that import the app."""
+
+    def __init__(self, spec: dict[str, Any], app: App | None) -> None:
+        self.registry_hash = registry_hash(app) if app is not None else ""
+        self._title = str(spec["app"])
+        self._executor = Executor(spec)
+        self._orphans = Orphans()
+        kernel.adopt_orphans()
+
+    def start(self, generation: int) -> Process:
+        ends = ParentEnds(generation)
+        fds = ends.for_child
+        try:
+            pid = self._executor.start("child", (generation, *fds), fds, self._title)
+        except BaseException:
+            ends.close()
+            raise
+        finally:
+            fds.close()
+        return Process(ends, OwnProcess(pid, self._orphans), self._orphans)
+
+    def tidy(self) -> None:
+        self._orphans.tidy()
+
+    def close(self) -> None:
+        self._orphans.sweep()
+        self._orphans.tidy()
+        self._executor.close()

@@ -1,0 +1,83 @@
+"""When to look at a child for the sake of its jobs' limits, and what to do then. Pure: time comes as an argument.
+
+The parent does not learn when a job begins; it reads that from the child's page. So a child is looked at when the
+first limit among its jobs *could* be due, and again when the page says that it will be. A child with many short jobs
+under long limits is looked at once for thousands of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from kafka.tasks.runner import Job
+
+
+class Act(Enum):
+    """What a look found due."""
+
+    NOTHING = "nothing"
+    SOFT = "soft"
+    HARD = "hard"
+
+
+class Running(NamedTuple):
+    """The job that a child has begun, and when (monotonic)."""
+
+    seq: int
+    job: Job
+    started_at: float
+
+
+class Limits:
+    """The next look at one child. ``look_at`` None: none of its jobs has a limit."""
+
+    __slots__ = ("_softened", "look_at")
+
+    def __init__(self) -> None:
+        self.look_at: float | None = None
+        self._softened = 0
+
+    def note(self, job: Job, now: float) -> bool:
+        """A job was handed to the child; whether the next look is earlier for it. Jobs without limits need no call."""
+        at = now + _least(job)
+        if self.look_at is not None and self.look_at <= at:
+            return False
+        self.look_at = at
+        return True
+
+    def look(self, now: float, running: Running | None, jobs: Iterable[Job]) -> Act:
+        """What is due for the running job; afterwards ``look_at`` is the next look. ``jobs``: all that the child has.
+
+        SOFT is said once for a job. HARD ends the looking: the child is killed.
+        """
+        due: list[float] = []
+        for job in jobs:
+            if (running is None or job is not running.job) and (job.soft_s is not None or job.hard_s is not None):
+                due.append(now + _least(job))
+        act = Act.NOTHING
+        if running is not None:
+            act = self._look(now, running, due)
+        self.look_at = min(due, default=None) if act is not Act.HARD else None
+        return act
+
+    def _look(self, now: float, running: Running, due: list[float]) -> Act:
+        seq, job, started_at = running
+        if job.hard_s is not None:
+            if now >= started_at + job.hard_s:
+                return Act.HARD
+            due.append(started_at + job.hard_s)
+        if job.soft_s is not None and self._softened != seq:
+            if now >= started_at + job.soft_s:
+                self._softened = seq
+                return Act.SOFT
+            due.append(started_at + job.soft_s)
+        return Act.NOTHING
+
+
+def _least(job: Job) -> float:
+    soft, hard = job.soft_s, job.hard_s
+    if soft is None or hard is None:
+        return soft if hard is None else hard  # type: ignore[return-value]  # one of them is there
+    return min(soft, hard)

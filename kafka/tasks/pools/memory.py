@@ -1,0 +1,100 @@
+"""What the system says of a child's memory: its present RSS and state, and whether the kernel killed somebody.
+
+Present, never the peak: ``ru_maxrss`` of a process that holds 14 MB can say 321 MB, and a fork inherits it. All is read
+from ``/proc`` and the control group (version 2); where they are missing the answers are None, and a memory limit is
+refused (:mod:`kafka.tasks.pools.settings`).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+STOPPED = frozenset("Tt")
+"""States of a process that a signal or a debugger holds."""
+
+
+class Vitals(NamedTuple):
+    """One look at a process: the kernel's letter for its state, and its RSS."""
+
+    state: str
+    rss_bytes: int
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.state in STOPPED
+
+
+def vitals(pid: int, proc: str = "/proc") -> Vitals | None:
+    """A look at the process; None when it is gone, or the system has no ``/proc``. About 10 µs."""
+    try:
+        with open(f"{proc}/{pid}/stat", "rb", buffering=0) as file:
+            text = file.read(4096)
+    except OSError:
+        return None
+    # The name stands in brackets and may hold anything, brackets too; state is field 3, RSS in pages field 24.
+    fields = text[text.rfind(b")") + 2 :].split()
+    if len(fields) < 22:
+        return None
+    return Vitals(fields[0].decode("ascii", "replace"), int(fields[21]) * _PAGE_BYTES)
+
+
+class OomCounter:
+    """How often the kernel has killed a process of our control group for want of memory."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path if path is not None else _memory_events()
+        self._older = self._newer = self._read()
+
+    def note(self) -> None:
+        """A second has passed: what was counted two calls ago belongs to other deaths than the next."""
+        self._older, self._newer = self._newer, self._read()
+
+    def new_kills(self) -> int:
+        """Kills of the last second or two that no death was blamed on; 0 where the system does not tell."""
+        seen = self._read()
+        kills = max(0, seen - self._older)
+        if kills:
+            self._older += 1  # each explains one death
+            self._newer = max(self._newer, self._older)
+        return kills
+
+    def _read(self) -> int:
+        if self._path is None:
+            return 0
+        try:
+            lines = self._path.read_text().splitlines()
+        except OSError:
+            return 0
+        return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
+def _memory_events() -> Path | None:
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    group = next((line[3:] for line in lines if line.startswith("0::")), None)
+    if group is None:
+        return None
+    path = Path("/sys/fs/cgroup") / group.lstrip("/") / "memory.events"
+    return path if path.exists() else None
+
+
+class JobQuota(NamedTuple):
+    """Jobs of one child: from ``soft`` on it is to be replaced, more than ``most`` it is not given."""
+
+    soft: int
+    most: int
+
+
+def quota(max_jobs: int | None, rng: Random) -> JobQuota | None:
+    """``max_jobs`` with 10 % jitter, so that children that began together do not end together."""
+    if max_jobs is None:
+        return None
+    spread = max_jobs // 10
+    return JobQuota(rng.randint(max_jobs - spread, max_jobs + spread), max_jobs + spread)

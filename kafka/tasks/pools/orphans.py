@@ -1,0 +1,99 @@
+"""What a dead child leaves behind: processes that its tasks started and that left its group, and zombies.
+
+Linux only. Worker and children are subreapers: a daemon that a task starts stays below its child while that lives, and
+comes to the worker when the child dies. So a foreign process whose parent is the worker is an orphan of a dead child,
+or something that the worker's own program has started; to end one of the latter would be a crime. An orphan is known
+by one of two marks, and whatever has neither is left alone:
+
+* the variable :data:`MARK` in the environment that it was executed with, which children set in their own;
+* it was never executed: its environment lies where this process's does, in memory copied by forks, and it is in another
+  session than this process (children have their own sessions, so all that they fork are in others).
+
+A broker that ``embedded:DIR`` has started serves others as well, and is left alone whoever started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import time
+
+from kafka.tasks.pools.kernel import children_of, stat_of
+
+log = logging.getLogger(__name__)
+
+MARK = "KAFKA_TASKS_CHILD_OF"
+"""Environment variable of children: the worker's pid."""
+
+ZOMBIE_S = 5.0
+"""A zombie that nobody of this program has reaped for so long is nobody's."""
+
+
+class Orphans:
+    """Finds, kills and reaps them. ``own``: pids that the launcher watches and reaps itself."""
+
+    def __init__(self) -> None:
+        self.own: set[int] = set()
+        self._killed: set[int] = set()
+        self._zombies: dict[int, float] = {}
+        self._died: set[int] = set()
+        self._died_before: set[int] = set()
+
+    def died(self, pid: int) -> None:
+        """A child has ended and was reaped: zombies of its session are nobody's."""
+        self.own.discard(pid)
+        self._died.add(pid)
+
+    def sweep(self) -> list[int]:
+        """Kill all orphans; returns their pids. They are reaped by :meth:`tidy`."""
+        found = [pid for pid in children_of(os.getpid()) if pid not in self.own and _is_orphan(pid)]
+        for pid in found:
+            log.warning("process %d was left behind by a child that is gone; it is killed", pid)
+            self._killed.add(pid)
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        return found
+
+    def tidy(self) -> None:
+        """Reap what has ended and is nobody else's."""
+        now = time.monotonic()
+        ours = self._died | self._died_before | self.own
+        zombies: dict[int, float] = {}
+        killed: set[int] = set()
+        for pid in children_of(os.getpid()):
+            if pid in self.own:
+                continue
+            stat = stat_of(pid)
+            if pid in self._killed:
+                killed.add(pid)
+            if stat is None or stat[0] != "Z":
+                continue
+            since = self._zombies.get(pid, now)
+            if pid in killed or stat[2] in ours or now - since >= ZOMBIE_S:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            else:
+                zombies[pid] = since
+        self._zombies, self._killed = zombies, killed
+        self._died, self._died_before = set(), self._died
+
+
+def _is_orphan(pid: int) -> bool:
+    stat, mine = stat_of(pid), stat_of(os.getpid())
+    if stat is None or mine is None or stat[0] == "Z":
+        return False
+    environment = _read(pid, "environ").split(b"\0")
+    if b"%s=%d" % (MARK.encode(), os.getpid()) in environment:
+        words = _read(pid, "cmdline").split(b"\0")
+        return not (b"broker" in words and b"kafka" in words)
+    return stat[3] == mine[3] and stat[2] != mine[2]
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""

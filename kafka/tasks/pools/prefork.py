@@ -1,0 +1,369 @@
+"""Jobs run in child processes that are kept: the line of jobs, who is given which, and what came of them.
+
+The children themselves are :mod:`kafka.tasks.pools.supervision`'s; this module owns the line of jobs that no child has,
+and the outcomes that the worker has not fetched. One job has one place: the line, one child's table, or the outcomes.
+
+Handing out. An idle child is served first. While jobs are long each child has one (fair). When the worker wants more
+jobs with the pool than there are slots, because they are short, they are written ahead into the children's channels,
+evenly: a child then goes from one job to the next without the parent, which else needs a turn of its loop for each.
+Nothing is committed by that: what a child has not received can be taken out of its channel again, even while it is
+stuck in C code, and an idle child gets half of what waits behind a busy one. So no job waits behind a long one while
+anybody is idle.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from kafka.net.loop import Loop
+from kafka.tasks.errors import TimeLimit
+from kafka.tasks.outcome import Failed, Fault, LockLost, Lost, Outcome, Succeeded
+from kafka.tasks.pools.base import ChildState, Finished, Wake
+from kafka.tasks.pools.closing import stop, turn
+from kafka.tasks.pools.deaths import Death
+from kafka.tasks.pools.kept import Kept
+from kafka.tasks.pools.limits import Running
+from kafka.tasks.pools.memory import OomCounter, Vitals, vitals
+from kafka.tasks.pools.processes import Done, Launcher
+from kafka.tasks.pools.scaling import Load, Scaler
+from kafka.tasks.pools.settings import MOST_CONCURRENCY, PoolSettings
+from kafka.tasks.pools.statistics import Written, brief, human_write_stats
+from kafka.tasks.pools.supervision import Supervision
+from kafka.tasks.runner import Job
+
+log = logging.getLogger(__name__)
+
+MOST_AHEAD = 128
+"""Jobs with one child at once when the number is left to the pool. A channel holds about 200 small ones."""
+
+
+class PreforkPool:
+    """A pool of ``settings.slots`` child processes. Without a ``loop`` things happen in :meth:`finished`."""
+
+    is_strict = False
+
+    def __init__(
+        self,
+        settings: PoolSettings,
+        wake: Wake,
+        loop: Loop | None = None,
+        launcher: Launcher | None = None,
+        rng: Random | None = None,
+        look: Callable[[int], Vitals | None] = vitals,
+        oom: OomCounter | None = None,
+    ) -> None:
+        self.concurrency = settings.slots
+        self.depth = settings.slots
+        self.backlog = 0
+        self._settings = settings
+        self._wake = wake
+        self._loop = loop
+        self._line: deque[Job] = deque()
+        self._done: list[Finished] = []
+        self._never: list[Job] | None = None
+        self._is_woken = False
+        self._is_hand_out_due = False
+        self._busy = 0
+        self._seq = 0
+        self._counts = {"done": 0, "put_back": 0}
+        self._was = (False, False)
+        self._scaler = Scaler(*settings.autoscale) if settings.autoscale is not None else None
+        if launcher is None:
+            from kafka.tasks.pools.launch import make_launcher
+
+            launcher = make_launcher(settings)
+        self.supervision = Supervision(launcher, settings, self, loop, self.is_strict, rng, look, oom)
+        self.supervision.begin()
+
+    # -- how it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.supervision.takers)
+
+    @property
+    def degraded(self) -> str | None:
+        supervision = self.supervision
+        return None if supervision.takers else supervision.starts.open_because(supervision.deadlines.time())
+
+    @property
+    def ever_ready(self) -> bool:
+        return self.supervision.starts.ever_up
+
+    @property
+    def may_grow(self) -> bool:
+        autoscale = self._settings.autoscale
+        return autoscale is not None and self.concurrency < autoscale[1]
+
+    @property
+    def free_slots(self) -> int:
+        return max(0, self.depth - self._busy) if self.supervision.takers else 0
+
+    @property
+    def busy(self) -> int:
+        return self._busy
+
+    def children(self) -> list[ChildState]:
+        now = self.supervision.deadlines.time()
+        return [kept.state(now) for kept in self.supervision.children.values()]
+
+    def lost_by_cause(self) -> Mapping[str, int]:
+        return dict(self.supervision.lost_by_cause)
+
+    def statistics(self) -> dict[str, int]:
+        supervision = self.supervision
+        counts = {"concurrency": self.concurrency, "busy": self._busy, **self._counts}
+        return {**counts, "children": len(supervision.children), **supervision.counts, **supervision.inspection.counts}
+
+    def human_write_stats(self) -> dict[str, Any]:
+        """How evenly jobs were written to the children that are there now; for people."""
+        children = self.supervision.children
+        return human_write_stats({number: Written(kept.given, len(kept.jobs)) for number, kept in children.items()})
+
+    # -- jobs in and out ----------------------------------------------------------------------------------------------
+
+    def submit(self, job: Job) -> None:
+        self._busy += 1
+        self._line.append(job)
+        if not self._is_hand_out_due:
+            self._hand_out_later()
+
+    def finished(self, timeout: float = 0.0) -> list[Finished]:
+        self._is_woken = False
+        if timeout > 0 and not self._done:
+            self._hand_out()
+            turn(self.supervision, timeout)
+        if self._loop is None or timeout > 0:
+            self._hand_out()
+        done, self._done = self._done, []
+        self._busy -= len(done)
+        return done
+
+    def recall(self) -> list[Job]:
+        back: list[tuple[int, Job]] = []
+        for kept in self.supervision.children.values():
+            back += kept.take_back()
+            kept.is_blocked = False
+        back.sort(key=lambda each: each[0])
+        jobs = [job for _, job in back]
+        jobs += self._line
+        self._line.clear()
+        self._busy -= len(jobs)
+        return jobs
+
+    def tick(self, now: float) -> float | None:
+        """Deadlines are the loop's affair; without one they are looked at here."""
+        if self._loop is None:
+            self.supervision.deadlines.run_due()
+        return None
+
+    def interrupt(self) -> None:
+        for kept in self.supervision.children.values():
+            running = kept.running()
+            if running is not None:
+                running.job.cancelled = True
+                kept.child.page.cancel(running.seq)
+                kept.child.soft(running.seq)
+
+    def cancel(self, job: Job) -> None:
+        """One that has not begun never will."""
+        for kept in self.supervision.children.values():
+            running = kept.running()
+            if running is not None and running.job is job:
+                kept.child.page.cancel(running.seq)
+                return
+            if job in kept.jobs.values():
+                self.came_back(kept.take_back())
+        if job in self._line:
+            self._line.remove(job)
+            self._done.append((job, LockLost()))
+            self._tell()
+
+    def abandon(self) -> list[Job]:
+        self.supervision.abandon()
+        return []
+
+    def stop(self, grace: float) -> list[Job]:
+        """The outcomes of jobs that ended meanwhile are there for :meth:`finished`."""
+        self._never = self.recall()
+        stop(self.supervision, grace, self._settings.kill_grace)
+        never = [*self._never, *self._line]
+        for kept in self.supervision.children.values():
+            never += kept.jobs.values()
+        self._line.clear()
+        self._busy = len(self._done)
+        return never
+
+    def dump(self) -> None:
+        for kept in self.supervision.children.values():
+            kept.child.dump()
+
+    # -- how many -----------------------------------------------------------------------------------------------------
+
+    def grow(self, count: int = 1) -> None:
+        self._resize(self.concurrency + count)
+
+    def shrink(self, count: int = 1) -> None:
+        self._resize(self.concurrency - count)
+
+    def _resize(self, slots: int) -> None:
+        slots = min(max(1, slots), MOST_CONCURRENCY)
+        if slots == self.concurrency:
+            return
+        log.info("the pool goes from %d to %d children", self.concurrency, slots)
+        self.depth = slots if self.depth == self.concurrency else max(self.depth, slots)
+        self.concurrency = self.supervision.slots = slots
+        self.supervision.maintain()
+        self.changed()
+
+    # -- handing out --------------------------------------------------------------------------------------------------
+
+    def _hand_out_later(self) -> None:
+        """After the callbacks of this turn, so that all jobs of one turn are dealt out together."""
+        if not self._is_hand_out_due and self._loop is not None:
+            self._is_hand_out_due = True
+            self._loop.call_soon(self._hand_out)
+
+    def _hand_out(self) -> None:
+        self._is_hand_out_due = False
+        takers = self.supervision.takers
+        if not takers:
+            return
+        if self._line:
+            self._deal(takers)
+        while not self._line and len(takers) > 1 and self._take_from_the_busiest(takers):
+            before = len(self._line)
+            self._deal(takers)
+            if len(self._line) == before:
+                break
+
+    def _deal(self, takers: list[Kept]) -> None:
+        """Jobs from the line to the children, so that all have the same number, as far as there is room."""
+        line = self._line
+        room = self.supervision.room
+        given = sum(len(kept.jobs) for kept in takers)
+        level = min(self._most_each(len(takers)), -(-(given + len(line)) // len(takers)))
+        for kept in sorted(takers, key=_load):
+            count = room(kept, level)
+            if count > 0:
+                self._give(kept, line, min(count, len(line)))
+                if not line:
+                    return
+
+    def _give(self, kept: Kept, line: deque[Job], count: int) -> None:
+        send, jobs, seq = kept.child.send, kept.jobs, self._seq
+        for _ in range(count):
+            job = line[0]
+            seq += 1
+            try:
+                if not send(seq, job):
+                    kept.is_blocked = True
+            except OSError as error:  # no descriptor for the file of a large job, say
+                log.error("%r cannot be written to %r: %s", job, kept, error)
+                kept.is_blocked = True
+            if kept.is_blocked:
+                if not jobs:
+                    self.supervision.clogged(kept)
+                break
+            kept.clogged_count = 0
+            del line[0]
+            jobs[seq] = job
+            kept.given += 1
+            if job.soft_s is not None or job.hard_s is not None:
+                self.supervision.inspection.limited(kept, job)
+        self._seq = seq
+
+    def _most_each(self, takers: int) -> int:
+        """Jobs with one child at once."""
+        if self._settings.prefetch is not None:
+            return self._settings.prefetch
+        return min(MOST_AHEAD, max(1, -(-self.depth // takers)))
+
+    def _take_from_the_busiest(self, takers: list[Kept]) -> bool:
+        """Half of what waits with the child that has most, when another is idle; whether there was something."""
+        if all(kept.jobs or self.supervision.room(kept, 1) <= 0 for kept in takers):
+            return False
+        busiest = max(takers, key=_load)
+        waiting = len(busiest.jobs) - 1
+        if waiting < 1:
+            return False
+        back = busiest.take_back(-(-waiting // 2))
+        self._line.extendleft(job for _, job in reversed(back))
+        return bool(back)
+
+    # -- what the supervision tells -----------------------------------------------------------------------------------
+
+    def ended(self, kept: Kept, news: Sequence[Done]) -> None:
+        jobs, done = kept.jobs, self._done
+        for seq, outcome, ran_s, started_at in news:
+            job = jobs.pop(seq, None)
+            if job is None:
+                log.error("%r tells of a job that it does not have (number %d)", kept, seq)
+                continue
+            job.started_at = started_at
+            job.ran_s = ran_s
+            if kept.doom is not None and kept.doomed_seq == seq and isinstance(outcome, Failed):
+                outcome = _too_long(job, None)
+            done.append((job, outcome))
+        self._counts["done"] += len(news)
+        if log.isEnabledFor(logging.DEBUG):
+            for job, outcome in done[-len(news) :]:
+                log.debug("%r: %s", job, brief(outcome.value if isinstance(outcome, Succeeded) else outcome))
+        self._tell()
+        self._hand_out_later()
+
+    def came_back(self, jobs: list[tuple[int, Job]]) -> None:
+        self._counts["put_back"] += len(jobs)
+        self._line.extendleft(job for _, job in reversed(jobs))
+        self._hand_out_later()
+
+    def lost(self, kept: Kept, running: Running, death: Death) -> None:
+        job = running.job
+        job.started_at = running.started_at
+        job.ran_s = max(0.0, self.supervision.deadlines.time() - running.started_at)
+        if death.cause == "stopped" and self._never is not None:
+            self._never.append(job)
+            return
+        outcome: Outcome
+        its_fault = running.seq == kept.doomed_seq or death.cause not in ("time", "stopped")
+        if death.cause == "time" and its_fault:
+            outcome = _too_long(job, death.signal)
+        else:
+            detail = f"process {kept.pid}{'; ' if death.detail else ''}{death.detail}"
+            outcome = Lost(death.cause, death.signal, death.exit_code, kept.rss_bytes, detail, counts=its_fault)
+        self._done.append((job, outcome))
+        self._counts["done"] += 1
+        self._tell()
+
+    def changed(self) -> None:
+        self._hand_out_later()
+        state = (self.ready, self.degraded is not None)
+        if state != self._was or self.ready:
+            self._was = state
+            self._tell()
+
+    def sampled(self, now: float) -> None:
+        if self._scaler is None:
+            return
+        busy = sum(bool(kept.jobs) for kept in self.supervision.takers)
+        waiting = self._busy - len(self._done) - busy + self.backlog
+        target = self._scaler.target(now, Load(self.concurrency, busy, max(0, waiting)))
+        self._resize(target)
+
+    def _tell(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake()
+
+
+def _load(kept: Kept) -> int:
+    return len(kept.jobs)
+
+
+def _too_long(job: Job, signum: int | None) -> Failed:
+    fault = Fault("TimeLimit", f"it ran for longer than its timeout of {job.hard_s:g} s, and its process was ended")
+    return Failed(fault, job.task.retries(TimeLimit()), signum)

@@ -1,0 +1,173 @@
+"""The knobs of a pool, each with its check. They are read by pools; who fills them is the command line, and the tests.
+
+A new knob is a field of :class:`PoolSettings` and, when a value can be wrong, a line in its ``__post_init__``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import IllegalArgumentError
+from kafka.tasks.errors import did_you_mean
+from kafka.tasks.options import check_limits
+from kafka.tasks.settings import LONGEST_S
+
+if TYPE_CHECKING:
+    from kafka.tasks.app import App
+
+MOST_CONCURRENCY = 1000
+"""Slots of one worker; who wants more jobs at once wants more workers."""
+
+MOST_PREFETCH = 1000
+
+PROCESS_POOLS = frozenset({"fork", "prefork"})
+"""Pools that need ``os.fork``, and an app that can be loaded by its path unless the start method is fork."""
+
+START_METHODS: Mapping[str, tuple[str, ...]] = {
+    "linux": ("fork", "forkserver", "spawn"),
+    "darwin": ("spawn", "forkserver", "fork"),
+    "win32": (),
+}
+"""Platform -> start methods that it has, the default first. Forking without exec is unsafe with macOS's own libraries,
+so it is not the default there. Platforms without a row (the BSDs) are taken for Linux.
+"""
+
+_SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*", re.IGNORECASE)
+
+LEAST_MEMORY = 1 << 20
+"""No interpreter is smaller: a lower limit has its unit forgotten."""
+
+
+def start_methods(platform: str = sys.platform) -> tuple[str, ...]:
+    """The start methods of a platform, its default first; none where there is no ``fork``."""
+    return START_METHODS.get(platform, START_METHODS["linux"])
+
+
+def check_start_method(method: str | None, platform: str = sys.platform) -> str:
+    """``method``, or the platform's default for None; an error for one that it lacks."""
+    methods = start_methods(platform)
+    if not methods:
+        raise IllegalArgumentError(f"the platform {platform!r} has no fork: its pools are inline, threads and asyncio")
+    if method is None:
+        return methods[0]
+    if method not in START_METHODS["linux"]:
+        raise IllegalArgumentError(f"there is no start method {method!r}{did_you_mean(method, START_METHODS['linux'])}")
+    if method not in methods:
+        raise IllegalArgumentError(f"the start method {method!r} is not available here: {', '.join(methods)} are")
+    return method
+
+
+def parse_size(name: str, text: str) -> int:
+    """``512M`` as bytes: a number with K, M, G or T (powers of 1024), or plain bytes."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise IllegalArgumentError(f"{name} is a size such as 512M, 1.5G or plain bytes, not {text!r}")
+    return int(float(found[1]) * _SUFFIXES[found[2].upper()])
+
+
+def parse_memory(name: str, text: str) -> tuple[int, int | None]:
+    """``SOFT[,HARD]`` as two sizes."""
+    soft, comma, hard = text.partition(",")
+    return parse_size(name, soft), parse_size(name, hard) if comma else None
+
+
+def parse_autoscale(name: str, text: str) -> tuple[int, int]:
+    """``MIN,MAX`` as two numbers of slots."""
+    least, comma, most = text.partition(",")
+    if not comma or not least.strip().isdecimal() or not most.strip().isdecimal():
+        raise IllegalArgumentError(f"{name} is MIN,MAX, two numbers of slots such as 2,8, not {text!r}")
+    return int(least), int(most)
+
+
+@dataclass(frozen=True)
+class PoolSettings:
+    """How a pool runs its jobs. :class:`IllegalArgumentError` for what makes no sense.
+
+    ``app`` and ``app_path`` (MODULE:APP) are for pools of processes: start method ``fork`` uses the first, the others
+    load the second. ``timeout`` and ``soft_timeout`` are the worker's, for jobs whose call and task say nothing; a
+    :class:`kafka.tasks.runner.Job` carries what holds for it, and pools read that only.
+    """
+
+    concurrency: int = 1
+    app: App | None = None
+    app_path: str | None = None
+    start_method: str | None = None
+    """None: the platform's default."""
+    timeout: float | None = None
+    soft_timeout: float | None = None
+    kill_grace: float = 5.0
+    """Seconds between SIGTERM and SIGKILL."""
+    max_jobs_per_child: int | None = None
+    """A child is replaced after so many jobs, 10 % more or less."""
+    max_memory_soft: int | None = None
+    """Bytes of RSS above which a child is replaced after its job."""
+    max_memory_hard: int | None = None
+    """Bytes of RSS above which a child is killed."""
+    autoscale: tuple[int, int] | None = None
+    """Fewest and most slots; ``concurrency`` is then where to begin, and is put between them."""
+    prefetch: int | None = None
+    """Jobs with one child at once, the running one included. 1: only idle children are given jobs (fair). None: as
+    many as the worker lets the pool hold, which is 1 each while jobs are long; an idle child takes those of a busy one.
+    """
+    start_limit: float = 60.0
+    """Seconds from the start of a child until it must be up."""
+    breaker_failures: int = 5
+    """So many starts that failed one after another, with no child up, open the breaker."""
+    max_payload_bytes: int = 1_000_000
+    """Of one job or result."""
+
+    def __post_init__(self) -> None:
+        _whole("the concurrency of a pool", self.concurrency, 1, MOST_CONCURRENCY)
+        for name in ("timeout", "soft_timeout", "kill_grace", "start_limit"):
+            _seconds(name, getattr(self, name), optional=name in ("timeout", "soft_timeout"))
+        check_limits(self.soft_timeout, self.timeout)
+        for name, least, most in (
+            ("max_jobs_per_child", 1, 10**12),
+            ("max_memory_soft", LEAST_MEMORY, 1 << 60),
+            ("max_memory_hard", LEAST_MEMORY, 1 << 60),
+            ("prefetch", 1, MOST_PREFETCH),
+        ):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), least, most)
+        _whole("breaker_failures", self.breaker_failures, 1, 10**6)
+        _whole("max_payload_bytes", self.max_payload_bytes, 1, 1 << 40)
+        soft, hard = self.max_memory_soft, self.max_memory_hard
+        if hard is not None and soft is not None and soft >= hard:
+            raise IllegalArgumentError(
+                f"the soft memory limit of a child ({soft:,} bytes) must be below the hard one ({hard:,} bytes)"
+            )
+        if (soft is not None or hard is not None) and not os.path.exists("/proc/self/stat"):
+            raise IllegalArgumentError("a memory limit of children needs /proc, which this system does not have")
+        if self.start_method is not None:
+            check_start_method(self.start_method)
+        if self.autoscale is not None:
+            least, most = self.autoscale
+            _whole("the least of autoscale", least, 1, MOST_CONCURRENCY)
+            _whole("the most of autoscale", most, 1, MOST_CONCURRENCY)
+            if least > most:
+                raise IllegalArgumentError(f"autoscale is MIN,MAX with MIN not above MAX, not {least},{most}")
+
+    @property
+    def slots(self) -> int:
+        """How many slots to begin with."""
+        if self.autoscale is None:
+            return self.concurrency
+        return min(max(self.concurrency, self.autoscale[0]), self.autoscale[1])
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise IllegalArgumentError(f"{name} is at least {least} and at most {most}, not {value!r}")
+
+
+def _seconds(name: str, value: Any, optional: bool) -> None:
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_S:
+        raise IllegalArgumentError(f"{name} is a number of seconds above 0 (and below a century), not {value!r}")

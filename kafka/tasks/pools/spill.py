@@ -1,0 +1,74 @@
+"""Payloads that are too large for a packet or a frame: in an anonymous file whose descriptor is passed along.
+
+The file is whole before anybody learns of it, so neither side ever waits for the other in the middle of 10 MB, and a
+sender that is killed meanwhile leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+from collections.abc import Iterable, Sequence
+
+from kafka.tasks.pools.page import anonymous_file
+
+SPILL_BYTES = 48 * 1024
+"""Longer payloads go through a file. Measured: in a packet 64 KiB cost 15 us, a file costs 25 us and 0.3 us per KiB."""
+
+FD_BYTES = array.array("i").itemsize
+ROOM = socket.CMSG_SPACE(FD_BYTES) if hasattr(socket, "CMSG_SPACE") else 0
+"""Ancillary bytes that one passed descriptor takes."""
+
+
+def put(*pieces: bytes) -> int:
+    """A descriptor of a file with the pieces in it, to be closed by the caller once it is passed on."""
+    fd = anonymous_file("kafka-payload", 0)
+    try:
+        for piece in pieces:
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(fd, view) :]
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def take(fd: int) -> bytes:
+    """What is in a passed file; closes it."""
+    try:
+        size = os.fstat(fd).st_size
+        pieces: list[bytes] = []
+        at = 0
+        while at < size:
+            piece = os.pread(fd, size - at, at)
+            if not piece:
+                break
+            pieces.append(piece)
+            at += len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    finally:
+        os.close(fd)
+
+
+def with_fd(fd: int) -> list[tuple[int, int, array.array[int]]]:
+    """The ancillary data that passes ``fd``."""
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
+
+
+def fds_in(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
+    """The descriptors that came with a message. They are the receiver's now, and not inherited."""
+    found = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % FD_BYTES])
+    for fd in found:
+        os.set_inheritable(fd, False)
+    return list(found)
+
+
+def close_all(fds: Sequence[int]) -> None:
+    """Close descriptors that came along and that nobody wants."""
+    for fd in fds:
+        os.close(fd)

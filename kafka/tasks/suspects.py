@@ -1,0 +1,98 @@
+"""The line of the suspects: jobs leased from ``APP.QUEUE.suspect``, and when each may start.
+
+They are fetched by record limit, as many as start at once, and before other jobs: as long as they come, nothing waits
+in the pool, so that the next free slot is theirs. (With the pool filled ahead they waited until the queue itself was
+empty: measured, the last of a killed worker's 250 jobs came up after 2.4 s behind 1,500 others, and would have come
+after an hour behind an hour's backlog.) One that has a crash behind it runs *alone*: nothing else starts until it has
+ended, so the next crash is surely its own. One that has none shares the pool: it is there because its worker died,
+usually with hundreds of innocent ones in its buffer, and running them strictly one by one would make the last wait for
+all the others (the promise is two seconds). A false crash can happen to it once, below the limit of three; after that
+it is alone. No suspect starts while the worker moves jobs to the suspects and the broker has not answered that they are
+settled: what dies of it then would be there twice.
+
+This decides; the worker leases and starts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from kafka.tasks.pools.base import Pool
+from kafka.tasks.runner import Job
+
+SUSPECTING_S = 0.25
+"""After a suspect was leased the pool is not filled ahead for this long: more of them are to be expected."""
+
+SHORT_S = 0.01
+"""Of jobs that take less on average, suspects are leased while all slots are taken, and twice as many as there are
+slots: they start at once all the same, and each costs a part of a fetch instead of a whole one.
+"""
+
+
+class Suspects:
+    """Suspects that wait, and the one that runs alone."""
+
+    __slots__ = ("_alone", "_expected_until", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: deque[Job] = deque()
+        self._alone: Job | None = None
+        self._expected_until = 0.0
+
+    def came(self, job: Job, now: float) -> bool:
+        """A suspect was leased. True when it is the first for a while: what the pool has not started makes room."""
+        self._waiting.append(job)
+        is_first = now >= self._expected_until
+        self._expected_until = now + SUSPECTING_S
+        return is_first
+
+    def came_back(self, job: Job) -> None:
+        """The pool had it and did not start it."""
+        self.ended(job)
+        self._waiting.appendleft(job)
+
+    def ended(self, job: Job) -> None:
+        """A job has left the pool."""
+        if job is self._alone:
+            self._alone = None
+
+    def start(self, pool: Pool, is_moving: bool, submit: Callable[[Job], None]) -> bool:
+        """Start those that may; whether other jobs may start too."""
+        while self._waiting and self._alone is None and not is_moving:
+            job = self._waiting[0]
+            if job.lease.lost:
+                self._waiting.popleft()
+                continue
+            if pool.busy >= (1 if job.crashes else pool.concurrency) or not pool.free_slots:
+                return False
+            self._waiting.popleft()
+            if job.crashes:
+                self._alone = job
+            submit(job)
+        return self._alone is None
+
+    def are_expected(self, now: float) -> bool:
+        """The pool's next free slot is to be theirs."""
+        return now < self._expected_until
+
+    @property
+    def go_first(self) -> bool:
+        """Nothing else is leased meanwhile."""
+        return self._alone is not None or bool(self._waiting)
+
+    def room(self, pool: Pool, mean_s: float | None, unfinished: int) -> int:
+        """How many to lease: as many as start at once; of short ones the next ones, too, since a fetch takes longer
+        than they run. ``unfinished``: suspects that are here.
+        """
+        if self._alone is not None or any(job.crashes for job in self._waiting):
+            return 0
+        if mean_s is not None and mean_s <= SHORT_S:
+            return max(0, 2 * pool.concurrency - unfinished)
+        return 0 if self._waiting else max(0, pool.concurrency - pool.busy)
+
+    def take_waiting(self) -> list[Job]:
+        """Those that have not started, to be given back."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        return waiting

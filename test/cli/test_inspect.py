@@ -1,0 +1,316 @@
+"""``inspect``: the workers of an app as tables, as JSON, and on a terminal; a real worker on an embedded broker."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka.cli import inspect, inspect_view, main
+from kafka.cli.inspect_view import duration, plain, size
+from kafka.net.loop import Loop
+from kafka.tasks import App, ChildSnapshot, Directory, RunningJob, Seen, WorkerSnapshot, run_worker
+from kafka.tasks.health import monitor
+from kafka.testing import EmbeddedBroker
+
+SOON_S = 30.0
+
+WORKER = WorkerSnapshot(
+    "web:12:ab",
+    app="shop",
+    host="web",
+    pid=12,
+    queues=("default", "mail"),
+    pool="prefork",
+    concurrency=2,
+    busy=1,
+    held=7,
+    stage="WORKING",
+    uptime_s=3725.0,
+    contact_age_s=0.25,
+    rss_bytes=30 << 20,
+    counts={"done": 5},
+    lost={"oom": 1, "signal": 0},
+    children=(ChildSnapshot(20, 1, "busy", "j1", "mail.send", 3.5, 40 << 20, 4, 0.5), ChildSnapshot(21, 2, "idle")),
+    running=(RunningJob("j1", "mail.send", 3.5, 40 << 20, 20),),
+)
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------------
+
+
+def test_workers_children_and_running_jobs_are_tables() -> None:
+    assert list(plain("shop", [Seen(WORKER, 1.0)])) == [
+        "1 worker of shop",
+        "  worker  state  queues        pool     busy  held  done  lost   up     rss  brokers",
+        "  web:12  ready  default,mail  prefork  1/2   7     5     oom 1  1h02m  30M  0.2s",
+        "",
+        "children",
+        "  worker  child  gen  state  jobs  rss  active",
+        "  web:12  20     1    busy   4     40M  0.5s",
+        "  web:12  21     2    idle   0     -    0.0s",
+        "",
+        "running jobs",
+        "  worker  child  job  task       age   rss",
+        "  web:12  20     j1   mail.send  3.5s  40M",
+        "",
+    ]
+
+
+def test_an_app_without_workers_is_told_so() -> None:
+    assert list(plain("shop", [])) == ["no worker of shop tells of itself", ""]
+
+
+@pytest.mark.parametrize(
+    ("changed", "age_s", "state", "note"),
+    [
+        ({}, 1.0, "ready", None),
+        ({"reasons": ("pool: no child is up yet",)}, 1.0, "not", "web:12: pool: no child is up yet"),
+        ({"stage": "DRAINING", "reasons": ("stopping: DRAINING",)}, 1.0, "draining", "web:12: stopping: DRAINING"),
+        ({"left_out": 40}, 1.0, "ready", "web:12: 40 more children and jobs are not shown"),
+        ({}, 23.0, "silent", "web:12: silent for 23s: killed, standing still, or cut off from the brokers"),
+    ],
+)
+def test_what_is_wrong_with_a_worker_is_its_state_and_a_line(
+    changed: dict[str, Any], age_s: float, state: str, note: str | None
+) -> None:
+    lines = list(plain("shop", [Seen(WorkerSnapshot(**{**vars(WORKER), **changed}), age_s)]))
+    assert lines[2].split()[1] == state
+    assert (lines[-1] or None) == note
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1.0, "0.0s"), (0.0, "0.0s"), (9.94, "9.9s"), (10.0, "10s"), (59.9, "59s"), (60.0, "1m00s"),
+        (3599.0, "59m59s"), (3600.0, "1h00m"), (86_399.0, "23h59m"), (86_400.0, "1d00h"), (1_000_000.0, "11d13h"),
+    ],
+)  # fmt: skip
+def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(None, "-"), (0, "0B"), (1023, "1023B"), (2048, "2K"), (31 << 20, "31M"), (3 << 30, "3.0G"), (3 << 40, "3072.0G")],
+)
+def test_sizes_are_short(count: int | None, text: str) -> None:
+    assert size(count) == text
+
+
+def test_names_of_others_are_no_markup_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = pytest.importorskip("rich.console", reason="needs the extra cli")
+    out = io.StringIO()
+    view = inspect_view.rich_view("shop")
+    assert view is not None
+    view._live.console = console.Console(file=out, width=200, force_terminal=False)
+    running = (RunningJob("[bold]j1[/bold]", "[/nonsense]", 1.0),)
+    with view:
+        view.show([Seen(WorkerSnapshot(**{**vars(WORKER), "running": running}), 1.0)])
+    assert "[bold]j1[/bold]" in out.getvalue()
+    assert "[/nonsense]" in out.getvalue()
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+class ADirectory:
+    """A directory whose reader is interrupted (Ctrl-C) at the third look."""
+
+    looks = 0
+
+    def __init__(self, app: App) -> None:
+        ADirectory.looks = 0
+
+    def workers(self, wait_s: float = 0.0) -> Sequence[Seen]:
+        ADirectory.looks += 1
+        if ADirectory.looks == 3:
+            raise KeyboardInterrupt
+        return [Seen(WORKER, 1.0)]
+
+    def __enter__(self) -> ADirectory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+
+@pytest.fixture
+def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    text = "from kafka.tasks import App\napp = App('shop', bootstrap_servers='nowhere:1')\n"
+    (tmp_path / "inspected.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "inspected", raising=False)
+    monkeypatch.setattr(inspect, "LEAST_S", 0.0)
+    return "inspected:app"
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspect, "Directory", ADirectory)
+
+
+def test_elsewhere_than_on_a_terminal_it_is_shown_once(
+    tasks: str, fake: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", tasks]) == 0
+    assert capsys.readouterr().out == "\n".join(plain("shop", [Seen(WORKER, 1.0)])) + "\n"
+    assert ADirectory.looks == 1
+
+
+def test_an_interval_refreshes_until_ctrl_c_which_is_no_error(
+    tasks: str, fake: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", tasks, "--interval", "0.001"]) == 0
+    assert capsys.readouterr().out.count("1 worker of shop") == 2
+
+
+def test_json_is_one_list_or_a_line_each_time(tasks: str, fake: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", tasks, "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["id"], found["ready"], found["silent"], found["age_s"]) == ("web:12:ab", True, False, 1.0)
+    assert found["children"][0]["job_name"] == "mail.send"
+    assert found["running"] == [{"id": "j1", "name": "mail.send", "age_s": 3.5, "rss_bytes": 40 << 20, "pid": 20}]
+    assert main(["inspect", tasks, "--json", "--interval", "0.001"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)[0]["id"] for line in lines] == ["web:12:ab"] * 2
+
+
+class Terminal(io.StringIO):
+    """A stdout that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("has_rich", [True, False])
+def test_on_a_terminal_it_refreshes_with_rich_and_is_plain_without(
+    tasks: str, fake: None, monkeypatch: pytest.MonkeyPatch, has_rich: bool
+) -> None:
+    if has_rich:
+        pytest.importorskip("rich", reason="needs the extra cli")
+        monkeypatch.setattr(inspect, "REFRESH_S", 0.001)
+    else:
+        for name in ("rich.box", "rich.console", "rich.live", "rich.table", "rich.text"):
+            monkeypatch.setitem(sys.modules, name, None)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert main(["inspect", tasks]) == 0
+    assert "running jobs" in terminal.getvalue()
+    assert ADirectory.looks == (3 if has_rich else 1)
+    assert main(["inspect", tasks, "--once"]) == 0
+    assert ADirectory.looks == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--interval", "-1"], "--interval is 0 to 3600 seconds, not -1"),
+        (["--interval", "4000"], "--interval is"),
+        (["--interval", "nan"], "--interval is"),
+        (["--interval", "1", "--once"], "not allowed with argument"),
+        (["--interval", "soon"], "invalid float"),
+    ],
+)
+def test_a_wrong_use_is_one_line_and_exit_code_2(
+    tasks: str, fake: None, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+) -> None:
+    assert main(["inspect", tasks, *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("kafka inspect: ")
+    assert text in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_broker_that_cannot_be_reached_is_exit_code_1(tasks: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", tasks, "--bootstrap-server", "127.0.0.1:1"]) == 1
+    assert "127.0.0.1:1" in capsys.readouterr().err
+
+
+# -- a whole worker ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(in_process=True) as running:
+        yield running
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=SOON_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
+    broker: EmbeddedBroker,
+    tasks: str,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(monitor, "POST_S", 0.2)
+    app = App("shop", bootstrap_servers=broker.bootstrap)
+    begun, go_on = threading.Event(), threading.Event()
+
+    @app.task(name="mail.send")
+    def send() -> None:
+        begun.set()
+        go_on.wait(SOON_S)
+
+    send.delay()
+    app.flush(SOON_S)
+    loop = Loop()
+    workers: list[Any] = []
+    caplog.set_level("INFO", "kafka.tasks.health")
+    thread = threading.Thread(
+        target=run_worker, args=(app, [], "threads", 2, loop, workers.append), kwargs={"health": "0"}
+    )
+    thread.start()
+    try:
+        assert begun.wait(SOON_S)
+        (line,) = [record.getMessage() for record in caplog.records if "health at" in record.getMessage()]
+        port = int(line.partition("127.0.0.1:")[2].partition("/")[0])
+        assert get(port, "/readyz") == (200, "ready\n")
+        assert get(port, "/healthz") == (200, "ok: WORKING\n")
+        assert get(port, "/nothing")[0] == 404
+        pytest.importorskip("prometheus_client", reason="needs the extra metrics")
+        status, metrics = get(port, "/metrics")
+        assert status == 200
+        assert "kafka_tasks_jobs_in_pool 1.0\n" in metrics
+        with Directory(app) as directory:
+            until = time.monotonic() + SOON_S
+            while not (found := directory.workers(0.1)) or not found[0].worker.running:
+                assert time.monotonic() < until, found
+        (seen,) = found
+        assert (seen.worker.pool, seen.worker.stage, seen.worker.is_ready) == ("threads", "WORKING", True)
+        assert [job.name for job in seen.worker.running] == ["mail.send"]
+        capsys.readouterr()
+        assert main(["inspect", tasks, "--bootstrap-server", broker.bootstrap]) == 0
+        assert "mail.send" in capsys.readouterr().out
+        loop.call_soon_threadsafe(workers[0].stop)
+        until = time.monotonic() + SOON_S
+        while get(port, "/readyz")[0] == 200:
+            assert time.monotonic() < until
+        assert get(port, "/readyz") == (503, "stopping: DRAINING\n")
+        assert get(port, "/healthz") == (200, "ok: DRAINING\n")
+    finally:
+        go_on.set()
+        loop.call_soon_threadsafe(workers[0].stop_gracefully)
+        thread.join(SOON_S)
+        loop.close()
+    assert main(["inspect", tasks, "--bootstrap-server", broker.bootstrap, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [], "a worker that has left is not shown"

@@ -1,0 +1,187 @@
+"""Children in memory, driven by the test: what :mod:`kafka.tasks.pools.processes` promises, without a process.
+
+A :class:`FakeChild` does nothing by itself: :meth:`FakeChild.begin`, :meth:`FakeChild.end`, :meth:`FakeChild.die` are
+what a process would do. :class:`FakeLauncher` says what becomes of the next starts.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from collections.abc import Callable
+
+from kafka.tasks.outcome import Outcome, Succeeded
+from kafka.tasks.pools.memory import Vitals
+from kafka.tasks.pools.processes import ChannelDamaged, Done, Exit, News, Phase, Up
+from kafka.tasks.runner import Job
+
+
+class FakePage:
+    """The shared page."""
+
+    def __init__(self) -> None:
+        self.phase = int(Phase.BOOTING)
+        self.begun_seq = 0
+        self.done_seq = 0
+        self.started_at = 0.0
+        self.heartbeat_at = 0.0
+        self.cancelled: list[int] = []
+
+    def cancel(self, seq: int) -> None:
+        self.cancelled.append(seq)
+
+
+class FakeChild:
+    """A process that the test plays. ``dies_of``: signals that end it at once; others are only written down."""
+
+    def __init__(self, generation: int, clock: Callable[[], float]) -> None:
+        self.generation = generation
+        self.pid = 100_000 + generation
+        self.page = FakePage()
+        self.pidfd: int | None = None
+        self.news_fd = -1
+        self.news_eof = False
+        self.capacity = 1000
+        self.dies_of = {int(signal.SIGTERM), int(signal.SIGKILL)}
+        self.retires = True
+        self.inbox: deque[tuple[int, Job]] = deque()
+        self.received: deque[tuple[int, Job]] = deque()
+        self.signals: list[int] = []
+        self.softened: list[int] = []
+        self.is_damaged = False
+        self.is_closed = False
+        self.is_retired = False
+        self.swept = 0
+        self.dumps = 0
+        self._news: list[News] = []
+        self._exit: Exit | None = None
+        self._clock = clock
+
+    # what the pool calls
+
+    def send(self, seq: int, job: Job) -> bool:
+        if len(self.inbox) >= self.capacity:
+            return False
+        self.inbox.append((seq, job))
+        return True
+
+    def recall(self, most: int | None = None) -> list[int]:
+        count = len(self.inbox) if most is None else min(most, len(self.inbox))
+        return [self.inbox.popleft()[0] for _ in range(count)]
+
+    def read_news(self) -> list[News]:
+        news, self._news = self._news, []
+        if self.is_damaged:
+            raise ChannelDamaged("a frame has a wrong checksum")
+        if self._exit is not None:
+            self.news_eof = True
+        return news
+
+    def exited(self) -> Exit | None:
+        return self._exit
+
+    def soft(self, seq: int) -> None:
+        self.softened.append(seq)
+
+    def kill(self, signum: int) -> None:
+        self.kill_group(signum)
+
+    def kill_group(self, signum: int) -> None:
+        self.signals.append(int(signum))
+        if signum in self.dies_of and self._exit is None:
+            self.die(signum=int(signum))
+
+    def sweep(self) -> None:
+        self.swept += 1
+
+    def dump(self) -> None:
+        self.dumps += 1
+
+    def retire(self) -> None:
+        self.is_retired = True
+        if self.retires and not self.inbox and not self.received:
+            self.die(code=0)
+
+    def close(self) -> None:
+        assert not self.is_closed
+        self.is_closed = True
+
+    # what the process does
+
+    @property
+    def is_alive(self) -> bool:
+        return self._exit is None
+
+    def up(self, registry_hash: str = "") -> None:
+        self.page.phase = int(Phase.IDLE)
+        self._news.append(Up(self.pid, self.generation, "", registry_hash))
+
+    def say(self, news: News) -> None:
+        self._news.append(news)
+
+    def receive(self) -> None:
+        self.received.append(self.inbox.popleft())
+
+    def begin(self) -> Job:
+        if not self.received:
+            self.receive()
+        seq, job = self.received[0]
+        page = self.page
+        page.started_at, page.begun_seq, page.phase = self._clock(), seq, int(Phase.USER_CODE)
+        page.heartbeat_at = self._clock()
+        return job
+
+    def end(self, outcome: Outcome | None = None) -> None:
+        """The job that has begun ends, and its result is written."""
+        seq, _ = self.received.popleft()
+        page = self.page
+        page.done_seq, page.phase = seq, int(Phase.IDLE)
+        self._news.append(Done(seq, outcome or Succeeded(b"1"), self._clock() - page.started_at, page.started_at))
+        if self.is_retired and not self.inbox and not self.received:
+            self.die(code=0)
+
+    def run_all(self) -> int:
+        count = 0
+        while self.is_alive and (self.inbox or self.received):
+            self.begin()
+            self.end()
+            count += 1
+        return count
+
+    def die(self, code: int | None = None, signum: int | None = None) -> None:
+        self._exit = Exit(code, signum)
+
+
+class FakeLauncher:
+    """``plan`` is called with each new child, and may raise OSError or do something to it."""
+
+    registry_hash = "ours"
+
+    def __init__(self, clock: Callable[[], float], plan: Callable[[FakeChild], object] = FakeChild.up) -> None:
+        self.clock = clock
+        self.plan = plan
+        self.children: list[FakeChild] = []
+        self.rss: dict[int, int] = {}
+        self.stopped: set[int] = set()
+        self.tidied = 0
+        self.is_closed = False
+
+    def start(self, generation: int) -> FakeChild:
+        child = FakeChild(generation, self.clock)
+        self.plan(child)
+        self.children.append(child)
+        return child
+
+    def tidy(self) -> None:
+        self.tidied += 1
+
+    def close(self) -> None:
+        assert all(child.is_closed for child in self.children)
+        self.is_closed = True
+
+    @property
+    def alive(self) -> list[FakeChild]:
+        return [child for child in self.children if child.is_alive]
+
+    def vitals(self, pid: int) -> Vitals | None:
+        return Vitals("T" if pid in self.stopped else "S", self.rss.get(pid, 10 << 20))

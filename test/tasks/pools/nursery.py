@@ -1,0 +1,142 @@
+"""Real child processes for tests: started, fed, watched with deadlines, and gone without a trace afterwards.
+
+The tasks are in ``children_app.py``, so that children of every start method can load them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from kafka.tasks import Task
+from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.outcome import Outcome
+from kafka.tasks.pools import hygiene, kernel
+from kafka.tasks.pools.launch import make_launcher
+from kafka.tasks.pools.processes import Child, Done, Exit, News, Phase, Progress, Up
+from kafka.tasks.pools.settings import PoolSettings
+from kafka.tasks.runner import Job
+from test.tasks.fakes import a_job
+from test.tasks.pools import children_app
+
+DEADLINE_S = 60.0
+
+
+def a_call(task: Task[..., Any], *args: Any) -> Job:
+    """A job of one of the tasks."""
+    envelope = a_job(task.name, *args)
+    return Job(Lease(Source("q", "shop.q"), envelope.value, [], 1), envelope, task)
+
+
+def until(what: Callable[[], object]) -> Any:
+    """Wait until ``what()`` is true, and return that."""
+    give_up_at = time.monotonic() + DEADLINE_S
+    while not (found := what()):
+        assert time.monotonic() < give_up_at, "it did not happen in time"
+        select.select([], [], [], 0.002)
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    stat = kernel.stat_of(pid)
+    return stat is not None and stat[0] != "Z"
+
+
+class Nursery:
+    """A launcher and its children. On leaving it nothing is left: no process, no zombie, no descriptor."""
+
+    def __init__(self, method: str = "fork", path: str = "test.tasks.pools.children_app:app", **settings: Any) -> None:
+        self._fds = len(hygiene.open_fds())
+        self._children_before = set(kernel.children_of(os.getpid()))
+        settings.setdefault("app", children_app.app)
+        self._settings = PoolSettings(app_path=path, start_method=method, **settings)
+        self._generation = 0
+        self._seq = 0
+        self.children: list[Child] = []
+        self.progress: list[str] = []
+
+    def __enter__(self) -> Nursery:
+        self.launcher = make_launcher(self._settings)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        for child in self.children:
+            child.kill_group(signal.SIGKILL)
+        for child in self.children:
+            until(child.exited)
+            child.sweep()
+            child.close()
+        until(self._tidied)
+        self.launcher.close()
+        if kind is None:
+            assert set(kernel.children_of(os.getpid())) <= self._children_before
+            assert len(hygiene.open_fds()) == self._fds
+
+    def _tidied(self) -> bool:
+        """Orphans come one generation after the other: one that is killed leaves its own to us."""
+        for child in self.children:
+            child.sweep()
+        self.launcher.tidy()
+        servers = {server.pid for server in [getattr(self.launcher, "_server", None)] if server is not None}
+        return set(kernel.children_of(os.getpid())) <= self._children_before | servers
+
+    def start(self, wait_up: bool = True) -> Child:
+        """One more child; by default one that is up."""
+        self._generation += 1
+        child = self.launcher.start(self._generation)
+        self.children.append(child)
+        if wait_up:
+            (up,) = self.news(child)
+            assert isinstance(up, Up)
+            until(lambda: child.exited() is not None or child.pid == up.pid)
+            assert up.generation == self._generation
+        return child
+
+    def give(self, child: Child, task: Task[..., Any], *args: Any) -> int:
+        """Hand a call over; its sequence number."""
+        self._seq += 1
+        job = a_call(task, *args)
+        until(lambda: child.send(self._seq, job))
+        return self._seq
+
+    def news(self, child: Child, count: int = 1) -> list[News]:
+        """The next news, without those of progress, which are collected; fewer when the stream ends."""
+        found: list[News] = []
+        give_up_at = time.monotonic() + DEADLINE_S
+        while len(found) < count and not child.news_eof:
+            assert time.monotonic() < give_up_at, "no news in time"
+            select.select([child.news_fd], [], [], 1.0)
+            for news in child.read_news():
+                if isinstance(news, Progress):
+                    self.progress.append(news.text)
+                else:
+                    found.append(news)
+        return found
+
+    def run(self, child: Child, task: Task[..., Any], *args: Any) -> Outcome:
+        """Hand a call over and wait for its outcome."""
+        seq = self.give(child, task, *args)
+        (done,) = self.news(child)
+        assert isinstance(done, Done)
+        assert done.seq == seq
+        return done.outcome
+
+    def begin(self, child: Child, task: Task[..., Any], *args: Any) -> int:
+        """Hand a call over and wait until the child is in the task's code; its sequence number."""
+        seq = self.give(child, task, *args)
+        until(lambda: child.page.begun_seq == seq and child.page.phase == Phase.USER_CODE)
+        return seq
+
+    def end_of(self, child: Child) -> tuple[Exit, list[News]]:
+        """Wait for the child's end; how it was, and the news until then."""
+        found: Exit = until(child.exited)
+        news: list[News] = []
+        while not child.news_eof:
+            news += self.news(child)
+        return found, news

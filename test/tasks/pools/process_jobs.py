@@ -1,0 +1,121 @@
+"""An app whose tasks do to their process what a test asks for. Importable, for children that load it by its path."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from kafka.tasks import App, Context, SoftTimeLimit
+
+PATH = "test.tasks.pools.process_jobs:app"
+LONG_S = 120.0
+"""Longer than any test waits."""
+
+app = App("shop", bootstrap_servers="nowhere:1", max_payload_bytes=16_000_000)
+
+
+@app.task(name="square")
+def square(number: int) -> int:
+    return number * number
+
+
+@app.task(name="nothing")
+def nothing() -> None: ...
+
+
+@app.task(name="pid")
+def pid() -> int:
+    return os.getpid()
+
+
+@app.task(name="hold", bind=True)
+def hold(ctx: Context, folder: str) -> int:
+    """Say that it runs; end when the file ``go`` is there."""
+    Path(folder, f"{ctx.job_id}.tmp").write_text(str(os.getpid()))
+    os.rename(Path(folder, f"{ctx.job_id}.tmp"), Path(folder, ctx.job_id))
+    until = time.monotonic() + LONG_S
+    while not Path(folder, "go").exists() and time.monotonic() < until:
+        time.sleep(0.002)
+    return os.getpid()
+
+
+@app.task(name="until_cancelled", bind=True)
+def until_cancelled(ctx: Context, folder: str) -> str:
+    Path(folder, ctx.job_id).write_text("begun")
+    until = time.monotonic() + LONG_S
+    while not ctx.cancelled and time.monotonic() < until:
+        time.sleep(0.002)
+    return "cancelled"
+
+
+@app.task(name="end_process")
+def end_process(code: int) -> None:
+    os._exit(code)
+
+
+@app.task(name="die_of")
+def die_of(signum: int) -> None:
+    os.kill(os.getpid(), signum)
+    time.sleep(LONG_S)
+
+
+@app.task(name="sleep")
+def sleep(seconds: float) -> str:
+    time.sleep(seconds)
+    return "slept"
+
+
+@app.task(name="tidy_up")
+def tidy_up() -> str:
+    """Ends well when its soft limit comes."""
+    try:
+        time.sleep(LONG_S)
+    except SoftTimeLimit:
+        return "tidied up"
+    return "not asked"
+
+
+@app.task(name="ignore_sigterm")
+def ignore_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    until = time.monotonic() + LONG_S
+    while time.monotonic() < until:
+        time.sleep(0.05)
+
+
+@app.task(name="large")
+def large(size: int) -> str:
+    return "x" * size
+
+
+_kept: list[bytearray] = []
+
+
+@app.task(name="eat")
+def eat(size: int, seconds: float) -> int:
+    """Take memory, and keep it."""
+    block = bytearray(size)
+    block[::4096] = b"x" * len(block[::4096])
+    _kept.append(block)
+    time.sleep(seconds)
+    return os.getpid()
+
+
+@app.task(name="leave_processes")
+def leave_processes(folder: str) -> None:
+    """One process in this group and one in a session of its own; then wait."""
+    for name, own in (("group", False), ("session", True)):
+        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(120)"], start_new_session=own)
+        Path(folder, f"{name}.tmp").write_text(str(child.pid))
+        os.rename(Path(folder, f"{name}.tmp"), Path(folder, name))
+    time.sleep(LONG_S)
+
+
+@app.task(name="close_channel")
+def close_channel() -> None:
+    os.closerange(3, 256)
+    time.sleep(LONG_S)

@@ -1,0 +1,302 @@
+"""Tests of ``kafka.tasks.pools.channel``: both sides in one process, so that every interleaving can be had."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from kafka.tasks import App
+from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.outcome import Failed, Fault, Succeeded
+from kafka.tasks.pools import channel, hygiene, spill
+from kafka.tasks.pools.channel import ChildEnds, ChildFds, ParentEnds
+from kafka.tasks.pools.frames import HEAD_BYTES, IN_FILE, encode
+from kafka.tasks.pools.messages import DONE, encode_done
+from kafka.tasks.pools.processes import ChannelDamaged, Done, Progress, Up
+from kafka.tasks.runner import Job
+from test.tasks.fakes import a_job
+
+APP = App("shop")
+BIG = 10_000_000
+
+
+@APP.task(name="work")
+def work() -> None: ...
+
+
+def a_call(payload: bytes = b'{"args":[],"kwargs":{}}') -> Job:
+    envelope = a_job("work")
+    envelope.value = payload
+    return Job(Lease(Source("q", "shop.q"), payload, [], 1), envelope, work)
+
+
+class Pair:
+    """Both ends of one channel."""
+
+    def __init__(self, shared: bool = True) -> None:
+        self.parent = ParentEnds(4, shared)
+        self.child = ChildEnds(4, self.parent.for_child, self.parent.page if shared else None)
+
+    def news_socket(self) -> socket.socket:
+        return self.child._news
+
+    def kill_child(self) -> None:
+        """What the kernel does to a dead child's ends."""
+        self.child.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    before = len(hygiene.open_fds())
+    pair = Pair()
+    yield pair
+    pair.parent.close()
+    with contextlib.suppress(OSError):
+        pair.child.close()
+    assert len(hygiene.open_fds()) == before, "a descriptor is left"
+
+
+def test_jobs_arrive_in_their_order_and_outcomes_come_back(pair: Pair) -> None:
+    for seq in (1, 2, 3):
+        assert pair.parent.send(seq, a_call(b"payload %d" % seq))
+    for seq in (1, 2, 3):
+        packet = pair.child.receive()
+        assert packet is not None
+        assert (packet.seq, packet.value) == (seq, b"payload %d" % seq)
+        pair.child.send_done(Done(seq, Succeeded(b"%d" % seq), 0.5, 1.5))
+    assert pair.parent.read_news() == [Done(seq, Succeeded(b"%d" % seq), 0.5, 1.5) for seq in (1, 2, 3)]
+    assert pair.parent.read_news() == []
+    assert not pair.parent.news_eof
+
+
+def test_a_recalled_job_can_not_be_received_and_a_received_one_not_recalled(pair: Pair) -> None:
+    for seq in range(1, 7):
+        pair.parent.send(seq, a_call())
+    first = pair.child.receive()
+    assert first is not None
+    assert first.seq == 1
+    assert pair.parent.recall(2) == [2, 3]
+    fourth = pair.child.receive()
+    assert fourth is not None
+    assert fourth.seq == 4
+    assert pair.parent.recall() == [5, 6]
+    assert pair.parent.recall() == []
+
+
+def test_jobs_that_a_dead_child_has_not_received_come_back(pair: Pair) -> None:
+    for seq in range(1, 4):
+        pair.parent.send(seq, a_call(bytes(BIG) if seq == 2 else b"x"))
+    pair.child.receive()
+    pair.kill_child()
+    assert pair.parent.send(4, a_call())  # its end is not known yet
+    assert pair.parent.recall() == [2, 3, 4]
+    assert pair.parent.read_news() == []
+    assert pair.parent.news_eof
+
+
+def test_a_full_channel_takes_no_more_until_something_was_received(pair: Pair) -> None:
+    sent = 0
+    while pair.parent.send(sent + 1, a_call()):
+        sent += 1
+    assert sent >= 50
+    assert not pair.parent.send(sent + 1, a_call(bytes(BIG)))
+    for _ in range(sent // 2):
+        assert pair.child.receive() is not None
+    assert pair.parent.send(sent + 1, a_call())
+    assert pair.parent.recall()[-1] == sent + 1
+
+
+@pytest.mark.parametrize("size", [0, 1, spill.SPILL_BYTES - 1, spill.SPILL_BYTES, spill.SPILL_BYTES + 1, BIG])
+def test_payloads_of_any_size_pass_both_ways(pair: Pair, size: int) -> None:
+    payload = os.urandom(min(size, 1000)) * (size // 1000 + 1)
+    payload = payload[:size]
+    assert pair.parent.send(1, a_call(payload))
+    packet = pair.child.receive()
+    assert packet is not None
+    assert packet.value == payload
+    pair.child.send_done(Done(1, Succeeded(payload), 0.0, 0.0))
+    (done,) = pair.parent.read_news()
+    assert isinstance(done, Done)
+    assert done.outcome == Succeeded(payload)
+
+
+def test_large_and_small_outcomes_keep_their_order(pair: Pair) -> None:
+    sizes = [1, BIG // 10, 2, BIG // 5, BIG // 5, 3]
+    for seq, size in enumerate(sizes):
+        pair.child.send_done(Done(seq, Succeeded(bytes(size)), 0.0, 0.0))
+    found: list[Done] = []
+    while len(found) < len(sizes):
+        found += [news for news in pair.parent.read_news() if isinstance(news, Done)]
+    assert [(done.seq, done.outcome) for done in found] == [(s, Succeeded(bytes(n))) for s, n in enumerate(sizes)]
+
+
+def test_an_error_with_a_long_traceback_passes(pair: Pair) -> None:
+    failed = Failed(Fault("ValueError", "\u20ac" * 8000, "\ud800" * 32_000))
+    pair.child.send_done(Done(1, failed, 0.0, 0.0))
+    (done,) = pair.parent.read_news()
+    assert isinstance(done, Done)
+    assert done.outcome == failed
+
+
+def test_every_name_and_header_of_a_record_passes_however_long(pair: Pair) -> None:
+    job = a_call(b"payload")
+    job.envelope.name = "n" * 60_000
+    job.envelope.extra = (("trace", b"\xff\x00" * 100_000),)
+    assert pair.parent.send(1, job)
+    packet = pair.child.receive()
+    assert packet is not None
+    assert (packet.name, packet.extra, packet.value) == (job.envelope.name, job.envelope.extra, b"payload")
+
+
+def test_the_end_of_the_jobs_comes_after_the_jobs(pair: Pair) -> None:
+    pair.parent.send(1, a_call())
+    pair.parent.retire()
+    assert pair.child.receive() is not None
+    assert pair.child.receive() is None
+    assert pair.parent.recall() == []
+
+
+def test_the_end_of_the_parent_is_the_end_of_the_jobs(pair: Pair) -> None:
+    pair.parent.close()
+    assert pair.child.receive() is None
+
+
+def test_news_before_up_are_told(pair: Pair) -> None:
+    pair.child.send_progress("importing shop for 5 s")
+    pair.child.send_up(Up(1, 4, "v", "h"))
+    assert pair.parent.read_news() == [Progress("importing shop for 5 s"), Up(1, 4, "v", "h")]
+
+
+@pytest.mark.parametrize("size", [100, 40_000, BIG])
+def test_a_child_that_dies_at_any_byte_of_an_outcome_has_written_it_whole_or_not_at_all(size: int) -> None:
+    """What is on the stream of a child that was killed is a beginning of what it would have written."""
+    done = Done(7, Succeeded(bytes(size)), 0.0, 0.0)
+    body = encode_done(*done)
+    in_file = len(body) > spill.SPILL_BYTES
+    stream = encode(4, DONE, b"", IN_FILE) if in_file else encode(4, DONE, body)
+    before = len(hygiene.open_fds())
+    step = max(1, len(stream) // 200)
+    for length in sorted({*range(0, len(stream), step), *range(HEAD_BYTES), len(stream)}):
+        pair = Pair()
+        if length:
+            rights = []
+            if in_file:
+                fd = spill.put(body)
+                rights = spill.with_fd(fd)
+            pair.news_socket().sendmsg([stream[:length]], rights)
+            if in_file:
+                os.close(fd)
+        pair.kill_child()
+        found = []
+        while not pair.parent.news_eof:
+            found += pair.parent.read_news()
+        assert found == ([done] if length == len(stream) else [])
+        pair.parent.close()
+    assert len(hygiene.open_fds()) == before
+
+
+def test_what_user_code_writes_into_the_news_is_damage(pair: Pair) -> None:
+    pair.child.send_done(Done(1, Succeeded(b"1"), 0.0, 0.0))
+    assert len(pair.parent.read_news()) == 1
+    pair.news_socket().send(b"print() to the wrong descriptor")
+    with pytest.raises(ChannelDamaged):
+        pair.parent.read_news()
+    pair.child.send_done(Done(2, Succeeded(b"2"), 0.0, 0.0))
+    with pytest.raises(ChannelDamaged):
+        pair.parent.read_news()
+
+
+@pytest.mark.parametrize("garbage", [b"print() to the wrong descriptor", encode(4, 99, b""), encode(4, DONE, b"x")])
+def test_what_came_before_the_damage_counts_and_the_damage_is_told_next(pair: Pair, garbage: bytes) -> None:
+    pair.child.send_done(Done(1, Succeeded(b"1"), 0.0, 0.0))
+    pair.news_socket().send(garbage)
+    assert pair.parent.read_news() == [Done(1, Succeeded(b"1"), 0.0, 0.0)]
+    assert select.select([pair.parent.news_fd], [], [], 0)[0], "a loop would not come back"
+    for _ in range(2):
+        with pytest.raises(ChannelDamaged):
+            pair.parent.read_news()
+
+
+def test_a_frame_without_its_file_is_damage(pair: Pair) -> None:
+    pair.news_socket().send(encode(4, DONE, b"", IN_FILE))
+    with pytest.raises(ChannelDamaged, match="file"):
+        pair.parent.read_news()
+
+
+def test_a_child_that_floods_is_read_for_a_bounded_time(pair: Pair) -> None:
+    pair.news_socket().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+    pair.news_socket().setblocking(False)
+    frame = encode(4, DONE, encode_done(1, Succeeded(bytes(10_000)), 0.0, 0.0))
+    written = 0
+    while True:
+        try:
+            written += pair.news_socket().send(frame)
+        except BlockingIOError:
+            break
+    reads = 0
+    while (found := pair.parent.read_news()) and reads < 1000:
+        assert len(found) <= channel.MOST_READS * channel.READ_BYTES // 10_000 + 1
+        reads += 1
+    assert reads
+
+
+def test_a_channel_for_another_program_has_its_page_in_a_file() -> None:
+    before = len(hygiene.open_fds())
+    pair = Pair(shared=False)
+    pair.child.page.begin(3, 1.0)
+    assert pair.parent.page.begun_seq == 3
+    pair.child.page.close()
+    pair.child.close()
+    pair.parent.close()
+    assert len(hygiene.open_fds()) == before
+
+
+def test_no_descriptor_of_a_channel_is_inherited_by_programs() -> None:
+    before = set(hygiene.open_fds())
+    pair = Pair(shared=False)
+    made = set(hygiene.open_fds()) - before
+    assert made
+    assert not [fd for fd in made if os.path.exists(f"/proc/self/fd/{fd}") and os.get_inheritable(fd)]
+    pair.child.page.close()
+    pair.child.close()
+    pair.parent.close()
+
+
+def test_a_channel_that_can_not_be_made_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> int:
+        raise OSError(24, "too many open files")
+
+    before = len(hygiene.open_fds())
+    monkeypatch.setattr(channel, "page_file", fail)
+    with pytest.raises(OSError, match="too many"):
+        ParentEnds(1)
+    assert len(hygiene.open_fds()) == before
+
+
+def test_where_packets_have_no_end_the_end_is_a_packet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "PACKET_KIND", socket.SOCK_DGRAM)
+    monkeypatch.setattr(channel, "HAS_END", False)
+    pair = Pair()
+    pair.parent.send(1, a_call())
+    pair.parent.retire()
+    packet = pair.child.receive()
+    assert packet is not None
+    assert packet.seq == 1
+    assert pair.child.receive() is None
+    pair.kill_child()
+    pair.parent.close()
+
+
+def test_ends_that_are_handed_over_can_be_closed_here() -> None:
+    before = len(hygiene.open_fds())
+    parent = ParentEnds(1)
+    assert isinstance(parent.for_child, ChildFds)
+    parent.for_child.close()
+    parent.close()
+    parent.close()
+    assert len(hygiene.open_fds()) == before

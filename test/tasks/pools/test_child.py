@@ -1,0 +1,375 @@
+"""Tests of ``kafka.tasks.pools.child``: what user code may do to its process, and what comes of the job."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafka.tasks.outcome import Failed, Succeeded
+from kafka.tasks.pools.child import BROKEN
+from kafka.tasks.pools.processes import ChannelDamaged, Done, Phase
+from test.tasks.pools import children_app as tasks
+from test.tasks.pools.nursery import Nursery, is_running, until
+
+BIG = 10_000_000
+
+
+@pytest.fixture
+def nursery() -> Iterator[Nursery]:
+    with Nursery(max_payload_bytes=20_000_000) as nursery:
+        yield nursery
+
+
+def _fault(outcome: object) -> str:
+    assert isinstance(outcome, Failed), outcome
+    return f"{outcome.fault.type.rpartition('.')[2]}: {outcome.fault.text}"
+
+
+def _value(outcome: object) -> Any:
+    assert isinstance(outcome, Succeeded), outcome
+    return json.loads(outcome.value)
+
+
+# -- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_run_one_after_the_other_in_one_process(nursery: Nursery) -> None:
+    child = nursery.start()
+    seqs = [nursery.give(child, tasks.add, n, n) for n in range(20)]
+    done = nursery.news(child, 20)
+    assert [(d.seq, _value(d.outcome)) for d in done if isinstance(d, Done)] == [
+        (seq, 2 * n) for n, seq in enumerate(seqs)
+    ]
+    assert _value(nursery.run(child, tasks.pid)) == child.pid != os.getpid()
+    until(lambda: child.page.phase == Phase.IDLE)
+    assert child.page.begun_seq == child.page.done_seq == 21
+
+
+def test_a_task_sees_its_job(nursery: Nursery) -> None:
+    job_id, name, attempt, deliveries = _value(nursery.run(nursery.start(), tasks.who))
+    assert (len(job_id), name, attempt, deliveries) == (32, tasks.who.name, 1, 1)
+
+
+def test_ten_megabytes_pass_both_ways(nursery: Nursery) -> None:
+    child = nursery.start()
+    assert _value(nursery.run(child, tasks.length, "x" * BIG)) == BIG
+    assert len(_value(nursery.run(child, tasks.repeat, "y", BIG))) == BIG
+    assert _value(nursery.run(child, tasks.add, 1, 2)) == 3
+
+
+def test_a_result_above_the_limit_is_a_failure_that_says_so() -> None:
+    with Nursery(max_payload_bytes=1000) as nursery:
+        child = nursery.start()
+        assert "1002 bytes, and max_payload_bytes is 1000" in _fault(nursery.run(child, tasks.repeat, "z", 1000))
+        assert _value(nursery.run(child, tasks.repeat, "z", 10)) == "z" * 10
+
+
+@pytest.mark.parametrize(
+    ("task", "fault"),
+    [
+        (tasks.unserialisable, "NotSerialisable: "),
+        (tasks.raise_with_arguments, "NeedsArguments: 7"),
+        (tasks.raise_recursive, "ValueError: round and round"),
+        (tasks.recurse, "RecursionError: maximum recursion depth"),
+        (tasks.raise_bad_text, "BadText: <its text cannot be made"),
+        (tasks.raise_surrogates, "ValueError: half a pair: \ud800"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else each.function.__name__,
+)
+def test_what_can_not_be_written_is_a_failure_and_no_dead_child(nursery: Nursery, task: Any, fault: str) -> None:
+    child = nursery.start()
+    assert _fault(nursery.run(child, task)).startswith(fault)
+    assert _value(nursery.run(child, tasks.add, 1, 2)) == 3
+    assert child.exited() is None
+
+
+def test_sys_exit_ends_the_job_and_not_the_child(nursery: Nursery) -> None:
+    child = nursery.start()
+    assert _fault(nursery.run(child, tasks.leave, 3)) == "SystemExit: 3"
+    assert _value(nursery.run(child, tasks.add, 1, 2)) == 3
+
+
+def test_a_cancelled_job_sees_it(nursery: Nursery) -> None:
+    child = nursery.start()
+    seq = nursery.begin(child, tasks.until_cancelled)
+    child.page.cancel(seq)
+    (done,) = nursery.news(child)
+    assert isinstance(done, Done)
+    assert _value(done.outcome) == "cancelled"
+    child.page.cancel(seq + 1)
+    assert _value(nursery.run(child, tasks.until_cancelled)) == "cancelled"
+
+
+# -- deaths -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_os_exit_in_a_task_leaves_its_job_begun_and_the_others_untouched(nursery: Nursery, code: int) -> None:
+    child = nursery.start()
+    first = nursery.give(child, tasks.exit_at_once, code)
+    others = [nursery.give(child, tasks.add, 1, 1) for _ in range(3)]
+    found, news = nursery.end_of(child)
+    assert (found.code, found.signal, news) == (code, None, [])
+    assert found.max_rss_bytes is not None
+    assert found.max_rss_bytes > 1 << 20
+    assert (child.page.begun_seq, child.page.done_seq) == (first, 0)
+    assert child.recall() == others
+
+
+def test_a_segmentation_fault_is_told_by_its_signal(nursery: Nursery) -> None:
+    child = nursery.start()
+    nursery.give(child, tasks.segfault)
+    found, _ = nursery.end_of(child)
+    assert (found.code, found.signal) == (None, signal.SIGSEGV)
+
+
+def test_killed_while_idle_nothing_is_lost(nursery: Nursery) -> None:
+    child = nursery.start()
+    nursery.run(child, tasks.add, 1, 1)
+    until(lambda: child.page.phase == Phase.IDLE)
+    child.kill(signal.SIGKILL)
+    found, news = nursery.end_of(child)
+    assert (found.signal, news) == (signal.SIGKILL, [])
+    assert child.page.begun_seq == child.page.done_seq == 1
+
+
+def test_killed_in_user_code_the_page_says_which_job_and_the_rest_comes_back(nursery: Nursery) -> None:
+    child = nursery.start()
+    seq = nursery.begin(child, tasks.spin)
+    behind = [nursery.give(child, tasks.add, n, n) for n in range(5)]
+    child.kill(signal.SIGKILL)
+    found, news = nursery.end_of(child)
+    assert (found.signal, news) == (signal.SIGKILL, [])
+    assert (child.page.begun_seq, child.page.done_seq) == (seq, 0)
+    assert child.recall() == behind
+
+
+def test_killed_after_the_result_and_before_it_was_read_the_result_counts(nursery: Nursery) -> None:
+    child = nursery.start()
+    seq = nursery.give(child, tasks.repeat, "r", BIG)
+    until(lambda: child.page.done_seq == seq)
+    child.kill(signal.SIGKILL)
+    _, news = nursery.end_of(child)
+    assert [len(_value(done.outcome)) for done in news if isinstance(done, Done)] == [BIG]
+
+
+@pytest.mark.slow
+def test_killed_while_it_writes_a_large_result_that_is_whole_or_lost(nursery: Nursery, rounds: int) -> None:
+    for _ in range(5 * rounds):
+        child = nursery.start()
+        seq = nursery.give(child, tasks.repeat, "r", BIG)
+        until(lambda child=child, seq=seq: child.page.phase == Phase.WRITING or child.page.done_seq == seq)
+        child.kill(signal.SIGKILL)
+        _, news = nursery.end_of(child)
+        assert child.page.begun_seq == seq
+        if news:
+            (done,) = news
+            assert isinstance(done, Done)
+            assert len(_value(done.outcome)) == BIG
+        else:
+            assert child.page.done_seq == 0
+
+
+def test_a_child_that_was_stopped_is_seen_to_be_and_can_be_killed(nursery: Nursery) -> None:
+    child = nursery.start()
+    seq = nursery.begin(child, tasks.spin)
+    behind = nursery.give(child, tasks.add, 1, 1)
+    child.kill(signal.SIGSTOP)
+    until(child.is_stopped)  # type: ignore[attr-defined]
+    assert child.recall() == [behind]
+    child.kill(signal.SIGKILL)
+    found, _ = nursery.end_of(child)
+    assert found.signal == signal.SIGKILL
+    assert child.page.begun_seq == seq
+
+
+def test_a_task_that_closes_all_descriptors_loses_its_job_and_its_child(nursery: Nursery) -> None:
+    child = nursery.start()
+    seq = nursery.give(child, tasks.close_descriptors)
+    found, news = nursery.end_of(child)
+    assert (found.code, news) == (BROKEN, [])
+    assert (child.page.begun_seq, child.page.done_seq) == (seq, 0)
+
+
+def test_a_task_that_writes_to_the_channel_damages_it(nursery: Nursery) -> None:
+    child = nursery.start()
+    nursery.give(child, tasks.write_to_descriptors)
+    with pytest.raises(ChannelDamaged):
+        nursery.news(child)
+    child.kill(signal.SIGKILL)
+    until(child.exited)
+
+
+def test_a_retired_child_ends_what_it_was_given_and_then_itself(nursery: Nursery) -> None:
+    child = nursery.start()
+    for n in range(10):
+        nursery.give(child, tasks.add, n, n)
+    child.retire()
+    found, news = nursery.end_of(child)
+    assert (found.code, found.signal, len(news)) == (0, None, 10)
+
+
+def test_a_child_takes_no_interrupt_from_the_keyboard(nursery: Nursery) -> None:
+    child = nursery.start()
+    nursery.begin(child, tasks.sleep, 0.2)
+    child.kill_group(signal.SIGINT)
+    assert len(nursery.news(child)) == 1
+    assert _value(nursery.run(child, tasks.add, 1, 2)) == 3
+
+
+# -- processes of tasks -----------------------------------------------------------------------------------------------
+
+
+def test_what_a_task_has_forked_dies_with_its_child(nursery: Nursery) -> None:
+    child = nursery.start()
+    forked = _value(nursery.run(child, tasks.fork_one))
+    assert is_running(forked)
+    child.kill(signal.SIGKILL)
+    until(child.exited)
+    until(lambda: not is_running(forked))
+
+
+def test_a_fork_that_comes_back_from_its_task_ends_and_its_original_goes_on(nursery: Nursery) -> None:
+    child = nursery.start()
+    forked = _value(nursery.run(child, tasks.fork_and_return))
+    until(lambda: not is_running(forked))
+    assert _value(nursery.run(child, tasks.pid)) == child.pid
+    assert child.read_news() == []
+
+
+def test_the_end_of_the_news_is_the_end_of_the_child_also_when_forks_of_it_live(nursery: Nursery) -> None:
+    child = nursery.start()
+    forked = _value(nursery.run(child, tasks.fork_one))
+    nursery.give(child, tasks.exit_at_once, 0)
+    assert nursery.news(child) == []
+    assert child.news_eof
+    until(child.exited)
+    until(lambda: not is_running(forked))
+
+
+@pytest.mark.parametrize("task", [tasks.daemonise, tasks.daemonise_a_program], ids=["fork", "exec"])
+def test_a_daemon_lives_while_its_child_does_and_is_swept_up_after_it(nursery: Nursery, task: Any) -> None:
+    child, other = nursery.start(), nursery.start()
+    daemon = _value(nursery.run(child, task))
+    others_daemon = _value(nursery.run(other, task))
+    other.sweep()
+    assert is_running(daemon)
+    child.kill_group(signal.SIGKILL)
+    until(child.exited)
+    assert is_running(daemon)  # in a session of its own
+    child.sweep()
+    until(lambda: not is_running(daemon))
+    assert is_running(others_daemon)
+
+
+# -- soft limits ------------------------------------------------------------------------------------------------------
+
+
+def test_a_soft_limit_passes_except_exception(nursery: Nursery, tmp_path: pathlib.Path) -> None:
+    child = nursery.start()
+    child.soft(nursery.begin(child, tasks.swallow, str(tmp_path / "swallowed")))
+    (done,) = nursery.news(child)
+    assert isinstance(done, Done)
+    assert _fault(done.outcome).startswith("SoftTimeLimit")
+    assert not (tmp_path / "swallowed").exists()
+
+
+def test_a_task_can_clean_up_at_its_soft_limit(nursery: Nursery, tmp_path: pathlib.Path) -> None:
+    child = nursery.start()
+    path = tmp_path / "cleaned"
+    seq = nursery.begin(child, tasks.clean_up, str(path))
+    until(lambda: path.exists() and path.read_text())
+    child.soft(seq)
+    (done,) = nursery.news(child)
+    assert isinstance(done, Done)
+    assert _fault(done.outcome).startswith("SoftTimeLimit")
+    assert path.read_text() == "began\ncleaned up\n"
+
+
+def test_a_task_can_end_well_at_its_soft_limit(nursery: Nursery, tmp_path: pathlib.Path) -> None:
+    child = nursery.start()
+    seq = nursery.begin(child, tasks.finish_anyway, str(tmp_path / "began"))
+    until((tmp_path / "began").exists)
+    child.soft(seq)
+    (done,) = nursery.news(child)
+    assert isinstance(done, Done)
+    assert _value(done.outcome) == "partial"
+
+
+def test_a_soft_limit_is_raised_in_finally(nursery: Nursery) -> None:
+    child = nursery.start()
+    child.soft(nursery.begin(child, tasks.spin_in_finally))
+    (done,) = nursery.news(child)
+    assert isinstance(done, Done)
+    assert _fault(done.outcome).startswith("SoftTimeLimit")
+    assert _value(nursery.run(child, tasks.add, 1, 2)) == 3
+
+
+def test_a_loop_in_c_takes_no_soft_limit_and_dies_at_the_hard_one(nursery: Nursery) -> None:
+    child = nursery.start()
+    seq = nursery.begin(child, tasks.c_loop)
+    child.soft(seq)
+    behind = nursery.give(child, tasks.add, 1, 1)
+    assert child.recall() == [behind]
+    child.kill(signal.SIGTERM)
+    found, news = nursery.end_of(child)
+    assert (found.signal, news) == (signal.SIGTERM, [])
+    assert child.page.begun_seq == seq
+
+
+def test_a_soft_limit_that_comes_late_strikes_nobody(nursery: Nursery) -> None:
+    child = nursery.start()
+    seq = nursery.give(child, tasks.add, 1, 1)
+    nursery.news(child)
+    child.soft(seq)
+    assert [_value(nursery.run(child, tasks.add, n, n)) for n in range(50)] == [2 * n for n in range(50)]
+
+
+# -- around the task --------------------------------------------------------------------------------------------------
+
+
+def test_a_child_has_nothing_of_its_parent(nursery: Nursery) -> None:
+    nursery.start()  # a sibling, whose channel is none of the other's business
+    reader, writer = os.pipe()
+    found = _value(nursery.run(nursery.start(), tasks.surroundings))
+    os.close(reader)
+    os.close(writer)
+    assert found == {
+        "kinds": ["pipe", "socket", "socket"],
+        "session": True,
+        "sigint": True,
+        "sigterm": True,
+        "blocked": [],
+        "stdin": True,
+        "collects": True,
+    }
+
+
+def test_no_two_children_have_the_same_random_numbers(nursery: Nursery) -> None:
+    children = [nursery.start() for _ in range(3)]
+    found = [tuple(_value(nursery.run(child, tasks.numbers))) for child in children]
+    assert len(set(found)) == 3
+
+
+def test_a_child_writes_the_stacks_of_its_threads_when_asked(
+    nursery: Nursery, capfd: pytest.CaptureFixture[str]
+) -> None:
+    child = nursery.start()
+    nursery.begin(child, tasks.spin)
+    child.dump()
+    text = ""
+
+    def dumped() -> bool:
+        nonlocal text
+        text += capfd.readouterr().err
+        return "most recent call first" in text and "in serve" in text
+
+    until(dumped)
+    assert "children_app.py" in text
+    assert child.exited() is None

@@ -1,0 +1,197 @@
+"""Tests of ``kafka.tasks.pools.guard``: the soft limit is raised in user code, once, and nowhere else.
+
+Where a signal is handled is chance in real life. Here a trace function stands for it: it calls the handler before the
+n-th instruction of ours or of the task's in the run of a job, for every n there is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from kafka.tasks import App, SoftTimeLimit
+from kafka.tasks.outcome import Failed, Outcome, Succeeded
+from kafka.tasks.pools import guard, hygiene
+from kafka.tasks.pools.channel import ChildEnds, ParentEnds
+from kafka.tasks.pools.child import Servant
+from kafka.tasks.pools.guard import SOFT_SIGNAL, Guard
+from kafka.tasks.pools.joblog import JobLog
+from kafka.tasks.pools.page import SharedPage
+from kafka.tasks.pools.processes import Done, Phase
+from test.tasks.pools.nursery import a_call
+
+APP = App("shop")
+OURS = (__file__, os.path.dirname(os.path.dirname(guard.__file__)))
+"""Where instructions are counted: a traceback's text alone takes thousands elsewhere."""
+
+
+@APP.task
+def returns() -> str:
+    found = "a"
+    found += "b"
+    return found
+
+
+@APP.task
+def raises() -> None:
+    raise ValueError("its own")
+
+
+@APP.task
+def cleans_up() -> str:
+    try:
+        return "kept"
+    finally:
+        len("some cleaning")
+
+
+class Stage:
+    """A child's loop without the child: both ends of its channel are here."""
+
+    def __init__(self) -> None:
+        self.parent = ParentEnds(1, shared=True)
+        self.ends = ChildEnds(1, self.parent.for_child, self.parent.page)
+        self.page: SharedPage = self.parent.page
+        self.guard = Guard(self.page)
+        self.servant = Servant(self.ends, APP, self.guard, JobLog(), 1000)
+
+    def run(
+        self, seq: int, task: Any, strike_before: int | None = None, is_traced: bool = True
+    ) -> tuple[Outcome, int, bool, list[int]]:
+        """Run one job. Strike before that instruction: outcome, instructions in all, whether it was struck, phases."""
+        count = 0
+        struck = False
+        phases: list[int] = []
+
+        def trace(frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+            nonlocal count, struck
+            name = frame.f_code.co_filename
+            if not name.startswith(OURS) or frame.f_code.co_name == "on_signal":
+                return None  # the kernel does not interrupt a handler by its own signal either
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                count += 1
+                if count - 1 == strike_before:
+                    self.page.soft(seq)
+                    phases.append(self.page.phase)
+                    struck = True
+                    try:
+                        self.guard.on_signal(SOFT_SIGNAL, None)
+                    except SoftTimeLimit:
+                        sys.settrace(None)  # raising out of a trace function ends tracing anyway
+                        raise
+            return trace
+
+        assert self.parent.send(seq, a_call(task))
+        packet = self.ends.receive()
+        assert packet is not None
+        former = sys.gettrace()
+        sys.settrace(trace if is_traced else None)
+        try:
+            self.servant._run_one(packet)
+        finally:
+            sys.settrace(former)
+        news = self.parent.read_news()
+        assert len(news) == 1, "a job has one outcome"
+        (done,) = news
+        assert isinstance(done, Done)
+        assert done.seq == seq
+        assert (self.page.phase, self.page.done_seq) == (Phase.IDLE, seq)
+        return done.outcome, count, struck, phases
+
+    def close(self) -> None:
+        self.ends.close()
+        self.parent.close()
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    before = len(hygiene.open_fds())
+    stage = Stage()
+    yield stage
+    stage.close()
+    assert len(hygiene.open_fds()) == before
+
+
+def _is_soft(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failed) and outcome.fault.type.endswith("SoftTimeLimit")
+
+
+@pytest.mark.parametrize("task", [returns, raises, cleans_up], ids=lambda task: str(task.function.__name__))
+def test_wherever_the_signal_is_handled_a_job_has_one_whole_outcome_and_the_next_is_not_struck(
+    stage: Stage, task: Any
+) -> None:
+    own, _, _, _ = stage.run(1, task)
+    assert not _is_soft(own)
+    struck_in: set[int] = set()
+    untouched_in: set[int] = set()
+    seq = 1
+    for at in itertools.count():
+        seq += 1
+        outcome, _, struck, phases = stage.run(seq, task, at)
+        if not struck:
+            assert at > 100
+            break
+        if _is_soft(outcome):
+            struck_in.update(phases)
+        else:
+            assert outcome.fault.text == "its own" if isinstance(outcome, Failed) else outcome == own
+            untouched_in.update(phases)
+        seq += 1
+        following = stage.run(seq, returns, is_traced=False)[0]
+        assert following == Succeeded(b'"ab"')
+    assert Phase.USER_CODE in struck_in  # and IDLE: too early, so it is raised as the window opens
+    assert Phase.WRITING not in struck_in, "the limit was raised while the result was written"
+    assert Phase.WRITING in untouched_in
+
+
+def test_a_limit_that_passed_before_the_code_began_is_raised_as_it_begins(stage: Stage) -> None:
+    stage.page.soft(3)
+    outcome, _, _, _ = stage.run(3, returns)
+    assert _is_soft(outcome)
+
+
+def test_a_signal_for_another_job_is_nothing(stage: Stage) -> None:
+    stage.page.soft(2)
+    for seq in (1, 3):
+        outcome, _, _, _ = stage.run(seq, returns)
+        assert outcome == Succeeded(b'"ab"')
+
+
+def test_one_job_is_struck_once() -> None:
+    page = SharedPage()
+    window = Guard(page)
+    window.seq = 5
+    window.open()
+    page.soft(5)
+    with pytest.raises(SoftTimeLimit):
+        window.on_signal(SOFT_SIGNAL, None)
+    window.on_signal(SOFT_SIGNAL, None)
+    window.close()
+    window.on_signal(SOFT_SIGNAL, None)
+    page.close()
+
+
+def test_an_idle_child_takes_no_notice() -> None:
+    page = SharedPage()
+    page.soft(5)
+    Guard(page).on_signal(SOFT_SIGNAL, None)
+    page.close()
+
+
+def test_the_signal_interrupts_no_call_of_libraries_that_do_not_retry() -> None:
+    page = SharedPage()
+    former = signal.getsignal(SOFT_SIGNAL)
+    try:
+        Guard(page).install()
+        assert callable(signal.getsignal(SOFT_SIGNAL))
+    finally:
+        signal.signal(SOFT_SIGNAL, former)
+        page.close()

@@ -1,0 +1,454 @@
+"""Tests of ``kafka.tasks.pools.launch``, ``boot`` and ``zygote``: how children begin and end, by every start method."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafka.errors import IllegalArgumentError
+from kafka.tasks import App
+from kafka.tasks.outcome import Succeeded
+from kafka.tasks.pools import boot, channel, hygiene, kernel
+from kafka.tasks.pools.child import NOT_LOADED
+from kafka.tasks.pools.launch import make_launcher
+from kafka.tasks.pools.orphans import MARK, Orphans
+from kafka.tasks.pools.processes import Done, Exit, Phase
+from kafka.tasks.pools.registry import registry_hash
+from kafka.tasks.pools.settings import PoolSettings, start_methods
+from test.tasks.pools import children_app as tasks
+from test.tasks.pools.nursery import DEADLINE_S, Nursery, is_running, until
+
+METHODS = start_methods()
+EXECUTED = [method for method in METHODS if method != "fork"]
+
+each_method = pytest.mark.parametrize("method", METHODS)
+each_executed = pytest.mark.parametrize("method", EXECUTED)
+
+
+def _value(outcome: object) -> Any:
+    assert isinstance(outcome, Succeeded), outcome
+    return json.loads(outcome.value)
+
+
+# -- lives ------------------------------------------------------------------------------------------------------------
+
+
+@each_method
+def test_children_of_every_method_run_jobs_and_end_in_order(method: str) -> None:
+    with Nursery(method) as nursery:
+        children = [nursery.start(), nursery.start()]
+        pids = {_value(nursery.run(child, tasks.pid)) for child in children}
+        assert pids == {child.pid for child in children}
+        assert os.getpid() not in pids
+        for child in children:
+            nursery.give(child, tasks.add, 1, 2)
+            child.retire()
+            found, news = nursery.end_of(child)
+            assert (found.code, found.signal, len(news)) == (0, None, 1)
+            assert found.max_rss_bytes is not None
+            assert 1 << 22 < found.max_rss_bytes < 1 << 30
+            assert found.cpu_s is not None
+            assert 0 <= found.cpu_s < DEADLINE_S
+            assert child.exited() == found
+
+
+@each_method
+def test_deaths_and_limits_work_by_every_method(method: str, tmp_path: pathlib.Path) -> None:
+    with Nursery(method) as nursery:
+        first, second = nursery.start(), nursery.start()
+        nursery.begin(first, tasks.spin)
+        first.kill(signal.SIGTERM)
+        assert nursery.end_of(first)[0].signal == signal.SIGTERM
+        nursery.give(second, tasks.exit_at_once, 9)
+        assert nursery.end_of(second)[0].code == 9
+        first.kill(signal.SIGKILL)  # nothing, whoever has that number now
+        second.kill_group(signal.SIGKILL)
+        child = nursery.start()
+        seq = nursery.begin(child, tasks.finish_anyway, str(tmp_path / "began"))
+        until((tmp_path / "began").exists)
+        child.soft(seq)
+        (done,) = nursery.news(child)
+        assert isinstance(done, Done)
+        assert _value(done.outcome) == "partial"
+
+
+@each_method
+def test_the_descriptor_of_the_end_becomes_readable(method: str) -> None:
+    with Nursery(method) as nursery:
+        child = nursery.start()
+        if child.pidfd is None:
+            pytest.skip("this system has no pidfd")
+        assert not select.select([child.pidfd], [], [], 0)[0]
+        child.kill(signal.SIGKILL)
+        assert select.select([child.pidfd], [], [], DEADLINE_S)[0]
+        assert child.exited() is not None
+
+
+@each_method
+def test_payloads_pass_by_every_method(method: str) -> None:
+    with Nursery(method, max_payload_bytes=20_000_000) as nursery:
+        child = nursery.start()
+        assert _value(nursery.run(child, tasks.length, "x" * 10_000_000)) == 10_000_000
+        assert len(_value(nursery.run(child, tasks.repeat, "y", 10_000_000))) == 10_000_000
+
+
+@each_method
+def test_a_child_is_clean_by_every_method(method: str) -> None:
+    with Nursery(method) as nursery:
+        nursery.start()
+        found = _value(nursery.run(nursery.start(), tasks.surroundings))
+        assert found["kinds"] == ["pipe", "socket", "socket"]
+        del found["kinds"]
+        assert set(map(str, found.values())) == {"True", "[]"}
+
+
+@each_executed
+def test_a_child_uses_the_servers_that_the_worker_was_told(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = dataclasses.replace(tasks.app.settings, bootstrap_servers="elsewhere:9092")
+    monkeypatch.setattr(tasks.app, "settings", told)
+    with Nursery(method) as nursery:
+        assert _value(nursery.run(nursery.start(), tasks.servers)) == "elsewhere:9092"
+
+
+@each_executed
+def test_no_password_is_on_a_command_line(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = type(tasks.app.settings.client)({"sasl_plain_password": "s3cret"})
+    monkeypatch.setattr(tasks.app, "settings", dataclasses.replace(tasks.app.settings, client=client))
+    with Nursery(method) as nursery:
+        child = nursery.start()
+        for pid in (child.pid, *kernel.children_of(os.getpid())):
+            text = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() + pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+            assert b"s3cret" not in text
+
+
+@pytest.mark.skipif("fork" not in METHODS, reason="no fork here")
+@pytest.mark.filterwarnings("error")
+def test_a_fork_beside_threads_warns_nobody_and_works() -> None:
+    import threading
+
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait, args=(DEADLINE_S,))
+    thread.start()
+    try:
+        with Nursery("fork") as nursery:
+            assert _value(nursery.run(nursery.start(), tasks.add, 1, 2)) == 3
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_fork_leaves_signals_and_collector_as_they_were() -> None:
+    import gc
+
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with Nursery("fork") as nursery:
+        nursery.start()
+        assert gc.isenabled()
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
+
+
+def test_a_system_that_refuses_to_fork_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Nursery("fork") as nursery:
+        before = len(hygiene.open_fds())
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fork", _refuse)
+            with pytest.raises(OSError, match="too many"):
+                nursery.start()
+        assert len(hygiene.open_fds()) == before
+        assert _value(nursery.run(nursery.start(), tasks.add, 1, 2)) == 3
+
+
+@each_method
+def test_a_system_without_descriptors_leaves_nothing_behind(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Nursery(method) as nursery:
+        nursery.start()
+        before = len(hygiene.open_fds())
+        with monkeypatch.context() as patch:
+            patch.setattr(channel, "SharedPage", _refuse)
+            with pytest.raises(OSError, match="too many"):
+                nursery.start()
+        assert len(hygiene.open_fds()) == before
+
+
+def _refuse(*_: object) -> int:
+    raise OSError(24, "too many open files")
+
+
+# -- imports ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "how", "told"),
+    [
+        ("spawn", "test.tasks.pools.failing_app:app", "raise", "RuntimeError: no such database"),
+        ("forkserver", "test.tasks.pools.failing_app:app", "exit", "SystemExit: 3"),
+        ("spawn", "test.tasks.pools.children_app:nothing", "", "has no 'nothing'"),
+        ("forkserver", "test.tasks.pools.nowhere:app", "", "there is no module 'test.tasks.pools.nowhere'"),
+    ],
+)
+def test_an_app_that_can_not_be_loaded_is_told_by_the_child_that_ends(
+    method: str, path: str, how: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_TEST_FAILING_IMPORT", how)
+    with Nursery(method, path) as nursery:
+        for _ in range(2):
+            child = nursery.start(wait_up=False)
+            found, news = nursery.end_of(child)
+            assert news == []
+            assert found.code == NOT_LOADED
+            assert told in nursery.progress[-1]
+
+
+@each_executed
+def test_an_import_that_ends_the_process_is_a_child_that_never_was_up(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_TEST_FAILING_IMPORT", "exit at once")
+    with Nursery(method, "test.tasks.pools.failing_app:app") as nursery:
+        child = nursery.start(wait_up=False)
+        found, news = nursery.end_of(child)
+        assert (found.signal, news, child.page.phase) == (None, [], Phase.BOOTING)
+        assert found.code == (3 if method == "spawn" else None)  # it was the fork server that ended
+
+
+@each_executed
+def test_a_child_whose_import_takes_too_long_can_be_given_up_and_the_next_one_comes(
+    method: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow"
+    slow.touch()
+    monkeypatch.setenv("KAFKA_TEST_SLOW_IMPORT", str(slow))
+    with Nursery(method, "test.tasks.pools.slow_app:app") as nursery:
+        child = nursery.start(wait_up=False)
+        assert child.exited() is None
+        child.dump()  # it could not bear that now
+        child.kill(signal.SIGKILL)
+        found, news = nursery.end_of(child)
+        assert (found.code, news, child.page.begun_seq) == (None, [], 0)
+        slow.unlink()
+        assert _value(nursery.run(nursery.start(), tasks.add, 1, 2)) == 3
+
+
+@each_executed
+def test_jobs_may_be_sent_before_the_child_is_up(
+    method: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow"
+    slow.touch()
+    monkeypatch.setenv("KAFKA_TEST_SLOW_IMPORT", str(slow))
+    with Nursery(method, "test.tasks.pools.slow_app:app") as nursery:
+        child = nursery.start(wait_up=False)
+        nursery.give(child, tasks.add, 2, 3)
+        slow.unlink()
+        _, done = nursery.news(child, 2)
+        assert isinstance(done, Done)
+        assert _value(done.outcome) == 5
+
+
+def test_a_long_import_is_told_now_and_then_and_not_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boot, "PROGRESS_S", 0.005)
+    told: list[str] = []
+    with boot.telling(told.append, "shop:app"):
+        until(lambda: len(told) >= 2)
+    count = len(told)
+    assert told[0].startswith("importing shop:app for ")
+    with boot.telling(told.append, "shop:app"):
+        pass
+    assert len(told) - count <= 1
+
+
+@each_executed
+def test_parent_and_child_agree_about_their_tasks(method: str) -> None:
+    with Nursery(method) as nursery:
+        child = nursery.launcher.start(99)
+        nursery.children.append(child)
+        (up,) = nursery.news(child)
+        assert up.registry_hash == registry_hash(tasks.app) == nursery.launcher.registry_hash  # type: ignore[union-attr]
+        assert up.generation == 99  # type: ignore[union-attr]
+
+
+def test_another_set_of_tasks_has_another_hash() -> None:
+    first, second = App("shop"), App("shop")
+    first.task(name="a")(test_a_long_import_is_told_now_and_then_and_not_afterwards)
+    assert registry_hash(first) != registry_hash(second)
+    second.task(name="a")(test_a_long_import_is_told_now_and_then_and_not_afterwards)
+    assert registry_hash(first) == registry_hash(second)
+
+
+# -- the fork server --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served() -> Iterator[Nursery]:
+    if "forkserver" not in METHODS:
+        pytest.skip("no fork server on this system")
+    with Nursery("forkserver") as nursery:
+        yield nursery
+
+
+def _server_pid(nursery: Nursery) -> int:
+    return int(nursery.launcher._server.pid)  # type: ignore[attr-defined]
+
+
+def test_the_fork_server_has_neither_threads_nor_sockets_of_brokers(served: Nursery) -> None:
+    served.start()
+    assert len(os.listdir(f"/proc/{_server_pid(served)}/task")) == 1
+
+
+def test_children_of_a_dead_fork_server_go_on_and_their_ends_are_known(served: Nursery) -> None:
+    child, other = served.start(), served.start()
+    server = _server_pid(served)
+    os.kill(server, signal.SIGKILL)
+    until(lambda: not is_running(server))
+    assert _value(served.run(child, tasks.add, 1, 2)) == 3
+    assert child.exited() is None
+    child.kill(signal.SIGKILL)
+    assert served.end_of(child)[0].signal == signal.SIGKILL
+    third = served.start()
+    assert _server_pid(served) != server
+    assert _value(served.run(third, tasks.add, 1, 2)) == 3
+    assert _value(served.run(other, tasks.add, 1, 2)) == 3
+
+
+def test_a_child_of_a_dead_fork_server_keeps_no_loop_busy(served: Nursery) -> None:
+    child = served.start()
+    watched = child.pidfd
+    assert watched is not None
+    os.kill(_server_pid(served), signal.SIGKILL)
+    assert select.select([watched], [], [], DEADLINE_S)[0]
+    assert child.exited() is None
+    if hasattr(os, "pidfd_open"):
+        assert not select.select([watched], [], [], 0)[0]
+
+
+# -- the worker's end -------------------------------------------------------------------------------------------------
+
+WORKER = """
+import sys, time, select
+sys.path[:0] = {path!r}
+from test.tasks.pools import children_app as tasks
+from test.tasks.pools.nursery import Nursery
+with Nursery({method!r}) as nursery:
+    idle, busy, in_c, parent = [nursery.start() for _ in range(4)]
+    nursery.begin(busy, tasks.spin)
+    nursery.begin(in_c, tasks.c_loop)
+    import json
+    forked = json.loads(nursery.run(parent, tasks.fork_one).value)
+    print(idle.pid, busy.pid, in_c.pid, parent.pid, forked, flush=True)
+    while True:
+        time.sleep(60)
+"""
+
+
+@each_method
+def test_when_the_worker_is_killed_all_that_it_has_started_is_gone_within_a_second(method: str) -> None:
+    code = WORKER.format(method=method, path=[path for path in sys.path if path])
+    worker = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=os.getcwd())
+    assert worker.stdout is not None
+    pids = [int(pid) for pid in worker.stdout.readline().split()]
+    assert len(pids) == 5
+    pids += kernel.children_of(worker.pid)  # the fork server, too
+    assert all(map(is_running, pids))
+    killed_at = time.monotonic()
+    worker.kill()
+    worker.wait()
+    worker.stdout.close()
+    until(lambda: not any(map(is_running, pids)))
+    took = time.monotonic() - killed_at
+    assert took < 1.0 or took < 5.0 and os.getloadavg()[0] > 2 * (os.cpu_count() or 1), took
+
+
+def test_a_child_that_begins_after_its_worker_has_died_ends_at_once() -> None:
+    ends = channel.ParentEnds(1, shared=True)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ends.close()
+            hygiene.hang_on(ends.for_child.lifeline)
+        finally:
+            os._exit(0)
+    ends.for_child.close()
+    os.close(ends._lifeline)
+    ends._lifeline = -1
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) in (1, -signal.SIGKILL, 0)
+    ends.close()
+
+
+# -- orphans ----------------------------------------------------------------------------------------------------------
+
+
+def test_programs_that_the_worker_itself_has_started_are_left_alone() -> None:
+    kernel.adopt_orphans()
+    code = "import time; time.sleep(600)"
+    own = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    unmarked = {**os.environ, MARK: "1"}
+    other = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, env=unmarked)
+    try:
+        until(lambda: b"sleep" in pathlib.Path(f"/proc/{other.pid}/cmdline").read_bytes())
+        until(lambda: b"sleep" in pathlib.Path(f"/proc/{own.pid}/cmdline").read_bytes())
+        orphans = Orphans()
+        assert orphans.sweep() == []
+        orphans.tidy()
+        assert own.poll() is None
+    finally:
+        for process in (own, other):
+            process.kill()
+            process.wait()
+
+
+def test_a_broker_that_a_task_has_started_is_left_alone() -> None:
+    marked = {**os.environ, MARK: str(os.getpid())}
+    code = "import time; time.sleep(600)"
+    broker = subprocess.Popen([sys.executable, "-c", code, "kafka", "broker"], start_new_session=True, env=marked)
+    daemon = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, env=marked)
+    try:
+        for process in (broker, daemon):
+            path = pathlib.Path(f"/proc/{process.pid}/cmdline")
+            until(lambda path=path: b"sleep" in path.read_bytes())
+        assert Orphans().sweep() == [daemon.pid]
+        daemon.wait()
+        assert broker.poll() is None
+    finally:
+        for process in (broker, daemon):
+            process.kill()
+            process.wait()
+
+
+# -- what can not be --------------------------------------------------------------------------------------------------
+
+
+def test_a_method_that_needs_a_path_says_so() -> None:
+    for method in EXECUTED:
+        with pytest.raises(IllegalArgumentError, match="needs its path, MODULE:APP"):
+            make_launcher(PoolSettings(app=tasks.app, start_method=method))
+    with pytest.raises(IllegalArgumentError, match="needs the app"):
+        make_launcher(PoolSettings(app_path="a:b", start_method="fork"))
+
+
+def test_without_an_interpreter_no_child_can_be_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Nursery("spawn") as nursery:
+        before = len(hygiene.open_fds())
+        monkeypatch.setattr(sys, "executable", "")
+        with pytest.raises(OSError, match="no Python interpreter"):
+            nursery.start()
+        assert len(hygiene.open_fds()) == before
+
+
+def test_an_exit_that_somebody_else_has_reaped_is_an_exit_all_the_same() -> None:
+    with Nursery("fork") as nursery:
+        child = nursery.start()
+        child.kill(signal.SIGKILL)
+        os.waitpid(child.pid, 0)
+        assert nursery.end_of(child)[0] == Exit()

@@ -1,0 +1,106 @@
+"""Tests of ``kafka.tasks.pools.messages``: jobs and news are the same on the other side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka.tasks import App
+from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.envelope import Envelope
+from kafka.tasks.outcome import Cancelled, Failed, Fault, Outcome, Succeeded
+from kafka.tasks.pools import messages
+from kafka.tasks.pools.frames import Frame
+from kafka.tasks.pools.messages import DONE, PROGRESS, UP, Packet
+from kafka.tasks.pools.processes import ChannelDamaged, Done, Progress, Up
+from kafka.tasks.runner import Job
+
+APP = App("shop")
+
+
+@APP.task
+def work() -> None: ...
+
+
+SEQS = st.integers(1, 2**64 - 1)
+TEXTS = st.text(st.characters(exclude_categories=[]), max_size=60)
+OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(
+    st.builds(Succeeded, st.binary(max_size=80)),
+    st.builds(Failed, st.builds(Fault, TEXTS, TEXTS, TEXTS), st.booleans()),
+    st.builds(Cancelled, TEXTS),
+)
+HEADERS = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=20)), max_size=3)
+
+
+@given(
+    SEQS,
+    st.text("0123456789abcdef", min_size=32, max_size=32),
+    st.text(min_size=1, max_size=40).filter(lambda name: "\0" not in name),
+    st.binary(max_size=200),
+    st.integers(1, 10**17),
+    st.integers(1, 40),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([None, True, False]),
+    HEADERS,
+)
+def test_a_job_is_the_same_on_the_other_side(
+    seq: int,
+    job_id: str,
+    name: str,
+    value: bytes,
+    attempt: int,
+    deliveries: int,
+    crashes: int,
+    store: bool | None,
+    extra: list[tuple[str, bytes | None]],
+) -> None:
+    envelope = Envelope(job_id, name, value, attempt, store_result=store, extra=tuple(extra))
+    job = Job(Lease(Source("mail", "shop.mail"), value, [], deliveries), envelope, work, crashes=crashes)
+    head, names, payload = messages.encode_job(seq, job)
+    expected = Packet(seq, job_id, name, "mail", value, attempt, deliveries, crashes, store, tuple(extra))
+    assert messages.decode_job(memoryview(head + names + payload)) == expected
+    assert messages.decode_job(memoryview(head), names + payload) == expected
+    assert messages.seq_of(head) == seq
+
+
+def test_a_count_that_no_packet_holds_is_cut() -> None:
+    envelope = Envelope("0" * 32, "n", b"", attempt=10**18)
+    job = Job(Lease(Source("q", "t"), b"", [], 2**40), envelope, work, crashes=10**18)
+    packet = messages.decode_job(memoryview(b"".join(messages.encode_job(1, job))))
+    assert (packet.attempt, packet.deliveries, packet.crashes) == (10**18, 2**32 - 1, 2**32 - 1)
+
+
+@given(SEQS, OUTCOMES, st.floats(0, 1e9), st.floats(0, 1e9))
+def test_an_outcome_is_the_same_on_the_other_side(seq: int, outcome: Outcome, ran_s: float, started_at: float) -> None:
+    body = messages.encode_done(seq, outcome, ran_s, started_at)
+    assert messages.decode_news(Frame(DONE, 0, body), body) == Done(seq, outcome, ran_s, started_at)
+
+
+@given(st.integers(1, 2**31), st.integers(1, 2**31), st.text(max_size=20), st.text(max_size=20))
+def test_the_handshake_is_the_same_on_the_other_side(pid: int, generation: int, versions: str, tasks: str) -> None:
+    up = Up(pid, generation, versions, tasks)
+    body = messages.encode_up(up)
+    assert messages.decode_news(Frame(UP, 0, body), body) == up
+
+
+def test_progress_is_text_whatever_is_in_it() -> None:
+    body = messages.encode_progress("importing caf\u00e9 \ud800")
+    assert messages.decode_news(Frame(PROGRESS, 0, body), body) == Progress("importing caf\u00e9 \\ud800")
+
+
+@given(st.integers(0, 255), st.binary(max_size=60))
+def test_news_that_make_no_sense_are_damage_and_nothing_else(kind: int, body: bytes) -> None:
+    try:
+        news: Any = messages.decode_news(Frame(kind, 0, body), body)
+    except ChannelDamaged:
+        return
+    assert isinstance(news, (Up, Progress, Done))
+
+
+@pytest.mark.parametrize("kind", [UP, DONE, 77])
+def test_an_empty_body_is_damage(kind: int) -> None:
+    with pytest.raises(ChannelDamaged, match=f"kind {kind}"):
+        messages.decode_news(Frame(kind, 0, b""), b"")

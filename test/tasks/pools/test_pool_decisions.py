@@ -1,0 +1,332 @@
+"""Tests of the pools' pure parts: settings, starts, limits, scaling, memory, deaths, statistics."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka.errors import IllegalArgumentError
+from kafka.net.clock import ManualClock
+from kafka.net.loop import Loop
+from kafka.tasks.outcome import LOST_CAUSES
+from kafka.tasks.pools.deadlines import Deadlines
+from kafka.tasks.pools.deaths import Doom, death_of
+from kafka.tasks.pools.limits import Act, Limits, Running
+from kafka.tasks.pools.memory import OomCounter, quota, vitals
+from kafka.tasks.pools.scaling import Load, Scaler
+from kafka.tasks.pools.settings import PoolSettings, check_start_method, parse_autoscale, parse_memory, start_methods
+from kafka.tasks.pools.starts import FREE_CRASHES, Starts, delay_s
+from kafka.tasks.pools.statistics import Written, brief, human_write_stats
+from test.tasks.fakes import settle
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"concurrency": 0}, "the concurrency of a pool is at least 1"),
+        ({"concurrency": 1001}, "at most 1000"),
+        ({"concurrency": True}, "not True"),
+        ({"timeout": 0.0}, "timeout is a number of seconds above 0"),
+        ({"timeout": float("nan")}, "timeout is a number of seconds above 0"),
+        ({"kill_grace": -1.0}, "kill_grace is a number"),
+        ({"kill_grace": None}, "kill_grace is a number"),
+        ({"soft_timeout": 5.0, "timeout": 5.0}, "must be below timeout"),
+        ({"max_jobs_per_child": 0}, "max_jobs_per_child is at least 1"),
+        ({"max_memory_soft": 512}, "max_memory_soft is at least 1048576"),
+        ({"max_memory_soft": 2 << 20, "max_memory_hard": 2 << 20}, "must be below the hard one"),
+        ({"autoscale": (4, 2)}, "MIN not above MAX, not 4,2"),
+        ({"autoscale": (0, 2)}, "the least of autoscale is at least 1"),
+        ({"prefetch": 0}, "prefetch is at least 1"),
+        ({"start_method": "frok"}, "did you mean 'fork'"),
+    ],
+)
+def test_settings_that_make_no_sense_say_so(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=text):
+        PoolSettings(**given)
+
+
+def test_slots_begin_between_the_bounds_of_autoscale() -> None:
+    assert PoolSettings(8, autoscale=(1, 4)).slots == 4
+    assert PoolSettings(1, autoscale=(2, 4)).slots == 2
+    assert PoolSettings(8).slots == 8
+
+
+def test_sizes_and_ranges_are_read_as_people_write_them() -> None:
+    assert parse_memory("m", "512M") == (512 << 20, None)
+    assert parse_memory("m", "1.5G, 2GiB") == (3 << 29, 2 << 30)
+    assert parse_memory("m", "300000000,1g") == (300_000_000, 1 << 30)
+    assert parse_autoscale("a", "2,8") == (2, 8)
+    for wrong in ("", "M", "12X", "5M,", "-1M"):
+        with pytest.raises(IllegalArgumentError, match="m is a size such as 512M"):
+            parse_memory("m", wrong)
+    for wrong in ("2", "a,b", "2,"):
+        with pytest.raises(IllegalArgumentError, match="MIN,MAX"):
+            parse_autoscale("a", wrong)
+
+
+def test_platforms_have_their_start_methods() -> None:
+    assert start_methods("linux")[0] == "fork"
+    assert start_methods("freebsd14")[0] == "fork"
+    assert start_methods("darwin")[0] == "spawn"
+    assert check_start_method(None, "darwin") == "spawn"
+    with pytest.raises(IllegalArgumentError, match="'win32' has no fork: its pools are inline, threads and asyncio"):
+        check_start_method("spawn", "win32")
+
+
+# -- starts ------------------------------------------------------------------------------------------------------------
+
+
+def test_delays_double_up_to_a_minute() -> None:
+    assert [delay_s(n) for n in range(10)] == [0, 0, 1, 2, 4, 8, 16, 32, 60, 60]
+    assert delay_s(10_000) == 60
+
+
+def test_children_that_began_together_fail_once() -> None:
+    starts = Starts(3)
+    for _ in range(8):
+        starts.boot_failed(10.0, 9.0, "no module")
+    assert starts.boot_failures == 1
+    assert starts.next_at == 10.0
+    starts.boot_failed(12.0, 10.5, "no module")
+    starts.boot_failed(14.0, 12.5, "no module")
+    assert starts.next_at == 16.0
+    assert (
+        starts.open_because(15.0)
+        == "3 starts of children failed in a row; the next is tried in 1 s; the last: no module"
+    )
+    starts.up()
+    assert starts.open_because(15.0) is None
+
+
+def test_crashes_open_the_breaker_unless_jobs_end_between() -> None:
+    starts = Starts(5)
+    for _ in range(FREE_CRASHES):
+        starts.crashed(0.0, "signal")
+        assert starts.next_at == 0.0
+    for _ in range(5):
+        starts.crashed(0.0, "signal")
+    assert starts.open_because(0.0) is not None
+    assert starts.next_at == 8.0
+    starts.crashed(100.0, "signal", lived_s=90.0)
+    assert starts.open_because(0.0) is None
+    for _ in range(20):
+        starts.crashed(100.0, "signal")
+    starts.worked()
+    assert starts.open_because(0.0) is None
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def _job(soft: float | None = None, hard: float | None = None) -> Any:
+    return SimpleNamespace(soft_s=soft, hard_s=hard)
+
+
+def test_a_child_is_looked_at_once_for_many_short_jobs_under_long_limits() -> None:
+    limits = Limits()
+    assert limits.note(_job(hard=60), 100.0)
+    assert not any(limits.note(_job(hard=60), 100.0 + n / 1000) for n in range(1000))
+    assert limits.look_at == 160.0
+    assert limits.look(160.0, None, []) is Act.NOTHING
+    assert limits.look_at is None
+
+
+def test_limits_count_from_the_start_that_the_page_tells() -> None:
+    limits = Limits()
+    job = _job(soft=2, hard=5)
+    limits.note(job, 100.0)
+    assert limits.look_at == 102.0
+    assert limits.look(102.0, None, [job]) is Act.NOTHING  # it waits behind another
+    assert limits.look_at == 104.0
+    running = Running(7, job, 103.0)
+    assert limits.look(104.0, running, [job]) is Act.NOTHING
+    assert limits.look_at == 105.0
+    assert limits.look(105.0, running, [job]) is Act.SOFT
+    assert limits.look_at == 108.0
+    assert limits.look(107.0, running, [job]) is Act.NOTHING
+    assert limits.look(108.0, running, [job]) is Act.HARD
+    assert limits.look_at is None
+
+
+def test_the_hard_limit_comes_first_when_both_are_overdue() -> None:
+    job = _job(soft=2, hard=5)
+    assert Limits().look(110.0, Running(1, job, 100.0), [job]) is Act.HARD
+
+
+# -- scaling -----------------------------------------------------------------------------------------------------------
+
+
+def test_slots_grow_only_when_all_are_busy_and_more_waits_for_a_while() -> None:
+    scaler = Scaler(2, 10)
+    assert scaler.target(0, Load(4, 4, 10)) == 4
+    assert scaler.target(1, Load(4, 4, 10)) == 4
+    assert scaler.target(2, Load(4, 4, 10)) == 6
+    assert scaler.target(3, Load(6, 6, 10)) == 6
+    assert scaler.target(4, Load(6, 6, 1)) == 7
+    assert scaler.target(10, Load(7, 7, 100)) == 10
+    assert scaler.target(20, Load(10, 10, 100)) == 10
+
+
+def test_a_load_that_swings_moves_nothing() -> None:
+    scaler = Scaler(1, 10)
+    for second in range(100):
+        assert scaler.target(second, Load(4, 4 if second % 2 else 3, 5)) == 4
+    for second in range(100, 300):
+        assert scaler.target(second, Load(4, 1 if second % 20 else 3, 0)) == 4
+
+
+def test_slots_shrink_slowly_when_half_of_them_are_idle() -> None:
+    scaler = Scaler(2, 10)
+    assert [scaler.target(second, Load(8, 2, 0)) for second in (0, 29, 30)] == [8, 8, 5]
+    assert scaler.target(59, Load(5, 2, 0)) == 5
+    assert scaler.target(60, Load(5, 2, 0)) == 4
+    for second in range(60, 1000):
+        target = scaler.target(second, Load(2, 0, 0))
+    assert target == 2
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def test_vitals_are_those_of_the_process_now(tmp_path: Path) -> None:
+    folder = tmp_path / "7"
+    folder.mkdir()
+    fields = ["0"] * 50
+    fields[0] = "T"
+    fields[21] = "1000"
+    (folder / "stat").write_text(f"7 (a) b ) {' '.join(fields)}\n")
+    seen = vitals(7, str(tmp_path))
+    assert seen is not None
+    assert seen.is_stopped
+    assert seen.rss_bytes == 1000 * os.sysconf("SC_PAGE_SIZE")
+    assert vitals(8, str(tmp_path)) is None
+    (folder / "stat").write_text("7 (cut")
+    assert vitals(7, str(tmp_path)) is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+def test_vitals_see_memory_that_is_given_back() -> None:
+    before = vitals(os.getpid())
+    block = bytearray(64 << 20)
+    block[::4096] = b"x" * len(block[::4096])
+    during = vitals(os.getpid())
+    del block
+    after = vitals(os.getpid())
+    assert before is not None and during is not None and after is not None
+    assert during.rss_bytes > before.rss_bytes + (48 << 20)
+    assert after.rss_bytes < during.rss_bytes - (48 << 20)
+
+
+def test_a_kernel_kill_explains_one_death_and_not_one_long_after(tmp_path: Path) -> None:
+    events = tmp_path / "memory.events"
+    events.write_text("oom_kill 2\n")
+    counter = OomCounter(events)
+    assert counter.new_kills() == 0
+    events.write_text("oom_kill 3\n")
+    counter.note()  # the look once a second may see it before the death is seen
+    assert counter.new_kills() == 1
+    assert counter.new_kills() == 0
+    events.write_text("oom_kill 4\n")
+    counter.note()
+    counter.note()
+    assert counter.new_kills() == 0
+    events.unlink()
+    assert counter.new_kills() == 0
+
+
+def test_a_quota_of_one_is_exact_and_others_are_spread() -> None:
+    assert quota(None, Random()) is None
+    assert quota(1, Random()) == (1, 1)
+    found = {quota(1000, Random(seed)) for seed in range(50)}
+    assert len(found) > 30
+    assert all(one is not None and 900 <= one.soft <= 1100 and one.most == 1100 for one in found)
+
+
+# -- deaths ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "signum", "doom", "oom", "cause"),
+    [
+        (0, None, None, 0, "exit"),
+        (None, None, None, 0, "exit"),
+        (None, 9, None, 0, "signal"),
+        (None, 9, None, 1, "oom"),
+        (None, 11, None, 1, "signal"),
+        (None, 15, Doom("time"), 0, "time"),
+        (0, None, Doom("time"), 0, "time"),
+        (None, 9, Doom("memory", "too much"), 3, "memory"),
+    ],
+)
+def test_what_this_side_did_comes_before_what_the_kernel_and_others_did(
+    code: int | None, signum: int | None, doom: Doom | None, oom: int, cause: str
+) -> None:
+    death = death_of(code, signum, doom, oom)
+    assert death.cause == cause
+    assert cause in LOST_CAUSES
+    assert not death.expected
+
+
+def test_a_retired_child_that_ends_with_0_is_expected() -> None:
+    assert death_of(0, None, None, 0, retiring=True).expected
+    assert death_of(None, None, None, 0, retiring=True).expected  # nobody can tell: it did what it was told
+    assert not death_of(1, None, None, 0, retiring=True).expected
+    assert not death_of(None, 9, None, 0, retiring=True).expected
+
+
+def test_a_death_says_what_is_known() -> None:
+    assert str(death_of(3, None, None, 0)) == "exit: exit code 3"
+    assert str(death_of(None, None, None, 0)) == "exit: its exit status is not known"
+    assert "signal 11 (SIGSEGV); such a signal" in str(death_of(None, signal.SIGSEGV, None, 0))
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+def test_deadlines_run_in_order_and_an_error_of_one_does_not_stop_the_others() -> None:
+    clock = ManualClock()
+    loop = Loop.simulated(clock)
+    deadlines = Deadlines(loop)
+    ran: list[str] = []
+
+    def fail() -> None:
+        ran.append("fail")
+        raise ValueError("no")
+
+    deadlines.at(2.0, lambda: ran.append("b"))
+    deadlines.at(1.0, fail)
+    deadlines.at(3.0, lambda: ran.append("cancelled")).cancel()
+    deadlines.at(1.0, lambda: deadlines.after(0.5, lambda: ran.append("a")))
+    settle(loop)
+    assert ran == []
+    for _ in range(10):
+        clock.advance(0.5)
+        settle(loop)
+    assert ran == ["fail", "a", "b"]
+    assert deadlines.next_at() is None
+
+
+def test_write_stats_are_percents_of_what_was_written() -> None:
+    stats = human_write_stats({1: Written(30, 1), 2: Written(10, 0)})
+    assert stats == {
+        "total": 40,
+        "avg": "50.00%",
+        "all": "75.00%, 25.00%",
+        "raw": "30, 10",
+        "inqueues": {"total": 2, "active": 1},
+    }
+    assert human_write_stats({})["total"] == 0
+
+
+def test_results_are_cut_for_the_log() -> None:
+    assert brief(b"short") == "short"
+    assert len(brief(b"x" * 10_000)) == 128
+    assert brief(b"\xff\x00" * 10_000).endswith("...")

@@ -1,0 +1,739 @@
+"""Tests of ``kafka.tasks.pools.prefork`` and ``supervision``: the parent's side, over children that the test plays."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafka.net.clock import ManualClock
+from kafka.net.loop import Loop
+from kafka.tasks import App, Retry, TimeLimit
+from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.outcome import Failed, Fault, LockLost, Lost, Outcome, Succeeded
+from kafka.tasks.pools.fork import ForkPool
+from kafka.tasks.pools.memory import OomCounter
+from kafka.tasks.pools.prefork import PreforkPool
+from kafka.tasks.pools.processes import Progress
+from kafka.tasks.pools.settings import PoolSettings
+from kafka.tasks.runner import Job
+from test.tasks.fakes import a_job, pass_time, settle
+from test.tasks.pools.fake_children import FakeChild, FakeLauncher
+
+OK = Succeeded(b"1")
+
+
+class Bench:
+    """A pool on a simulated loop, and its children."""
+
+    def __init__(
+        self,
+        concurrency: int = 2,
+        plan: Callable[[FakeChild], object] = FakeChild.up,
+        kind: type[PreforkPool] = PreforkPool,
+        oom: OomCounter | None = None,
+        **settings: Any,
+    ) -> None:
+        self.clock = ManualClock(1000.0)
+        self.loop = Loop.simulated(self.clock)
+        self.launcher = FakeLauncher(self.clock.monotonic, plan)
+        self.wakes = 0
+        app = App("shop")
+
+        @app.task(name="work", retry=Retry(max_attempts=3, on=(TimeLimit,)))
+        def work() -> None: ...
+
+        self.task = work
+        self.pool = kind(
+            PoolSettings(concurrency, **settings), self._wake, self.loop, self.launcher, Random(1),
+            self.launcher.vitals, oom or OomCounter(),
+        )  # fmt: skip
+        self.turn()
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    @property
+    def children(self) -> list[FakeChild]:
+        return self.launcher.alive
+
+    def job(self, soft: float | None = None, hard: float | None = None) -> Job:
+        envelope = a_job("work")
+        return Job(Lease(Source("q", "shop.q"), envelope.value, [], 1), envelope, self.task, soft, hard)
+
+    def submit(self, count: int = 1, soft: float | None = None, hard: float | None = None) -> list[Job]:
+        jobs = [self.job(soft, hard) for _ in range(count)]
+        for job in jobs:
+            assert self.pool.free_slots > 0
+            self.pool.submit(job)
+        self.turn()
+        return jobs
+
+    def turn(self) -> None:
+        for _ in range(50):
+            before = self.launcher.children[-1:], len(self.launcher.alive)
+            for kept in list(self.pool.supervision.children.values()):
+                self.pool.supervision.look(kept)
+            settle(self.loop)
+            if before == (self.launcher.children[-1:], len(self.launcher.alive)):
+                return
+
+    def pass_time(self, seconds: float, step: float = 0.5) -> None:
+        end = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < end - 1e-9:
+            pass_time(self.loop, self.clock, min(step, end - self.clock.monotonic()), step)
+            self.turn()
+
+    def outcomes(self) -> dict[Job, Outcome]:
+        return dict(self.pool.finished())
+
+
+# -- handing out -------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_child_is_served_first_and_each_has_one_long_job() -> None:
+    bench = Bench(2)
+    a, b = bench.children
+    jobs = bench.submit(2)
+    assert (len(a.inbox), len(b.inbox)) == (1, 1)
+    assert bench.pool.free_slots == 0
+    b.begin()
+    b.end()
+    bench.turn()
+    assert bench.outcomes() == {jobs[1]: OK}
+    third = bench.submit(1)
+    assert [job for _, job in b.inbox] == third
+
+
+def test_short_jobs_are_written_ahead_evenly() -> None:
+    bench = Bench(2)
+    bench.pool.depth = 20
+    bench.submit(20)
+    assert [len(child.inbox) for child in bench.children] == [10, 10]
+
+
+def test_fair_pools_give_only_to_idle_children() -> None:
+    bench = Bench(2, prefetch=1)
+    bench.pool.depth = 20
+    bench.submit(20)
+    assert [len(child.inbox) for child in bench.children] == [1, 1]
+    bench.children[0].run_all()
+    bench.turn()
+    assert [len(child.inbox) for child in bench.children] == [1, 1]
+    assert len(bench.outcomes()) == 1
+
+
+def test_an_idle_child_takes_what_waits_behind_a_busy_one() -> None:
+    bench = Bench(2)
+    bench.pool.depth = 8
+    jobs = bench.submit(8)
+    a, b = bench.children
+    a.begin()
+    b.run_all()
+    bench.turn()
+    assert len(b.inbox) == 2  # half of the three behind the one that runs
+    while b.inbox:
+        b.run_all()
+        bench.turn()
+    assert not a.inbox
+    assert set(bench.outcomes()) == set(jobs) - {a.begin()}
+
+
+def test_a_full_channel_is_left_alone_until_its_child_reports() -> None:
+    bench = Bench(1)
+    child = bench.children[0]
+    child.capacity = 3
+    bench.pool.depth = 5
+    jobs = bench.submit(5)
+    assert len(child.inbox) == 3
+    child.begin()
+    child.end()
+    bench.turn()
+    assert len(child.inbox) == 3
+    while child.inbox:
+        child.run_all()
+        bench.turn()
+    assert list(bench.outcomes()) == jobs
+
+
+def test_a_channel_that_takes_nothing_though_it_is_empty_is_tried_again_and_replaced_in_the_end() -> None:
+    bench = Bench(1)
+    child = bench.children[0]
+    child.capacity = 0
+    jobs = bench.submit(1)
+    bench.pass_time(3)
+    child.capacity = 1
+    bench.pass_time(1.5)
+    child.run_all()
+    bench.turn()
+    assert list(bench.outcomes()) == jobs
+    child.capacity = 0
+    jobs = bench.submit(1)
+    bench.pass_time(12)
+    assert not child.is_alive
+    bench.children[0].run_all()
+    bench.turn()
+    assert bench.outcomes() == {jobs[0]: OK}
+
+
+def test_jobs_wait_in_the_line_until_a_child_is_up() -> None:
+    bench = Bench(1, plan=lambda child: None)
+    assert not bench.pool.ready
+    assert bench.pool.free_slots == 0
+    woken = bench.wakes
+    bench.children[0].up()
+    bench.turn()
+    assert bench.pool.ready
+    assert bench.pool.free_slots == 1
+    assert bench.wakes > woken
+
+
+def test_recall_gives_back_all_that_was_not_received_in_order() -> None:
+    bench = Bench(2)
+    bench.pool.depth = 300
+    jobs = bench.submit(300)
+    began = {child.begin() for child in bench.children}
+    back = bench.pool.recall()
+    assert set(back) == set(jobs) - began
+    assert bench.pool.busy == 2
+    bench.pool.submit(back[0])
+    for child in bench.children:
+        child.run_all()
+    bench.turn()
+    assert set(bench.outcomes()) == began
+
+
+# -- deaths ------------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_job_that_had_begun_is_lost_and_the_others_go_to_another_child_at_once() -> None:
+    bench = Bench(2)
+    bench.pool.depth = 8
+    jobs = bench.submit(8)
+    a, b = bench.children
+    begun = a.begin()
+    a.receive()  # received, and not begun
+    a.die(signum=signal.SIGKILL)
+    bench.turn()
+    outcome = bench.outcomes()
+    assert list(outcome) == [begun]
+    lost = outcome[begun]
+    assert isinstance(lost, Lost)
+    assert (lost.cause, lost.signal, lost.exit_code, lost.counts) == ("signal", signal.SIGKILL, None, True)
+    c = bench.children[-1]
+    assert c not in (a, b)
+    assert {job for _, job in (*b.inbox, *c.inbox)} == set(jobs) - {begun}
+    for child in (b, c):
+        child.run_all()
+    bench.turn()
+    assert set(bench.outcomes()) == set(jobs) - {begun}
+    assert bench.pool.lost_by_cause() == {"signal": 1}
+    assert bench.pool.statistics()["put_back"] == 3
+    assert a.is_closed
+
+
+def test_a_result_that_was_written_before_the_death_counts() -> None:
+    bench = Bench(1)
+    (job,) = bench.submit(1)
+    child = bench.children[0]
+    child.begin()
+    child.end()
+    child.die(signum=signal.SIGKILL)
+    bench.turn()
+    assert bench.outcomes() == {job: OK}
+    assert bench.pool.lost_by_cause() == {}
+
+
+def test_a_child_that_ends_its_process_in_a_job_loses_it_with_the_exit_code() -> None:
+    bench = Bench(1)
+    (job,) = bench.submit(1)
+    bench.children[0].begin()
+    bench.children[0].die(code=0)
+    bench.turn()
+    lost = bench.outcomes()[job]
+    assert isinstance(lost, Lost)
+    assert (lost.cause, lost.exit_code) == ("exit", 0)
+
+
+def test_a_kernel_kill_for_memory_is_told_from_a_signal(tmp_path: Any) -> None:
+    events = tmp_path / "memory.events"
+    events.write_text("low 0\noom 0\noom_kill 4\n")
+    bench = Bench(1, oom=OomCounter(events))
+    (job,) = bench.submit(1)
+    bench.children[0].begin()
+    events.write_text("low 0\noom 1\noom_kill 5\n")
+    bench.children[0].die(signum=signal.SIGKILL)
+    bench.turn()
+    lost = bench.outcomes()[job]
+    assert isinstance(lost, Lost) and lost.cause == "oom"
+    (second,) = bench.submit(1)
+    bench.children[0].begin()
+    bench.children[0].die(signum=signal.SIGKILL)
+    bench.turn()
+    lost = bench.outcomes()[second]
+    assert isinstance(lost, Lost) and lost.cause == "signal"
+
+
+def test_a_damaged_channel_ends_the_child_and_its_job() -> None:
+    bench = Bench(1)
+    (job,) = bench.submit(1)
+    child = bench.children[0]
+    child.begin()
+    child.is_damaged = True
+    bench.turn()
+    lost = bench.outcomes()[job]
+    assert isinstance(lost, Lost) and lost.cause == "channel"
+    assert "checksum" in lost.detail
+    assert bench.pool.ready
+
+
+def test_a_child_that_closes_its_channel_and_lives_on_is_killed() -> None:
+    bench = Bench(1)
+    (job,) = bench.submit(1)
+    child = bench.children[0]
+    child.begin()
+    child.news_eof = True
+    bench.turn()
+    assert child.is_alive
+    bench.pass_time(1.5)
+    assert not child.is_alive
+    lost = bench.outcomes()[job]
+    assert isinstance(lost, Lost) and lost.cause == "channel"
+
+
+def test_a_child_that_dies_while_idle_is_replaced_and_nothing_is_lost() -> None:
+    bench = Bench(1)
+    bench.children[0].die(signum=signal.SIGKILL)
+    bench.turn()
+    assert bench.pool.ready
+    assert len(bench.launcher.children) == 2
+    assert bench.pool.finished() == []
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_soft_limit_is_said_once_and_counts_from_the_start_of_the_job() -> None:
+    bench = Bench(1)
+    bench.submit(1, soft=2.0)
+    child = bench.children[0]
+    bench.pass_time(5)
+    assert child.softened == []
+    child.begin()
+    bench.pass_time(1.5)
+    assert child.softened == []
+    bench.pass_time(3)
+    assert child.softened == [1]
+    assert bench.pool.statistics()["soft_limits"] == 1
+
+
+def test_at_the_hard_limit_the_child_gets_sigterm_then_sigkill_and_the_job_has_failed() -> None:
+    bench = Bench(1, kill_grace=3.0)
+    bench.children[0].dies_of = {int(signal.SIGKILL)}
+    (job,) = bench.submit(1, hard=2.0)
+    child = bench.children[0]
+    child.begin()
+    bench.pass_time(2.5)
+    assert child.signals == [signal.SIGTERM]
+    assert bench.outcomes() == {}
+    assert job.cancelled
+    bench.pass_time(3)
+    assert child.signals[:2] == [signal.SIGTERM, signal.SIGKILL]
+    outcome = bench.outcomes()[job]
+    assert isinstance(outcome, Failed)
+    assert (outcome.fault.type, outcome.listed, outcome.kill_signal) == ("TimeLimit", True, signal.SIGKILL)
+    assert bench.pool.statistics()["hard_limits"] == 1
+    assert bench.pool.ready
+    assert bench.pool.lost_by_cause() == {"time": 1}
+
+
+def test_a_job_that_fails_of_the_sigterm_has_failed_of_its_limit() -> None:
+    bench = Bench(1)
+    bench.children[0].dies_of = {int(signal.SIGKILL)}
+    (job,) = bench.submit(1, hard=2.0)
+    child = bench.children[0]
+    child.begin()
+    bench.pass_time(2.5)
+    child.end(Failed(Fault("SystemExit", "")))
+    bench.turn()
+    outcome = bench.outcomes()[job]
+    assert isinstance(outcome, Failed) and outcome.fault.type == "TimeLimit"
+
+
+def test_a_job_that_waits_behind_another_has_its_limit_from_its_own_start() -> None:
+    bench = Bench(1)
+    bench.pool.depth = 2
+    first, second = bench.submit(1) + bench.submit(1, hard=1.0)
+    child = bench.children[0]
+    child.begin()
+    bench.pass_time(5)
+    child.end()
+    child.begin()
+    bench.pass_time(0.5)
+    child.end()
+    bench.turn()
+    assert bench.outcomes() == {first: OK, second: OK}
+
+
+def test_interrupt_reaches_running_jobs_through_flag_page_and_signal() -> None:
+    bench = Bench(1)
+    bench.pool.depth = 2
+    jobs = bench.submit(2)
+    child = bench.children[0]
+    child.begin()
+    bench.pool.interrupt()
+    assert (jobs[0].cancelled, jobs[1].cancelled) == (True, False)
+    assert child.page.cancelled == [1]
+    assert child.softened == [1]
+
+
+def test_a_cancelled_job_that_no_child_has_received_never_runs() -> None:
+    bench = Bench(1, prefetch=2)
+    bench.pool.depth = 3
+    running, sent, waiting = bench.submit(3)
+    child = bench.children[0]
+    child.begin()
+    for job in (running, sent, waiting):
+        bench.pool.cancel(job)
+    assert child.page.cancelled == [1]
+    child.end()
+    child.run_all()
+    bench.turn()
+    assert bench.outcomes() == {running: OK, sent: LockLost(), waiting: LockLost()}
+    assert bench.pool.busy == 0
+
+
+def test_abandon_kills_what_runs_and_says_that_it_was_the_worker() -> None:
+    bench = Bench(2)
+    jobs = bench.submit(2)
+    for child in bench.children:
+        child.dies_of = {int(signal.SIGKILL)}
+        child.begin()
+    assert bench.pool.abandon() == []
+    bench.turn()
+    assert bench.outcomes() == {}
+    bench.pass_time(1.5)
+    outcomes = bench.outcomes()
+    assert set(outcomes) == set(jobs)
+    assert all(isinstance(o, Lost) and o.cause == "stopped" and not o.counts for o in outcomes.values())
+    assert bench.children == []
+
+
+# -- stopped children --------------------------------------------------------------------------------------------------
+
+
+def test_a_stopped_child_is_given_no_jobs_and_what_it_did_not_receive_goes_to_another() -> None:
+    bench = Bench(2)
+    a, b = bench.children
+    jobs = bench.submit(2)
+    bench.launcher.stopped.add(a.pid)
+    bench.pass_time(1.5)
+    assert not a.inbox
+    b.run_all()
+    bench.turn()
+    b.run_all()
+    bench.turn()
+    assert set(bench.outcomes()) == set(jobs)
+    assert {state.pid: state.state for state in bench.pool.children()}[a.pid] == "stopped"
+    bench.launcher.stopped.clear()
+    bench.pass_time(1.5)
+    assert {state.pid: state.state for state in bench.pool.children()}[a.pid] == "idle"
+
+
+def test_a_stopped_child_that_holds_a_job_which_it_did_not_begin_is_replaced() -> None:
+    bench = Bench(1)
+    (job,) = bench.submit(1)
+    stopped = bench.children[0]
+    stopped.receive()
+    bench.launcher.stopped.add(stopped.pid)
+    bench.pass_time(8)
+    assert not stopped.is_alive
+    bench.children[0].run_all()
+    bench.turn()
+    assert bench.outcomes() == {job: OK}
+
+
+# -- starting ----------------------------------------------------------------------------------------------------------
+
+
+def test_children_that_do_not_come_up_are_started_again_after_0_1_2_4_seconds() -> None:
+    starts: list[int] = []
+
+    def fail(child: FakeChild) -> None:
+        starts.append(round(child._clock() - 1000))
+        child.die(code=1)
+
+    bench = Bench(1, plan=fail)
+    bench.pass_time(300)
+    assert starts[:11] == [0, 0, 1, 3, 7, 15, 31, 63, 123, 183, 243]
+
+
+def test_the_breaker_tells_why_and_a_child_that_comes_up_closes_it() -> None:
+    bench = Bench(1, plan=lambda child: child.die(code=1), breaker_failures=4)
+    assert bench.pool.degraded is None
+    bench.pass_time(10)
+    why = bench.pool.degraded
+    assert why is not None and "starts of children failed in a row" in why and "exit code 1" in why
+    assert not bench.pool.ever_ready
+    bench.launcher.plan = FakeChild.up
+    bench.pass_time(70)
+    assert bench.pool.degraded is None
+    assert bench.pool.ready
+    assert bench.pool.ever_ready
+
+
+def test_a_system_that_refuses_processes_is_a_failed_start() -> None:
+    def refuse(child: FakeChild) -> None:
+        raise OSError("no more processes")
+
+    bench = Bench(1, plan=refuse, breaker_failures=2)
+    bench.pass_time(5)
+    assert "no more processes" in str(bench.pool.degraded)
+
+
+def test_a_child_that_is_not_up_in_time_is_killed_and_the_text_says_what_it_was_at() -> None:
+    bench = Bench(1, plan=lambda child: child.say(Progress("importing shop.tasks")), start_limit=10.0)
+    bench.launcher.plan = FakeChild.up
+    bench.pass_time(9)
+    assert not bench.pool.ready
+    bench.pass_time(2)
+    assert bench.pool.ready
+    why = bench.pool.supervision.starts.why
+    assert "not up within 10 s" in why and "importing shop.tasks" in why
+
+
+def test_a_child_with_other_tasks_is_refused() -> None:
+    bench = Bench(1, plan=lambda child: child.up("other"))
+    bench.pass_time(3)
+    assert not bench.pool.ready
+    assert "restart the worker" in bench.pool.supervision.starts.why
+
+
+def test_a_thousand_crashes_in_a_row_slow_the_pool_down_and_degrade_it() -> None:
+    bench = Bench(1)
+    crashes = lost = 0
+    started = bench.clock.monotonic()
+    while crashes < 1000:
+        if bench.pool.free_slots:
+            bench.submit(1)
+            bench.children[0].begin()
+            bench.children[0].die(signum=signal.SIGSEGV)
+            bench.turn()
+            lost += sum(isinstance(outcome, Lost) for outcome in bench.outcomes().values())
+            crashes += 1
+        else:
+            bench.pass_time(30, step=30)
+    assert bench.clock.monotonic() - started > 900 * 59
+    assert len(bench.launcher.children) <= 1002
+    assert "died in a row" in str(bench.pool.degraded)
+    assert lost == 1000
+    bench.pass_time(61)
+    assert bench.pool.degraded is None
+    bench.submit(1)
+    bench.children[0].run_all()
+    bench.turn()
+    assert bench.pool.supervision.starts.crashes == 0
+
+
+def test_a_few_crashes_are_answered_at_once() -> None:
+    bench = Bench(1)
+    for _ in range(10):
+        bench.submit(1)
+        bench.children[0].begin()
+        bench.children[0].die(signum=signal.SIGSEGV)
+        bench.turn()
+        assert bench.pool.ready
+        assert len(bench.outcomes()) == 1
+
+
+# -- replacing ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_child_is_replaced_after_its_jobs_but_works_until_the_successor_is_up() -> None:
+    bench = Bench(1, max_jobs_per_child=10)
+    old = bench.children[0]
+    bench.launcher.plan = lambda child: None
+    count = 0
+    while len(bench.launcher.children) == 1:
+        bench.submit(1)
+        count += old.run_all()
+        bench.turn()
+        bench.outcomes()
+    assert 9 <= count <= 11
+    while bench.pool.free_slots and count < 11:
+        bench.submit(1)
+        count += old.run_all()
+        bench.turn()
+        bench.outcomes()
+    bench.submit(1)
+    assert not old.inbox  # 11 is 10 and a tenth
+    bench.launcher.children[1].up()
+    bench.turn()
+    assert not old.is_alive
+    assert len(bench.launcher.children[1].inbox) == 1
+
+
+def test_jitter_spreads_the_ends_of_children() -> None:
+    bench = Bench(20, max_jobs_per_child=100)
+    softs = {kept.quota.soft for kept in bench.pool.supervision.children.values() if kept.quota is not None}
+    assert len(softs) > 5
+    assert all(90 <= soft <= 110 for soft in softs)
+
+
+def test_a_child_that_cannot_be_replaced_works_on() -> None:
+    bench = Bench(1, max_jobs_per_child=1)
+    old = bench.children[0]
+    bench.launcher.plan = lambda child: child.die(code=1)
+    for _ in range(5):
+        bench.submit(1)
+        assert old.run_all() == 1
+        bench.turn()
+        assert len(bench.outcomes()) == 1
+    assert old.is_alive
+
+
+def test_above_the_soft_memory_limit_a_child_is_replaced_after_its_job() -> None:
+    bench = Bench(1, max_memory_soft=100 << 20)
+    old = bench.children[0]
+    (job,) = bench.submit(1)
+    old.begin()
+    bench.launcher.rss[old.pid] = 150 << 20
+    bench.pass_time(1.5)
+    assert len(bench.children) == 2
+    assert old.is_retired
+    old.end()
+    bench.turn()
+    assert bench.outcomes() == {job: OK}
+    assert not old.is_alive
+    assert len(bench.children) == 1
+
+
+def test_above_the_hard_memory_limit_a_child_is_killed_and_its_job_lost() -> None:
+    bench = Bench(1, max_memory_soft=100 << 20, max_memory_hard=200 << 20)
+    child = bench.children[0]
+    (job,) = bench.submit(1)
+    child.begin()
+    bench.launcher.rss[child.pid] = 250 << 20
+    bench.pass_time(1.5)
+    lost = bench.outcomes()[job]
+    assert isinstance(lost, Lost)
+    assert (lost.cause, lost.signal, lost.rss_bytes) == ("memory", signal.SIGKILL, 250 << 20)
+    assert "limit of 200 MiB" in lost.detail
+    assert bench.pool.ready
+
+
+def test_the_pool_grows_and_shrinks_idle_children_first() -> None:
+    bench = Bench(2)
+    bench.pool.grow(2)
+    bench.turn()
+    assert bench.pool.concurrency == 4
+    assert len(bench.children) == 4
+    assert bench.pool.depth == 4
+    jobs = bench.submit(2)
+    busy = [child for child in bench.children if child.inbox]
+    bench.pool.shrink(2)
+    bench.turn()
+    assert bench.children == busy
+    bench.pool.shrink(5)
+    assert bench.pool.concurrency == 1
+    bench.turn()
+    for _ in range(3):
+        for child in bench.children:
+            child.run_all()
+        bench.turn()
+    assert set(bench.outcomes()) == set(jobs)
+    assert len(bench.children) == 1
+
+
+def test_autoscale_follows_the_load() -> None:
+    bench = Bench(1, autoscale=(1, 4))
+    bench.pool.backlog = 100
+    bench.submit(1)
+    bench.children[0].begin()
+    bench.pass_time(4.5)
+    assert bench.pool.concurrency >= 2
+    while bench.pool.free_slots:
+        bench.submit(1)
+    bench.pass_time(20)
+    while bench.pool.free_slots:
+        bench.submit(1)
+    bench.pass_time(20)
+    assert bench.pool.concurrency == 4
+    bench.pool.backlog = 0
+    for _ in range(8):
+        for child in bench.children:
+            child.run_all()
+        bench.turn()
+    bench.pass_time(200)
+    assert bench.pool.concurrency == 1
+    assert len(bench.children) == 1
+
+
+def test_a_process_for_each_job() -> None:
+    bench = Bench(2, kind=ForkPool)
+    ran: list[FakeChild] = []
+    for _ in range(10):
+        jobs = bench.submit(2)
+        for child in list(bench.children):
+            if child.inbox:
+                ran.append(child)
+                assert child.run_all() == 1
+        bench.turn()
+        assert set(bench.outcomes()) == set(jobs)
+    assert len(set(ran)) == 20
+    assert len(bench.children) == 2
+
+
+# -- telling and stopping ----------------------------------------------------------------------------------------------
+
+
+def test_children_tell_what_they_are_at() -> None:
+    bench = Bench(2)
+    (job,) = bench.submit(1)
+    bench.children[0].begin()
+    bench.pass_time(3)
+    busy, idle = bench.pool.children()
+    assert (busy.state, busy.job_id, busy.job_name, busy.age_s) == ("busy", job.envelope.id, "work", 3.0)
+    assert busy.rss_bytes == 10 << 20
+    assert (idle.state, idle.job_id, idle.age_s) == ("idle", None, None)
+
+
+def test_write_stats_keep_their_words() -> None:
+    bench = Bench(2)
+    bench.pool.depth = 4
+    bench.submit(4)
+    bench.children[0].run_all()
+    bench.turn()
+    stats = bench.pool.human_write_stats()
+    assert set(stats) == {"total", "avg", "all", "raw", "inqueues"}
+    assert stats["inqueues"]["total"] == 2
+
+
+def test_dump_reaches_every_child() -> None:
+    bench = Bench(3)
+    bench.pool.dump()
+    assert [child.dumps for child in bench.children] == [1, 1, 1]
+
+
+def test_stop_ends_idle_children_and_gives_back_what_did_not_begin() -> None:
+    bench = Bench(2)
+    bench.pool.depth = 6
+    jobs = bench.submit(6)
+    assert set(bench.pool.stop(0)) == set(jobs)
+    assert bench.children == []
+    assert all(child.is_closed and child.swept for child in bench.launcher.children)
+    assert bench.launcher.is_closed
+    assert bench.pool.busy == 0
+
+
+@pytest.mark.parametrize("state", ["booting", "up"])
+def test_nothing_is_started_after_a_stop(state: str) -> None:
+    bench = Bench(2, plan=FakeChild.up if state == "up" else lambda child: None)
+    bench.pool.stop(0)
+    count = len(bench.launcher.children)
+    bench.pass_time(100, step=10)
+    assert len(bench.launcher.children) == count
+    assert bench.children == []

@@ -1,0 +1,122 @@
+"""Tests of ``kafka.tasks.hooks``: what handlers are told where the job ran. Killed jobs: ``test_worker_pools.py``."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from typing import Any
+
+import pytest
+
+from kafka.tasks import App, Cancel, FinishedJob, Retry, Task, WorkerLost
+from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.errors import BadRecord
+from kafka.tasks.hooks import ERROR_TASK
+from kafka.tasks.outcome import Failed, Succeeded
+from kafka.tasks.runner import Job, run, run_async
+from test.tasks.fakes import a_job
+
+
+class Told:
+    """An app whose handlers write down what they are told."""
+
+    def __init__(self) -> None:
+        self.app = App("shop")
+        self.successes: list[FinishedJob] = []
+        self.errors: list[tuple[FinishedJob, int | None, Any]] = []
+        self.app.success_handler(self.successes.append)
+        self.app.error_handler(lambda job, kill_signal, exc_info: self.errors.append((job, kill_signal, exc_info)))
+
+    def job(self, function: Any, *args: Any, **options: Any) -> Job:
+        declare: Any = self.app.task(name="f", **options)
+        task: Task[..., Any] = declare(function)
+        return Job(Lease(Source("q", "shop.q"), b"", [], 2), a_job("f", *args, attempt=3), task)
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def test_a_success_is_told_where_the_job_ran(told: Told) -> None:
+    job = told.job(lambda n: n, 5)
+    assert run(job) == Succeeded(b"5")
+    assert told.successes == [FinishedJob(job.envelope.id, "f", 3, 2, [5], {})]
+    assert told.errors == []
+
+
+def test_an_error_is_told_with_its_traceback_also_when_another_attempt_follows(told: Told) -> None:
+    def bad() -> None:
+        raise OSError("disk")
+
+    outcome = run(told.job(bad, retry=Retry()))
+    assert isinstance(outcome, Failed)
+    ((job, kill_signal, (kind, error, trace)),) = told.errors
+    assert (job.name, kill_signal, kind, str(error)) == ("f", None, OSError, "disk")
+    assert trace is error.__traceback__ is not None
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_what_tries_to_end_the_process_is_told_as_an_error(told: Told, error: type[BaseException]) -> None:
+    def bad() -> None:
+        raise error
+
+    run(told.job(bad))
+    assert told.errors[0][2][0] is error
+
+
+def test_arguments_that_cannot_be_read_are_an_error_without_them(told: Told) -> None:
+    job = told.job(lambda: 1)
+    job.envelope.value = b"\xff"
+    run(job)
+    ((seen, _, (kind, _, _)),) = told.errors
+    assert (seen.args, kind) == (None, BadRecord)
+
+
+def test_a_cancelled_job_is_neither_a_success_nor_an_error(told: Told) -> None:
+    run(told.job(lambda: Cancel("no")))
+    assert (told.successes, told.errors) == ([], [])
+
+
+def test_coroutines_have_the_same_handlers(told: Told) -> None:
+    async def f(n: int) -> int:
+        if n:
+            raise ValueError(n)
+        return n
+
+    asyncio.run(run_async(told.job(f, 0), lambda: None))
+    asyncio.run(run_async(told.job(f, 1), lambda: None))
+    assert (len(told.successes), len(told.errors)) == (1, 1)
+
+
+@pytest.mark.parametrize("error", [ValueError("mail server"), SystemExit(3)])
+def test_a_handler_that_fails_changes_nothing_and_the_next_one_is_called(
+    told: Told, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    later: list[FinishedJob] = []
+
+    @told.app.success_handler
+    def bad(job: FinishedJob) -> None:
+        raise error
+
+    told.app.success_handler(later.append)
+    assert run(told.job(lambda: 1)) == Succeeded(b"1")
+    assert len(told.successes) == len(later) == 1
+    assert "has failed" in caplog.text
+
+
+def test_the_error_handlers_task_tells_no_success_of_its_own(told: Told) -> None:
+    task = told.app.tasks[ERROR_TASK]
+    job = {"id": "1" * 32, "name": "f", "attempt": 1, "deliveries": 1, "args": [1], "kwargs": {}}
+    lost = {"cause": "oom", "text": "gone", "signal": 9, "exit_code": None, "rss_bytes": 7}
+    envelope = a_job(ERROR_TASK, job, lost)
+    assert isinstance(run(Job(Lease(Source("", ""), b"", [], 1), envelope, task)), Succeeded)
+    ((seen, kill_signal, (kind, error, _)),) = told.errors
+    assert (seen.args, kill_signal, kind) == ([1], 9, WorkerLost)
+    assert (error.cause, error.exit_code, error.rss_bytes) == ("oom", None, 7)
+    assert told.successes == []
+
+
+def test_a_lost_worker_keeps_its_fields_over_a_pickle() -> None:
+    error = pickle.loads(pickle.dumps(WorkerLost("gone", "exit", None, 3, 7)))
+    assert (str(error), error.cause, error.exit_code, error.rss_bytes) == (str(WorkerLost("gone")), "exit", 3, 7)

@@ -1,0 +1,77 @@
+"""Tests of ``kafka.tasks.leases``: the sums follow from the stages, whatever happens."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.leases import BUFFERED, GONE, HELD, MOVING, NEW, RUNNING, SETTLING, UNFINISHED, WAITING, Leases
+
+STAGES = (BUFFERED, WAITING, RUNNING, SETTLING, MOVING, GONE, -1)
+SOURCES = (Source("a", "shop.a"), Source("a", "shop.a.suspect", True))
+
+
+def a_lease(source: Source = SOURCES[0]) -> Lease:
+    lease = Lease(source, b"", [], 1)
+    lease.job = SimpleNamespace(cancelled=False)
+    return lease
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from(STAGES))))
+def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> None:
+    leases = Leases()
+    all_of_them = [a_lease(SOURCES[n % 2]) for n in range(8)]
+    for lease in all_of_them:
+        leases.add(lease, 0.0, 30.0)
+    for number, stage in steps:
+        lease = all_of_them[number]
+        if stage < 0:
+            leases.lose(lease)
+        elif lease.stage != GONE:
+            leases.move(lease, stage)
+        for source in SOURCES:
+            here = [each for each in all_of_them if each.source is source and each.stage in UNFINISHED]
+            assert leases.unfinished(source) == len(here)
+        assert leases.moving == sum(each.stage == MOVING for each in all_of_them)
+        assert len(leases) == sum(each.stage != GONE and not each.lost for each in all_of_them)
+
+
+def test_a_lock_that_is_lost_twice_is_lost_once() -> None:
+    leases = Leases()
+    lease = a_lease()
+    leases.add(lease, 0.0, 30.0)
+    leases.move(lease, RUNNING)
+    assert leases.lose(lease)
+    assert not leases.lose(lease)
+    assert lease.job.cancelled
+    assert leases.unfinished(lease.source) == 1
+    leases.move(lease, GONE)
+    assert leases.unfinished(lease.source) == 0
+
+
+def test_what_is_held_is_due_in_the_order_of_its_times_and_not_at_all_when_lost() -> None:
+    leases = Leases()
+    first, second, lost = (a_lease() for _ in range(3))
+    for lease, until in ((second, 2.0), (first, 1.0), (lost, 1.5)):
+        leases.add(lease, 0.0, 30.0)
+        leases.hold(lease, until)
+    leases.lose(lost)
+    assert {first.stage, second.stage} == {HELD}
+    assert leases.due_at == 1.0
+    assert leases.take_due(1.9) == [first]
+    assert leases.take_held() == [second]
+    assert leases.due_at == float("inf")
+
+
+def test_a_renewal_starts_each_lock_anew_but_those_of_the_buffer() -> None:
+    leases = Leases()
+    running, buffered, new = (a_lease() for _ in range(3))
+    for lease, stage in ((running, RUNNING), (buffered, BUFFERED), (new, NEW)):
+        leases.add(lease, 0.0, 30.0)
+        leases.move(lease, stage)
+    assert leases.renewed(10.0, 30.0) == [running, new]
+    assert leases.run_out(30.0) == [buffered]
+    assert leases.run_out(40.0) == [running, buffered, new]
