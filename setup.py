@@ -22,7 +22,7 @@ EXTRAS = {
     "cli": ["rich>=13"],
     "fast": ["crc32c>=2.7"],
     "telemetry": ["opentelemetry-proto>=1.27"],
-    "test": ["hypothesis>=6.100", "pytest>=8", "pytest-timeout>=2.3"],
+    "test": ["hypothesis>=6.100", "pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6"],
     "docs": ["sphinx>=7"],
 }
 
