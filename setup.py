@@ -23,7 +23,7 @@ EXTRAS = {
     "fast": ["crc32c>=2.7"],
     "metrics": ["prometheus-client>=0.20"],
     "telemetry": ["opentelemetry-proto>=1.27"],
-    "test": ["hypothesis>=6.100", "pytest>=8", "pytest-timeout>=2.3"],
+    "test": ["hypothesis>=6.100", "pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6"],
     "docs": ["sphinx>=7"],
 }
 

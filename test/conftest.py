@@ -1,6 +1,7 @@
 """Fixtures and settings of all tests: real brokers, schema jars, hypothesis, how long the long ones take.
 
 ``KAFKA_TEST_ROUNDS`` (default 1) multiplies the rounds of tests that are marked ``slow``: CI runs them once.
+``pytest -n auto`` runs the tests in several processes, a part of ``support/parts.py`` in each.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from test.conformance import coverage
 from test.support import apache_kafka as apache
 from test.support import jars
 from test.support.apache_kafka import ApacheKafka
@@ -82,3 +84,33 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     if report.failed:
         for broker in apache.running_brokers():
             report.sections.append((f"Apache Kafka {broker.version} at {broker.bootstrap}", broker.log_tail(15)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Asked for where pytest-xdist is installed, with ``-n``."""
+    from test.support.parts import PartScheduling
+
+    return PartScheduling(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """What a process of several has seen counts for the run."""
+    coverage.add(getattr(node, "workeroutput", {}).get("answers", {}))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell it to the process that reports."""
+    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["answers"] = coverage.seen()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Which (API, version, error code) the conformance tests have seen."""
+    lines = coverage.report()
+    if len(lines) > 1:
+        terminalreporter.section("conformance: answers seen")
+        for line in lines:
+            terminalreporter.write_line(line)

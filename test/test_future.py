@@ -20,16 +20,16 @@ def test_a_child_forked_while_another_thread_completes_a_future_can_complete_its
     def hold() -> None:
         with module._completion:
             held.set()
-            free.wait(10)
+            free.wait(30)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert held.wait(10)
+    assert held.wait(30)
     child = os.fork()
     if not child:
         done = threading.Thread(target=lambda: Future[int]().success(1), daemon=True)
         done.start()
-        done.join(5)
+        done.join(30)
         os._exit(int(done.is_alive()))
     free.set()
     thread.join()
@@ -43,7 +43,7 @@ def test_a_signal_handler_may_complete_a_future_while_another_is_being_completed
 
     thread = threading.Thread(target=interrupted, daemon=True)
     thread.start()
-    thread.join(5)
+    thread.join(30)
     assert not thread.is_alive()
 
 

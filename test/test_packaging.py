@@ -207,7 +207,7 @@ def test_ci_runs_the_same_tests_in_plain_python_and_compiled() -> None:
     text = (ROOT / "tox.ini").read_text()
     default = re.search(r"^env_list = (.+)$", text, re.MULTILINE)
     assert default is not None and {"py", "compiled"} < set(default.group(1).split(", "))
-    assert len(re.findall(r"python -m pytest \{posargs", text)) == 2
+    assert len(re.findall(r"python -m pytest \{\[tests\]processes\} \{posargs", text)) == 2
     compiled = text.partition("[testenv:compiled]")[2].partition("[testenv:types]")[0]
     for folder in re.findall(r"test/[a-z_./]+", compiled):
         assert (ROOT / folder).exists(), folder

@@ -333,6 +333,9 @@ class BrokerConnection:
         self.bytes_received += count
         self._answered(self._machine.filled(count))
 
+    def missing(self) -> int:
+        return self._machine.missing() if self._states.now is Link.READY else 0
+
     def _answered(self, answers: list[Answer]) -> None:
         machine, owner, was_held = self._machine, self._owner, self._session.is_held
         for call, answer in answers:

@@ -34,6 +34,8 @@ class LineUser(Protocol):
 
     def filled(self, count: int) -> None: ...
 
+    def missing(self) -> int: ...
+
     def writable(self) -> None: ...
 
     def closed(self, error: BaseException | None, refusal: AuthenticationError | None = None) -> None:
@@ -149,6 +151,9 @@ class _Handler(TransportHandler):
     def filled(self, count: int) -> None:
         if self._number == self._line._number:
             self._user.filled(count)
+
+    def missing(self) -> int:
+        return self._user.missing() if self._number == self._line._number else 0
 
     def writable(self) -> None:
         if self._number == self._line._number:

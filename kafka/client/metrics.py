@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from kafka._native import mypyc_attr
 from kafka.client.connection import BrokerConnection
 from kafka.client.kafka_client import KafkaClient
 from kafka.client.link import Exchange
@@ -52,6 +53,7 @@ CLIENT: Final[tuple[Row, ...]] = (
 )
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ClientMetrics:
     """The metrics of one client. ``prefix``: of its groups' names. ``settings``: its resolved ones.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kafka._native import mypyc_attr
 from kafka.client.kafka_client import KafkaClient
 from kafka.client.metrics import ClientMetrics
 from kafka.metrics import Row
@@ -41,6 +42,7 @@ HEARTBEATS: Final[tuple[Row, ...]] = (
 )
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PolledMetrics(ClientMetrics):
     """The metrics of a client with a ``poll``. Told in the user's thread (on a loop: there), once for each poll."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -14,12 +15,18 @@ from kafka.core.group.machine import GroupMachine
 from kafka.core.retry import Backoff
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 
+log = logging.getLogger(__name__)
+
 OF_GROUPS: Final = (
-    "group_instance_id", "group_protocol", "group_remote_assignor", "partition_assignment_strategy",
-    "session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms", "auto_commit_interval_ms",
-    "default_offset_commit_callback",
+    "enable_auto_commit", "auto_commit_interval_ms", "default_offset_commit_callback", "partition_assignment_strategy",
+    "session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms",
 )  # fmt: skip
-"""Without a group these say nothing."""
+"""Without a group these do nothing. That is a warning and no error: half of the examples of kafka-python that people
+copy give ``enable_auto_commit=True`` without a ``group_id``, and read well.
+"""
+
+ONLY_IN_GROUPS: Final = ("group_instance_id", "group_protocol", "group_remote_assignor")
+"""Who gives these means to be in a group: without one they are an error."""
 
 _NOT_WITH: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "consumer": (
@@ -32,12 +39,12 @@ _NOT_WITH: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
 
 def check_group_settings(settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """KafkaConfigurationError for settings that exclude one another. ``given``: what the user has said."""
-    said = [name for name in OF_GROUPS if given.get(name) is not None]
+    said = [name for name in (*ONLY_IN_GROUPS, *OF_GROUPS) if given.get(name) not in (None, False)]
     if settings["group_id"] is None:
-        if given.get("enable_auto_commit"):
-            said.append("enable_auto_commit")
-        if said:
+        if said and said[0] in ONLY_IN_GROUPS:
             raise KafkaConfigurationError(f"{said[0]}: that is for consumer groups, and there is no group_id")
+        if said:
+            log.warning("there is no group_id, so nothing is committed, and %s do nothing", ", ".join(said))
         return
     protocol = settings["group_protocol"]
     excluded, why = _NOT_WITH[protocol]

@@ -99,10 +99,12 @@ class Reader:
                     self._wants_more = True
                 raise
             with lock:
-                if not fetcher.after_read(position, fetched, generation):
-                    continue
-                self._wants_more = self._wants_more or fetched.is_exhausted
-            if records:
+                counts = fetcher.after_read(position, fetched, generation)
+                # Waking the loop is a write to its pipe before the records are returned, and a turn of the loop. Not
+                # for what is small: its partition is being fetched already.
+                if counts and fetched.is_exhausted and (position.node is None or fetcher.lacks_room):
+                    self._wants_more = True
+            if counts and records:
                 limit -= len(records)
                 before = found.get(position.partition)
                 if before is None:

@@ -143,6 +143,10 @@ class ClientConnection:
             return []
         return self._answers(frames)
 
+    def missing(self) -> int:
+        """How many bytes are missing of a large answer that has begun; 0: of none."""
+        return 0 if self.failed is not None else self._frames.missing()
+
     def _answers(self, frames: list[Frame]) -> list[Answer]:
         answers: list[Answer] = []
         for frame in frames:

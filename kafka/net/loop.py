@@ -27,6 +27,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, NoReturn
 
+from kafka._native import mypyc_attr
 from kafka.future import Future
 from kafka.net.clock import Clock, ManualClock, SystemClock
 from kafka.net.delayed import Timer, TimerHeap
@@ -109,6 +110,7 @@ class Watch:
         return ran
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Loop:
     """A select loop over ``selectors``, with ``clock`` (default: the machine's) for its timers.
 
@@ -117,18 +119,19 @@ class Loop:
     the child: descriptors, and on Linux the epoll set itself, are shared with the parent.
     """
 
-    def __init__(self, clock: Clock | None = None, selector: selectors.BaseSelector | None = None) -> None:
-        self._start(clock or SystemClock(), selector or selectors.DefaultSelector(), None)
-
-    @classmethod
-    def simulated(cls, clock: ManualClock | None = None) -> Loop:
-        """A loop without descriptors that lets ``clock`` jump from timer to timer instead of sleeping."""
-        loop = cls.__new__(cls)
-        clock = clock or ManualClock()
-        loop._start(clock, None, clock)
-        return loop
-
-    def _start(self, clock: Clock, selector: selectors.BaseSelector | None, manual: ManualClock | None) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        selector: selectors.BaseSelector | None = None,
+        manual: ManualClock | None = None,
+    ) -> None:
+        """``manual``: the clock of a simulated loop, which takes the place of both."""
+        if manual is not None:
+            clock = manual
+        elif selector is None:
+            selector = selectors.DefaultSelector()
+        if clock is None:
+            clock = SystemClock()
         self.clock = clock
         self.time: Callable[[], float] = clock.monotonic
         """Monotonic seconds."""
@@ -147,6 +150,11 @@ class Loop:
         if selector is not None:
             self._wakeup = pipe = WakeupPipe()
             selector.register(pipe, READ, None)
+
+    @classmethod
+    def simulated(cls, clock: ManualClock | None = None) -> Loop:
+        """A loop without descriptors that lets ``clock`` jump from timer to timer instead of sleeping."""
+        return cls(manual=clock or ManualClock())
 
     # -- handing work over ---------------------------------------------------------------------------------------------
 

@@ -20,8 +20,10 @@ import errno
 import itertools
 import logging
 import os
+import re
 import socket
 import struct
+import sys
 from collections import deque
 from collections.abc import Sequence
 
@@ -52,8 +54,25 @@ WRITE_TURN_BYTES = 1024 * 1024
 MAX_CHUNKS = 1024
 """Chunks for one system call (IOV_MAX on Linux and the BSDs)."""
 
+LOW_WATER_BYTES = 32 * 1024
+"""From so many missing bytes on, a socket wakes the loop when they are there, and not for each stretch of them."""
+
 ACCEPT_COUNT = 64
 """Most connections that a listener accepts in one turn."""
+
+
+
+def _has_low_water() -> bool:
+    """Whether SO_RCVLOWAT may be used: Linux since 4.18 grows the receive buffer for it, or waits for no more than half
+    of one that was set, and wakes earlier when memory is short. Elsewhere a mark above the buffer might never be met.
+    """
+    if sys.platform != "linux":
+        return False
+    numbers = re.findall(r"\d+", os.uname().release)[:2]
+    return [int(number) for number in numbers] >= [4, 18]
+
+
+HAS_LOW_WATER = _has_low_water()
 
 _OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _ACCEPT_PAUSE_S = 0.2
@@ -104,6 +123,8 @@ class TcpTransport(Transport):
         self._sock: socket.socket | None = None
         self._watch: Watch | None = None
         self._backlog: deque[BytesLike] = deque()
+        self._low_water_bytes = 0
+        """For how many bytes the socket waits before it is readable; 0: for any."""
         self._is_paused = False
         self._is_ended = False
         network._transports.add(self)
@@ -203,12 +224,32 @@ class TcpTransport(Transport):
             self._end(PeerClosed(f"{self.peer} closed the connection"))
             return
         try:
+            missing = 0
             if room is None:
                 handler.data_received(bytes(buffer[:count]))
             else:
                 handler.filled(count)
+                missing = handler.missing()
         except Exception as error:
             self._handler_failed(error)
+            return
+        if missing or self._low_water_bytes:
+            self._wait_for(missing)
+
+    def _wait_for(self, missing: int) -> None:
+        """Be told of what comes when there are so many bytes, or the connection has ended, and no earlier."""
+        sock = self._sock
+        if sock is None:
+            return
+        wanted = missing if missing >= LOW_WATER_BYTES else 0
+        if wanted == self._low_water_bytes or not HAS_LOW_WATER:
+            return
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, max(wanted, 1))
+        except OSError as error:  # whatever speaks against it: it is only for speed
+            log.debug("%r: %s", self, error)
+        else:
+            self._low_water_bytes = wanted
 
     def pause_reading(self) -> None:
         self._is_paused = True

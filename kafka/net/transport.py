@@ -95,6 +95,11 @@ class TransportHandler(Protocol):
         """So many bytes, at least one, are in the room that was given last."""
         return
 
+    def missing(self) -> int:
+        """How many bytes have to come, after those that were :meth:`filled`, before anything can be done with them; 0:
+        any will do. A transport may wait for so many, and need not ask."""
+        return 0
+
     def writable(self) -> None:
         """All that was pending has been taken by the operating system; only after ``pending_bytes`` was above 0."""
 

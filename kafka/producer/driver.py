@@ -206,8 +206,9 @@ class Driver:
                 self.metrics.close()
             self.client.dependants.remove(self)
 
-    finish = when_answered
-    """What the client's :class:`~kafka.client.kafka_client.Dependant` is asked for."""
+    def finish(self) -> Future[None]:
+        """What the client's :class:`~kafka.client.kafka_client.Dependant` is asked for."""
+        return self.when_answered()
 
 
 def _ask_identity() -> Dialogue[ProducerIdentity]:

@@ -104,8 +104,7 @@ class Acknowledging:
         self._check_open()
         if not self._has_thread:
             return self._engine.flush()
-        self._polling.accept_polled()
-        return self._host.submit(self._engine.flush)
+        return self._polling.submit(self._engine.flush)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

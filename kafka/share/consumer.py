@@ -32,7 +32,7 @@ from kafka.client import KafkaClient, make_host
 from kafka.client.telemetry import HasTelemetry
 from kafka.config import resolve
 from kafka.core.share.membership import MemberState
-from kafka.core.share.records import ShareRecord
+from kafka.core.share.records import ShareRecord, runs
 from kafka.errors import (
     IllegalArgumentError,
     IllegalStateError,
@@ -186,8 +186,12 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
             raise IllegalArgumentError(f"max_records={max_records}: at least 1")
         count = min(max_records or self._max_poll_records, self._max_poll_records)
         by_partition: dict[TopicPartition, list[ShareRecord]] = {}
-        for record in self._take(count, count, timeout_ms / 1000):
-            by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        for run in runs(self._take(count, count, timeout_ms / 1000)):
+            partition = TopicPartition(run[0].topic, run[0].partition)
+            if partition in by_partition:
+                by_partition[partition] += run
+            else:
+                by_partition[partition] = run
         return by_partition
 
     def __iter__(self) -> Iterator[ShareRecord]:
@@ -265,10 +269,9 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         self._host.check_may_block()
         if not self._inbox.close():
             return
-        self._polling.accept_polled()
         timeout_s = timeout_ms / 1000
         try:
-            self._host.wait(self._host.submit(self._engine.close, timeout_s), timeout_s + 1)
+            self._host.wait(self._polling.submit(self._engine.close, timeout_s), timeout_s + 1)
         except KafkaTimeoutError:
             log.warning("the loop did not close the consumer within %g s", timeout_s + 1)
         finally:

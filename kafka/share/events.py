@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kafka.core.share.holding import Acknowledged
+from kafka.core.share.holding import Acknowledged, Answered, each_of
 from kafka.core.share.records import ShareRecord
 from kafka.errors import KafkaError
 from kafka.share.inbox import Inbox
@@ -45,17 +45,18 @@ class Events:
         else:
             self._call("on_records", records)
 
-    def on_acknowledged(self, acknowledged: list[Acknowledged]) -> None:
+    def on_acknowledged(self, answered: list[Answered]) -> None:
         if self.metrics is not None:
-            self.metrics.acknowledged(acknowledged)
+            self.metrics.acknowledged(answered)
         if self._inbox is not None:
-            self._inbox.heard(acknowledged, keep=self.commit_callback is not None)
+            self._inbox.heard(answered, keep=self.commit_callback is not None)
         elif self.commit_callback is not None:
             try:
-                call_back(self.commit_callback, acknowledged)
+                call_back(self.commit_callback, answered)
             except Exception:
                 log.exception("an error in the share consumer's acknowledgement commit callback")
-        self._call("on_acknowledged", acknowledged)
+        if self._callbacks.get("on_acknowledged") is not None:
+            self._call("on_acknowledged", each_of(answered))
 
     def on_lost(self, records: list[ShareRecord], error: KafkaError | None) -> None:
         if self._inbox is not None:
@@ -82,12 +83,12 @@ class Events:
             log.exception("an error in the share consumer's %s", name)
 
 
-def call_back(callback: CommitCallback, acknowledged: Iterable[Acknowledged]) -> None:
+def call_back(callback: CommitCallback, answered: Iterable[Answered]) -> None:
     """Tell it, once for each partition and error. What it raises comes through when all were told; the first of it."""
     told: dict[tuple[TopicPartition, int], tuple[set[int], KafkaError | None]] = {}
-    for record, _, error in acknowledged:
-        key = TopicPartition(record.topic, record.partition), id(error)
-        told.setdefault(key, (set(), error))[0].add(record.offset)
+    for _, records, error in answered:
+        key = TopicPartition(records[0].topic, records[0].partition), id(error)
+        told.setdefault(key, (set(), error))[0].update([record.offset for record in records])
     fault: BaseException | None = None
     for (partition, _), (offsets, error) in told.items():
         try:

@@ -14,8 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from kafka.core.share.holding import Acknowledged
-from kafka.core.share.records import AcknowledgeType, ShareRecord
+from kafka.core.share.holding import Answered
+from kafka.core.share.records import AcknowledgeType, ShareRecord, settle, without_lost
 from kafka.errors import IllegalStateError, KafkaError
 from kafka.structs import TopicPartition
 
@@ -26,10 +26,11 @@ class Inbox:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._records: list[ShareRecord] = []
+        self._arrivals = 0  # how often records have come
         self._polled: list[ShareRecord] = []  # returned by polls, to be accepted by the next one
-        self._said: list[tuple[ShareRecord, AcknowledgeType]] = []
+        self._said: list[tuple[list[ShareRecord], AcknowledgeType]] = []
         self._outcomes: dict[TopicPartition, KafkaError | None] = {}
-        self._answered: list[Acknowledged] = []  # for the callback that a user's thread calls
+        self._answered: list[Answered] = []  # for the callback that a user's thread calls
         self._error: KafkaError | None = None
         self._is_final = False
         self._is_woken = False
@@ -41,6 +42,7 @@ class Inbox:
         """Records have come."""
         with self._changed:
             self._records += records
+            self._arrivals += 1
             self._changed.notify_all()
 
     def put_back(self, records: Sequence[ShareRecord]) -> None:
@@ -63,10 +65,11 @@ class Inbox:
         """At most ``count`` records, as soon as there are some; none after ``timeout_s``, :meth:`wake` or the end; None
         when there is something for :meth:`take_answered`, before it goes on to wait.
 
-        ``want`` is called once when there are none at hand. Raises the error of :meth:`fail`.
+        ``want`` is called when there are none at hand, and again when some came and others took them. Raises the error
+        of :meth:`fail`.
         """
         give_up_at = time.monotonic() + timeout_s
-        has_asked = False
+        asked_at = -1
         with self._changed:
             while True:
                 if self._is_woken:
@@ -75,7 +78,7 @@ class Inbox:
                 if self._records:
                     taken = self._records[:count]
                     del self._records[:count]
-                    held = [record for record in taken if not record.lost]
+                    held = without_lost(taken)
                     if held:
                         return held
                     continue
@@ -88,8 +91,8 @@ class Inbox:
                     raise error
                 if self.is_closed:
                     return []
-                if not has_asked:
-                    has_asked = True
+                if asked_at != self._arrivals:
+                    asked_at = self._arrivals
                     want()
                     continue
                 left_s = give_up_at - time.monotonic()
@@ -144,11 +147,10 @@ class Inbox:
         """Accept what polls returned and nobody acknowledged; as :meth:`say`."""
         with self._changed:
             polled, self._polled = self._polled, []
-            ready = [record for record in polled if not record.is_settled and not record.lost]
-            for record in ready:
-                record.is_settled = True
+            ready = settle(polled)
             is_first = not self._said and bool(ready)
-            self._said += [(record, AcknowledgeType.ACCEPT) for record in ready]
+            if ready:
+                self._said.append((ready, AcknowledgeType.ACCEPT))
             return is_first
 
     def say(self, record: ShareRecord, kind: AcknowledgeType) -> bool:
@@ -163,29 +165,33 @@ class Inbox:
                 raise IllegalStateError(f"{where} cannot be acknowledged: {why}")
             if kind is not AcknowledgeType.RENEW:
                 record.is_settled = True
-            self._said.append((record, kind))
-            return len(self._said) == 1
+            is_first = not self._said
+            if not is_first and self._said[-1][1] is kind:
+                self._said[-1][0].append(record)
+            else:
+                self._said.append(([record], kind))
+            return is_first
 
-    def take_said(self) -> list[tuple[ShareRecord, AcknowledgeType]]:
-        """What was said since the last call."""
+    def take_said(self) -> list[tuple[list[ShareRecord], AcknowledgeType]]:
+        """What was said since the last call, in its order."""
         with self._changed:
             said, self._said = self._said, []
         return said
 
-    def heard(self, acknowledged: Sequence[Acknowledged], keep: bool = False) -> None:
+    def heard(self, answered: Sequence[Answered], keep: bool = False) -> None:
         """What became of acknowledgements. Of one partition an error counts more than success. ``keep`` them for
         :meth:`take_answered`, too, and let a :meth:`take` that waits return for it.
         """
         with self._changed:
-            for record, _, error in acknowledged:
-                partition = TopicPartition(record.topic, record.partition)
+            for _, records, error in answered:
+                partition = TopicPartition(records[0].topic, records[0].partition)
                 if error is not None or partition not in self._outcomes:
                     self._outcomes[partition] = error
             if keep:
-                self._answered += acknowledged
+                self._answered += answered
                 self._changed.notify_all()
 
-    def take_answered(self) -> list[Acknowledged]:
+    def take_answered(self) -> list[Answered]:
         """What was kept since the last call."""
         with self._changed:
             answered, self._answered = self._answered, []

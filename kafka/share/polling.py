@@ -5,12 +5,14 @@ The public class checks arguments and states; this is the way from there to the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import monotonic
+from typing import Any
 
 from kafka.client import Host
-from kafka.core.share.holding import Acknowledged
-from kafka.core.share.records import AcknowledgeType, ShareRecord
-from kafka.errors import IllegalStateError
+from kafka.core.share.holding import Answered
+from kafka.core.share.records import AcknowledgeType, ShareRecord, runs
+from kafka.future import Future
 from kafka.share.engine import ShareEngine
 from kafka.share.events import Events, call_back
 from kafka.share.inbox import Inbox
@@ -47,28 +49,37 @@ class Polling:
 
     def take(self, count: int, wanted: int, timeout_s: float) -> list[ShareRecord]:
         """At most ``count`` records, deserialized; when there is none, ``wanted`` are asked for and waited for."""
-        self.accept_polled()
         give_up_at = monotonic() + timeout_s
         began = self._metrics.poll_began() if self._metrics is not None else 0.0
+        has_to_say = self.is_implicit and self._inbox.accept_polled()
+
+        def want() -> None:
+            nonlocal has_to_say
+            has_to_say = False
+            self._host.submit(self._after_said, self._engine.request_records, wanted, self._exactly, True)
+
         try:
             while True:
                 self.call_back()
                 left_s = max(give_up_at - monotonic(), 0.0)
-                taken = self._inbox.take(count, left_s, lambda: self._want(wanted))
+                taken = self._inbox.take(count, left_s, want)
                 if taken is not None:
                     break
             found = self._deserializers.read(taken, self._release)
         finally:
+            if has_to_say:  # records were at hand: what was accepted goes by itself, and not with a fetch
+                self._host.submit(self._say_on_loop)
             if self._metrics is not None:
                 self._metrics.poll_ended(began)
         if self.is_implicit:
             self._inbox.returned(found)
         return found
 
-    def accept_polled(self) -> None:
-        """In implicit mode: accept what was taken and is not settled."""
-        if self.is_implicit and self._inbox.accept_polled():
-            self._host.submit(self._say_on_loop)
+    def submit(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Call it on the loop when all that was said is there; in implicit mode, what was taken is accepted first."""
+        if self.is_implicit:
+            self._inbox.accept_polled()
+        return self._host.submit(self._after_said, fn, *args)
 
     def say(self, record: ShareRecord, kind: AcknowledgeType) -> None:
         """Acknowledge a record. IllegalStateError as of :meth:`Inbox.say`."""
@@ -82,15 +93,19 @@ class Polling:
         if answered and callback is not None:
             call_back(callback, answered)
 
-    def _want(self, count: int) -> None:
-        self._host.submit(self._engine.request_records, count, self._exactly)
-
     def _release(self, record: ShareRecord) -> None:
         self.say(record, AcknowledgeType.RELEASE)
 
+    # -- on the loop's thread ------------------------------------------------------------------------------------------
+
+    def _after_said(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """In one turn of the loop: so what was accepted goes with the fetch that follows."""
+        self._say_on_loop()
+        return fn(*args)
+
     def _say_on_loop(self) -> None:
-        for record, kind in self._inbox.take_said():
-            try:
-                self._engine.acknowledge(record, kind)
-            except IllegalStateError as error:  # the lock went while it was on its way here
-                self._inbox.heard([Acknowledged(record, kind, error)], self._events.commit_callback is not None)
+        for records, kind in self._inbox.take_said():
+            for others, error in self._engine.acknowledge_all(records, kind):
+                # Their locks went while this was on its way here.
+                answered = [Answered(kind, run, error) for run in runs(others)]
+                self._inbox.heard(answered, self._events.commit_callback is not None)

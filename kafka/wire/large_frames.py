@@ -101,6 +101,10 @@ class LargeFrameReader(FrameReader):
             buffer[: len(held)] = held
         return memoryview(buffer)[self._held :]
 
+    def missing(self) -> int:
+        """How many bytes are missing of the large frame that has begun; 0: of none, or its length has not come yet."""
+        return self._wanted - self._held if self._wanted >= LARGE_BYTES else 0
+
     def filled(self, count: int) -> list[Frame]:
         """So many bytes are in the room; the frames that are whole now, in order. Errors: those of :meth:`feed`."""
         buffer = self._buffer

@@ -5,7 +5,8 @@ in turn; CPU per message and its ratio to a peer's are what counts. All read the
 filled with batches of 256 KiB; a client's own start, which happens once, is within its time.
 
 ``KAFKA_BENCH_MESSAGES`` is how many messages of 100 bytes there are (default 400,000; slower clients read fewer), of
-1,000 bytes half of that. ``share`` is a share group's one member, with confluent-kafka's consumer beside it.
+1,000 bytes half of that. ``share`` is a share group's one member, ours and confluent-kafka's; the time begins with the
+first records, since joining takes as long as the broker's intervals.
 """
 
 from __future__ import annotations
@@ -93,26 +94,24 @@ def test_idle(bootstrap: str, subjects: list[Subject], figures: Report) -> None:
 
 def test_share(bootstrap: str, subjects: list[Subject], figures: Report) -> None:
     count = MESSAGES // 2
-    rates: dict[str, float] = {}
+    best: dict[str, dict[str, float]] = {}
     for _ in range(ROUNDS):
-        topic = _filled(bootstrap, 100, "none", count)
         for subject in subjects:
             if subject.name not in ("plain", "compiled", "confluent-kafka"):
                 continue
-            if subject.library == "kafka":
-                _begin_at_the_start(bootstrap, topic)
-            what = "share" if subject.library == "kafka" else "consume"
-            run = _run(subject, "throughput.py", what, subject.library, bootstrap, topic, count, 100, "none")
-            rates[subject.name] = max(rates.get(subject.name, 0.0), run["rate"])
-            if subject.library == "kafka":  # the group has read it: the next has a topic of its own
-                _delete(bootstrap, topic)
-                topic = _filled(bootstrap, 100, "none", count)
-        _delete(bootstrap, topic)
-    for name, rate in rates.items():
-        figures.add(Measure("share group, 100 B (confluent-kafka: consumer)", "msg/s"), name, rate)
-    if {"compiled", "confluent-kafka"} <= rates.keys():
+            topic = _filled(bootstrap, 100, "none", count)  # one for each run: a group reads it once
+            _begin_at_the_start(bootstrap, topic)
+            run = _run(subject, "throughput.py", "share", subject.library, bootstrap, topic, count, 100, "none")
+            seen = best.setdefault(subject.name, run)
+            seen["rate"] = max(seen["rate"], run["rate"])
+            seen["cpu_us"] = min(seen["cpu_us"], run["cpu_us"])
+            _delete(bootstrap, topic)
+    for name, run in best.items():
+        figures.add(Measure("share group, 100 B", "msg/s"), name, run["rate"])
+        figures.add(Measure("share group, 100 B: CPU", "µs/msg"), name, run["cpu_us"])
+    if {"compiled", "confluent-kafka"} <= best.keys():
         measure = Measure("share group, 100 B: rate, compiled to confluent-kafka", "ratio", f">= {SHARE_GOAL:.2f}")
-        figures.add(measure, "compiled", rates["compiled"] / rates["confluent-kafka"])
+        figures.add(measure, "compiled", best["compiled"]["rate"] / best["confluent-kafka"]["rate"])
 
 
 def _ratios(figures: Report, title: str, found: dict[str, float], goals: tuple[Goal, ...]) -> None:

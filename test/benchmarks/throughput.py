@@ -88,12 +88,10 @@ def consume_kafka(bootstrap: str, topic: str, value: bytes, count: int, codec: s
 
 
 def share_kafka(bootstrap: str, topic: str, value: bytes, count: int, codec: str | None) -> dict[str, float]:
-    """Through a share group of the topic's name, which begins at the start; this project only."""
+    """Through a share group of the topic's name, which begins at the start."""
     from kafka import KafkaShareConsumer
 
-    consumer = KafkaShareConsumer(
-        topic, bootstrap_servers=bootstrap, group_id=topic, max_poll_records=READ_AT_ONCE, fetch_max_bytes=1 << 20
-    )
+    consumer = KafkaShareConsumer(topic, bootstrap_servers=bootstrap, group_id=topic, max_poll_records=READ_AT_ONCE)
     seen, last = 0, b""
     while not seen:  # joining takes the broker some seconds, whoever asks
         seen += sum(map(len, consumer.poll(1000).values()))
@@ -102,6 +100,25 @@ def share_kafka(bootstrap: str, topic: str, value: bytes, count: int, codec: str
         for records in consumer.poll(1000).values():
             for record in records:
                 seen, last = seen + 1, record.value
+    figures = watch.figures(seen - before)
+    assert last == value
+    return figures
+
+
+def share_confluent(bootstrap: str, topic: str, value: bytes, count: int, codec: str | None) -> dict[str, float]:
+    from confluent_kafka import ShareConsumer
+
+    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": topic, "max.poll.records": READ_AT_ONCE})
+    consumer.subscribe([topic])
+    seen, last = 0, b""
+    while not seen:
+        seen += len(consumer.poll(1.0))
+    before, watch = seen, Stopwatch()
+    while seen < count:
+        for message in consumer.poll(1.0):
+            message.offset()
+            message.key()
+            seen, last = seen + 1, message.value()
     figures = watch.figures(seen - before)
     assert last == value
     return figures
@@ -214,6 +231,7 @@ RUNS = {
     ("consume", "kafka"): consume_kafka,
     ("consume", "confluent"): consume_confluent,
     ("share", "kafka"): share_kafka,
+    ("share", "confluent"): share_confluent,
     ("consume", "aiokafka"): consume_aiokafka,
 }
 

@@ -10,7 +10,7 @@ from kafka.wire.message import Request, Response
 from test.broker.driver import newest
 
 R = TypeVar("R", bound=Response)
-TIMEOUT_S = 20.0
+TIMEOUT_S = 45.0
 
 
 class RawClient:

@@ -698,7 +698,7 @@ def test_the_command_line_has_short_ways(tmp_path, certificates):
                     assert client.ask(SaslAuthenticateRequest(auth_bytes=token)).error_code == 0
                 assert client.ask(METADATA).brokers
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(30) == 0
 
 
 def test_hostile_strangers_leave_the_broker_well(tmp_path, certificates):

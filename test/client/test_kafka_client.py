@@ -162,8 +162,8 @@ def test_wakeup_ends_a_poll_from_another_thread(broker: ScriptedBroker) -> None:
         timer = threading.Timer(0.05, client.wakeup)
         timer.start()
         began = time.monotonic()
-        assert client.poll(30_000, sleep=True) == []
-        assert time.monotonic() - began < 20
+        assert client.poll(300_000, sleep=True) == []
+        assert time.monotonic() - began < 45
         timer.join()
     finally:
         client.close()

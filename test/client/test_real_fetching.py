@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.core.consume.fetcher import Fetcher
+from kafka.client.connection import BrokerConnection
+from kafka.client.link import Exchange
 from kafka.errors import LogTruncationError
+from kafka.protocol.fetch import FetchResponse
 from kafka.structs import OffsetAndMetadata
+from kafka.wire.message import Response
 from test.support.apache_kafka import ApacheKafka
 from test.support.real_cluster import Cluster
 
@@ -49,28 +52,29 @@ def test_leaders_move_under_a_reading_consumer_and_nothing_is_lost_or_twice(clus
 
 
 @pytest.mark.parametrize(("rack", "node"), [("left", 1), ("right", 2), ("elsewhere", 1)])
-def test_a_consumer_reads_from_the_replica_in_its_rack(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, rack: str, node: int
-) -> None:
+def test_a_consumer_reads_from_the_replica_in_its_rack(cluster: Cluster, rack: str, node: int) -> None:
     partition = cluster.create(1, 2)
     cluster.wait_for(partition.topic, lambda: cluster.in_sync(partition) == {1, 2})
-    seen: list[int] = []
-    take = Fetcher._take
+    seen: list[Any] = []
 
-    def noted(self: Fetcher, node: int, listing: Any, entry: Any, now: float) -> bool:
-        news = take(self, node, listing, entry, now)
-        if news:
-            seen.append(node)
-        return news
+    class Noted:
+        def sent(self, connection: BrokerConnection, exchange: Exchange, size_bytes: int) -> None:
+            return
 
-    monkeypatch.setattr(Fetcher, "_take", noted)
+        def answered(self, connection: BrokerConnection, exchange: Exchange, response: Response) -> None:
+            if isinstance(response, FetchResponse) and any(
+                entry.records for topic in response.responses for entry in topic.partitions
+            ):
+                seen.append(connection.node_id)
+
     with (
         KafkaConsumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest", client_rack=rack) as consumer,
         KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer,
     ):
+        consumer._host.client.add_traffic(Noted())
         consumer.assign([partition])
         for number in range(8):
-            producer.send(partition.topic, b"%d" % number).get(20)
+            producer.send(partition.topic, b"%d" % number).get(30)
             assert int(next(consumer).value) == number
     assert seen[-5:] == [node] * 5
 

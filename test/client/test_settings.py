@@ -208,7 +208,7 @@ def test_making_a_client_may_wait_for_the_cluster_and_says_what_was_in_the_way(m
     with pytest.raises(KafkaTimeoutError, match=r"bootstrap_timeout_ms=300: no bootstrap server.*refused"):
         make(bootstrap_servers=nobody, bootstrap_timeout_ms=300)
     for thread in set(threading.enumerate()) - before:
-        thread.join(5)
+        thread.join(30)
         assert not thread.is_alive()
 
 

@@ -188,7 +188,7 @@ def test_an_embedded_broker_that_throttles_is_obeyed_by_producer_and_consumer() 
         ):
             began = time.monotonic()
             for number in range(3):
-                producer.send("t", b"%d" % number).get(20)
+                producer.send("t", b"%d" % number).get(30)
             assert time.monotonic() - began >= 1.0
             assert producer._host.client.throttle.of("Produce") == Throttled(2, 1000, 500)
             asked = [request.connection for request in broker.requests.find("Produce", client_id="mine")]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.testing import EmbeddedBroker
 from test.conformance import coverage, scenes
 from test.conformance.twins import Twins
-from test.support.apache_kafka import ApacheKafka, require_apache_kafka
+from test.support.apache_kafka import LONG_RETENTION_MS, ApacheKafka, require_apache_kafka
 from test.support.either_broker import EITHER, running
 
 SETTINGS = {
@@ -28,6 +27,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "true",
     "num.partitions": "2",
+    "log.retention.ms": str(LONG_RETENTION_MS),
 }
 
 
@@ -90,12 +90,3 @@ def new_topic(bootstrap: str, unique: Callable[[str], str]) -> Iterator[Callable
 @pytest.fixture(scope="session", autouse=True)
 def _count_answers() -> None:
     coverage.watch()
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Which (API, version, error code) the tests have seen."""
-    lines = coverage.report()
-    if len(lines) > 1:
-        terminalreporter.section("conformance: answers seen")
-        for line in lines:
-            terminalreporter.write_line(line)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kafka.protocol import framing
@@ -50,6 +50,18 @@ def _codes(value: Any) -> Iterator[int]:
                 yield getattr(value, field.name)
             elif field.type.cls is not None:
                 yield from _codes(getattr(value, field.name))
+
+
+def seen() -> dict[str, dict[str, list[int]]]:
+    """What was counted, for another process (in what pytest-xdist can send)."""
+    return {str(key): {str(v): sorted(codes) for v, codes in versions.items()} for key, versions in _seen.items()}
+
+
+def add(others: Mapping[str, Mapping[str, Iterable[int]]]) -> None:
+    """What another process has :func:`seen`."""
+    for key, versions in others.items():
+        for version, codes in versions.items():
+            _seen[int(key)][int(version)].update(codes)
 
 
 def report() -> list[str]:

@@ -97,11 +97,12 @@ def make_scene(twins: Twins, stem: str) -> Scene:
 
 def clear(twins: Twins, scene: Scene) -> None:
     """Take away what tests after this one should not meet: settings, quotas, topics."""
-    for name in ("", "1"):
-        for setting in CONFIG_NAMES:
-            for side in twins.sides:
-                side.ask(_unset(name, setting), 1)
     for side in twins.sides:
+        if side.was_configured:
+            for name in ("", "1"):
+                for setting in CONFIG_NAMES:  # one by one, or one that cannot be unset would keep them all
+                    side.ask(_unset(name, setting), 1)
+            side.was_configured = False
         side.ask(_no_quotas(side), 1)
         listed = side.ask(MetadataRequest(topics=None), 12).topics
         mine = [

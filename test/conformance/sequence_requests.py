@@ -30,7 +30,7 @@ def new_topic(twins: Twins, name: str, partitions: int = 2) -> str:
     )
     for side in twins.sides:
         side.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7)
-        give_up_at = time.monotonic() + 20
+        give_up_at = time.monotonic() + 30
         while not side.topic_id(name).int:
             assert time.monotonic() < give_up_at, name
         for partition in range(partitions):
@@ -159,7 +159,7 @@ def settle_share_group(sides: Sequence[Side], group: str, topic: str) -> None:
     other between two fetches; the embedded broker both at once."""
     for side in sides:
         epoch = 0
-        give_up_at = time.monotonic() + 20
+        give_up_at = time.monotonic() + 30
         while True:
             answer = side.ask(share_heartbeat(group, "first", epoch, [topic] if epoch == 0 else None), 1)
             assert not answer.error_code, answer

@@ -20,7 +20,7 @@ from kafka.wire.message import Request
 from test.broker.raw_client import RawClient
 from test.conformance.twins import HUNG_UP, SILENT, Side, Twins, differences, ordered, title
 
-DEADLINE_S: Final = 20.0
+DEADLINE_S: Final = 30.0
 
 Make = Callable[[Side], Request[Any]] | Request[Any]
 

@@ -118,7 +118,7 @@ def test_positions_that_the_log_does_not_have_are_reset_by_the_policy(
             read(consumer, lambda: consumer.position(partition) == 10)
         with consumer_of(bootstrap, partition, auto_offset_reset="none") as consumer:
             consumer.seek(partition, offset)
-            with pytest.raises(OffsetOutOfRangeError, match=f"{partition.topic}-0 at offset {offset}"):
+            with pytest.raises(OffsetOutOfRangeError, match=f"{partition.topic}-0 has no offset {offset} .*: seek"):
                 consumer.poll(20_000)
             assert consumer.position(partition) == offset
             consumer.seek(partition, 9)
@@ -172,18 +172,16 @@ def test_a_seek_does_not_wait_for_a_fetch_that_the_broker_holds(bootstrap: str, 
     first, second = (TopicPartition(new_topic(1), 0) for _ in range(2))
     with (
         KafkaProducer(bootstrap_servers=bootstrap) as producer,
-        consumer_of(bootstrap, first, fetch_max_wait_ms=25_000, request_timeout_ms=60_000) as consumer,
+        consumer_of(bootstrap, first, fetch_max_wait_ms=100_000, request_timeout_ms=150_000) as consumer,
     ):
         producer.send(first.topic, b"first", partition=0).get(30)
         producer.send(second.topic, b"second", partition=0).get(30)
         assert next(consumer).value == b"first"
         consumer.poll(200)  # from here on, the broker holds a fetch
-        began = time.monotonic()
         consumer.seek(first, 0)
-        assert next(consumer).value == b"first"
+        assert [record.value for record in consumer.poll(45_000)[first]] == [b"first"]
         consumer.assign([first, second])
-        assert next(consumer).value == b"second"
-        assert time.monotonic() - began < 20
+        assert [record.value for record in consumer.poll(45_000)[second]] == [b"second"]
 
 
 def test_all_is_read_in_order_through_a_small_buffer(bootstrap: str, new_topic: NewTopicFixture) -> None:

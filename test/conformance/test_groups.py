@@ -275,10 +275,9 @@ def test_who_stays_away_loses_its_place_in_time(connect: Callable[[], RawClient]
     answer = second.join()
     assert answer.generation_id == 2
     assert answer.leader == answer.member_id, "the first one did not come"
-    assert 0.9 < time.monotonic() - began < 3
-    began = time.monotonic()
+    assert 0.9 < time.monotonic() - began < 30, "the rebalance time of the first one, no session"
     eventually(lambda: described(raw, group).group_state == "Empty")  # it did not fetch its assignment
-    assert 0.3 < time.monotonic() - began < 3
+    assert 0.9 + 0.4 < time.monotonic() - began < 45
 
 
 def test_a_session_ends(connect: Callable[[], RawClient], raw: RawClient, group: str) -> None:

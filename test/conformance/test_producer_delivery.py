@@ -14,6 +14,7 @@ import pytest
 from kafka.client.connection import BrokerConnection
 from kafka.core.states import Link
 from kafka.errors import Cancelled, IllegalStateError, InvalidRecordError, KafkaTimeoutError, MessageSizeTooLargeError
+from kafka.net.tcp import TcpTransport
 from kafka.producer import KafkaProducer
 from kafka.producer.future import FutureRecordMetadata, RecordMetadata
 from test.conformance.delivered import DEADLINE_S, batches_of, outcomes, records_of_all, values_of
@@ -119,18 +120,21 @@ def test_batches_of_an_idempotent_producer_are_numbered_without_a_gap_and_those_
 def test_answers_that_are_lost_leave_each_record_there_once_and_in_order(
     bootstrap: str, new_topic: NewTopicFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    receive, answers, lost = BrokerConnection.data_received, 0, 0
+    read, is_losing, answers, lost = TcpTransport._read, False, 0, 0
 
-    def receive_or_lose(self: BrokerConnection, data: bytes) -> None:
+    def read_or_lose(self: TcpTransport) -> None:
         nonlocal answers, lost
-        answers += self.state is Link.READY
-        if self.state is Link.READY and answers % 7 == 0:
+        connection = getattr(self._handler, "_user", None)
+        is_ready = is_losing and isinstance(connection, BrokerConnection) and connection.state is Link.READY
+        answers += is_ready
+        if is_ready and answers % 7 == 0:
             lost += 1
-            self.closed(ConnectionResetError("lost on purpose"))
+            self.abort(ConnectionResetError("lost on purpose"))
         else:
-            receive(self, data)
+            read(self)
 
     topic = new_topic(2)
+    monkeypatch.setattr(TcpTransport, "_read", read_or_lose)  # before there are transports, which remember it
     with KafkaProducer(
         bootstrap_servers=bootstrap,
         batch_max_records=20,
@@ -139,10 +143,10 @@ def test_answers_that_are_lost_leave_each_record_there_once_and_in_order(
         reconnect_backoff_max_ms=5,
     ) as producer:
         producer.partitions_for(topic)
-        monkeypatch.setattr(BrokerConnection, "data_received", receive_or_lose)
+        is_losing = True
         futures = [producer.send(topic, b"%d" % number, partition=number % 2) for number in range(2000)]
         assert outcomes(futures) == [None] * 2000
-        monkeypatch.undo()
+        is_losing = False
     assert lost >= 3
     found = [[record.value for record in records] for records in records_of_all(bootstrap, topic, 2)]
     assert found == [[b"%d" % number for number in range(partition, 2000, 2)] for partition in range(2)]

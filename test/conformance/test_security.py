@@ -277,11 +277,16 @@ def test_who_is_in_has_no_more_to_authenticate(places):
 
 
 def test_a_session_is_renewed_by_the_same_dialogue(places):
-    with places.connect("SHORT") as client:
-        for _ in range(2):
-            assert log_in(client, PlainClient("alice", "alice-secret"), 1).session_lifetime_ms == 2500
-            assert client.ask(METADATA, 1).brokers
-        assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 34  # not twice within a second
+    took_s = 1.0
+    while took_s >= 1:  # else the machine was so slow that there is nothing to be refused
+        with places.connect("SHORT") as client:
+            for _ in range(2):
+                began = time.monotonic()
+                assert log_in(client, PlainClient("alice", "alice-secret"), 1).session_lifetime_ms == 2500
+                assert client.ask(METADATA, 1).brokers
+            again = client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            took_s = time.monotonic() - began
+    assert again.error_code == 34, "not twice within a second"
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.protocol.api_versions import ApiVersionsRequest
+from kafka.protocol.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from kafka.protocol.list_offsets import ListOffsetsResponse
 from kafka.protocol.log_dirs import DescribeLogDirsResponse
 from kafka.protocol.metadata import MetadataRequest
@@ -96,6 +97,9 @@ UNORDERED: Final = frozenset(
 _LAST_GIVEN: Final = 1 << 32
 """No broker makes up an id as low: it is one of the tests."""
 
+CONFIGURING: Final = (AlterConfigsRequest, IncrementalAlterConfigsRequest)
+"""What changes settings of brokers."""
+
 HUNG_UP: Final = "hung up"
 SILENT: Final = "silent"
 
@@ -115,9 +119,12 @@ class Side:
         self._client: RawClient | None = None
         self._names: dict[tuple[str, Any], str] = {}
         self._values: dict[str, Any] = {}
+        self.was_configured = False
+        """Settings may be others than at the start."""
 
     def ask(self, request: Request[Any], version: int, timeout_s: float = 20.0) -> Any:
         """The answer, :data:`HUNG_UP` or :data:`SILENT`."""
+        self.was_configured = self.was_configured or isinstance(request, CONFIGURING)
         if self._client is None:
             self._client = RawClient(self.port)
         self._client.socket.settimeout(timeout_s)

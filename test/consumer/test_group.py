@@ -548,7 +548,7 @@ def test_wrong_use_of_groups_is_a_clear_error_at_the_call(group: Group) -> None:
     ("configs", "text"),
     [
         ({"group_instance_id": "one"}, "group_instance_id: .* there is no group_id"),
-        ({"enable_auto_commit": True}, "enable_auto_commit: .* there is no group_id"),
+        ({"group_protocol": "consumer"}, "group_protocol: .* there is no group_id"),
         ({"group_id": "g", "heartbeat_interval_ms": 50_000}, "has to be below session_timeout_ms"),
         ({"group_id": "g", "group_instance_id": "a b"}, "group_instance_id"),
         ({"group_id": "g", "group_protocol": "consumer", "session_timeout_ms": 9000}, "the broker decides"),
@@ -562,6 +562,22 @@ def test_wrong_use_of_groups_is_a_clear_error_at_the_call(group: Group) -> None:
 def test_settings_of_groups_that_do_not_fit_are_refused(configs: dict[str, Any], text: str) -> None:
     with pytest.raises(KafkaConfigurationError, match=text):
         KafkaConsumer(**configs)
+
+
+def test_settings_of_groups_without_a_group_are_told_and_do_no_harm(
+    served: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with KafkaConsumer(
+        bootstrap_servers=served, enable_auto_commit=True, auto_commit_interval_ms=1000, session_timeout_ms=30_000
+    ) as consumer:
+        assert consumer.topics() is not None
+    told = "nothing is committed, and enable_auto_commit, auto_commit_interval_ms, session_timeout_ms do nothing"
+    assert [record.message for record in caplog.records if record.name.endswith("group_settings")] == [
+        f"there is no group_id, so {told}"
+    ]
+    caplog.clear()
+    KafkaConsumer(bootstrap_servers=served, enable_auto_commit=False).close()
+    assert not [record for record in caplog.records if record.name.endswith("group_settings")]
 
 
 # -- in a thread ------------------------------------------------------------------------------------------------------

@@ -9,11 +9,10 @@ import pytest
 from kafka.consumer.delivery import Delivery
 from kafka.consumer.reader import Reader, Records
 from kafka.core.consume.effects import FindOffsets
-from kafka.core.consume.fetched import Fetched, ReaderOptions
-from kafka.core.consume.record import ConsumerRecord
+from kafka.core.consume.fetched import ReaderOptions
 from kafka.errors import CorruptRecordError, OffsetOutOfRangeError, TopicAuthorizationFailedError
 from kafka.net.loop import Loop
-from test.core.consume.rig import A, B, Rig
+from test.core.consume.rig import A, B, C, Rig
 from test.core.consume.test_fetched import batch
 
 
@@ -65,36 +64,61 @@ def test_a_damaged_batch_of_one_partition_is_told_though_another_always_has_reco
     raise AssertionError("the fault reached nobody")
 
 
-def test_what_was_read_while_the_position_became_another_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_read_while_the_position_became_another_is_not_handed_out() -> None:
     """It is fetched again, and would be handed out twice: a log that was truncated is one reason for that."""
-    rig = Rig(A)
+
+    def meanwhile(_topic: str, _headers: object, value: bytes | None) -> bytes | None:
+        if value == b"b" and not dropped:
+            dropped.append(True)
+            rig.fetcher.positions[A].drop_buffer()
+        return value
+
+    dropped: list[bool] = []
+    rig = Rig(A, options=ReaderOptions(value=meanwhile))
     rig.seek_all()
     rig.answer(rig.fetch(), p0=batch(0, b"a", b"b"))
     reader, _ = reader_of(rig)
-    read = Fetched.read
-
-    def meanwhile(self: Fetched, limit: int, options: ReaderOptions) -> list[ConsumerRecord]:
-        found = read(self, limit, options)
-        rig.fetcher.positions[A].drop_buffer()
-        return found
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Fetched, "read", meanwhile)
-        assert reader.take(10) == {}
+    assert reader.take(10) == {}
+    assert dropped
     rig.answer(rig.fetch(), p0=batch(0, b"a", b"b"))
     assert values(reader.take(10)) == [b"a", b"b"]
 
 
 def test_the_fetcher_hears_of_what_was_read_before_an_error_is_raised() -> None:
     """A batch of which nothing is handed out: nobody would ever fetch on."""
-    rig = Rig(A, B, reset_policy="none")
+    rig = Rig(A, B, reset_policy="none", max_partition_bytes=1)
     rig.fetcher.positions[A].seek(5)
     rig.fetcher.positions[B].seek(0)
     rig.answer(rig.fetch(), p0=batch(0, b"a"), p1=1)
+    assert not rig.fetches(), "the buffer is full"
     reader, changed = reader_of(rig)
     with pytest.raises(OffsetOutOfRangeError):
         reader.take(10)
     assert changed.count == 1
+
+
+def test_reading_what_was_in_nobodys_way_wakes_nobody() -> None:
+    """The next fetch of the partition is on its way, and a wake-up costs as much as the record."""
+    rig = Rig(A)
+    rig.seek_all()
+    rig.answer(rig.fetch(), p0=batch(0, b"a"))
+    assert rig.fetches()
+    reader, changed = reader_of(rig)
+    assert values(reader.take(10)) == [b"a"]
+    assert changed.count == 0
+
+
+def test_reading_what_has_taken_all_the_room_has_the_others_fetched() -> None:
+    rig = Rig(A, C, buffer_bytes=2000, max_partition_bytes=1000)
+    rig.seek_all()
+    calls = {call.node: call for call in rig.fetches()}
+    rig.answer(calls[1], p0=batch(0, b"a" * 900))
+    rig.answer(calls[2], p2=batch(0, b"c" * 500))
+    assert len(rig.fetches()) < 2
+    reader, changed = reader_of(rig)
+    assert len(values(reader.take(1))) == 1
+    assert changed.count == 1
+    assert rig.fetches()
 
 
 def test_a_look_up_that_was_refused_is_tried_again_once_it_was_told() -> None:

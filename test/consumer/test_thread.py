@@ -31,13 +31,13 @@ def test_asking_for_a_topics_partitions_does_not_create_it(served: str) -> None:
 
 def test_iteration_ends_when_nothing_came_for_consumer_timeout_ms_and_goes_on_when_asked_again(served: str) -> None:
     with KafkaProducer(bootstrap_servers=served) as producer:
-        producer.send("tail", b"1").get(20)
+        producer.send("tail", b"1").get(30)
         consumer = KafkaConsumer(
             "tail", bootstrap_servers=served, auto_offset_reset="earliest", consumer_timeout_ms=300
         )
         with consumer:
             assert [record.value for record in consumer] == [b"1"]
-            producer.send("tail", b"2").get(20)
+            producer.send("tail", b"2").get(30)
             assert [record.value for record in consumer] == [b"2"]
             assert consumer.position(TopicPartition("tail", 0)) == 2
 
@@ -49,12 +49,12 @@ def test_a_partition_that_is_added_later_is_read(served: str) -> None:
         KafkaConsumer("grows", bootstrap_servers=served, auto_offset_reset="earliest", metadata_max_age_ms=200,
                       consumer_timeout_ms=20_000) as consumer,
     ):  # fmt: skip
-        producer.send("grows", b"first").get(20)
+        producer.send("grows", b"first").get(30)
         assert next(consumer).value == b"first"
         admin.create_partitions({"grows": 2})
         while producer.partitions_for("grows") != {0, 1}:
             producer.flush()
-        producer.send("grows", b"second", partition=1).get(20)
+        producer.send("grows", b"second", partition=1).get(30)
         record = next(consumer)
         assert (record.partition, record.value) == (1, b"second")
 

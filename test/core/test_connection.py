@@ -163,3 +163,20 @@ def test_deadlines_are_those_of_the_calls_in_flight() -> None:
     assert [call.owner for call in machine.overdue(20.0)] == ["early"]
     machine.receive(answer(0) + answer(1))
     assert machine.next_deadline() == inf
+
+
+def test_what_is_missing_is_told_of_large_answers_alone_and_of_none_after_a_fault() -> None:
+    machine = ClientConnection("me")
+    machine.send(METADATA, 0)
+    head = (1_000_000).to_bytes(4, "big") + (0).to_bytes(4, "big")
+    assert machine.receive(head) == []
+    assert machine.missing() == 1_000_000 - 4
+    room = machine.room()
+    assert room is not None
+    room[:1000] = bytes(1000)
+    del room
+    assert machine.filled(1000) == []
+    assert machine.missing() == 1_000_000 - 1004
+    machine.failed = KafkaProtocolError("for some reason")
+    assert machine.missing() == 0
+    assert ClientConnection("me").missing() == 0

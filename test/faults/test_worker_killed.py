@@ -16,13 +16,15 @@ from kafka.tasks.envelope import death_of
 from kafka.tasks.results import decode
 from test.faults.conftest import wait_until
 from test.faults.counted_jobs import Crew
+from test.support.cpu import QueuedTime
 
 MakeCrew = Callable[[str, int], Crew]
 
 JOBS = 2000
 WORKERS = 2
 AGAIN_S = 2.0
-"""Within this time after the kill the last of the killed worker's jobs has started again."""
+"""Within this time after the kill the last of the killed worker's jobs has started again. Time in which workers and
+brokers had no processor, because others had them, does not count."""
 
 
 def read_all(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]:
@@ -33,7 +35,7 @@ def read_all(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None,
         consumer.assign(places)
         found = []
         wanted = {place for place, end in ends.items() if end}
-        give_up_at = time.monotonic() + 20
+        give_up_at = time.monotonic() + 30
         while any(consumer.position(place) < ends[place] for place in wanted):
             assert time.monotonic() < give_up_at, f"{topic} cannot be read to its end"
             for records in consumer.poll(200).values():
@@ -75,12 +77,14 @@ def _kill_one_in_the_middle(servers: str, team: Crew) -> None:
     victim = team.workers[0]
     work = team.app.tasks["work"]
     handles = [work.delay(number, 0.002) for number in range(JOBS)]
-    team.app.flush(30)
+    team.app.flush(60)
     wait_until(lambda: team.starts_count() - before > JOBS // 4, "in the middle of the jobs")
     victim.kill()
     killed_at = time.time()
+    queued = QueuedTime()
     for handle in handles:
         assert handle.wait(60), f"{handle} has no terminal record\n{team.logs()}"
+    all_ended_at, queued_s = time.time(), queued.seconds()
     assert [handle.result(0) for handle in handles] == list(range(JOBS))
 
     suspects = {dict(headers)["id"] or b"" for _, _, headers in read_all(servers, team.app.names.suspect("default"))}
@@ -88,7 +92,9 @@ def _kill_one_in_the_middle(servers: str, team: Crew) -> None:
     starts = team.starts()
     again = [min(start.at for start in starts[job.decode()] if start.pid != victim.pid) for job in suspects]
     last_s = max(again) - killed_at
-    assert last_s < AGAIN_S, f"{last_s:.2f} s for the last of {len(suspects)}\n{team.logs()}"
+    limit_s = AGAIN_S + queued_s * last_s / (all_ended_at - killed_at)
+    print(f"{last_s:.2f} s for the last of {len(suspects)}, limit {limit_s:.2f} s")
+    assert last_s < limit_s, f"{last_s:.2f} s for the last of {len(suspects)}, not {limit_s:.2f}\n{team.logs()}"
     team.close()
 
 
@@ -101,10 +107,11 @@ def test_long_jobs_of_a_killed_worker_start_again_on_an_idle_one(servers: str, c
     victim_pid = team.starts()[handles[0].id][0].pid
     held = [handle for handle in handles if team.starts()[handle.id][0].pid == victim_pid]
     next(worker for worker in team.workers if worker.pid == victim_pid).kill()
-    killed_at = time.time()
-    assert [handle.result(30) for handle in handles] == [0, 1]
+    killed_at, queued = time.time(), QueuedTime()
+    assert [handle.result(45) for handle in handles] == [0, 1]
+    limit_s = AGAIN_S + queued.seconds()
     starts = team.starts()
-    assert max(starts[handle.id][-1].at for handle in held) - killed_at < AGAIN_S, team.logs()
+    assert max(starts[handle.id][-1].at for handle in held) - killed_at < limit_s, team.logs()
     assert all(starts[handle.id][-1].pid != victim_pid for handle in held)
 
 
@@ -161,7 +168,7 @@ def test_a_worker_that_is_told_to_stop_leaves_nothing_to_suspect(servers: str, c
     wait_until(lambda: team.starts_count() > before + 100, "in the middle of the jobs")
     leaver = team.workers[0]
     leaver.terminate()
-    assert leaver.wait(20) == 0, team.logs()
+    assert leaver.wait(30) == 0, team.logs()
     assert [handle.result(60) for handle in handles] == list(range(JOBS // 2))
     starts = team.starts()
     assert all(len(starts[handle.id]) == 1 for handle in handles)

@@ -179,7 +179,7 @@ def test_wakeup_from_another_thread_ends_the_sleep_with_one_byte(loop):
 
     def slow_select(timeout=None):
         asleep.set()
-        done.wait(10)
+        done.wait(30)
         in_flight.append(loop._wakeup.in_flight_bytes)
         return select(timeout)
 
@@ -187,7 +187,7 @@ def test_wakeup_from_another_thread_ends_the_sleep_with_one_byte(loop):
     loop._selector.select = slow_select
 
     def wake() -> None:
-        asleep.wait(10)
+        asleep.wait(30)
         for _ in range(1000):
             loop.wakeup()
         done.set()
@@ -195,7 +195,7 @@ def test_wakeup_from_another_thread_ends_the_sleep_with_one_byte(loop):
     thread = threading.Thread(target=wake)
     thread.start()
     assert loop.run_once(10) == 0
-    thread.join(10)
+    thread.join(30)
     assert in_flight == [1]
     assert loop._wakeup.in_flight_bytes == 0
 
@@ -221,7 +221,7 @@ def test_calls_of_many_threads_all_arrive_and_each_threads_in_order(loop):
         thread.start()
     assert loop.run_until(lambda: len(seen) == 8 * count, 20)
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     for name in range(8):
         assert [number for who, number in seen if who == name] == list(range(count))
 
@@ -231,29 +231,30 @@ def test_run_until_ends_when_another_thread_completes_the_future(loop):
     thread = threading.Thread(target=future.success, args=(1,))
     loop.call_soon(thread.start)
     assert loop.run_until(future, 10)
-    thread.join(10)
+    thread.join(30)
 
 
-def test_run_until_on_another_thread_than_the_makers_is_woken_by_the_maker(loop):
+def test_run_until_on_another_thread_than_the_makers_is_woken_by_the_maker():
     """The maker completes the future after the runner has looked at it and before its first turn."""
     future: Future[int] = Future()
     looked, completed = threading.Event(), threading.Event()
-    run_once = loop.run_once
     outcome: list[bool] = []
 
-    def late_run_once(timeout_s=None):
-        looked.set()
-        completed.wait(10)
-        return run_once(timeout_s)
+    class Late(Loop):
+        def run_once(self, timeout_s=None, *, advance=True):
+            looked.set()
+            completed.wait(30)
+            return super().run_once(timeout_s, advance=advance)
 
-    loop.run_once = late_run_once
+    loop = Late()
     thread = threading.Thread(target=lambda: outcome.append(loop.run_until(future)), daemon=True)
     thread.start()
-    assert looked.wait(10)
+    assert looked.wait(30)
     future.success(1)
     completed.set()
-    thread.join(10)
+    thread.join(30)
     assert outcome == [True]
+    loop.close()
 
 
 def test_run_until_gives_up_in_time(loop):
@@ -274,7 +275,7 @@ def test_owner_is_the_thread_that_ran_the_loop_last(loop):
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: (loop.run_once(0), answers.append(loop.in_loop_thread())))
     thread.start()
-    thread.join(10)
+    thread.join(30)
     assert answers == [True]
     assert not loop.in_loop_thread()
 

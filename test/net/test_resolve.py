@@ -87,7 +87,7 @@ def test_name_is_answered_on_the_loops_thread_and_the_look_up_is_shared(loop, mo
 
     def fake(host, port, family):
         calls.append(threading.current_thread().name)
-        go.wait(10)
+        go.wait(30)
         return answer
 
     monkeypatch.setattr(resolve, "lookup", fake)
@@ -113,7 +113,7 @@ def test_many_slow_names_take_at_most_four_threads_and_all_are_answered(loop, mo
     def fake(host, port, family):
         running.append(host)
         peak.append(len(running))
-        four.wait(10)
+        four.wait(30)
         running.remove(host)
         return [Address(socket.AF_INET, (host, port))]
 
@@ -147,7 +147,7 @@ def test_closing_fails_what_waits_and_a_late_answer_is_dropped(loop, monkeypatch
     go = threading.Event()
 
     def fake(host, port, family):
-        go.wait(10)
+        go.wait(30)
         return []
 
     monkeypatch.setattr(resolve, "lookup", fake)

@@ -78,7 +78,7 @@ def test_other_threads_than_the_main_one_are_refused(loop):
 
     thread = threading.Thread(target=attempt)
     thread.start()
-    thread.join(10)
+    thread.join(30)
     assert "main thread" in str(errors[0])
 
 

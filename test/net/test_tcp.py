@@ -11,9 +11,15 @@ import struct
 import pytest
 
 from kafka.net.loop import Loop
-from kafka.net.tcp import MAX_CHUNKS, READ_BYTES, TcpNetwork
+from kafka.net.resolve import literal_address
+from kafka.net.tcp import HAS_LOW_WATER, LOW_WATER_BYTES, MAX_CHUNKS, READ_BYTES, TcpNetwork
 from kafka.net.transport import ConnectionOptions, PeerClosed
+from kafka.wire.frame import frame
+from kafka.wire.large_frames import BufferPool, LargeFrameReader
 from test.net.recorder import Acceptor, Recorder, Roomy
+
+LARGE = 1024 * 1024
+DEADLINE_S = 60
 
 
 @pytest.fixture
@@ -40,8 +46,6 @@ def _connected(network, acceptor=None, options=None):
 def raw(network):
     """A connection whose far end is a plain socket: (recorder, socket)."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        from kafka.net.resolve import literal_address
-
         client = Recorder()
         client.transport = network.connect([literal_address(*server.getsockname())], client)
         far, _ = server.accept()
@@ -360,3 +364,145 @@ def test_forked_child_cannot_write_and_its_close_leaves_the_parents_connection_a
     assert network.loop.run_until(lambda: server.data, 10)
     assert server.data == b"from the parent"
     assert not client.is_closed
+
+
+class Framed(Recorder):
+    """Takes large frames in place and says what is missing of them. ``pieces`` are the frames, ``counts`` what came at
+    a time in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reader = LargeFrameReader(BufferPool())
+        self.counts: list[int] = []
+
+    def room(self) -> memoryview | None:
+        return self.reader.room()
+
+    def filled(self, count: int) -> None:
+        self.counts.append(count)
+        self.pieces += map(bytes, self.reader.filled(count))
+
+    def missing(self) -> int:
+        return self.reader.missing()
+
+    def data_received(self, data: bytes) -> None:
+        self.pieces += map(bytes, self.reader.feed(data))
+
+
+@pytest.fixture
+def framed(network, request):
+    """A connection to a plain socket that does not block: (recorder, socket). With options as the parameter."""
+    options = ConnectionOptions(**getattr(request, "param", {}))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = Framed()
+        client.transport = network.connect([literal_address(*server.getsockname())], client, options)
+        far, _ = server.accept()
+        with far:
+            assert network.loop.run_until(lambda: client.is_connected, DEADLINE_S)
+            far.setblocking(False)
+            yield client, far
+
+
+def _trickle(network, far, data, piece_bytes=16 * 1024):
+    """Send ``data`` in small pieces, with a turn of the loop behind each."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[far.send(view[:piece_bytes]) :]
+        except BlockingIOError:
+            network.loop.run_once(0.01)
+        network.loop.run_once(0)
+
+
+def _begin_large(network, client, far):
+    """The first half of a large frame, of which the client has seen so much that it waits for the rest."""
+    whole = frame(b"a" * LARGE)
+    _trickle(network, far, whole[: LARGE // 2])
+    assert network.loop.run_until(lambda: client.counts, DEADLINE_S)
+    if HAS_LOW_WATER:
+        assert _low_water(client) >= LOW_WATER_BYTES
+    return whole[LARGE // 2 :]
+
+
+def _low_water(client):
+    return client.transport._sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+
+
+@pytest.mark.skipif(not HAS_LOW_WATER, reason="sockets here cannot wait for many bytes")
+def test_a_large_frame_wakes_the_loop_a_few_times_and_not_for_each_of_its_pieces(network, framed):
+    client, far = framed
+    whole = frame(b"a" * LARGE)
+    _trickle(network, far, whole)
+    assert network.loop.run_until(lambda: client.pieces == [whole[4:]], DEADLINE_S)
+    assert len(client.counts) <= 16  # of 64 pieces; the system says earlier when its window is full
+    assert _low_water(client) == 1
+
+
+def test_small_frames_behind_a_large_one_come_at_once(network, framed):
+    client, far = framed
+    for number in range(3):
+        client.pieces.clear()
+        whole = frame(bytes([number]) * LARGE)
+        _trickle(network, far, whole)
+        for size in (1, 10, 1000):
+            small = frame(b"s" * size)
+            far.send(small[:3])
+            network.loop.run_once(0)
+            far.send(small[3:])
+            assert network.loop.run_until(lambda wanted=small[4:]: client.pieces[-1:] == [wanted], DEADLINE_S)
+        assert [len(each) for each in client.pieces] == [LARGE, 1, 10, 1000]
+
+
+@pytest.mark.parametrize("framed", [{"receive_buffer_bytes": 64 * 1024}, {}], indirect=True, ids=["small", "own"])
+def test_a_frame_larger_than_the_receive_buffer_comes_whole(network, framed):
+    client, far = framed
+    data = os.urandom(4096) * 8192
+    far.setblocking(False)
+    _trickle(network, far, frame(data), 1 << 20)
+    assert network.loop.run_until(lambda: client.pieces == [data], DEADLINE_S)
+
+
+def test_the_peers_end_in_the_middle_of_a_large_frame_is_noticed_at_once(network, framed):
+    client, far = framed
+    _begin_large(network, client, far)
+    far.close()
+    assert network.loop.run_until(lambda: client.is_closed, DEADLINE_S)
+    assert isinstance(client.error, PeerClosed)
+    assert client.pieces == []
+
+
+def test_the_peers_reset_in_the_middle_of_a_large_frame_is_noticed_at_once(network, framed):
+    client, far = framed
+    _begin_large(network, client, far)
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    far.close()
+    assert network.loop.run_until(lambda: client.is_closed, DEADLINE_S)
+    assert isinstance(client.error, ConnectionResetError)
+
+
+def test_closing_in_the_middle_of_a_large_frame_ends_it(network, framed):
+    client, far = framed
+    _begin_large(network, client, far)
+    client.transport.close()
+    assert network.loop.run_until(lambda: client.is_closed, DEADLINE_S)
+    assert client.error is None
+    assert client.pieces == []
+
+
+def test_a_pause_in_the_middle_of_a_large_frame_loses_nothing(network, framed):
+    client, far = framed
+    rest = _begin_large(network, client, far)
+    client.transport.pause_reading()
+    far.send(rest[:1000])
+    network.loop.run_once(0)
+    client.transport.resume_reading()
+    _trickle(network, far, rest[1000:])
+    assert network.loop.run_until(lambda: client.pieces == [b"a" * LARGE], DEADLINE_S)
+
+
+def test_a_system_that_refuses_the_low_water_mark_reads_piece_by_piece(network, framed, monkeypatch):
+    client, far = framed
+    monkeypatch.setattr("kafka.net.tcp.HAS_LOW_WATER", False)
+    _trickle(network, far, frame(b"a" * LARGE))
+    assert network.loop.run_until(lambda: client.pieces == [b"a" * LARGE], DEADLINE_S)
+    assert _low_water(client) == 1

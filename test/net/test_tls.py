@@ -22,7 +22,7 @@ from kafka.net.tls_errors import TlsCertificateError, TlsError
 from kafka.net.transport import PeerClosed
 from test.net.recorder import Acceptor, Recorder, Roomy
 
-DEADLINE_S = 10
+DEADLINE_S = 30
 
 
 def server_tls(certificates, **options):
@@ -122,6 +122,21 @@ def test_bytes_are_put_where_the_handler_has_room(world):
     assert client.data == data
     assert "data_received" in client.log
     assert max(client.counts) == 50_000
+
+
+def test_the_transport_below_is_never_told_what_the_handler_is_missing(world):
+    class Missing(Roomy):
+        def missing(self):
+            raise AssertionError("bytes below are encrypted: their number says nothing")
+
+    client = Missing(50_000)
+    client.transport = world.client.connect([world.listener.address], client)
+    world.settle()
+    data = os.urandom(200_000)
+    world.acceptor.recorders[-1].transport.write(data)
+    world.settle()
+    assert client.data == data
+    assert client.transport.missing() == 0  # it is the handler of the one below
 
 
 def test_a_byte_at_a_time_changes_nothing(contexts):

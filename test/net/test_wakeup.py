@@ -35,7 +35,7 @@ def test_thousand_wakeups_from_many_threads_put_one_byte_in_flight(pipe):
     barrier = threading.Barrier(8)
 
     def wake() -> None:
-        barrier.wait(10)
+        barrier.wait(30)
         for _ in range(125):
             pipe.wake()
 
@@ -43,7 +43,7 @@ def test_thousand_wakeups_from_many_threads_put_one_byte_in_flight(pipe):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert pipe.in_flight_bytes == 1
 
 
@@ -91,6 +91,6 @@ def test_a_signal_handler_may_wake_the_loop_that_it_broke_into(pipe: WakeupPipe)
 
     thread = threading.Thread(target=interrupted, daemon=True)
     thread.start()
-    thread.join(5)
+    thread.join(30)
     assert not thread.is_alive()
     assert not pipe.may_sleep()

@@ -25,7 +25,7 @@ from test.producer.support import run_program
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 REFUSED = "IllegalStateError: IllegalStateError: the producer belongs to the parent process"
-DEADLINE_S = 20
+DEADLINE_S = 30
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +118,9 @@ def test_a_future_from_before_the_fork_is_refused_in_the_child_unless_it_was_don
         done = producer.send("t", b"done", partition=0)
         producer.flush()
         pending = producer.send("t", b"pending", partition=0)
-        told = in_child(lambda: (done.get(5).topic, pending.is_done))
+        told = in_child(lambda: (done.get(30).topic, pending.is_done))
         assert told == "('t', False)"
-        for wait in (lambda: pending.get(), lambda: pending.get(5)):
+        for wait in (lambda: pending.get(), lambda: pending.get(30)):
             assert "belongs to the parent process" in in_child(wait)
         producer.flush()
         assert pending.get(DEADLINE_S).topic == "t"
@@ -216,7 +216,7 @@ PROGRAM = """
         {end}
     _, status = os.waitpid(child, 0)
     producer.flush()
-    print(os.waitstatus_to_exitcode(status), future.get(20).offset >= 0)
+    print(os.waitstatus_to_exitcode(status), future.get(30).offset >= 0)
 """
 
 

@@ -126,7 +126,7 @@ def test_a_process_grows_by_a_fifth_more_than_buffer_memory_at_most_when_its_bro
 
 def test_the_error_says_what_was_waited_for_for_how_long_and_which_partitions_hold_the_memory() -> None:
     with _broker() as broker, _producer(broker, max_block_ms=200, buffer_memory=40_000) as producer:
-        producer.send("t", b"x").get(20)
+        producer.send("t", b"x").get(30)
         broker.pause()
         try:
             with pytest.raises(KafkaTimeoutError) as raised:
@@ -143,7 +143,7 @@ def test_the_error_says_what_was_waited_for_for_how_long_and_which_partitions_ho
 
 def test_threads_get_memory_in_the_order_in_which_they_came_and_nobody_is_left() -> None:
     with _broker() as broker, _producer(broker, max_block_ms=60_000, buffer_memory=60_000) as producer:
-        producer.send("t", b"x").get(20)
+        producer.send("t", b"x").get(30)
         broker.pause()
         order: list[int] = []
         threads: list[threading.Thread] = []
@@ -174,7 +174,7 @@ def test_threads_get_memory_in_the_order_in_which_they_came_and_nobody_is_left()
 
 def test_a_thread_that_waits_for_memory_is_told_when_the_producer_is_closed() -> None:
     with _broker() as broker, _producer(broker, max_block_ms=60_000, buffer_memory=60_000) as producer:
-        producer.send("t", b"x").get(20)
+        producer.send("t", b"x").get(30)
         broker.pause()
         errors: list[BaseException] = []
         try:
@@ -191,7 +191,7 @@ def test_a_thread_that_waits_for_memory_is_told_when_the_producer_is_closed() ->
             thread.start()
             _until(lambda: bool(producer._accumulator.memory.waiters))
             producer.close(timeout=0)
-            thread.join(20)
+            thread.join(30)
         finally:
             broker.resume()
         assert "closed" in str(errors[0])

@@ -296,7 +296,7 @@ def test_a_record_that_fails_makes_commit_fail_and_abort_makes_it_good(
     producer.init_transactions()
     name = producer._transactions.machine.transactional_id  # type: ignore[union-attr]
     producer.begin_transaction()
-    producer.send(topic, b"lost", partition=0).get(10)
+    producer.send(topic, b"lost", partition=0).get(30)
     with broker.faults.answer("Produce", MessageSizeTooLargeError, client_id=name, first=1):
         failed = producer.send(topic, b"refused", partition=0)
         with pytest.raises(AbortableTransactionError) as raised:
@@ -316,7 +316,7 @@ def test_an_error_in_the_block_aborts_and_is_raised(broker: EmbeddedBroker, topi
     producer = make()
     producer.init_transactions()
     with pytest.raises(ZeroDivisionError), producer.transaction():
-        producer.send(topic, b"never").get(10)
+        producer.send(topic, b"never").get(30)
         1 / 0  # noqa: B018
     with producer.transaction():
         producer.send(topic, b"good")
@@ -356,7 +356,7 @@ def test_a_second_producer_fences_the_first_which_says_so(broker: EmbeddedBroker
     first = make("the-id" + topic)
     first.init_transactions()
     first.begin_transaction()
-    first.send(topic, b"of a zombie").get(10)
+    first.send(topic, b"of a zombie").get(30)
     second = make("the-id" + topic)
     second.init_transactions()
     with pytest.raises(ProducerFencedError, match="the-id"):
@@ -374,10 +374,10 @@ def test_who_was_fenced_and_writes_finds_it_out_by_its_abort(topic: str, make: M
     first = make("another-id" + topic)
     first.init_transactions()
     first.begin_transaction()
-    first.send(topic, b"1", partition=0).get(10)
+    first.send(topic, b"1", partition=0).get(30)
     make("another-id" + topic).init_transactions()
     with pytest.raises(InvalidProducerEpochError):
-        first.send(topic, b"2", partition=0).get(10)
+        first.send(topic, b"2", partition=0).get(30)
     with pytest.raises(AbortableTransactionError):
         first.commit_transaction()
     with pytest.raises(ProducerFencedError):
@@ -385,7 +385,7 @@ def test_who_was_fenced_and_writes_finds_it_out_by_its_abort(topic: str, make: M
     second = make("another-id" + topic)
     second.init_transactions()
     with pytest.raises(ProducerFencedError), second.transaction():
-        second.send(topic, b"1", partition=0).get(10)
+        second.send(topic, b"1", partition=0).get(30)
         make("another-id" + topic).init_transactions()
         second.send(topic, b"2", partition=0)
 
@@ -396,7 +396,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_by_the_broker(
     producer = make(transaction_timeout_ms=10_000)
     producer.init_transactions()
     producer.begin_transaction()
-    producer.send(topic, b"late").get(10)
+    producer.send(topic, b"late").get(30)
     broker.clock.advance(11)
     with pytest.raises(FatalTransactionError, match="transaction_timeout_ms"):
         producer.commit_transaction()
@@ -424,10 +424,10 @@ def test_a_call_that_timed_out_is_called_again_and_goes_on(broker: EmbeddedBroke
 
     twice("InitProducerId", producer.init_transactions, producer.begin_transaction)
     producer.begin_transaction()
-    producer.send(topic, b"good").get(10)
+    producer.send(topic, b"good").get(30)
     twice("EndTxn", producer.commit_transaction, producer.abort_transaction)
     producer.begin_transaction()
-    producer.send(topic, b"bad").get(10)
+    producer.send(topic, b"bad").get(30)
     twice("EndTxn", producer.abort_transaction, producer.begin_transaction)
     assert values(broker, topic) == [b"good"]
 
@@ -450,7 +450,7 @@ def test_close_aborts_what_is_open(broker: EmbeddedBroker, topic: str, make: Mak
     producer = make()
     producer.init_transactions()
     producer.begin_transaction()
-    producer.send(topic, b"never").get(10)
+    producer.send(topic, b"never").get(30)
     producer.close()
     assert state_of(producer) is Transaction.READY
     assert values(broker, topic) == []
@@ -466,7 +466,7 @@ def test_close_aborts_what_a_commit_that_timed_out_has_left(broker: EmbeddedBrok
     producer.init_transactions()
     producer._settings["max_block_ms"] = 300
     producer.begin_transaction()
-    producer.send(topic, b"never").get(10)
+    producer.send(topic, b"never").get(30)
     with broker.faults.answer("EndTxn", 14, client_id=name):
         with pytest.raises(KafkaTimeoutError):
             producer.commit_transaction()
@@ -484,7 +484,7 @@ def test_close_keeps_its_time_when_the_coordinator_says_nothing(broker: Embedded
     name = producer._transactions.machine.transactional_id  # type: ignore[union-attr]
     producer.init_transactions()
     producer.begin_transaction()
-    producer.send(topic, b"never").get(10)
+    producer.send(topic, b"never").get(30)
     with broker.faults.drop("EndTxn", client_id=name):
         producer.close(timeout=0.3)
     make(name).init_transactions()
@@ -619,7 +619,7 @@ def test_a_record_that_comes_after_the_end_is_refused_at_once(topic: str, make: 
     def serialize(value: bytes) -> bytes:
         if value == b"late":
             is_inside.set()
-            may_go_on.wait(10)
+            may_go_on.wait(30)
         return value
 
     producer = make(value_serializer=serialize)
@@ -629,10 +629,10 @@ def test_a_record_that_comes_after_the_end_is_refused_at_once(topic: str, make: 
     futures: list[Any] = []
     thread = threading.Thread(target=lambda: futures.append(producer.send(topic, b"late")))
     thread.start()
-    is_inside.wait(10)
+    is_inside.wait(30)
     producer.commit_transaction()
     may_go_on.set()
-    thread.join(10)
+    thread.join(30)
     with pytest.raises(IllegalStateError, match="while no transaction was under way"):
-        futures[0].get(10)
+        futures[0].get(30)
     assert producer._accumulator.memory.used_bytes == 0

@@ -14,10 +14,14 @@ from typing import Any
 import pytest
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
+from kafka.core.share.intake import Outcome
+from kafka.core.share.session import Exchange
 from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaConfigurationError
 from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
+from kafka.protocol.share import ShareFetchRequest
 from kafka.share import AcknowledgeType, KafkaShareConsumer, ShareRecord
+from kafka.share.link import ShareLink
 from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
 from test.share.support import Machine, Taker
@@ -71,7 +75,7 @@ def group(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[Group]:
 
 def take(consumer: KafkaShareConsumer, count: int, **options: Any) -> list[ShareRecord]:
     found: list[ShareRecord] = []
-    end = time.monotonic() + 20
+    end = time.monotonic() + 30
     while len(found) < count:
         assert time.monotonic() < end, f"{len(found)} records of {count}"
         found += [record for records in consumer.poll(1000, **options).values() for record in records]
@@ -101,6 +105,35 @@ def test_a_deserializer_that_fails_loses_no_other_record_and_nothing_is_accepted
     consumer.close()
     (again,) = take(group.member(), 1)
     assert (again.value, again.delivery_count) == (b"3", 2), "released, not accepted, and nothing else comes again"
+
+
+def test_what_a_poll_returned_is_accepted_by_the_request_that_fetches_more(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No fetch goes out while they are worked on: it would find nothing where the window is full, and stand in the way
+    of what has to be said of them."""
+    for number in range(3):
+        group.put(*(b"%d" % each for each in range(10 * number, 10 * number + 10)))
+    requests: list[tuple[bool, bool]] = []
+    send, settle = ShareLink._send, ShareLink._settle
+    brought: list[int] = []
+
+    def sent(self: ShareLink, exchange: Exchange, now: float) -> None:
+        requests.append((isinstance(exchange.request, ShareFetchRequest), bool(exchange.acks)))
+        send(self, exchange, now)
+
+    def settled(self: ShareLink, outcome: Outcome) -> None:
+        if outcome.records and not any(brought):
+            requests.clear()
+        brought.append(len(outcome.records))
+        settle(self, outcome)
+
+    monkeypatch.setattr(ShareLink, "_send", sent)
+    monkeypatch.setattr(ShareLink, "_settle", settled)
+    consumer = group.member(max_poll_records=10)
+    records = take(consumer, 30)
+    assert sorted(map(int, values(records))) == list(range(30))
+    assert requests == [(True, True)] * (len(brought) - brought.index(10) - 1), (requests, brought)
 
 
 def test_an_interrupt_in_a_deserializer_loses_no_record(group: Group) -> None:
@@ -146,7 +179,7 @@ def test_records_whose_locks_ran_out_unpolled_are_not_returned_any_more(group: G
     take(consumer, 1, max_records=1)
     buffered = consumer._inbox._records[:]
     assert values(buffered) == [b"b"]
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not buffered[0].lost:
         assert time.monotonic() < end
         consumer._host.call(lambda: None)
@@ -193,7 +226,7 @@ def test_polls_acknowledgements_commits_and_the_close_of_many_threads_do_not_han
     for thread in closers:
         thread.start()
     for thread in (*threads, *closers):
-        thread.join(15)
+        thread.join(30)
         assert not thread.is_alive()
     assert faults == []
     assert len(seen) == 300
@@ -212,7 +245,7 @@ def test_closing_leaves_no_thread_and_no_descriptor(group: Group) -> None:
         with group.member() as consumer:
             consumer.poll(200)
     assert not [thread for thread in threading.enumerate() if thread.name == "kafka-share consumer"]
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while descriptors() > before + 2:  # less than one for each; the broker of this process closes its ends, too
         assert time.monotonic() < end
 
@@ -225,7 +258,7 @@ def test_a_consumer_that_is_forgotten_ends_its_thread(group: Group) -> None:
     del consumer
     gc.collect()
     assert gone() is None
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
 
 
@@ -309,7 +342,7 @@ def test_the_commit_callback_is_called_in_the_polling_thread_with_the_offsets_of
     group.put(b"3")
     consumer.acknowledge(take(consumer, 1)[0], AcknowledgeType.REJECT)
     consumer.commit_async()
-    end = time.monotonic() + 20
+    end = time.monotonic() + 30
     while not later:
         assert time.monotonic() < end
         consumer.poll(5000)
@@ -390,7 +423,7 @@ def test_blocking_calls_in_a_callback_are_refused_with_the_way_out(group: Group)
     consumer = group.member(on_acknowledged=on_acknowledged, share_acknowledgement_mode="explicit")
     consumer.acknowledge(take(consumer, 1)[0])
     consumer.commit(10_000)
-    assert heard.wait(10)
+    assert heard.wait(30)
     assert len(refusals) == 3
     assert consumer.poll(100) == {}, "still open"
 

@@ -54,6 +54,15 @@ def test_an_exact_demand_is_never_exceeded_and_never_left_unasked(leaders: MakeL
         assert len(three.user.records) == wanted
 
 
+def test_a_demand_for_some_is_over_with_the_first_that_come(leaders: MakeLeaders) -> None:
+    one = leaders(1)
+    one.nodes[0].log.extend(range(3))
+    one.consumer._engine.request_records(5, until_some=True)
+    one.wait(lambda: one.user.records, 2)
+    assert len(one.user.records) == 3
+    assert one.consumer._engine.demand == 0
+
+
 def test_a_full_leader_gets_the_demand_that_empty_ones_do_not_use(leaders: MakeLeaders) -> None:
     three = leaders(3)
     three.nodes[2].log.extend(range(60))

@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from kafka.core.share.holding import Acknowledged
+from kafka.core.share.holding import Answered
 from kafka.core.share.records import AcknowledgeType, ShareRecord
 from kafka.errors import CorruptRecordError, GroupAuthorizationFailedError, IllegalStateError
 from kafka.share.inbox import Inbox
@@ -36,6 +36,23 @@ def test_what_comes_while_a_poll_waits_ends_it() -> None:
     inbox = Inbox()
     held = record(1)
     assert inbox.take(1, inf, lambda: threading.Thread(target=inbox.put, args=([held],)).start()) == [held]
+
+
+def test_a_poll_asks_again_when_others_took_what_came() -> None:
+    inbox = Inbox()
+    held = record(2)
+    asked: list[bool] = []
+
+    def want() -> None:
+        asked.append(True)
+        if len(asked) == 1:
+            other = record(1)
+            inbox.put([other])
+            inbox.lose([other])
+        else:
+            inbox.put([held])
+
+    assert inbox.take(1, 60, want) == [held]
 
 
 @pytest.mark.parametrize("how", ["wake", "close"])
@@ -99,14 +116,16 @@ def test_of_many_threads_that_acknowledge_one_record_one_succeeds() -> None:
     for thread in threads:
         thread.join()
     assert len(refused) == 7
-    assert inbox.take_said() == [(held, AcknowledgeType.ACCEPT)]
+    assert inbox.take_said() == [([held], AcknowledgeType.ACCEPT)]
 
 
 def test_the_loop_is_told_once_for_all_that_is_said_until_it_looks() -> None:
     inbox = Inbox()
     assert inbox.say(record(1), AcknowledgeType.ACCEPT)
     assert not inbox.say(record(2), AcknowledgeType.ACCEPT)
-    assert len(inbox.take_said()) == 2
+    assert not inbox.say(record(3), AcknowledgeType.RELEASE)
+    said = [([each.offset for each in records], kind) for records, kind in inbox.take_said()]
+    assert said == [([1, 2], AcknowledgeType.ACCEPT), ([3], AcknowledgeType.RELEASE)]
     assert inbox.say(record(3), AcknowledgeType.RENEW)
 
 
@@ -118,7 +137,7 @@ def test_polled_records_are_accepted_once_and_not_those_lost_settled_or_forgotte
     lost.lost = True
     settled.is_settled = True
     assert inbox.accept_polled()
-    assert inbox.take_said() == [(fine, AcknowledgeType.ACCEPT)]
+    assert inbox.take_said() == [([fine], AcknowledgeType.ACCEPT)]
     inbox.returned([forgotten])
     inbox.forget_polled()
     assert not inbox.accept_polled()
@@ -127,9 +146,9 @@ def test_polled_records_are_accepted_once_and_not_those_lost_settled_or_forgotte
 def test_a_wakeup_is_not_lost_to_an_answer_that_came_at_the_same_time() -> None:
     """The answer is for the callback, and the poll goes on afterwards: it has to know that somebody woke it."""
     inbox = Inbox()
-    inbox.heard([Acknowledged(record(1), AcknowledgeType.ACCEPT, None)], keep=True)
+    inbox.heard([Answered(AcknowledgeType.ACCEPT, [record(1)], None)], keep=True)
     inbox.wake()
     assert inbox.take(1, 60, nothing) == [], "not None, which has the poll go on"
-    inbox.heard([Acknowledged(record(2), AcknowledgeType.ACCEPT, None)], keep=True)
+    inbox.heard([Answered(AcknowledgeType.ACCEPT, [record(2)], None)], keep=True)
     assert inbox.take(1, 60, nothing) is None
     assert len(inbox.take_answered()) == 2

@@ -43,6 +43,9 @@ LATEST = "4.3.0"
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 """Flags of the broker's JVM for tests; benchmarks give their own, since these cost half of the speed later on."""
 
+LONG_RETENTION_MS = 876_000 * 3_600_000
+"""For ``log.retention.ms``: records with times of former years would go half a minute after a start, or five later."""
+
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 20.0
 _LOG_TAIL_LINES = 40

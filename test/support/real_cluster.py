@@ -16,9 +16,11 @@ from kafka.client import KafkaClient
 from kafka.core.routing import Controller
 from kafka.errors import raise_for_code
 from kafka.protocol.list_offsets import ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.quotas import AlterClientQuotasRequest
 from kafka.protocol.reassignments import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 from kafka.protocol.topics import CreateTopicsRequest
+from kafka.protocol.transactions import InitProducerIdRequest
 from kafka.wire.message import Request, Response
 from test.support import apache_kafka as apache
 from test.support.apache_kafka import ApacheKafka
@@ -54,14 +56,33 @@ class Cluster:
         )
         answer = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=False))
         raise_for_code(answer.topics[0].error_code, name)
-        self.wait_for(name, lambda: self.client.cluster.leader_for_partition(TopicPartition(name, 0)) == replicas[0])
-        return TopicPartition(name, 0)
+        partition = TopicPartition(name, 0)
+        self.wait_for(name, lambda: self.all_know(partition, *replicas))
+        return partition
 
     def wait_for(self, topic: str, is_so: Callable[[], bool]) -> None:
         give_up_at = time.monotonic() + 30
         while not is_so():
             assert time.monotonic() < give_up_at
             self.client.poll(future=self.client.cluster.request_update())
+
+    def all_know(self, partition: TopicPartition, leader: int, *others: int) -> bool:
+        """Whether all brokers tell that it leads, and the replicas' own view is the same: else a client that asks the
+        wrong one has to come again after its back-off."""
+        return (
+            self.client.cluster.leader_for_partition(partition) == leader
+            and all(self.told_by(node_id, partition) == leader for node_id in {1, 2, leader, *others})
+            and self.leads(partition, leader)
+            and not any(self.leads(partition, node_id) for node_id in others)
+        )
+
+    def told_by(self, node_id: int, partition: TopicPartition) -> int | None:
+        """The leader, as this broker's metadata has it."""
+        topic = MetadataRequest.MetadataRequestTopic(name=partition.topic)
+        future = self.client.request(node_id, MetadataRequest(topics=[topic], allow_auto_topic_creation=False))
+        self.client.poll(future=future)
+        found = future.result().topics[0].partitions
+        return found[partition.partition].leader_id if found else None
 
     def leads(self, partition: TopicPartition, node_id: int) -> bool:
         """Whether the broker itself knows that it leads, which it may learn later than the metadata tells it."""
@@ -76,7 +97,7 @@ class Cluster:
         return set() if found is None else set(found.isr)
 
     def move(self, partition: TopicPartition, *replicas: int) -> None:
-        """The first of ``replicas`` leads from now on, and knows it."""
+        """The first of ``replicas`` leads from now on, and all brokers know it."""
         self.wait_for(partition.topic, lambda: self.in_sync(partition) == set(replicas))
         entry = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=list(replicas))
         topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name=partition.topic, partitions=[entry])
@@ -85,12 +106,23 @@ class Cluster:
         self.ask(ElectLeadersRequest(election_type=0, topic_partitions=[elected], timeout_ms=10_000))
         self.wait_for(
             partition.topic,
-            lambda: (
-                self.client.cluster.leader_for_partition(partition) == replicas[0]
-                and self.in_sync(partition) == set(replicas)
-                and self.leads(partition, replicas[0])
-            ),
+            lambda: self.in_sync(partition) == set(replicas) and self.all_know(partition, *replicas),
         )
+
+    def warm_up(self) -> None:
+        """A broker's first producer has to come again after its back-off: the numbers are not there yet."""
+        give_up_at = time.monotonic() + 30
+        while {broker.nodeId for broker in self.client.cluster.brokers()} != {1, 2}:
+            assert time.monotonic() < give_up_at
+            self.client.poll(future=self.client.cluster.request_update())
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        for node_id in (1, 2):
+            while True:
+                future = self.client.request(node_id, request)
+                self.client.poll(future=future)
+                if future.result().error_code == 0:
+                    break
+                assert time.monotonic() < give_up_at, future.result()
 
     def quota(self, client_id: str, name: str, value: float | None) -> None:
         entry = AlterClientQuotasRequest.EntryData(
@@ -111,5 +143,8 @@ def two_brokers() -> Iterator[Cluster]:
         ApacheKafka(settings={**selector, "broker.rack": "right"}, beside=one) as two,
     ):
         made = Cluster(one, two)
-        yield made
-        made.client.close()
+        try:
+            made.warm_up()
+            yield made
+        finally:
+            made.client.close()

@@ -44,7 +44,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def until(is_so: Callable[[], bool], within_s: float = 20.0) -> None:
+def until(is_so: Callable[[], bool], within_s: float = 30.0) -> None:
     give_up_at = time.monotonic() + within_s
     while not is_so():
         assert time.monotonic() < give_up_at
@@ -81,7 +81,7 @@ def test_clients_follow_a_broker_that_was_killed_and_came_back_at_another_addres
         consumer = stack.enter_context(
             KafkaConsumer("t", bootstrap_servers="service:1", auto_offset_reset="earliest", **RECONNECT)
         )
-        producer.send("t", b"before").get(20)
+        producer.send("t", b"before").get(30)
         assert next(consumer).value == b"before"
         first.kill()
         future = producer.send("t", b"after")
@@ -108,13 +108,13 @@ def test_with_the_strategy_none_it_is_not_found_again(service: dict[str, int]) -
             request_timeout_ms=1_000,
             **RECONNECT,
         ) as producer:
-            producer.send("t", b"before").get(20)
+            producer.send("t", b"before").get(30)
             first.kill()
             with EmbeddedBroker(topics=["t"]) as second:
                 service["port"] = second.port
                 future = producer.send("t", b"after")
                 with pytest.raises(KafkaTimeoutError, match="delivery_timeout_ms"):
-                    future.get(20)
+                    future.get(30)
                 assert not [each for each in second.requests.find("Metadata") if each.client_id == "mine"]
 
 
@@ -129,12 +129,12 @@ def test_both_go_on_with_a_topic_that_was_deleted_and_made_anew(broker: Embedded
         KafkaConsumer(topic, auto_offset_reset="earliest", **settings) as consumer,
     ):
         for number in range(3):
-            producer.send(topic, b"old %d" % number).get(20)
+            producer.send(topic, b"old %d" % number).get(30)
         assert [next(consumer).value for _ in range(3)] == [b"old 0", b"old 1", b"old 2"]
         former = producer._host.client.cluster.topic_id(topic)
         admin.delete_topics([topic])
         broker.create_topic(topic)
-        assert producer.send(topic, b"new").get(20).offset == 0
+        assert producer.send(topic, b"new").get(30).offset == 0
         assert next(consumer).value == b"new"
         assert producer._host.client.cluster.topic_id(topic) not in (None, former)
 
@@ -148,13 +148,13 @@ def test_records_that_were_sent_while_the_topic_was_away_arrive_when_it_is_back(
             bootstrap_servers=broker.bootstrap, allow_auto_create_topics=False, **RECONNECT
         ) as producer,
     ):
-        producer.send(topic, b"old").get(20)
+        producer.send(topic, b"old").get(30)
         admin.delete_topics([topic])
         future = producer.send(topic, b"new")
         until(lambda: producer._host.client.cluster.topic_error(topic) == UnknownTopicOrPartitionError.errno)
         assert not future.is_done
         broker.create_topic(topic)
-        assert future.get(20).offset == 0
+        assert future.get(30).offset == 0
 
 
 def test_a_producer_uses_partitions_that_were_added(broker: EmbeddedBroker, topic: str) -> None:
@@ -165,11 +165,11 @@ def test_a_producer_uses_partitions_that_were_added(broker: EmbeddedBroker, topi
             topic, bootstrap_servers=broker.bootstrap, metadata_max_age_ms=100, auto_offset_reset="earliest"
         ) as consumer,
     ):
-        assert producer.send(topic, b"first").get(20).partition == 0
+        assert producer.send(topic, b"first").get(30).partition == 0
         admin.create_partitions({topic: 3})
         until(lambda: producer.partitions_for(topic) == {0, 1, 2})
-        assert producer.send(topic, b"there", partition=2).get(20).partition == 2
-        used = {producer.send(topic, b"x", key=b"%d" % number).get(20).partition for number in range(20)}
+        assert producer.send(topic, b"there", partition=2).get(30).partition == 2
+        used = {producer.send(topic, b"x", key=b"%d" % number).get(30).partition for number in range(20)}
         assert used == {0, 1, 2}
         assert len([next(consumer) for _ in range(22)]) == 22
         assert consumer.assignment() == {TopicPartition(topic, number) for number in range(3)}
@@ -178,19 +178,19 @@ def test_a_producer_uses_partitions_that_were_added(broker: EmbeddedBroker, topi
 @pytest.mark.parametrize("call", ["send", "partitions_for"])
 def test_a_topic_that_may_not_be_described_is_an_error_at_once(broker: EmbeddedBroker, topic: str, call: str) -> None:
     broker.faults.answer("Metadata", TopicAuthorizationFailedError, topic=topic)
-    with KafkaProducer(bootstrap_servers=broker.bootstrap, max_block_ms=20_000) as producer:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap, max_block_ms=300_000) as producer:
         began = time.monotonic()
         with pytest.raises(TopicAuthorizationFailedError, match=topic):
             getattr(producer, call)(topic)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 45
 
 
 @pytest.mark.parametrize("call", ["send", "partitions_for"])
 def test_a_topic_that_nobody_makes_is_an_error_soon(broker: EmbeddedBroker, call: str) -> None:
     with KafkaProducer(
-        bootstrap_servers=broker.bootstrap, max_block_ms=20_000, allow_auto_create_topics=False
+        bootstrap_servers=broker.bootstrap, max_block_ms=300_000, allow_auto_create_topics=False
     ) as producer:
         began = time.monotonic()
         with pytest.raises(UnknownTopicOrPartitionError, match="topic nobodys is not there"):
             getattr(producer, call)("nobodys")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 45

@@ -51,7 +51,7 @@ def produce(broker: EmbeddedBroker, topic: str, count: int = COUNT, **settings: 
     values = [b"%d" % number for number in range(count)]
     with KafkaProducer(bootstrap_servers=broker.bootstrap, retry_backoff_ms=10, **settings) as producer:
         for value in values:
-            producer.send(topic, value).get(20)
+            producer.send(topic, value).get(30)
     return values
 
 
@@ -91,7 +91,7 @@ def test_a_silent_broker_is_given_up_and_the_record_arrives_all_the_same(broker:
 def test_a_refusal_for_good_is_told_and_nothing_is_written(broker: EmbeddedBroker, topic: str) -> None:
     broker.faults.answer("Produce", MessageSizeTooLargeError, topic=topic)
     with KafkaProducer(bootstrap_servers=broker.bootstrap) as producer, pytest.raises(MessageSizeTooLargeError):
-        producer.send(topic, b"x").get(20)
+        producer.send(topic, b"x").get(30)
     assert values_of(broker, topic) == []
 
 
@@ -178,7 +178,7 @@ def test_an_answer_that_makes_no_sense_is_told_and_clients_go_on(broker: Embedde
         for number in range(4):
             futures.append(producer.send(topic, b"%d" % number))
             with contextlib.suppress(KafkaProtocolError):
-                futures[-1].get(20)
+                futures[-1].get(30)
     assert [isinstance(future.exception, KafkaProtocolError) for future in futures] == [False, True, False, False]
     broker.faults.truncate("Fetch", topic=topic, nth=1)
     broker.faults.corrupt("Fetch", topic=topic, nth=2)
@@ -223,14 +223,14 @@ def test_a_producer_in_front_of_a_closed_door_says_so_and_goes_in_when_it_opens(
     with KafkaProducer(
         bootstrap_servers=broker.bootstrap, max_block_ms=500, delivery_timeout_ms=30_000, reconnect_backoff_max_ms=100
     ) as producer:
-        producer.send(topic, b"first").get(20)
+        producer.send(topic, b"first").get(30)
         broker.refuse_connections()
         broker.disconnect_all()
         future = producer.send(topic, b"second")
         with pytest.raises(KafkaTimeoutError):
             future.get(0.3)
         broker.accept_connections()
-        future.get(20)
+        future.get(30)
     assert values_of(broker, topic) == [b"first", b"second"]
 
 
@@ -240,7 +240,7 @@ def test_a_producer_tells_at_once_that_the_broker_is_too_old_for_what_was_asked_
         KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True) as producer,
         pytest.raises(UnsupportedVersionError, match=r"enable_idempotence=True needs Kafka 0\.11 .* release 0\.10"),
     ):
-        producer.send("t", b"x").get(20)
+        producer.send("t", b"x").get(30)
 
 
 def test_records_of_an_hour_ago_are_not_kept_longer_than_the_topic_says(broker: EmbeddedBroker) -> None:
@@ -268,6 +268,6 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_between_two_mome
                     broker.start()
                 else:
                     future = producer.send(topic, value)
-                future.get(20)
+                future.get(30)
                 acknowledged.append(value)
         assert values_of(broker, topic) == acknowledged

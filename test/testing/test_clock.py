@@ -162,4 +162,4 @@ def test_a_month_passes_in_a_moment(broker: EmbeddedBroker) -> None:
     started, before = time.monotonic(), broker.clock.time
     broker.clock.advance(30 * DAY_S)
     assert broker.clock.time >= before + 30 * DAY_S
-    assert time.monotonic() - started < 10, "usually much less"
+    assert time.monotonic() - started < 45, "usually much less"

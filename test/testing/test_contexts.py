@@ -44,7 +44,7 @@ def test_a_worker_runs_while_the_block_does(broker: EmbeddedBroker, app: App, po
 
     with running_worker(app, pool=pool) as worker:
         job = double.delay(21)
-        assert job.result(20) == 42
+        assert job.result(30) == 42
         assert worker.counts["done"] == 1
     assert double.delay(1).wait(0.1) is False, "nobody works any more"
     assert job.result(1) == 42, "the app of the test is open still"
@@ -76,7 +76,7 @@ def test_draining_in_vain_says_what_is_left(broker: EmbeddedBroker, app: App) ->
 
     @app.task
     def waits() -> None:
-        gate.wait(20)
+        gate.wait(30)
 
     with running_worker(app, broker=broker) as worker:
         waits.delay()
@@ -95,7 +95,7 @@ def test_a_failure_is_the_jobs_and_not_the_workers(broker: EmbeddedBroker, app: 
 
     with running_worker(app) as worker:
         with pytest.raises(JobFailed, match="no"):
-            breaks.delay().result(20)
+            breaks.delay().result(30)
         with pytest.raises(IllegalStateError, match="give running_worker"):
             worker.drain()
 

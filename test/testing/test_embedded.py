@@ -165,11 +165,11 @@ class Writer(threading.Thread):
     def wait_for_more(self) -> None:
         self.enough.clear()
         self.target = len(self.acknowledged) + 50
-        assert self.enough.wait(20), "the writer does not get on"
+        assert self.enough.wait(30), "the writer does not get on"
 
     def stop(self) -> None:
         self._stop_requested = True
-        self.join(20)
+        self.join(30)
 
 
 def read_all(port: int) -> list[bytes | None]:
@@ -232,7 +232,7 @@ def test_the_broker_ends_with_a_test_process_that_is_killed(tmp_path: Path) -> N
         assert int(tests.stdout.readline()) > 0
         assert has_broker(str(tmp_path / "data"))
         tests.kill()
-    give_up_at = time.monotonic() + 20
+    give_up_at = time.monotonic() + 30
     while has_broker(str(tmp_path / "data")):
         assert time.monotonic() < give_up_at, "the broker was left behind"
         threading.Event().wait(0.01)

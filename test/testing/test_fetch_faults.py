@@ -172,14 +172,12 @@ def test_a_seek_does_not_wait_for_a_fetch_that_the_broker_holds(
 ) -> None:
     with (
         KafkaProducer(bootstrap_servers=broker.bootstrap) as producer,
-        consumer_of(broker, partitions, fetch_max_wait_ms=20_000) as consumer,
+        consumer_of(broker, partitions, fetch_max_wait_ms=100_000, request_timeout_ms=150_000) as consumer,
     ):
         write(producer, partitions, 0)
         reading = Reading(consumer, partitions)
         reading.up_to(1)
         for _ in range(3):
             consumer.poll(50)  # the next fetch is held by now
-            began = time.monotonic()
             consumer.seek(partitions[1], 0)
-            assert consumer.poll(15_000)
-            assert time.monotonic() - began < 10
+            assert consumer.poll(30_000)

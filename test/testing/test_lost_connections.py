@@ -35,7 +35,7 @@ def topic(broker: EmbeddedBroker) -> str:
 
 def send_one(broker: EmbeddedBroker, topic: str) -> None:
     with KafkaProducer(bootstrap_servers=broker.bootstrap, retry_backoff_ms=10) as producer:
-        producer.send(topic, b"x").get(20)
+        producer.send(topic, b"x").get(30)
 
 
 def read_one(broker: EmbeddedBroker, topic: str) -> None:

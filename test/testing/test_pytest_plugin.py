@@ -29,14 +29,14 @@ def kafka_topic_options():
 
 TESTS = """
 def test_clients_meet_on_the_topic(kafka_topic, kafka_producer, kafka_consumer, kafka_admin):
-    kafka_producer.send(kafka_topic, b"x", partition=1).get(20)
+    kafka_producer.send(kafka_topic, b"x", partition=1).get(30)
     (records,) = kafka_consumer.poll(timeout_ms=20_000).values()
     assert [record.value for record in records] == [b"x"]
     assert len(kafka_admin.describe_topics([kafka_topic])[0]["partitions"]) == 2
 
 
 def test_settings_reach_the_broker(kafka_broker, kafka_producer):
-    kafka_producer.send("made-by-itself", b"x").get(20)
+    kafka_producer.send("made-by-itself", b"x").get(30)
     assert {record.partition for record in kafka_broker.records("made-by-itself")} <= {0, 1, 2}
 
 
@@ -71,7 +71,7 @@ def test_jobs_are_run(kafka_tasks_app, kafka_tasks_worker):
     worker = kafka_tasks_worker()
     jobs = [double.delay(number) for number in range(10)]
     worker.drain()
-    assert [job.result(5) for job in jobs] == [2 * number for number in range(10)]
+    assert [job.result(30) for job in jobs] == [2 * number for number in range(10)]
 """
 
 

@@ -107,3 +107,23 @@ def test_a_length_that_cannot_be_ends_the_stream_behind_what_was_good() -> None:
     assert reader.room() is None
     with pytest.raises(InvalidReceiveError, match="above the limit"):
         reader.feed(b"")
+
+
+def test_it_says_how_much_is_missing_of_a_large_frame_and_of_nothing_else() -> None:
+    reader = LargeFrameReader(BufferPool())
+    stream = frame(b"a" * LARGE) + frame(b"b" * 10) + frame(b"c" * LARGE)
+    assert reader.missing() == 0
+    missing = []
+    for end in range(1000, len(stream) + 1000, 1000):
+        piece = stream[end - 1000 : end]
+        receive(reader, piece, [1000])
+        missing.append((end, reader.missing()))
+    first, second = LARGE + 4, len(stream)
+    for end, count in missing:
+        end = min(end, len(stream))
+        if end < first:
+            assert count == first - end
+        elif first + 14 + 4 <= end < second:
+            assert count == second - end
+        else:
+            assert count == 0

@@ -89,11 +89,11 @@ class Answers:
         position.retry_at = now + self._backoff(position.failures)
         position.touch()
 
-    def _reset_by_policy(self, position: PartitionPosition, why: BaseException | None = None) -> None:
+    def _reset_by_policy(self, position: PartitionPosition) -> None:
         if (timestamp := self._policy.timestamp()) is not None:
             position.reset(timestamp)
             return
-        position.error = why or NoOffsetForPartitionError(
+        position.error = NoOffsetForPartitionError(
             f"{_name(position)} has no position: seek, or set auto_offset_reset to other than 'none'"
         )
 
@@ -147,11 +147,14 @@ class Answers:
                 position.touch()
             elif position.buffered:  # the reader is not there yet, and may never come
                 self._rest(position, now)
+            elif self._policy.resets:
+                log.info("%s: looking for another position", error)
+                self._reset_by_policy(position)
             else:
-                log.info(
-                    "%s: %s", error, "looking for another position" if self._policy.resets else "told to the reader"
+                position.error = for_code(code)(
+                    f"{_name(position)} has no offset {listing.offset} (any more): seek, or set auto_offset_reset to "
+                    "other than 'none'"
                 )
-                self._reset_by_policy(position, error)
             return position.error is not None
         if code in EPOCH_CODES and position.failures >= EPOCH_ATTEMPTS:
             position.distrusted_epoch = listing.leader_epoch

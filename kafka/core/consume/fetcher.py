@@ -72,6 +72,9 @@ class Fetcher(Answers):
         policy = ResetPolicy(reset_policy, wall_ms)
         super().__init__(options, policy, backoff, leader_of, topic_of_id, read_replica_age_s)
         self.next_deadline = inf
+        self.lacks_room = False
+        """The last :meth:`poll` fetched less than it would have, until something that is buffered has been read. (So do
+        positions without ``node`` whose own buffer is full.)"""
         self._topic_id_of = topic_id_of
         self._epoch_of = epoch_of
         self._is_replica = is_replica
@@ -172,6 +175,7 @@ class Fetcher(Answers):
     def poll(self, now: float) -> list[Effect]:
         """What to do now. To be called after everything that happens, and at ``next_deadline``."""
         timers, touched = self._timers, self._changes.touched
+        self.lacks_room = False
         while timers and timers[0][0] <= now:
             position = heapq.heappop(timers)[2]
             if position.look_at <= now:
@@ -281,4 +285,7 @@ class Fetcher(Answers):
             for position in self.positions.values():  # paused ones hold it all, and nobody would ever take it
                 if position.buffered:
                     position.drop_buffer()
-        return wanted if self._buffer_bytes - changes.buffered_bytes - self._room_bytes >= wanted else 0
+        if self._buffer_bytes - changes.buffered_bytes - self._room_bytes >= wanted:
+            return wanted
+        self.lacks_room = True
+        return 0

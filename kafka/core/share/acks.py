@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kafka._native import i64
 from kafka.core.share.records import AcknowledgeType, ShareRecord
 
 
@@ -25,17 +26,37 @@ class AckRange(NamedTuple):
     type: AcknowledgeType
 
 
+class Said(NamedTuple):
+    """One type of several records of one partition."""
+
+    type: AcknowledgeType
+    records: list[ShareRecord]
+
+
 class TakenAcks(NamedTuple):
     """What one request says of one partition: all its ranges; and where they come from, records or bare ranges."""
 
     ranges: list[AckRange]
-    records: list[tuple[AcknowledgeType, ShareRecord]]
+    said: list[Said]
     bare: list[AckRange]
+
+    @property
+    def records(self) -> list[tuple[AcknowledgeType, ShareRecord]]:
+        """Each record, and what is said of it."""
+        return [(said.type, record) for said in self.said for record in said.records]
 
     @property
     def is_single(self) -> bool:
         """It cannot be said in smaller parts."""
-        return len(self.records) + len(self.bare) <= 1
+        return sum(len(said.records) for said in self.said) + len(self.bare) <= 1
+
+
+def grouped(said: Iterable[tuple[AcknowledgeType, ShareRecord]]) -> list[Said]:
+    """The same, by type."""
+    found: dict[AcknowledgeType, list[ShareRecord]] = {}
+    for kind, record in said:
+        found.setdefault(kind, []).append(record)
+    return [Said(kind, records) for kind, records in found.items()]
 
 
 class PendingAcks:
@@ -43,18 +64,21 @@ class PendingAcks:
 
     The records of what was taken are handed back with the answer, so that whoever acknowledged can be told. Ranges
     without records are gaps, and what came damaged or unwanted and is released.
+
+    Records are kept by type, and then by offset: most often all have the same, thousands of them, and then nothing has
+    to be made for each.
     """
 
-    __slots__ = ("_ranges", "_records", "_suspects", "renewals")
+    __slots__ = ("_ranges", "_said", "_suspects", "renewals")
 
     def __init__(self) -> None:
-        self._records: dict[int, tuple[AcknowledgeType, ShareRecord]] = {}
+        self._said: dict[AcknowledgeType, dict[int, ShareRecord]] = {}  # none of them empty; an offset is in one
         self._ranges: list[AckRange] = []
         self._suspects: deque[TakenAcks] = deque()
         self.renewals = 0
 
     def __bool__(self) -> bool:
-        return bool(self._records or self._ranges or self._suspects)
+        return bool(self._said or self._ranges or self._suspects)
 
     @property
     def has_suspects(self) -> bool:
@@ -66,7 +90,17 @@ class PendingAcks:
         self.take_back(record)
         if kind is AcknowledgeType.RENEW:
             self.renewals += 1
-        self._records[record.offset] = (kind, record)
+        self._said.setdefault(kind, {})[record.offset] = record
+
+    def add_all(self, records: Sequence[ShareRecord], kind: AcknowledgeType) -> None:
+        """:meth:`add` for each of them."""
+        if self._suspects or kind is AcknowledgeType.RENEW or self._said.keys() - {kind}:
+            for record in records:
+                self.add(record, kind)
+        elif records:
+            said = self._said.setdefault(kind, {})
+            for record in records:
+                said[record.offset] = record
 
     def add_ranges(self, ranges: Iterable[tuple[int, int]], kind: AcknowledgeType) -> None:
         """Say ``kind`` of offsets for which there is no record at hand."""
@@ -75,7 +109,7 @@ class PendingAcks:
     def put_back(self, unheard: TakenAcks) -> None:
         """Say again what the broker did not look at. What was said of a record since then counts more."""
         for kind, record in unheard.records:
-            if record.offset not in self._records:
+            if not any(record.offset in said for said in self._said.values()):
                 self.add(record, kind)
         self._ranges.extend(unheard.bare)
 
@@ -83,65 +117,84 @@ class PendingAcks:
         """Say what was refused as one list in parts that stand for themselves."""
         for kind, record in refused.records:
             said = AckRange(record.offset, record.offset, kind)
-            self._suspects.append(TakenAcks([said], [(kind, record)], []))
+            self._suspects.append(TakenAcks([said], [Said(kind, [record])], []))
         self._suspects.extend(TakenAcks([each], [], [each]) for each in refused.bare)
 
     def take_back(self, record: ShareRecord) -> None:
         """Do not say what is waiting to be said of ``record``."""
-        said = self._records.pop(record.offset, None)
-        if said is not None and said[0] is AcknowledgeType.RENEW:
-            self.renewals -= 1
+        for kind, said in self._said.items():
+            if said.pop(record.offset, None) is not None:
+                if kind is AcknowledgeType.RENEW:
+                    self.renewals -= 1
+                if not said:
+                    del self._said[kind]
+                break
         if self._suspects:
-            self._suspects = deque(one for one in self._suspects if not (one.records and one.records[0][1] is record))
+            self._suspects = deque([one for one in self._suspects if _suspect(one) is not record])
 
     def forget(self, held: Mapping[int, ShareRecord]) -> list[tuple[AcknowledgeType, ShareRecord]]:
         """Do not say what waits to be said of other records than those that are held at their offsets; it is given."""
-        over = [said for said in self._records.values() if held.get(said[1].offset, said[1]) is not said[1]]
+        over = [
+            (kind, record)
+            for kind, said in self._said.items()
+            for offset, record in said.items()
+            if held.get(offset, record) is not record
+        ]
         for _, record in over:
             self.take_back(record)
-        suspects = [one for one in self._suspects if one.records]
-        gone = [one for one in suspects if held.get(one.records[0][1].offset) not in (None, one.records[0][1])]
-        if gone:
-            self._suspects = deque(one for one in self._suspects if one not in gone)
-            over += [one.records[0] for one in gone]
+        for one in list(self._suspects):
+            suspect = _suspect(one)
+            if suspect is not None and held.get(suspect.offset, suspect) is not suspect:
+                self._suspects.remove(one)
+                over.append((one.said[0].type, suspect))
         return over
 
     def take(self) -> TakenAcks:
         """Everything that may go into one request; a suspect goes alone, after the others have gone."""
-        if not self._records and not self._ranges and self._suspects:
+        if not self._said and not self._ranges and self._suspects:
             return self._suspects.popleft()
-        said = [self._records[offset] for offset in sorted(self._records)]
-        ranges = merge([AckRange(record.offset, record.offset, kind) for kind, record in said])
+        said: list[Said] = []
+        ranges: list[AckRange] = []
+        for kind, by_offset in self._said.items():
+            records = [by_offset[offset] for offset in sorted(by_offset)]
+            said.append(Said(kind, records))
+            ranges += _ranges(records, kind)
         bare, self._ranges = self._ranges, []
-        if bare:
+        if bare or len(said) > 1:
             ranges = sorted(ranges + bare)
-        self._records = {}
+        self._said = {}
         self.renewals = 0
         return TakenAcks(ranges, said, bare)
 
-    def clear(self) -> list[tuple[AcknowledgeType, ShareRecord]]:
+    def clear(self) -> list[Said]:
         """Forget everything; what was waiting to be said of records."""
-        waiting = list(self._records.values())
-        waiting += [said for one in self._suspects for said in one.records]
-        self._records = {}
+        waiting = [Said(kind, list(said.values())) for kind, said in self._said.items()]
+        for one in self._suspects:
+            waiting += one.said
+        self._said = {}
         self._ranges = []
         self._suspects.clear()
         self.renewals = 0
         return waiting
 
 
-def merge(ranges: Sequence[AckRange]) -> list[AckRange]:
-    """Neighbours of one type become one range. ``ranges`` ascend and do not overlap."""
-    merged: list[AckRange] = []
-    first = last = -2
-    kind: AcknowledgeType | None = None
-    for each in ranges:
-        if each.type is kind and each.first == last + 1:
-            last = each.last
-            continue
-        if kind is not None:
-            merged.append(AckRange(first, last, kind))
-        first, last, kind = each
-    if kind is not None:
-        merged.append(AckRange(first, last, kind))
-    return merged
+def _suspect(one: TakenAcks) -> ShareRecord | None:
+    """The record of a part that is to be said by itself, if it is one."""
+    return one.said[0].records[0] if one.said else None
+
+
+def _ranges(records: Sequence[ShareRecord], kind: AcknowledgeType) -> list[AckRange]:
+    """The offsets of ``records``, which ascend, as ranges: neighbours become one."""
+    found: list[AckRange] = []
+    first: i64 = -2
+    last: i64 = -2
+    for record in records:
+        offset: i64 = record.offset
+        if offset != last + 1:
+            if last >= 0:
+                found.append(AckRange(first, last, kind))
+            first = offset
+        last = offset
+    if last >= 0:
+        found.append(AckRange(first, last, kind))
+    return found

@@ -6,9 +6,10 @@ its connection without a look-up. The session decides when what is here is sent,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka.core.share.acks import PendingAcks, TakenAcks
+from kafka.core.share.acks import PendingAcks, Said, TakenAcks, grouped
 from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
 from kafka.errors import InvalidRecordStateError, KafkaError
 
@@ -24,6 +25,19 @@ class Acknowledged(NamedTuple):
     error: KafkaError | None
 
 
+class Answered(NamedTuple):
+    """What became of acknowledgements of one type in one partition; ``error`` None: they hold."""
+
+    type: AcknowledgeType
+    records: list[ShareRecord]
+    error: KafkaError | None
+
+
+def each_of(answered: Sequence[Answered]) -> list[Acknowledged]:
+    """The same, record by record."""
+    return [Acknowledged(record, kind, error) for kind, records, error in answered for record in records]
+
+
 class Holding:
     """What the member has of one partition: records held by offset, and acknowledgements to be sent."""
 
@@ -35,31 +49,46 @@ class Holding:
         self.held: dict[int, ShareRecord] = {}
         self.acks = PendingAcks()
 
-    def drop(self, error: KafkaError) -> tuple[list[ShareRecord], list[Acknowledged]]:
+    def settle(self, records: Sequence[ShareRecord], kind: AcknowledgeType) -> list[ShareRecord]:
+        """Say ``kind`` of these; those of which nothing can be said, since they are not held (any more)."""
+        held = self.held
+        is_final = kind is not AcknowledgeType.RENEW
+        ours: list[ShareRecord] = []
+        others: list[ShareRecord] = []
+        for record in records:
+            if record.lost or held.get(record.offset) is not record:
+                others.append(record)
+                continue
+            ours.append(record)
+            if is_final:
+                del held[record.offset]
+        self.acks.add_all(ours, kind)
+        return others
+
+    def drop(self, error: KafkaError) -> tuple[list[ShareRecord], list[Answered]]:
         """Forget everything, since the locks are gone: the records that were held, and what became of those that had
         been acknowledged and never will be on the broker."""
         held = list(self.held.values())
-        said = [Acknowledged(record, kind, error) for kind, record in self.acks.clear()]
+        said = self.acks.clear()
         for record in held:
             record.lost = True
-        for each in said:
-            each.record.lost = True
         self.held.clear()
-        return held, [each for each in said if each.type is not AcknowledgeType.RENEW]
+        return held, _refused(said, error)
 
-    def acquired(self, found: list[ShareRecord]) -> tuple[list[ShareRecord], list[Acknowledged]]:
+    def acquired(self, found: list[ShareRecord]) -> tuple[list[ShareRecord], list[Answered]]:
         """These are ours by new locks. What was held by former ones is lost, and what was still to be said of those
         is refused: said now, it would end the new lock, and the broker give to another what is worked on here."""
         held = self.held
         lost = [held[record.offset] for record in found if record.offset in held] if held else []
-        held.update({record.offset: record for record in found})
+        for record in found:
+            held[record.offset] = record
         over = self.acks.forget(held) if self.acks else []
         return lost, self._refused_as_over(over)
 
-    def say_one_by_one(self, taken: TakenAcks) -> list[Acknowledged]:
+    def say_one_by_one(self, taken: TakenAcks) -> list[Answered]:
         """The broker refused these together: say each by itself, but for records that have come anew meanwhile."""
         kept, over = self._without_former(taken)
-        self.acks.add_suspects(taken._replace(records=kept))
+        self.acks.add_suspects(taken._replace(said=grouped(kept)))
         return self._refused_as_over(over)
 
     def _without_former(
@@ -69,27 +98,34 @@ class Holding:
         kept = [said for said in taken.records if held.get(said[1].offset, said[1]) is said[1]]
         return kept, [said for said in taken.records if held.get(said[1].offset, said[1]) is not said[1]]
 
-    def _refused_as_over(self, over: list[tuple[AcknowledgeType, ShareRecord]]) -> list[Acknowledged]:
+    def _refused_as_over(self, over: list[tuple[AcknowledgeType, ShareRecord]]) -> list[Answered]:
         if not over:
             return []
         error = InvalidRecordStateError("the lock ended before this was sent, and the record was handed out anew")
-        for _, record in over:
-            record.lost = True
-        return [Acknowledged(record, kind, error) for kind, record in over if kind is not AcknowledgeType.RENEW]
+        return _refused(grouped(over), error)
 
-    def say_again(self, taken: TakenAcks, error: KafkaError, now: float) -> list[Acknowledged]:
+    def say_again(self, taken: TakenAcks, error: KafkaError, now: float) -> list[Answered]:
         """The broker could not look at these: say them again, but for those whose locks have ended meanwhile."""
         ours, former = self._without_former(taken)
-        self.acks.put_back(taken._replace(records=[said for said in ours if said[1].lock_deadline > now]))
+        self.acks.put_back(taken._replace(said=grouped([said for said in ours if said[1].lock_deadline > now])))
         over = [said for said in ours if said[1].lock_deadline <= now]
-        refused = self.refuse(taken._replace(records=over), error) if over else []
+        refused = self.refuse(taken._replace(said=grouped(over)), error) if over else []
         return refused + self._refused_as_over(former)
 
-    def refuse(self, taken: TakenAcks, error: KafkaError) -> list[Acknowledged]:
+    def refuse(self, taken: TakenAcks, error: KafkaError) -> list[Answered]:
         """The broker did not take these acknowledgements: their records are ours no more."""
-        for _, record in taken.records:
-            if self.held.get(record.offset) is record:
-                del self.held[record.offset]
-                self.acks.take_back(record)
+        for said in taken.said:
+            for record in said.records:
+                if self.held.get(record.offset) is record:
+                    del self.held[record.offset]
+                    self.acks.take_back(record)
+                record.lost = True
+        return [Answered(said.type, said.records, error) for said in taken.said]
+
+
+def _refused(said: Sequence[Said], error: KafkaError) -> list[Answered]:
+    """None of these will be on the broker, and the locks are gone; renewals need no answer besides."""
+    for each in said:
+        for record in each.records:
             record.lost = True
-        return [Acknowledged(record, kind, error) for kind, record in taken.records]
+    return [Answered(each.type, each.records, error) for each in said if each.type is not AcknowledgeType.RENEW]

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, cast
 from uuid import UUID
 
 from kafka.core.share.acks import TakenAcks
-from kafka.core.share.holding import Acknowledged, Holding
+from kafka.core.share.holding import Acknowledged, Answered, Holding, each_of
 from kafka.core.share.reactions import REST_MAX_S, REST_S, of_acks, of_partition
 from kafka.core.share.records import AcknowledgeType, AcquiredRange, SharePartition, ShareRecord, read_acquired
 from kafka.core.share.rests import Rests
@@ -27,14 +27,19 @@ class Outcome(NamedTuple):
     some of the acknowledgements have no outcome yet, and are said again."""
 
     records: list[ShareRecord]
-    acknowledged: list[Acknowledged]
+    answered: list[Answered]
     lost: list[ShareRecord]
     partition_errors: dict[SharePartition, KafkaError]
     error: KafkaError | None
     says_again: bool = False
 
+    @property
+    def acknowledged(self) -> list[Acknowledged]:
+        """What was answered, record by record."""
+        return each_of(self.answered)
+
     def __bool__(self) -> bool:
-        return bool(self.records or self.acknowledged or self.lost or self.partition_errors or self.error)
+        return bool(self.records or self.answered or self.lost or self.partition_errors or self.error)
 
 
 class Scene(NamedTuple):
@@ -55,7 +60,7 @@ class Intake:
         self.gives_back = False
         self._says_again = False
         self.records: list[ShareRecord] = []
-        self.acknowledged: list[Acknowledged] = []
+        self.answered: list[Answered] = []
         self.lost: list[ShareRecord] = []
         self.errors: dict[SharePartition, KafkaError] = {}
         self._scene = scene
@@ -66,7 +71,7 @@ class Intake:
         """All of it."""
         for record in self.lost:
             record.lost = True
-        return Outcome(self.records, self.acknowledged, self.lost, self.errors, None, self._says_again)
+        return Outcome(self.records, self.answered, self.lost, self.errors, None, self._says_again)
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -88,7 +93,7 @@ class Intake:
     def _drop(self, partition: SharePartition, error: KafkaError) -> None:
         held, said = self._scene.holding_of(partition).drop(error)
         self.lost += held
-        self.acknowledged += said
+        self.answered += said
 
     def _acquired(self, partition: SharePartition, part: ShareFetchResponse.PartitionData) -> None:
         scene = self._scene
@@ -111,7 +116,7 @@ class Intake:
             return
         lost, said = holding.acquired(found)
         self.lost += lost
-        self.acknowledged += said
+        self.answered += said
         holding.acks.add_ranges(gaps, AcknowledgeType.GAP)
         self.records += found
 
@@ -132,27 +137,29 @@ class Intake:
         holding = self._scene.holding_of(partition)
         taken = taken or _NOTHING
         if reaction.locks_gone:
-            self.acknowledged += holding.refuse(taken, error)
+            self.answered += holding.refuse(taken, error)
             self._failed(partition, error)
         elif reaction.one_by_one and not taken.is_single:
-            self.acknowledged += holding.say_one_by_one(taken)
+            self.answered += holding.say_one_by_one(taken)
             self.gives_back = self._says_again = True
         elif reaction.again:
             self._scene.ack_rests.begin(partition, self._now, REST_S, REST_MAX_S)
-            self.acknowledged += holding.say_again(taken, error, self._now)
+            self.answered += holding.say_again(taken, error, self._now)
             self._says_again = True
         else:
-            self.acknowledged += holding.refuse(taken, error)
+            self.answered += holding.refuse(taken, error)
 
     def _taken_by_broker(self, partition: SharePartition, taken: TakenAcks) -> None:
         self._scene.ack_rests.went_well(partition)
-        for kind, record in taken.records:
-            if kind is AcknowledgeType.RENEW:
+        for kind, records in taken.said:
+            self.answered.append(Answered(kind, records, None))
+            if kind is not AcknowledgeType.RENEW:
+                continue
+            for record in records:
                 record.lock_deadline = self._deadline
                 if record.lost:  # its time was up here while the renewal was on its way
                     offsets = (record.offset, record.offset)
                     self._scene.holding_of(partition).acks.add_ranges([offsets], AcknowledgeType.RELEASE)
-        self.acknowledged += [Acknowledged(record, kind, None) for kind, record in taken.records]
 
 
 def ack_code(

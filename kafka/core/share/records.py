@@ -12,7 +12,9 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from kafka.records import Headers, decode_raw, iter_batches
+from kafka._native import i64, mypyc_attr
+from kafka.records import Headers, iter_batches
+from kafka.records.reader import RecordSink, decode_into, parse_headers
 from kafka.wire.types import BytesLike
 
 
@@ -33,6 +35,7 @@ class SharePartition(NamedTuple):
     partition: int
 
 
+@mypyc_attr(acyclic=True)
 class ShareRecord:
     """A record that this member holds until it acknowledges it or the lock ends.
 
@@ -43,7 +46,7 @@ class ShareRecord:
     """
 
     __slots__ = (
-        "delivery_count", "headers", "is_settled", "key", "leader_epoch", "lock_deadline", "lost", "offset", "owner",
+        "_headers", "delivery_count", "is_settled", "key", "leader_epoch", "lock_deadline", "lost", "offset", "owner",
         "partition", "sizes", "timestamp", "timestamp_type", "topic", "value",
     )  # fmt: skip
 
@@ -55,9 +58,9 @@ class ShareRecord:
         offset: int,
         timestamp: int,
         timestamp_type: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
+        key: Any,
+        value: Any,
+        headers: Any,
         delivery_count: int,
         lock_deadline: float,
         owner: object,
@@ -70,13 +73,25 @@ class ShareRecord:
         self.timestamp_type = timestamp_type
         self.key = key
         self.value = value
-        self.headers = headers
+        self._headers = headers
+        """A list; or, until somebody looks, what ``parse_headers`` takes, or None for no headers."""
         self.delivery_count = delivery_count
         self.lock_deadline = lock_deadline
         self.owner = owner
         self.lost = False
         self.is_settled = False
         self.sizes: tuple[int, int] | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """The headers, in order: ``[(name, bytes or None)]``."""
+        found = self._headers
+        if found is None:
+            found = self._headers = []
+        elif isinstance(found, bytes):
+            found = self._headers = parse_headers(found)
+        headers: Headers = found
+        return headers
 
     def replace(self, key: Any, value: Any) -> None:
         """Put what deserializers made in place of the bytes."""
@@ -118,6 +133,47 @@ class AcquiredRange(NamedTuple):
     delivery_count: int
 
 
+class _Acquired(RecordSink):
+    """Keeps what lies within ``wanted``, which ascend; the others may come and are passed over."""
+
+    def __init__(
+        self, topic: str, partition: int, wanted: Sequence[AcquiredRange], lock_deadline: float, owner: object
+    ) -> None:
+        self.found: list[ShareRecord] = []
+        self.topic = topic
+        self.partition = partition
+        self.wanted = wanted
+        self.lock_deadline = lock_deadline
+        self.owner = owner
+        self.leader_epoch = -1
+        self.timestamp_type = 0
+        self.at = 0
+        self.first: i64 = 0
+        self.last: i64 = -1
+        self.delivery_count = 0
+
+    def begin(self, at: int, leader_epoch: int, timestamp_type: int) -> None:
+        """A batch comes, and ``wanted[at]`` is the first range that reaches into it."""
+        self.leader_epoch = leader_epoch
+        self.timestamp_type = timestamp_type
+        self._range(at)
+
+    def _range(self, at: int) -> None:
+        self.at = at
+        self.first, self.last, self.delivery_count = self.wanted[at]
+
+    def add(self, offset: i64, timestamp: i64, key: bytes | None, value: bytes | None, headers: bytes | None) -> None:
+        while offset > self.last and self.at + 1 < len(self.wanted):
+            self._range(self.at + 1)
+        if self.first <= offset <= self.last:
+            self.found.append(
+                ShareRecord(
+                    self.topic, self.partition, self.leader_epoch, offset, timestamp, self.timestamp_type, key, value,
+                    headers, self.delivery_count, self.lock_deadline, self.owner,
+                )
+            )  # fmt: skip
+
+
 def read_acquired(
     topic: str,
     partition: int,
@@ -131,8 +187,8 @@ def read_acquired(
 
     Raises CorruptRecordError for batches that cannot be read.
     """
-    records: list[ShareRecord] = []
     wanted = sorted(ranges)
+    sink = _Acquired(topic, partition, wanted, lock_deadline, owner)
     at = 0
     for header in iter_batches(data, check_crcs=check_crcs):
         while at < len(wanted) and wanted[at].last < header.base_offset:
@@ -141,21 +197,10 @@ def read_acquired(
             break
         if header.is_control or wanted[at].first > header.last_offset:
             continue
-        position = at
-        first, last, count = wanted[position]
-        epoch, kind = header.leader_epoch, header.timestamp_type
-        for offset, timestamp, key, value, headers in decode_raw(data, header):
-            while offset > last and position + 1 < len(wanted):
-                position += 1
-                first, last, count = wanted[position]
-            if first <= offset <= last:
-                records.append(
-                    ShareRecord(
-                        topic, partition, epoch, offset, timestamp, kind, key, value, headers,
-                        count, lock_deadline, owner,
-                    )
-                )  # fmt: skip
-    acquired = sum(each.last - each.first + 1 for each in wanted)
+        sink.begin(at, header.leader_epoch, header.timestamp_type)
+        decode_into(sink, data, header, first_offset=wanted[at].first)
+    records = sink.found
+    acquired = sum([each.last - each.first + 1 for each in wanted])
     if len(records) == acquired:
         return records, []
     return records, list(_gaps(wanted, [record.offset for record in records]))
@@ -173,3 +218,35 @@ def _gaps(ranges: Iterable[AcquiredRange], offsets: list[int]) -> Iterable[tuple
             at += 1
         if expected <= last:
             yield expected, last
+
+
+# -- by the answer, not one by one -------------------------------------------------------------------------------------
+
+
+def runs(records: Sequence[ShareRecord]) -> list[list[ShareRecord]]:
+    """Neighbours with one owner, that is of one partition, together."""
+    found: list[list[ShareRecord]] = []
+    run: list[ShareRecord] = []
+    owner: object = None
+    for record in records:
+        if not run or record.owner is not owner:
+            owner = record.owner
+            run = []
+            found.append(run)
+        run.append(record)
+    return found
+
+
+def without_lost(records: Sequence[ShareRecord]) -> list[ShareRecord]:
+    """Those whose locks are not known to be gone."""
+    return [record for record in records if not record.lost]
+
+
+def settle(records: Sequence[ShareRecord]) -> list[ShareRecord]:
+    """Those that can still be acknowledged; from now on they count as settled."""
+    found: list[ShareRecord] = []
+    for record in records:
+        if not (record.is_settled or record.lost):
+            record.is_settled = True
+            found.append(record)
+    return found

@@ -37,7 +37,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafka.core.share.acks import TakenAcks
-from kafka.core.share.holding import Acknowledged, Holding
+from kafka.core.share.holding import Answered, Holding
 from kafka.core.share.intake import Intake, Outcome, Scene, ack_code
 from kafka.core.share.reactions import of_answer
 from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
@@ -118,14 +118,19 @@ class ShareSession:
     def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
         """Say ``kind`` of a record that is held. Raises IllegalStateError when it is not, or not any more."""
         holding = record.owner
-        if not isinstance(holding, Holding) or record.lost or holding.held.get(record.offset) is not record:
+        if not isinstance(holding, Holding) or self.acknowledge_all(holding, [record], kind):
             where = f"{record.topic}:{record.partition}:{record.offset}"
             why = "its lock is gone" if record.lost else "it was acknowledged before"
             raise IllegalStateError(f"{where} cannot be acknowledged: {why}")
-        holding.acks.add(record, kind)
-        if kind is not AcknowledgeType.RENEW:
-            del holding.held[record.offset]
-            self._flush = self._flush or kind is AcknowledgeType.RELEASE
+
+    def acknowledge_all(
+        self, holding: Holding, records: Sequence[ShareRecord], kind: AcknowledgeType
+    ) -> list[ShareRecord]:
+        """Say ``kind`` of records of one holding; those that are not held (any more)."""
+        others = holding.settle(records, kind)
+        if kind is AcknowledgeType.RELEASE and len(others) < len(records):
+            self._flush = True
+        return others
 
     def flush(self) -> None:
         """Somebody waits for the acknowledgements: send them by themselves, before the next fetch."""
@@ -326,7 +331,7 @@ class ShareSession:
         if closing:
             held, said = self._drop_everything(IllegalStateError("the share session was closed"))
             intake.lost += held
-            intake.acknowledged += said
+            intake.answered += said
         return intake.outcome()
 
     def on_failure(self, exchange: Exchange, error: KafkaError) -> Outcome:
@@ -355,31 +360,32 @@ class ShareSession:
             return self._session_lost(exchange.acks, error)
         self._epoch = OPENING
         self._listed = set()
-        acknowledged: list[Acknowledged] = []
+        answered: list[Answered] = []
         for partition, taken in exchange.acks.items():
             holding = self._holding(partition)
             if reaction.again:
                 holding.acks.put_back(taken)
             else:
-                acknowledged += holding.refuse(taken, error)
-        return Outcome([], acknowledged, [], {}, error)
+                answered += holding.refuse(taken, error)
+        return Outcome([], answered, [], {}, error)
 
     def _session_lost(self, taken: dict[SharePartition, TakenAcks], error: KafkaError) -> Outcome:
         self._epoch = OPENING
         self._listed = set()
         self._flush = False
-        acknowledged = [
-            Acknowledged(record, kind, error)
+        answered = [
+            Answered(said.type, said.records, error)
             for each in taken.values()
-            for kind, record in each.records
-            if kind is not AcknowledgeType.RENEW
+            for said in each.said
+            if said.type is not AcknowledgeType.RENEW
         ]
-        for each in acknowledged:
-            each.record.lost = True
+        for each in answered:
+            for record in each.records:
+                record.lost = True
         held, said = self._drop_everything(error)
-        return Outcome([], acknowledged + said, held, {}, error)
+        return Outcome([], answered + said, held, {}, error)
 
-    def _drop_everything(self, error: KafkaError) -> tuple[list[ShareRecord], list[Acknowledged]]:
+    def _drop_everything(self, error: KafkaError) -> tuple[list[ShareRecord], list[Answered]]:
         self._next_expiry = None
         return _dropped(self._holdings.values(), error)
 
@@ -390,9 +396,9 @@ class ShareSession:
         return found
 
 
-def _dropped(holdings: Iterable[Holding], error: KafkaError) -> tuple[list[ShareRecord], list[Acknowledged]]:
+def _dropped(holdings: Iterable[Holding], error: KafkaError) -> tuple[list[ShareRecord], list[Answered]]:
     held: list[ShareRecord] = []
-    said: list[Acknowledged] = []
+    said: list[Answered] = []
     for holding in holdings:
         lost, refused = holding.drop(error)
         held += lost

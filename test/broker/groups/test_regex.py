@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from kafka.broker.groups.regex import MAX_WORK, check_regex, resolve
 from kafka.errors import InvalidRegularExpressionError
+from test.support.cpu import CpuTime
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_what_matches_is_what_matches_elsewhere(text: str, names: list[str]) -> 
 )
 def test_no_expression_holds_the_broker_up(text: str) -> None:
     names = ["a" * 249, *(("a." * 120) + str(number) for number in range(100))]
-    started = time.process_time()
-    found = resolve([text, "a+"], names)
-    assert time.process_time() - started < 5.0
+    with CpuTime() as cpu:
+        found = resolve([text, "a+"], names)
+    assert cpu.seconds < 5.0
     assert found[text] in (frozenset(), None)
     assert found["a+"] in ({"a" * 249}, None)
 
@@ -135,7 +135,7 @@ def test_what_there_is_no_time_for_is_told() -> None:
     rng = random.Random(1)
     names = ["".join(rng.choices("ab", k=249)) for _ in range(MAX_WORK // 5_000)]
     text = ".*a.{200}c"
-    started = time.process_time()
-    assert resolve([text, "a+"], names) == {text: None, "a+": None}
-    assert time.process_time() - started < 5.0
+    with CpuTime() as cpu:
+        assert resolve([text, "a+"], names) == {text: None, "a+": None}
+    assert cpu.seconds < 5.0
     assert resolve(["a"], ["a"]) == {"a": {"a"}}

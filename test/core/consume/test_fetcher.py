@@ -130,7 +130,7 @@ def test_out_of_range_without_a_policy_is_an_error_that_names_partition_and_offs
     assert rig.answer(rig.fetch(), p0=OUT_OF_RANGE)
     error = rig.fetcher.positions[A].error
     assert isinstance(error, OffsetOutOfRangeError)
-    assert "t-0 at offset 1000" in str(error)
+    assert "t-0 has no offset 1000" in str(error) and "seek" in str(error)
 
 
 def test_out_of_range_does_not_take_away_what_is_buffered() -> None:

@@ -118,12 +118,17 @@ def test_a_thousand_idle_partitions_are_not_looked_at() -> None:
     rig.fetcher.assign(partitions)
     rig.seek_all()
     rig.answer(rig.fetch())
-    looked_at = []
-    place = rig.fetcher._place
-    rig.fetcher._place = lambda position, now: (looked_at.append(position), place(position, now))[1]  # type: ignore
+    looked_at: list[TopicPartition] = []
+
+    class Noted(dict[TopicPartition, int]):
+        def get(self, partition: TopicPartition, default: int = -1) -> int:  # type: ignore[override]
+            looked_at.append(partition)
+            return super().get(partition, default)
+
+    rig.epochs = Noted()
     for _ in range(3):
         rig.answer(rig.fetch())
     assert looked_at == []
     rig.answer(rig.fetch(), p500=batch(0, b"x"))
     rig.fetch()
-    assert [position.partition.partition for position in looked_at] == [500]
+    assert [partition.partition for partition in looked_at] == [500]

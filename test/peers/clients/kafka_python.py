@@ -25,7 +25,7 @@ def produced(bootstrap, topic, count, **settings):
     producer = KafkaProducer(bootstrap_servers=bootstrap, **settings)
     futures = [producer.send(topic, b"value-%d" % n, key=b"%d" % (n % 50), headers=[("n", b"x")]) for n in range(count)]
     producer.flush(DEADLINE_S)
-    assert len({(found.partition, found.offset) for found in (future.get(5) for future in futures)}) == count
+    assert len({(found.partition, found.offset) for found in (future.get(30) for future in futures)}) == count
     producer.close()
 
 
