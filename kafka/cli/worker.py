@@ -129,7 +129,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-level", default="INFO", type=str.upper, choices=LEVELS, help="default INFO, on stderr")
 
 
+def fill_standard_descriptors() -> None:
+    """For a start with standard input, output or errors closed: a socket to a broker would get their number, and what
+    the programs of tasks print would be written to it."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number, which is this one
+
+
 def run(args: argparse.Namespace) -> int:
+    fill_standard_descriptors()
     logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if args.log_level == "INFO":  # each attempt to connect is a line there; what comes of it is told here
         logging.getLogger("kafka.client").setLevel(logging.WARNING)

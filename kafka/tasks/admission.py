@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from kafka.tasks.consequences import Consequences
+from kafka.tasks.consequences import Consequences, fault_of
 from kafka.tasks.delivery import Delivery, Lease
 from kafka.tasks.envelope import Envelope, decode
 from kafka.tasks.errors import BadRecord
@@ -23,6 +23,10 @@ from kafka.tasks.settling import Ending
 from kafka.tasks.task import Task
 
 log = logging.getLogger(__name__)
+
+
+MOST_TEXT = 200
+"""Characters of an error's first line in the log; all of it is in the dead topic and the result."""
 
 
 class Hold:
@@ -86,6 +90,18 @@ class Clerk:
         if decision.verdict is Verdict.RELEASE:
             return Hold(decision.hold_s)
         records = self._consequences.of(decision, outcome, envelope, lease, now_ms)
+        if decision.move is Move.DEAD:
+            topic, what = records[0].topic, fault_of(outcome)
+            text = what.text.partition("\n")[0]
+            log.warning(
+                "%s %s has failed for good (%s: %s) and is in %s; cause %s",
+                envelope.name,
+                envelope.id,
+                what.type,
+                text[:MOST_TEXT],
+                topic,
+                decision.cause,
+            )
         return Ending(lease, envelope, records, is_move=decision.move is Move.SUSPECT)
 
     def _limits_of(

@@ -74,13 +74,20 @@ class Window(Protocol):
     def open(self) -> None:
         """The function is about to be called. May raise :class:`SoftTimeLimit`."""
 
+    def ended(self, error: BaseException | None) -> None:
+        """It has returned, or raised ``error``. Does not return in a copy of the process that the task has forked: the
+        rest of the run is the original's."""
+
     def close(self) -> None:
-        """It has returned or raised."""
+        """All that its limits hold for is over."""
 
 
 class _NoWindow:
     def open(self) -> None:
         """No signal raises anything here."""
+
+    def ended(self, error: BaseException | None) -> None:
+        """No process of ours to copy."""
 
     def close(self) -> None:
         """No signal raises anything here."""
@@ -104,11 +111,13 @@ def run(job: Job, window: Window = _NO_WINDOW) -> Outcome:
         value = call()
         if type(value) is CoroutineType:
             value = _to_its_end(value)
+        window.ended(None)
         if enqueued:
             enqueued.settle()
         window.close()
         outcome = returned(job, value)
     except BaseException as raised:
+        window.ended(raised)
         window.close()
         outcome, error = failed(job, raised)
     finally:

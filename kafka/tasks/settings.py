@@ -7,6 +7,7 @@ one more row of ``SETTINGS`` and one more field of :class:`Settings`; there are 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +17,9 @@ from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 from kafka.tasks.errors import did_you_mean
 from kafka.tasks.retry import Retry
 from kafka.tasks.topics import check_queue
+
+EMBEDDED = "embedded:"
+"""In front of the directory of a broker of our own."""
 
 LONGEST_S = 100 * 365.25 * 86_400
 """A longer duration is a mistake, and more than timers and timestamps take."""
@@ -201,4 +205,12 @@ def read_settings(given: dict[str, Any]) -> Settings:
         raise KafkaConfigurationError(
             f"soft_timeout ({values['soft_timeout']:g} s) must be below timeout ({values['timeout']:g} s)"
         )
+    values["bootstrap_servers"] = _anchored(values["bootstrap_servers"])
     return Settings(client=client, **values)
+
+
+def _anchored(servers: str) -> str:
+    """``embedded:DIR`` with the directory as it is meant now. Who connects later may be elsewhere: a daemon, or a task
+    that has changed its directory and would send its jobs to a broker of its own there."""
+    directory = servers.removeprefix(EMBEDDED)
+    return f"{EMBEDDED}{os.path.abspath(os.path.expanduser(directory))}" if directory not in (servers, "") else servers

@@ -11,8 +11,8 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.context import Context
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+V = TypeVar("V")
 
 _NO_ID = "0" * 32
 
@@ -82,7 +83,15 @@ class Task(Generic[P, R]):
             return self.function(Context(_NO_ID, self.name), *args, **kwargs)
         return self.function(*args, **kwargs)
 
-    def delay(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+    @overload  # what a coroutine function returns when it is called is not what its job returns
+    def delay(
+        self: Task[P, Coroutine[Any, Any, V]], *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[V]: ...
+
+    @overload
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]: ...
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[Any]:
         """Enqueue a job and return its handle at once; the record is sent with others.
 
         Raises :class:`kafka.tasks.errors.NotSerialisable`, :class:`kafka.tasks.errors.PayloadTooLarge`,
@@ -135,7 +144,15 @@ class Call(Generic[P, R]):
             store_result=options.store_result,
         ).headers()[1:]
 
-    def delay(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+    @overload
+    def delay(
+        self: Call[P, Coroutine[Any, Any, V]], *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[V]: ...
+
+    @overload
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]: ...
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[Any]:
         """As :meth:`Task.delay`."""
         task = self._task
         task.check_call(args, kwargs)

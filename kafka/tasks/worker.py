@@ -41,7 +41,7 @@ from kafka.tasks.hooks import ERROR_TASK, LostJobs
 from kafka.tasks.leases import GONE, RUNNING, Leases
 from kafka.tasks.lines import Line, Lines
 from kafka.tasks.options import WorkerOptions
-from kafka.tasks.outcome import Failed, LockLost, Lost, NotStarted, Outcome, Verdict
+from kafka.tasks.outcome import Failed, LockLost, Lost, Outcome, Verdict
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.runner import Job
 from kafka.tasks.settling import Settler
@@ -174,6 +174,8 @@ class Worker:
             if self._timer is not None:
                 self._timer.cancel()
             self._publisher.close()
+            counts = self.counts
+            log.info("the worker has left: %d jobs done, %d given back", counts["done"], counts["given_back"])
             self._on_left()
 
     # -- what the pool and the clock tell -----------------------------------------------------------------------------
@@ -197,9 +199,10 @@ class Worker:
                     self._leases.move(lease, GONE)
                 self._counts["dropped"] += 1
                 continue
-            self._counts["done"] += 1
             if self._ended_by_the_stop(job, outcome):
-                outcome = NotStarted()
+                self._exits.give_back(job)
+                continue
+            self._counts["done"] += 1
             self._lost_jobs.note(job, outcome)
             self._exits.end(job, outcome)
         for line, times in ran.items():

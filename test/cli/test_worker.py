@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -142,3 +143,22 @@ def test_a_broker_that_cannot_be_reached_is_exit_code_1(
     monkeypatch.setattr(App, "backend", unreachable)
     assert command(tasks) == 1
     assert capsys.readouterr().err == "kafka worker: nowhere:1\n"
+
+
+CLOSED = """
+import os, subprocess, sys
+from kafka.cli.worker import fill_standard_descriptors
+for fd in CLOSED: os.close(fd)
+fill_standard_descriptors()
+first = os.open("/", os.O_RDONLY)  # as a socket of the worker's
+said = subprocess.call(["sh", "-c", "echo said; echo said >&2; read line; test $? = 1"])
+os._exit(0 if first > 2 and said == 0 else 1)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no sh")
+@pytest.mark.parametrize("closed", ["()", "(1,)", "(0, 1, 2)"])
+def test_closed_standard_descriptors_become_no_sockets_and_programs_of_tasks_write_to_nowhere(closed: str) -> None:
+    code = CLOSED.replace("CLOSED", closed)
+    found = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    assert (found.returncode, found.stdout) == (0, b"said\n" if closed == "()" else b""), found.stderr

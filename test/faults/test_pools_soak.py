@@ -1,6 +1,6 @@
 """A worker that lives on while its children are killed, replaced, limited and crashed: nothing grows.
 
-The short form is a few rounds; with ``KAFKA_TEST_ROUNDS=100`` it takes some ten minutes. Each round ends at rest and
+The short form is a few rounds; with ``KAFKA_TEST_ROUNDS=150`` it takes some ten minutes. Each round ends at rest and
 is compared with the rounds after which the worker had settled.
 """
 
@@ -23,7 +23,7 @@ pytestmark = [needs_proc, pytest.mark.timeout(1800), pytest.mark.slow]
 CHILDREN = 2
 SETTLED = 2
 """Rounds until caches and buffers have their size."""
-ROUNDS_EACH = 4
+ROUNDS_EACH = 3
 GROWTH_BYTES = 8 << 20
 """More than what the memory of results of so many jobs may take, less than a leak of a hundred bytes a job in the long
 form."""

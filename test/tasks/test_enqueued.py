@@ -79,13 +79,16 @@ def test_the_limit_of_the_run_holds_while_it_waits(app: App, backend: FakeBacken
         def open(self) -> None:
             seen.append("open")
 
+        def ended(self, error: BaseException | None) -> None:
+            seen.append("ended")
+
         def close(self) -> None:
             seen.append("closed")
 
     backend.flush = lambda timeout: seen.append("flushed")  # type: ignore[method-assign]
     other = app.task(name="other")(lambda: None)
     run(job_of(app.task(name="f", store_result=False)(other.delay)), Window())
-    assert seen == ["open", "flushed", "closed"]
+    assert seen == ["open", "ended", "flushed", "closed"]
 
 
 def test_a_run_that_enqueues_millions_keeps_those_that_are_on_their_way(app: App, backend: FakeBackend) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from datetime import timedelta
 from typing import Any
 
@@ -31,6 +32,20 @@ def test_durations_are_seconds_or_a_timedelta() -> None:
 
 def test_a_list_of_servers_is_as_good_as_a_text() -> None:
     assert read_settings({"bootstrap_servers": ["a:1", "b:2"]}).bootstrap_servers == "a:1,b:2"
+
+
+def test_an_embedded_brokers_directory_is_the_one_of_when_the_app_was_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = [read_settings({}), read_settings({"bootstrap_servers": "embedded:here"})]
+    settings.append(read_settings({"bootstrap_servers": "embedded:/there"}))
+    monkeypatch.chdir("/")  # as a task may, whose jobs went to a broker of their own there
+    assert [each.bootstrap_servers for each in settings] == [
+        f"embedded:{tmp_path / '.kafka'}",
+        f"embedded:{tmp_path / 'here'}",
+        "embedded:/there",
+    ]
 
 
 def test_credentials_go_to_the_clients() -> None:

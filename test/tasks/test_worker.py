@@ -228,12 +228,16 @@ def test_all_attempts_count_and_the_last_failure_is_dead(bench: Bench) -> None:
     assert bench.queues.waiting(QUEUE) == []
 
 
-def test_without_a_policy_an_error_ends_the_job(bench: Bench) -> None:
+def test_without_a_policy_an_error_ends_the_job_and_the_log_says_so(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     job = bench.put("break")
     Process(bench, inline=True)
     bench.settle()
     assert bench.final(job.id) is JobState.FAILURE
     assert [cause for _, cause in bench.dead()] == ["error"]
+    (line,) = [record.message for record in caplog.records if "for good" in record.message]
+    assert line.startswith(f"break {job.id} has failed for good (") and line.endswith(f"is in {DEAD}; cause error")
 
 
 def test_an_outcome_that_cannot_be_written_fails_its_own_job_and_no_other(bench: Bench) -> None:

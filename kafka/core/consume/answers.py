@@ -87,6 +87,7 @@ class Answers:
         """Leave the position alone for a while: longer with each error in a row."""
         position.failures += 1
         position.retry_at = now + self._backoff(position.failures)
+        position.refused_by = None
         position.touch()
 
     def _reset_by_policy(self, position: PartitionPosition) -> None:
@@ -168,7 +169,10 @@ class Answers:
             # Another leader may be known by now, told in this very answer (KIP-951): that one need not be waited for.
             if self._leader_of(position.partition) not in (None, node):
                 return False
-        elif position.failures == 0:
+            self._rest(position, now)
+            position.refused_by = node
+            return False
+        if position.failures == 0:
             log.info("%s: fetching it again", error)
         self._rest(position, now)
         return False

@@ -233,12 +233,17 @@ class Fetcher(Answers):
         if node.session.wanted.get(partition) != listing:
             node.session.want(listing)
 
+    def _has_moved(self, position: PartitionPosition) -> bool:
+        """It rests since a node said that it does not lead, and another leads as we know now."""
+        refused_by = position.refused_by
+        return refused_by is not None and self._leader_of(position.partition) not in (None, refused_by)
+
     def _source(self, position: PartitionPosition, now: float) -> int | None:
         """The node to fetch from; None while nothing is to be fetched, having seen to it that this will change."""
         partition = position.partition
         if self.positions.get(partition) is not position or position.error is not None:
             return None
-        if position.retry_at > now:
+        if position.retry_at > now and not self._has_moved(position):
             self._look_again(position, position.retry_at)
             return None
         if position.reset_to is not None and not position.is_resetting:

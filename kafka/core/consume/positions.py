@@ -55,7 +55,7 @@ class PartitionPosition:
         "_changes", "_error", "_is_paused", "buffered", "buffered_bytes", "distrusted_epoch", "failures",
         "fetch_epoch", "fetch_offset", "generation", "highwater", "is_awaiting", "is_resetting", "is_validating",
         "last_stable_offset", "leader", "leader_epoch", "log_start_offset", "look_at", "node", "partition", "position",
-        "read_replica", "read_replica_until", "reset_to", "retry_at",
+        "read_replica", "read_replica_until", "refused_by", "reset_to", "retry_at",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, changes: Changes | None = None) -> None:
@@ -86,6 +86,8 @@ class PartitionPosition:
         self.failures = 0
         """Errors in a row."""
         self.retry_at = 0.0
+        self.refused_by: int | None = None
+        """The node that does not lead it any more, for which ``retry_at`` holds: another one is not made to wait."""
         self.look_at = inf
         """When the fetcher looks at it next, though nothing touched it."""
         self.buffered: deque[Fetched] = deque()

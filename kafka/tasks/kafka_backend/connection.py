@@ -12,10 +12,9 @@ from typing import Any
 from kafka.broker.embedded import ensure_running
 from kafka.client import KafkaClient
 from kafka.errors import AuthenticationError, KafkaConfigurationError, KafkaError, NoBrokersAvailable
-from kafka.tasks.settings import Settings
+from kafka.tasks.settings import EMBEDDED, Settings
 from kafka.tasks.topics import HEADROOM_BYTES
 
-EMBEDDED = "embedded:"
 SCHEME = "kafka://"
 
 

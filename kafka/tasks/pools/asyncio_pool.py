@@ -16,6 +16,7 @@ is ended by whoever takes it out of ``_running`` first: the event loop, or the w
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -25,6 +26,8 @@ from kafka.tasks.errors import SoftTimeLimit, TimeLimit
 from kafka.tasks.outcome import Failed, Fault, Outcome
 from kafka.tasks.pools.base import Finished, Run, SimplePool, Wake
 from kafka.tasks.runner import Job, fault_of, run_async
+
+log = logging.getLogger(__name__)
 
 CLOSE_S = 2.0
 """How long the end of the event loop is waited for. One that is blocked ends with the process."""
@@ -74,6 +77,7 @@ class AsyncioPool(SimplePool):
         self._limited: dict[Job, float] = {}
         self._check_at: float | None = None
         self._counts = {"done": 0, "soft_limits": 0, "hard_limits": 0}
+        self._is_stopping = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="kafka-asyncio", daemon=True)
         self._thread.start()
@@ -151,6 +155,7 @@ class AsyncioPool(SimplePool):
             self._some_done.wait(min(0.05, max(0.0, until - time.monotonic())))
         never += list(self._running)
         self._wake = _nobody  # the worker's loop may be closed by the time when a coroutine ends
+        self._is_stopping = True
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(CLOSE_S)
@@ -194,7 +199,14 @@ class AsyncioPool(SimplePool):
         loop = self._loop
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            while True:
+                try:
+                    loop.run_forever()
+                    if self._is_stopping:
+                        break
+                    log.warning("a task has stopped the event loop; it goes on")
+                except (SystemExit, KeyboardInterrupt) as error:  # asyncio lets them out of whatever a coroutine starts
+                    log.warning("%s of something that a task has started ends no worker", type(error).__name__)
             left = asyncio.all_tasks(loop)
             for task in left:
                 task.cancel()

@@ -47,8 +47,20 @@ from kafka.tasks.pools.page import SharedPage, page_file
 from kafka.tasks.pools.processes import ChannelDamaged, Done, News, Up
 from kafka.tasks.runner import Job
 
-PACKET_KIND = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_DGRAM)
-"""Packets that keep their bounds, with an end. macOS has none for local sockets: there END is a packet."""
+
+def _packet_kind() -> int:
+    """Asked of the system: macOS knows the name SOCK_SEQPACKET, and refuses it for local sockets."""
+    kind: int = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_DGRAM)
+    try:
+        for sock in socket.socketpair(socket.AF_UNIX, kind):
+            sock.close()
+    except OSError:
+        return socket.SOCK_DGRAM
+    return kind
+
+
+PACKET_KIND = _packet_kind()
+"""Packets that keep their bounds, with an end. Where there are none for local sockets END is a packet."""
 
 HAS_END = PACKET_KIND != socket.SOCK_DGRAM
 
@@ -103,7 +115,10 @@ class ParentEnds:
             undo.pop_all()
         self._jobs.setblocking(False)
         self._news.setblocking(False)
+        self._back.settimeout(None)  # not socket.setdefaulttimeout()'s: to recall would wait for so long
         self._jobs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+        if not HAS_END:  # macOS keeps datagrams in the receiver's buffer, which has 4 KiB by default
+            self._back.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         self.news_fd = self._news.fileno()
         self.for_child = ChildFds(child_jobs.detach(), child_news.detach(), lifeline, fd)
 
@@ -167,10 +182,11 @@ class ParentEnds:
         """What has come as a whole. :attr:`news_eof` is set at the stream's end.
 
         :class:`ChannelDamaged` for what cannot be understood, after what came before it; the descriptor is readable
-        until that has been raised.
+        until that has been raised. That is the stream's end, too: nothing more is read.
         """
         reader = self._reader
         if reader.damage is not None:
+            self.news_eof = True
             raise ChannelDamaged(reader.damage)
         news: list[News] = []
         for _ in range(MOST_READS):
@@ -194,6 +210,7 @@ class ParentEnds:
                 reader.damage = str(error)
             if reader.damage is not None:
                 if not news:
+                    self.news_eof = True
                     raise ChannelDamaged(reader.damage)
                 with contextlib.suppress(OSError):
                     self._news.shutdown(socket.SHUT_RD)  # so it is readable, and the loop comes back for the rest
@@ -207,7 +224,10 @@ class ParentEnds:
             return frame.body
         if not self._files:
             raise ChannelDamaged("a frame came without the file of its body")
-        return spill.take(self._files.pop(0))
+        try:
+            return spill.take(self._files.pop(0))
+        except OSError as error:  # frames behind it are lost with it, so nobody may go on as if nothing was
+            raise ChannelDamaged(f"the file of a frame's body cannot be read: {error}") from error
 
     def close(self) -> None:
         """Let go of everything. A child that still lives is killed by that."""
@@ -229,6 +249,8 @@ class ChildEnds:
         self.lifeline = fds.lifeline
         self._jobs = socket.socket(fileno=fds.jobs)
         self._news = socket.socket(fileno=fds.news)
+        for sock in (self._jobs, self._news):
+            sock.settimeout(None)  # not socket.setdefaulttimeout()'s: idle for so long, the channel would seem broken
         if page is None:
             self.page = SharedPage(fds.page)
             os.close(fds.page)
@@ -242,10 +264,15 @@ class ChildEnds:
         return self._jobs.fileno(), self._news.fileno(), self.lifeline
 
     def receive(self) -> Packet | None:
-        """Wait for the next job; None at the end of the jobs. OSError when user code has closed the channel."""
-        count, ancillary, _, _ = self._jobs.recvmsg_into([self._room], spill.ROOM)
+        """Wait for the next job; None at the end of the jobs. OSError when user code has closed the channel, or has
+        left no descriptor for the file of a large job.
+        """
+        count, ancillary, flags, _ = self._jobs.recvmsg_into([self._room], spill.ROOM)
         if not count:
             return None
+        if flags & socket.MSG_CTRUNC:
+            spill.close_all(spill.fds_in(ancillary))
+            raise OSError(errno.EMFILE, "no descriptor is left for the file of a large job")
         rest = None
         if ancillary:
             rest = spill.take(spill.fds_in(ancillary)[0])

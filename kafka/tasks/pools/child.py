@@ -19,6 +19,7 @@ import atexit
 import contextlib
 import logging
 import os
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -155,7 +156,31 @@ class Servant:
     def became_stray(self) -> None:
         """In a process that a task has forked: let go of the channel, so that its end is the child's end."""
         self.is_stray = True
+        self._guard.leave = self._leave
         self._ends.close()
+
+    def _leave(self, error: BaseException | None) -> NoReturn:
+        """End as a process does whose main function is over: the run's handlers and its outcome are not the copy's."""
+        code = 0
+        try:
+            code = _exit_code(error)
+            self._app.close(FLUSH_S)  # jobs that it has enqueued
+        finally:
+            flush_streams()
+            os._exit(code)
+
+
+def _exit_code(error: BaseException | None) -> int:
+    """Python's own of a process that ends so; what it would print is printed."""
+    if error is None:
+        return 0
+    if not isinstance(error, SystemExit):
+        traceback.print_exception(error)
+        return 1
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 255
+    print(error.code, file=sys.stderr)
+    return 1
 
 
 _servant: Servant | None = None
@@ -179,6 +204,21 @@ class Terms(NamedTuple):
     worker_pid: int
     parent_pid: int | None
     is_fork: bool = False
+
+
+class no_way_back:  # noqa: N801
+    """A block of a forked process that never ends: a copy of the parent that went on after an error, with all of its
+    sockets, would be worse than any.
+    """
+
+    def __enter__(self) -> None:
+        """It begins."""
+
+    def __exit__(self, kind: object, error: object, trace: object) -> NoReturn:
+        try:
+            traceback.print_exc()
+        finally:
+            os._exit(BROKEN)
 
 
 def become_child(ends: ChildEnds, load: Callable[[], App], terms: Terms) -> NoReturn:

@@ -9,6 +9,7 @@ for ever. No handler of SIGCHLD: it would be a second owner of exit statuses, an
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
@@ -19,6 +20,8 @@ from kafka.tasks.pools.deaths import Doom
 from kafka.tasks.pools.inspection import KILL
 from kafka.tasks.pools.kept import ChildStage, Kept
 from kafka.tasks.pools.processes import Exit
+
+log = logging.getLogger(__name__)
 
 POLL_S = 0.5
 """Between two questions whether children without a pidfd have ended."""
@@ -76,8 +79,10 @@ class DeathWatch:
             if kept.stage is ChildStage.GONE:
                 continue
             end = kept.child.exited()
+            if kept.pid_watch is not None and kept.child.pidfd is None:
+                kept.pid_watch.close()  # its fork server is gone: the pipe that stood for a pidfd is at its end
             if end is not None:
-                self._undertaker.bury(kept, end)
+                self._bury(kept, end)
             elif kept.child.news_eof and not kept.is_closed:
                 kept.is_closed = True
                 if kept.news_watch is not None:
@@ -85,6 +90,12 @@ class DeathWatch:
                 self._deadlines.after(EOF_S, partial(self._closed, kept))
                 if kept.child.pidfd is None:
                     self._ask_again(kept, EOF_S / 100)
+
+    def _bury(self, kept: Kept, end: Exit) -> None:
+        try:
+            self._undertaker.bury(kept, end)
+        except Exception:  # the other suspects must not wait for ever because of it
+            log.exception("an error in the burial of %r", kept)
 
     def _ask_again(self, kept: Kept, after_s: float) -> None:
         """Without a pidfd: has it ended now? A channel is closed a moment before its process can be reaped."""

@@ -22,7 +22,9 @@ after the window is closed             nothing: the job had ended in time
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from types import FrameType
+from typing import NoReturn
 
 from kafka.tasks.errors import SoftTimeLimit
 from kafka.tasks.pools.page import SharedPage
@@ -33,13 +35,15 @@ SOFT_SIGNAL: int = getattr(signal, "SIGUSR1", 0)
 class Guard:
     """The window of one child. Implements :class:`kafka.tasks.runner.Window`."""
 
-    __slots__ = ("_open_for", "_page", "seq")
+    __slots__ = ("_open_for", "_page", "leave", "seq")
 
     def __init__(self, page: SharedPage) -> None:
         self._page = page
         self._open_for = 0
         self.seq = 0
         """The job that :meth:`open` opens for; set before it runs."""
+        self.leave: Callable[[BaseException | None], NoReturn] | None = None
+        """Set in a copy of the child that a task has forked: how it ends when the task's function has."""
 
     def install(self) -> None:
         """Take the signal. In the main thread."""
@@ -57,6 +61,11 @@ class Guard:
         """From here on the job may be struck; at once, when its limit has passed already."""
         self._open_for = self.seq
         self.on_signal(0, None)
+
+    def ended(self, error: BaseException | None) -> None:
+        """The task's function has returned, or raised ``error``."""
+        if self.leave is not None:
+            self.leave(error)
 
     def close(self) -> None:
         """From here on it is not."""

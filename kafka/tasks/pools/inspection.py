@@ -60,6 +60,7 @@ class Inspection:
         self._vitals = vitals
         self._soft = settings.max_memory_soft
         self._hard = settings.max_memory_hard
+        self._has_told_of_fresh = False
         self._has_memory_limit = self._soft is not None or self._hard is not None
 
     # -- limits of time ------------------------------------------------------------------------------------------------
@@ -114,7 +115,15 @@ class Inspection:
             text = f"it held {_mib(rss)} of memory, more than its limit of {_mib(self._hard)}"
             self._keeper.kill(kept, Doom("memory", text), KILL)
         elif self._soft is not None and rss > self._soft:
-            self._keeper.replace(kept, f"it holds {_mib(rss)} of memory, above the soft limit of {_mib(self._soft)}")
+            if kept.given:
+                text = f"it holds {_mib(rss)} of memory, above the soft limit of {_mib(self._soft)}"
+                self._keeper.replace(kept, text)
+            elif not self._has_told_of_fresh:  # its successor would hold no less, and the next one after a second
+                self._has_told_of_fresh = True
+                log.warning(
+                    "%r holds %s of memory before its first job, above the soft limit of %s, so each child is replaced "
+                    "after its first job; raise the limit", kept, _mib(rss), _mib(self._soft)
+                )  # fmt: skip
         self._note_stop(kept, seen.is_stopped, now)
 
     def _note_stop(self, kept: Kept, is_stopped: bool, now: float) -> None:

@@ -104,11 +104,13 @@ class Kept:
         return None if job is None else Running(begun, job, page.started_at)
 
     def take_back(self, most: int | None = None) -> list[tuple[int, Job]]:
-        """Jobs that it had not received, from the front; they are not its own any more."""
+        """Jobs that it had not received, from the front; they are not its own any more, and its channel has room."""
         if not self.jobs:
             return []
         taken = [(seq, self.jobs.pop(seq)) for seq in self.child.recall(most) if seq in self.jobs]
-        self.given -= len(taken)
+        if taken:
+            self.given -= len(taken)
+            self.is_blocked = False
         return taken
 
     def state(self, now: float) -> ChildState:

@@ -29,13 +29,13 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.app import App
 from kafka.tasks.pools import hygiene, joblog, kernel
 from kafka.tasks.pools.channel import ChildEnds, ParentEnds
-from kafka.tasks.pools.child import Terms, become_child
+from kafka.tasks.pools.child import Terms, become_child, no_way_back
 from kafka.tasks.pools.guard import SOFT_SIGNAL
 from kafka.tasks.pools.orphans import MARK, Orphans
 from kafka.tasks.pools.page import anonymous_file
@@ -205,12 +205,17 @@ def exit_of(status: int, max_rss: int, cpu_s: float) -> Exit:
 
 
 def send_signal(pid: int, signum: int, group: bool = False) -> None:
-    """Send a signal to a process or its group, if there is one."""
+    """Send a signal to a process or its group, if there is one. The process is not reaped yet: a group that does not
+    exist is one that a fork has not made yet, and the process alone is meant.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if group:
-            os.killpg(pid, signum)
-        else:
-            os.kill(pid, signum)
+            try:
+                os.killpg(pid, signum)
+                return
+            except ProcessLookupError:
+                pass
+        os.kill(pid, signum)
 
 
 class ForkLauncher:
@@ -249,9 +254,10 @@ class ForkLauncher:
         ends.for_child.close()
         return Process(ends, OwnProcess(pid, self._orphans), self._orphans)
 
-    def _be_child(self, ends: ParentEnds, worker_pid: int) -> None:
-        child = ChildEnds(ends.generation, ends.for_child, ends.page)
-        become_child(child, lambda: self._app, Terms(self._max_payload_bytes, worker_pid, worker_pid, is_fork=True))
+    def _be_child(self, ends: ParentEnds, worker_pid: int) -> NoReturn:
+        with no_way_back():
+            child = ChildEnds(ends.generation, ends.for_child, ends.page)
+            become_child(child, lambda: self._app, Terms(self._max_payload_bytes, worker_pid, worker_pid, is_fork=True))
 
     def _warn_of_threads(self) -> None:
         if not self._has_warned and threading.active_count() > 1:

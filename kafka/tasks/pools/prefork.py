@@ -170,14 +170,16 @@ class PreforkPool:
                 kept.child.soft(running.seq)
 
     def cancel(self, job: Job) -> None:
-        """One that has not begun never will."""
+        """One that no child has received never will run."""
         for kept in self.supervision.children.values():
-            running = kept.running()
-            if running is not None and running.job is job:
-                kept.child.page.cancel(running.seq)
-                return
-            if job in kept.jobs.values():
+            seq = next((seq for seq, each in kept.jobs.items() if each is job), None)
+            if seq is None:
+                continue
+            if kept.child.page.begun_seq != seq:
                 self.came_back(kept.take_back())
+            if seq in kept.jobs:  # it runs, or is about to
+                kept.child.page.cancel(seq)
+                return
         if job in self._line:
             self._line.remove(job)
             self._done.append((job, LockLost()))

@@ -100,7 +100,7 @@ class Child(Protocol):
     """Readable when the process has ended; None where the system has no such thing."""
     news_fd: int
     news_eof: bool
-    """Whether the child's end of the news is closed and all of them were read."""
+    """Whether no more news will be read: the child's end is closed and all of them were, or they are damaged."""
 
     def send(self, seq: int, job: Job) -> bool:
         """Hand a job over; False when the channel takes no more for now. Also True when the child is gone: the job is

@@ -30,6 +30,7 @@ from kafka.tasks.pools.kept import ChildStage, Kept
 from kafka.tasks.pools.limits import Running
 from kafka.tasks.pools.memory import OomCounter, Vitals, quota, vitals
 from kafka.tasks.pools.processes import ChannelDamaged, Done, Exit, Launcher, Progress, Up
+from kafka.tasks.pools.registry import VERSIONS
 from kafka.tasks.pools.settings import PoolSettings
 from kafka.tasks.pools.starts import Starts
 from kafka.tasks.runner import Job
@@ -123,7 +124,8 @@ class Supervision:
             return
         now = self._time()
         stages = [(kept.stage, kept.replace is not None) for kept in self.children.values()]
-        booting = sum(stage is ChildStage.BOOTING for stage, _ in stages)
+        # One that is killed before it was up is a failed start once it is dead, and what follows on that comes then.
+        booting = sum(not kept.came_up for kept in self.children.values())
         staying = booting + stages.count((ChildStage.UP, False))
         for count in range(self.slots - staying):
             if self.starts.next_at > now or count == STARTS_A_TURN:
@@ -216,8 +218,12 @@ class Supervision:
         if kept.stage is not ChildStage.BOOTING:
             return
         ours = self._launcher.registry_hash
-        if ours and up.registry_hash and up.registry_hash != ours:
+        text = ""
+        if up.versions and up.versions != VERSIONS:
+            text = f"it runs {up.versions}, the worker {VERSIONS}: what is installed has changed, restart the worker"
+        elif ours and up.registry_hash and up.registry_hash != ours:
             text = "it has loaded other tasks than the worker: the files have changed, restart the worker"
+        if text:
             self.kill(kept, Doom("exit", text), KILL)
             return
         if kept.stage_timer is not None:
@@ -230,6 +236,9 @@ class Supervision:
         self._change_later()
 
     def _too_slow(self, kept: Kept) -> None:
+        self.look(kept)  # it may be up, and this process be late: stopped and continued, say
+        if kept.stage is not ChildStage.BOOTING:
+            return
         busy_with = f" ({kept.progress})" if kept.progress else ""
         limit = self._settings.start_limit
         self.kill(kept, Doom("time", f"it was not up within {limit:g} s{busy_with}"), KILL)
@@ -279,6 +288,8 @@ class Supervision:
             self._owner.ended(kept, done)
             if kept.stage is ChildStage.UP:
                 self._after_jobs(kept)
+            elif kept.stage is ChildStage.RETIRING and not kept.jobs:
+                self._retired_later(kept)  # from now on, not from its retirement, it flushes what its tasks enqueued
         if kept.child.news_eof:
             self.deaths.suspect(kept)
 
@@ -313,12 +324,17 @@ class Supervision:
             self._list_takers()
             self._back(kept)
             kept.child.retire()
-            kept.stage_timer = self.deadlines.after(RETIRE_S, partial(self._retired, kept))
+            self._retired_later(kept)
+
+    def _retired_later(self, kept: Kept) -> None:
+        if kept.stage_timer is not None:
+            kept.stage_timer.cancel()
+        kept.stage_timer = self.deadlines.after(RETIRE_S, partial(self._retired, kept))
 
     def _retired(self, kept: Kept) -> None:
         if kept.stage is ChildStage.RETIRING:
             if kept.jobs:
-                kept.stage_timer = self.deadlines.after(RETIRE_S, partial(self._retired, kept))
+                self._retired_later(kept)
             else:
                 text = f"it did not end within {RETIRE_S:g} s when it was not needed any more"
                 self.kill(kept, Doom("exit", text), KILL)
@@ -329,6 +345,8 @@ class Supervision:
         for kept in list(self.children.values()):
             if kept.stage is not ChildStage.DOOMED:
                 self.kill(kept, Doom("stopped"), TERM, grace_s)
+            elif kept.doom is not None:  # it may have the whole of kill_grace still
+                self.deadlines.after(grace_s, partial(self.kill, kept, kept.doom, KILL))
 
     def kill(self, kept: Kept, doom: Doom, signum: int, grace_s: float | None = None) -> None:
         """Kill the child and its group: with SIGTERM first, and SIGKILL after a grace, or with SIGKILL."""

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from kafka.tasks.app import App
 from kafka.tasks.pools import hygiene, kernel, spill
 from kafka.tasks.pools.channel import ChildEnds, ChildFds, ParentEnds
-from kafka.tasks.pools.child import Terms, become_child
+from kafka.tasks.pools.child import Terms, become_child, no_way_back
 from kafka.tasks.pools.launch import KILL, Executor, OwnProcess, Process, exit_of, send_signal
 from kafka.tasks.pools.orphans import Orphans
 from kafka.tasks.pools.processes import Exit
@@ -72,18 +72,21 @@ class ForkServerLauncher:
         self._server = OwnProcess(pid, self._orphans)
 
     def start(self, generation: int) -> Process:
-        ends = ParentEnds(generation)
         read_end, write_end = os.pipe()
-        os.set_blocking(read_end, False)
+        ends: ParentEnds | None = None
         try:
+            os.set_blocking(read_end, False)
+            ends = ParentEnds(generation)
             self._ask(generation, (*ends.for_child, write_end))
         except BaseException:
-            ends.close()
             os.close(read_end)
+            if ends is not None:
+                ends.close()
             raise
         finally:
-            ends.for_child.close()
             os.close(write_end)
+            if ends is not None:
+                ends.for_child.close()
         return Process(ends, Relay(read_end, self), self._orphans)
 
     def _ask(self, generation: int, fds: tuple[int, ...]) -> None:
@@ -135,8 +138,9 @@ class ForkServerLauncher:
     def close(self) -> None:
         self._end_server()
         for server in self._ended:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(server.pid, 0)  # it has had its SIGKILL
+            if server.exited() is None:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(server.pid, 0)  # it has had its SIGKILL
             server.close()
         self._ended.clear()
         self._orphans.sweep()
@@ -302,9 +306,10 @@ class _Server:
         spill.close_all(ends)
         return True
 
-    def _be_child(self, generation: int, fds: ChildFds) -> None:
-        terms = Terms(self._spec["max_payload_bytes"], self._spec["worker_pid"], None)
-        become_child(ChildEnds(generation, fds), self._loaded, terms)
+    def _be_child(self, generation: int, fds: ChildFds) -> NoReturn:
+        with no_way_back():
+            terms = Terms(self._spec["max_payload_bytes"], self._spec["worker_pid"], None)
+            become_child(ChildEnds(generation, fds), self._loaded, terms)
 
     def _loaded(self) -> App:
         if self._app is None:

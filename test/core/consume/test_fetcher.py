@@ -141,14 +141,21 @@ def test_out_of_range_does_not_take_away_what_is_buffered() -> None:
     assert rig.read() == [b"a"]
 
 
-def test_a_moved_leader_is_looked_for_and_the_fetch_repeated_after_the_backoff() -> None:
+def test_a_moved_leader_is_looked_for_and_fetched_from_as_soon_as_it_is_known() -> None:
     rig = Rig(A)
     rig.seek_all()
     rig.answer(rig.fetch(), p0=NOT_LEADER)
     assert rig.poll() == [RefreshMetadata(frozenset({"t"}))]
     assert rig.fetcher.next_deadline == pytest.approx(0.1)
+    rig.lead(A, None)
+    assert rig.fetches() == []
     rig.lead(A, 2)
-    rig.now = 0.1
+    call = rig.fetch()
+    assert call.node == 2
+    rig.answer(call, p0=NOT_LEADER)
+    rig.lead(A, 2)
+    assert rig.fetches() == [], "who has just refused is asked after the back-off"
+    rig.now = 0.3
     assert rig.fetch().node == 2
 
 

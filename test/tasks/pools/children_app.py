@@ -162,6 +162,23 @@ def fork_and_return() -> int:
 
 
 @app.task
+def fork_and_exit(code: int | str | None) -> int:
+    """The exit code of a copy that ends by ``sys.exit(code)``, which comes back from the task's function."""
+    forked = os.fork()
+    if forked == 0:
+        sys.exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])
+
+
+@app.task
+def fork_and_raise() -> int:
+    forked = os.fork()
+    if forked == 0:
+        raise ValueError("in the copy")
+    return os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])
+
+
+@app.task
 def daemonise() -> int:
     """A daemon as they are made: two forks, with a session of its own between; its pid comes through a pipe."""
     reader, writer = os.pipe()

@@ -72,6 +72,7 @@ class FakeChild:
     def read_news(self) -> list[News]:
         news, self._news = self._news, []
         if self.is_damaged:
+            self.news_eof = True
             raise ChannelDamaged("a frame has a wrong checksum")
         if self._exit is not None:
             self.news_eof = True

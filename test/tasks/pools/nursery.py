@@ -5,11 +5,14 @@ The tasks are in ``children_app.py``, so that children of every start method can
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import resource
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -46,6 +49,26 @@ def is_running(pid: int) -> bool:
     """Whether the process exists and is no zombie."""
     stat = kernel.stat_of(pid)
     return stat is not None and stat[0] != "Z"
+
+
+@contextlib.contextmanager
+def few_descriptors(count: int) -> Iterator[None]:
+    """A block in which this process can open no more than ``count`` descriptors."""
+    limit = next(itertools.islice(filter(_is_free, itertools.count()), count, None))
+    former = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, former[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, former)
+
+
+def _is_free(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return True
+    return False
 
 
 class Nursery:

@@ -72,6 +72,8 @@ def test_no_more_run_at_once_than_there_are_slots(bench: Bench) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
+        while most < 3:  # the first ones stay until all slots are taken, however slowly the others are handed over
+            await asyncio.sleep(0)
         await asyncio.sleep(0)
         running -= 1
 
@@ -247,6 +249,44 @@ def test_no_exception_of_a_coroutine_ends_the_loop(bench: Bench, error: type[Bas
         return 1
 
     first, second = bench.job(bad), bench.job(good)
+    submit(bench, first)
+    assert fault_type(bench.outcomes(1)[first]) == error.__name__
+    submit(bench, second)
+    assert bench.outcomes(1) == {second: Succeeded(b"1")}
+
+
+def test_a_task_that_stops_the_event_loop_ends_no_other(bench: Bench) -> None:
+    stopped = threading.Event()
+
+    async def stops() -> None:
+        asyncio.get_running_loop().stop()
+        stopped.set()
+
+    async def waits() -> int:
+        while not stopped.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        return 1
+
+    first, second, third = bench.job(waits), bench.job(stops), bench.job(waits)
+    submit(bench, first, second)
+    assert bench.outcomes(2) == {first: Succeeded(b"1"), second: Succeeded(b"null")}
+    submit(bench, third)
+    assert bench.outcomes(1) == {third: Succeeded(b"1")}
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_no_exit_of_what_a_coroutine_has_started_ends_the_loop(bench: Bench, error: type[BaseException]) -> None:
+    async def part() -> None:
+        raise error
+
+    async def whole() -> None:
+        await asyncio.gather(part())
+
+    async def good() -> int:
+        return 1
+
+    first, second = bench.job(whole), bench.job(good)
     submit(bench, first)
     assert fault_type(bench.outcomes(1)[first]) == error.__name__
     submit(bench, second)

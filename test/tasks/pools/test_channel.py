@@ -20,6 +20,7 @@ from kafka.tasks.pools.messages import DONE, encode_done
 from kafka.tasks.pools.processes import ChannelDamaged, Done, Progress, Up
 from kafka.tasks.runner import Job
 from test.tasks.fakes import a_job
+from test.tasks.pools.nursery import few_descriptors
 
 APP = App("shop")
 BIG = 10_000_000
@@ -290,6 +291,56 @@ def test_where_packets_have_no_end_the_end_is_a_packet(monkeypatch: pytest.Monke
     assert pair.child.receive() is None
     pair.kill_child()
     pair.parent.close()
+
+
+def test_a_default_timeout_of_sockets_is_none_of_the_channels() -> None:
+    """Tasks call ``socket.setdefaulttimeout``: an idle child would end for it, and a recall wait for so long."""
+    former = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(600.0)
+    try:
+        pair = Pair()
+    finally:
+        socket.setdefaulttimeout(former)
+    assert pair.parent.recall() == []
+    assert pair.child._jobs.gettimeout() is None
+    assert pair.child._news.gettimeout() is None
+    assert os.get_blocking(pair.child._jobs.fileno())
+    pair.child.close()
+    pair.parent.close()
+
+
+def test_a_large_job_is_not_received_without_a_descriptor_for_its_file(pair: Pair) -> None:
+    assert pair.parent.send(1, a_call(b"x" * BIG))
+    with few_descriptors(0), pytest.raises(OSError, match="no descriptor is left"):
+        pair.child.receive()
+
+
+def test_after_damage_nothing_more_is_to_come(pair: Pair) -> None:
+    pair.news_socket().sendall(b"this is no frame, and nobody takes it for one")
+    with pytest.raises(ChannelDamaged):
+        pair.parent.read_news()
+    assert pair.parent.news_eof
+
+
+def test_a_large_outcome_that_cannot_be_read_is_damage(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fd: int) -> bytes:
+        os.close(fd)
+        raise OSError(12, "cannot allocate memory")
+
+    pair.child.send_done(Done(1, Succeeded(b"x" * BIG), 0.5, 1.5))
+    monkeypatch.setattr(spill, "take", fail)
+    with pytest.raises(ChannelDamaged, match="cannot allocate"):
+        pair.parent.read_news()
+
+
+def test_packets_are_datagrams_where_the_system_has_the_name_of_better_ones_and_not_the_thing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(family: int, kind: int) -> tuple[socket.socket, socket.socket]:
+        raise OSError(43, "protocol not supported")
+
+    monkeypatch.setattr(socket, "socketpair", refuse)
+    assert channel._packet_kind() == socket.SOCK_DGRAM
 
 
 def test_ends_that_are_handed_over_can_be_closed_here() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafka.tasks.hooks import Handlers
 from kafka.tasks.outcome import Failed, Succeeded
 from kafka.tasks.pools.child import BROKEN
 from kafka.tasks.pools.processes import ChannelDamaged, Done, Phase
@@ -241,6 +242,35 @@ def test_a_fork_that_comes_back_from_its_task_ends_and_its_original_goes_on(nurs
     until(lambda: not is_running(forked))
     assert _value(nursery.run(child, tasks.pid)) == child.pid
     assert child.read_news() == []
+
+
+def test_a_fork_that_comes_back_ends_like_a_process_of_its_own(nursery: Nursery) -> None:
+    child = nursery.start()
+    codes = [_value(nursery.run(child, tasks.fork_and_exit, code)) for code in (3, 0, None, "wrong")]
+    assert codes == [3, 0, 0, 1]
+    assert _value(nursery.run(child, tasks.fork_and_raise)) == 1
+
+
+def test_the_handlers_of_a_run_are_not_called_in_what_its_task_has_forked(
+    nursery: Nursery, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    told = tmp_path / "told"
+
+    def tell(word: str) -> None:
+        with told.open("a", encoding="ascii") as file:
+            file.write(f"{os.getpid()} {word}\n")
+
+    handlers = Handlers()
+    handlers.successes.append(lambda job: tell("well"))
+    handlers.errors.append(lambda job, kill_signal, exc_info: tell("ill"))
+    monkeypatch.setattr(tasks.app, "handlers", handlers)
+    child = nursery.start()  # forked from here, and so with these handlers
+    for task in (tasks.fork_and_return, tasks.fork_and_raise):
+        _value(nursery.run(child, task))
+    assert child.pid is not None
+    child.kill(signal.SIGKILL)  # with its group: no copy can still be on its way
+    until(child.exited)
+    assert told.read_text(encoding="ascii").split("\n") == [f"{child.pid} well"] * 2 + [""]
 
 
 def test_the_end_of_the_news_is_the_end_of_the_child_also_when_forks_of_it_live(nursery: Nursery) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 import pathlib
+import resource
 import select
 import signal
 import subprocess
@@ -19,15 +21,15 @@ import pytest
 from kafka.errors import IllegalArgumentError
 from kafka.tasks import App
 from kafka.tasks.outcome import Succeeded
-from kafka.tasks.pools import boot, channel, hygiene, kernel
-from kafka.tasks.pools.child import NOT_LOADED
+from kafka.tasks.pools import boot, channel, hygiene, kernel, launch
+from kafka.tasks.pools.child import BROKEN, NOT_LOADED
 from kafka.tasks.pools.launch import make_launcher
 from kafka.tasks.pools.orphans import MARK, Orphans
 from kafka.tasks.pools.processes import Done, Exit, Phase
 from kafka.tasks.pools.registry import registry_hash
 from kafka.tasks.pools.settings import PoolSettings, start_methods
 from test.tasks.pools import children_app as tasks
-from test.tasks.pools.nursery import DEADLINE_S, Nursery, is_running, until
+from test.tasks.pools.nursery import DEADLINE_S, Nursery, few_descriptors, is_running, until
 
 METHODS = start_methods()
 EXECUTED = [method for method in METHODS if method != "fork"]
@@ -332,6 +334,35 @@ def test_a_child_of_a_dead_fork_server_keeps_no_loop_busy(served: Nursery) -> No
         assert not select.select([watched], [], [], 0)[0]
 
 
+@pytest.mark.parametrize("room", range(10))
+def test_a_start_for_want_of_descriptors_leaves_none_behind(served: Nursery, room: int) -> None:
+    served.start()
+    before = len(hygiene.open_fds())
+    with few_descriptors(room), pytest.raises(OSError, match="[Tt]oo many"):
+        served.launcher.start(9)
+    assert len(hygiene.open_fds()) == before
+
+
+def test_a_process_that_has_no_group_of_its_own_yet_is_killed_alone() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        launch.send_signal(process.pid, signal.SIGKILL, group=True)
+        assert process.wait(DEADLINE_S) == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_fork_that_cannot_become_a_child_does_not_go_on_as_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> channel.ChildEnds:
+        raise OSError(12, "cannot allocate memory")
+
+    with Nursery("fork") as nursery:
+        monkeypatch.setattr(launch, "ChildEnds", fail)
+        child = nursery.start(wait_up=False)
+        assert until(child.exited).code == BROKEN
+
+
 # -- the worker's end -------------------------------------------------------------------------------------------------
 
 WORKER = """
@@ -367,6 +398,26 @@ def test_when_the_worker_is_killed_all_that_it_has_started_is_gone_within_a_seco
     until(lambda: not any(map(is_running, pids)))
     took = time.monotonic() - killed_at
     assert took < 1.0 or took < 5.0 and os.getloadavg()[0] > 2 * (os.cpu_count() or 1), took
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_lifeline_may_have_a_number_that_select_does_not_take() -> None:
+    """So have the children of a worker that has a thousand descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip(f"no more than {hard} descriptors are allowed here")
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+            lifeline, _ = os.pipe()
+            hygiene.hang_on(fcntl.fcntl(lifeline, fcntl.F_DUPFD_CLOEXEC, 1100))
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_a_child_that_begins_after_its_worker_has_died_ends_at_once() -> None:

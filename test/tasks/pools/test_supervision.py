@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from random import Random
@@ -14,10 +15,13 @@ from kafka.net.loop import Loop
 from kafka.tasks import App, Retry, TimeLimit
 from kafka.tasks.delivery import Lease, Source
 from kafka.tasks.outcome import Failed, Fault, LockLost, Lost, Outcome, Succeeded
+from kafka.tasks.pools.deadlines import Deadlines
+from kafka.tasks.pools.deathwatch import DeathWatch
 from kafka.tasks.pools.fork import ForkPool
+from kafka.tasks.pools.kept import Kept
 from kafka.tasks.pools.memory import OomCounter
 from kafka.tasks.pools.prefork import PreforkPool
-from kafka.tasks.pools.processes import Progress
+from kafka.tasks.pools.processes import Exit, Progress, Up
 from kafka.tasks.pools.settings import PoolSettings
 from kafka.tasks.runner import Job
 from test.tasks.fakes import a_job, pass_time, settle
@@ -406,6 +410,20 @@ def test_a_cancelled_job_that_no_child_has_received_never_runs() -> None:
     assert bench.pool.busy == 0
 
 
+def test_a_cancelled_job_that_a_child_has_received_and_not_begun_learns_it() -> None:
+    bench = Bench(1)
+    (job,) = bench.submit(1)
+    (child,) = bench.children
+    child.receive()
+    ((seq, _),) = child.received
+    bench.pool.cancel(job)
+    assert child.page.cancelled == [seq]
+    child.begin()
+    child.end()
+    bench.turn()
+    assert bench.outcomes() == {job: OK}
+
+
 def test_abandon_kills_what_runs_and_says_that_it_was_the_worker() -> None:
     bench = Bench(2)
     jobs = bench.submit(2)
@@ -420,6 +438,76 @@ def test_abandon_kills_what_runs_and_says_that_it_was_the_worker() -> None:
     assert set(outcomes) == set(jobs)
     assert all(isinstance(o, Lost) and o.cause == "stopped" and not o.counts for o in outcomes.values())
     assert bench.children == []
+
+
+def test_abandon_waits_for_no_grace_that_is_under_way() -> None:
+    bench = Bench(1, kill_grace=300.0)
+    (job,) = bench.submit(1, hard=5.0)
+    (child,) = bench.children
+    child.dies_of = {int(signal.SIGKILL)}
+    child.begin()
+    bench.pass_time(6)
+    assert child.signals == [signal.SIGTERM]
+    bench.pool.abandon()
+    bench.pass_time(1.5)
+    assert not child.is_alive
+    assert isinstance(bench.outcomes()[job], Failed)
+
+
+def test_an_error_in_one_burial_keeps_no_other_death_from_being_seen(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(3)
+    supervision = bench.pool.supervision
+    bury = supervision.bury
+    failed: list[Kept] = []
+
+    def fail_once(kept: Kept, end: Exit) -> None:
+        if not failed:
+            failed.append(kept)
+            raise ValueError("not this time")
+        bury(kept, end)
+
+    setattr(supervision, "bury", fail_once)  # noqa: B010
+    dead = bench.children
+    for child in dead:
+        child.die(signum=signal.SIGKILL)
+    bench.pass_time(2)
+    assert failed and "not this time" in caplog.text
+    assert all(child.is_closed for child in dead)
+    assert len(bench.children) == 3
+
+
+def test_a_retired_child_has_its_time_to_flush_from_the_end_of_its_last_job() -> None:
+    bench = Bench(1)
+    bench.submit(1)
+    (child,) = bench.children
+    child.begin()
+    (kept,) = bench.pool.supervision.children.values()
+    bench.pool.supervision.retire(kept)
+    bench.pass_time(4)
+    child.is_retired = False  # its job ends, and it does not: it flushes
+    child.end()
+    bench.pass_time(4)
+    assert child.is_alive
+    bench.pass_time(2)
+    assert not child.is_alive
+
+
+def test_a_descriptor_that_is_no_pidfd_any_more_keeps_no_loop_busy() -> None:
+    loop = Loop()
+    readable, other = os.pipe()
+    os.close(other)
+    child: Any = FakeChild(1, loop.time)
+    child.pidfd = readable
+    kept = Kept(child, loop.time(), None)
+    bench = Bench(1)
+    watch = DeathWatch({1: kept}, bench.pool.supervision, Deadlines(loop), loop)
+    watch.watch(kept)
+    child.pidfd = None  # as when its fork server has died
+    assert loop.run_once(0.0)
+    loop.run_once(0.0)
+    assert loop.run_once(0.0) == 0
+    loop.close()
+    os.close(readable)
 
 
 # -- stopped children --------------------------------------------------------------------------------------------------
@@ -441,6 +529,21 @@ def test_a_stopped_child_is_given_no_jobs_and_what_it_did_not_receive_goes_to_an
     bench.launcher.stopped.clear()
     bench.pass_time(1.5)
     assert {state.pid: state.state for state in bench.pool.children()}[a.pid] == "idle"
+
+
+def test_a_stopped_child_whose_channel_was_full_is_given_jobs_again_when_it_is_continued() -> None:
+    bench = Bench(1)
+    bench.pool.depth = 20
+    (child,) = bench.children
+    child.capacity = 3
+    bench.submit(5)
+    assert len(child.inbox) == 3
+    bench.launcher.stopped.add(child.pid)
+    bench.pass_time(2)
+    assert len(child.inbox) == 0
+    bench.launcher.stopped.clear()
+    bench.pass_time(2)
+    assert len(child.inbox) == 3
 
 
 def test_a_stopped_child_that_holds_a_job_which_it_did_not_begin_is_replaced() -> None:
@@ -505,11 +608,45 @@ def test_a_child_that_is_not_up_in_time_is_killed_and_the_text_says_what_it_was_
     assert "not up within 10 s" in why and "importing shop.tasks" in why
 
 
+def test_a_child_that_is_up_is_not_taken_for_slow_by_a_worker_that_is_late() -> None:
+    bench = Bench(1, plan=lambda child: None, start_limit=10.0)
+    (child,) = bench.children
+    child.up()
+    pass_time(bench.loop, bench.clock, 60.0, 60.0)  # the timers run, and nobody has read the news
+    bench.turn()
+    assert child.is_alive
+    assert bench.pool.ready
+
+
+def test_a_child_of_another_release_is_refused() -> None:
+    def start(child: FakeChild) -> None:
+        child.say(Up(child.pid, child.generation, "CPython 1.5.2, channel 1", "ours"))
+
+    bench = Bench(1, plan=start)
+    bench.pass_time(3)
+    assert not bench.pool.ready
+    assert "CPython 1.5.2" in bench.pool.supervision.starts.why
+
+
 def test_a_child_with_other_tasks_is_refused() -> None:
     bench = Bench(1, plan=lambda child: child.up("other"))
     bench.pass_time(3)
     assert not bench.pool.ready
     assert "restart the worker" in bench.pool.supervision.starts.why
+
+
+def test_a_refused_child_is_one_failed_start_and_no_other_is_tried_before_it_is_dead() -> None:
+    def refused(child: FakeChild) -> None:
+        child.dies_of = set()
+        child.up("other")
+
+    bench = Bench(1, plan=refused)
+    for started in range(1, 4):
+        bench.pass_time(5)
+        assert len(bench.launcher.children) == started
+        bench.children[0].die(signum=signal.SIGKILL)
+        bench.turn()
+        assert bench.pool.supervision.starts.boot_failures == started
 
 
 def test_a_thousand_crashes_in_a_row_slow_the_pool_down_and_degrade_it() -> None:
@@ -609,6 +746,17 @@ def test_above_the_soft_memory_limit_a_child_is_replaced_after_its_job() -> None
     assert bench.outcomes() == {job: OK}
     assert not old.is_alive
     assert len(bench.children) == 1
+
+
+def test_a_child_that_has_had_no_job_is_not_replaced_for_its_memory_and_the_log_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(2, max_memory_soft=100 << 20)
+    for child in bench.children:
+        bench.launcher.rss[child.pid] = 150 << 20
+    bench.pass_time(30)
+    assert len(bench.launcher.children) == 2  # each successor would have held as much, and gone after a second
+    assert caplog.text.count("before its first job, above the soft limit of 100 MiB") == 1
 
 
 def test_above_the_hard_memory_limit_a_child_is_killed_and_its_job_lost() -> None:
