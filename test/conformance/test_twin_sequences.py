@@ -366,6 +366,8 @@ def test_a_lock_of_a_share_group_ends(story: Story, topic: str, group: str) -> N
         answer = story.until("ann", fetch("ann", 0, wait_ms=100), 2, _has_acquired)
         acquired = answer["responses"][0]["partitions"][0]["acquired_records"]
         assert {one["delivery_count"] for one in acquired} == {delivery}
+    # Both sides' locks begin anew: the first side's would end while the second one still waits for its own.
+    story.ask("ann", lambda side: acknowledge(side, group, "ann", 1, topic, [(1, 2, [4])], True), 2)
     story.hang_up("ann")
     story.until("bob", fetch("bob", 0, wait_ms=100), 2, _has_acquired)
 

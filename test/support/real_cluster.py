@@ -38,6 +38,7 @@ class Cluster:
         self.client = KafkaClient(bootstrap_servers=one.bootstrap)
 
     def ask(self, request: Request[R]) -> R:
+        self.client.poll(timeout_ms=0)  # nobody polls it between two tests: a broker may have closed an idle connection
         future = self.client.request(Controller(), request)
         self.client.poll(future=future)
         return future.result()

@@ -10,7 +10,7 @@ for the outside (its outcome is Failed with ``TimeLimit``), ``TimeLimit`` is rai
 takes the slot; whatever the old one still does, its result is dropped.
 
 The dangerous moment is an exception that strikes as the task returns. So exceptions are only raised under the slot's
-lock while ``slot.job`` is that job, and the thread leaves the job under the same lock, taking back what is still
+lock while ``slot.job`` is that job, and the thread leaves the job under the same lock and then meets what may still be
 pending; ``_leave`` repeats itself when it is struck. No exception reaches a thread that has moved on, and no outcome
 is lost.
 """
@@ -59,11 +59,29 @@ class _Slot:
             return True
 
 
-def _raise_in(thread: threading.Thread | None, error: type[BaseException] | None) -> None:
-    """Raise ``error`` in a thread at its next bytecode; None takes back one that is still pending."""
+def _raise_in(thread: threading.Thread | None, error: type[BaseException]) -> None:
+    """Raise ``error`` in a thread soon, instead of one that is still pending there."""
     if thread is not None and thread.ident is not None:
-        raised = None if error is None else ctypes.py_object(error)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), raised)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))
+
+
+class _Met(BaseException):
+    """Takes the place of an exception that is not wanted any more."""
+
+
+def _meet_what_is_pending() -> None:
+    """Have no exception pending in this thread when this returns.
+
+    To set none (NULL) would be wrong: up to Python 3.12 the interpreter is told that something is pending, finds
+    nothing, and never forgets it. It looks again at each call from then on, and as soon as anybody sets a profile
+    or trace function (debuggers, coverage, cProfile) 3.11 does nothing else. So another one is set, and met.
+    """
+    try:
+        _raise_in(threading.current_thread(), _Met)
+        while True:
+            pass
+    except _Met:
+        return
 
 
 class ThreadPool(SimplePool):
@@ -204,10 +222,10 @@ class ThreadPool(SimplePool):
             try:
                 with slot.lock:
                     slot.job = None
-                    if slot.struck:
-                        _raise_in(slot.thread, None)
-                        slot.struck = False
-                    return slot.given_up
+                if slot.struck:
+                    _meet_what_is_pending()
+                    slot.struck = False
+                return slot.given_up
             except _LIMITS:
                 continue
 

@@ -6,6 +6,7 @@ object with the test either, so gates are files.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -315,3 +316,45 @@ def _until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.001)
+
+
+_TRACED = """
+import sys, time
+from kafka.tasks import App, SoftTimeLimit
+from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.pools import PoolSettings, make_pool
+from kafka.tasks.runner import Job
+from test.tasks.fakes import a_job
+
+app = App("shop")
+
+@app.task(name="slow")
+def slow():
+    while True:
+        time.sleep(0.001)
+
+pool = make_pool("threads", PoolSettings(concurrency=1), lambda: None)
+pool.submit(Job(Lease(Source("q", "shop.q"), b"", [], 1), a_job("slow"), slow, soft_s=0.01))
+ended = []
+while not ended:
+    pool.tick(time.monotonic())
+    ended = pool.finished(0.01)
+seen = []
+sys.setprofile(lambda frame, event, _: seen.append(event))
+a_job("slow")
+sys.setprofile(None)
+print(ended[0][1].fault.type, "call" in seen)
+"""
+
+
+def test_a_limit_leaves_nothing_behind_that_a_profiler_or_debugger_would_hang_on() -> None:
+    """An exception that is set and taken back is looked for by the interpreter (up to 3.12) for ever."""
+    found = subprocess.run(
+        [sys.executable, "-c", _TRACED],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert (found.stdout, found.stderr) == ("kafka.tasks.errors.SoftTimeLimit True\n", "")
