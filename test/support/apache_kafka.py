@@ -49,6 +49,7 @@ LONG_RETENTION_MS = 876_000 * 3_600_000
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 20.0
 _LOG_TAIL_LINES = 40
+_LOG_TAIL_BYTES = 1 << 18
 
 _LOG4J1 = """\
 log4j.rootLogger=WARN, out
@@ -204,7 +205,9 @@ class ApacheKafka:
         for name in ("zookeeper", "broker"):
             path = self.directory / f"{name}.log" if self.directory else None
             if path is not None and path.exists():
-                tail = path.read_text(errors="replace").splitlines()[-lines:]
+                with path.open("rb") as file:  # its end alone: a ZooKeeper has been seen to write gigabytes
+                    file.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
+                    tail = file.read(_LOG_TAIL_BYTES).decode(errors="replace").splitlines()[-lines:]
                 parts += [f"--- {name} of Apache Kafka {self.version} ---", *tail]
         return "\n".join(parts)
 
