@@ -19,11 +19,14 @@ import argparse
 import importlib
 import os
 from collections.abc import Collection
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka.broker import read_properties
 from kafka.config import BY_NAME, check, settings_of
 from kafka.errors import KafkaConfigurationError
+
+if TYPE_CHECKING:
+    from kafka.tasks import App
 
 VARIABLE: Final = "KAFKA_CLIENT_CONFIG"
 
@@ -67,6 +70,17 @@ def read(args: argparse.Namespace, known: Collection[str] = ALL) -> dict[str, An
             raise KafkaConfigurationError(f"{name}: no setting {where}")
         found[name] = _value(name, value)
     return found
+
+
+def load_app(args: argparse.Namespace) -> App:
+    """The app ``args.app``, told ``--bootstrap-server`` and the settings of security when there are any."""
+    from kafka.tasks import load  # 130 ms, which the commands without an app need not wait for
+
+    app = load(args.app)
+    security = read(args, SECURITY)
+    if args.bootstrap_server is not None or security:
+        app.connect_to(args.bootstrap_server, **security)
+    return app
 
 
 def _name(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kafka.cli import CommandError, client_settings
 from kafka.cli.inspect_view import as_objects, plain, rich_view
-from kafka.tasks import App, Directory, Seen, load
+from kafka.tasks import App, Directory, Seen
 
 REFRESH_S: Final = 2.0
 LEAST_S: Final = 0.2
@@ -36,10 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.interval is not None and not LEAST_S <= args.interval <= MOST_S:
         raise CommandError(f"--interval is {LEAST_S:g} to {MOST_S:g} seconds, not {args.interval:g}")
-    app = load(args.app)
-    security = client_settings.read(args, client_settings.SECURITY)
-    if args.bootstrap_server is not None or security:
-        app.connect_to(args.bootstrap_server, **security)
+    app = client_settings.load_app(args)
     try:
         with Directory(app) as directory:
             _show(app, directory, args)

@@ -26,7 +26,6 @@ from kafka.tasks import (
     check_pool,
     check_queues,
     default_pool,
-    load,
     parse_autoscale,
     parse_health_port,
     parse_memory,
@@ -144,10 +143,7 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if args.log_level == "INFO":  # each attempt to connect is a line there; what comes of it is told here
         logging.getLogger("kafka.client").setLevel(logging.WARNING)
-    app = load(args.app)
-    security = client_settings.read(args, client_settings.SECURITY)
-    if args.bootstrap_server is not None or security:
-        app.connect_to(args.bootstrap_server, **security)
+    app = client_settings.load_app(args)
     pool = check_pool(default_pool() if args.pool is None else args.pool)
     settings = pool_settings(args, pool, app)
     if args.health_port is not None:
@@ -176,6 +172,13 @@ def pool_settings(args: argparse.Namespace, pool: str, app: App) -> PoolSettings
             raise IllegalArgumentError(f"{flag} is for the pool {' or '.join(option.pools)}, not for {pool}")
         given.update(option.read(flag, text))
     concurrency = args.concurrency
+    if pool == "inline":
+        if concurrency not in (None, 1):
+            raise IllegalArgumentError(
+                f"the pool inline runs one job at a time, on the worker's own thread, not {concurrency}: leave"
+                " --concurrency out, or choose --pool threads"
+            )
+        concurrency = 1
     if concurrency is None:
         most = ASYNCIO_CONCURRENCY if pool == "asyncio" else os.cpu_count() or 1
         concurrency = given["autoscale"][0] if "autoscale" in given else most

@@ -21,7 +21,7 @@ are found, and their CRCs checked, in :mod:`kafka.records.header`. Message sets 
 
 :func:`_decode_plain` is the hot loop of every consumer: varints of one and two bytes are read in place, because a call
 per varint doubles the time, and headers are only passed over: their bytes are kept for who looks at them
-(:func:`parse_headers`). It reads bytes from the network: each length is checked, directly or by the position that
+(:func:`headers_of`). It reads bytes from the network: each length is checked, directly or by the position that
 must come out at the record's end, and running over the end of the buffer is an ``IndexError`` that is caught once.
 No slice may end before it begins: compiled, that is no empty one but a ``SystemError``. Its locals are ``i64``, which
 are machine integers in a compiled build and ``int`` otherwise: nothing here may rely on them growing beyond 64 bits,
@@ -54,7 +54,7 @@ class RecordSink:
     """Who gets the records of a batch, one call for each."""
 
     def add(self, offset: i64, timestamp: i64, key: bytes | None, value: bytes | None, headers: bytes | None) -> None:
-        """The next record. ``headers`` are for :func:`parse_headers`; None when there are none."""
+        """The next record. ``headers`` are for :func:`headers_of`; None when there are none."""
         raise NotImplementedError
 
 
@@ -63,7 +63,7 @@ class _RawRecords(RecordSink):
         self.found: list[RawRecord] = []
 
     def add(self, offset: i64, timestamp: i64, key: bytes | None, value: bytes | None, headers: bytes | None) -> None:
-        self.found.append((offset, timestamp, key, value, [] if headers is None else parse_headers(headers)))
+        self.found.append((offset, timestamp, key, value, headers_of(headers)))
 
 
 class Record:
@@ -301,14 +301,19 @@ def _decode_plain(
         raise CorruptRecordError(f"{end - pos} bytes after the last of {count} records")
 
 
-def parse_headers(data: bytes) -> Headers:
-    """A record's headers from the bytes that a sink was given, which are known to be well-formed.
+def headers_of(given: bytes | Headers | None) -> Headers:
+    """A record's headers from what a sink was given (bytes that are known to be well-formed, or None), or from what
+    this made of it before.
 
     A name that is no UTF-8 is read with replacement characters, as Java's client does: no broker checks names, and an
     error would make the whole partition unreadable because of one odd producer.
     """
+    if given is None:
+        return []
+    if not isinstance(given, bytes):
+        return given
     headers: Headers = []
-    _walk_headers(data, headers)
+    _walk_headers(given, headers)
     return headers
 
 

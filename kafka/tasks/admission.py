@@ -17,9 +17,22 @@ from kafka.tasks.envelope import Envelope, decode
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.options import WorkerOptions, limits
-from kafka.tasks.outcome import Move, NoJob, Outcome, Policy, Standing, Verdict, admit, crashes_of, decide
+from kafka.tasks.outcome import (
+    Decision,
+    Lost,
+    Move,
+    NoJob,
+    Outcome,
+    Policy,
+    Standing,
+    Verdict,
+    admit,
+    crashes_of,
+    decide,
+)
 from kafka.tasks.runner import Job
 from kafka.tasks.settling import Ending
+from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
 
 log = logging.getLogger(__name__)
@@ -65,7 +78,8 @@ class Clerk:
                 raise BadRecord("bad-id", f"there is no results partition {envelope.results_partition}, which it names")
         except BadRecord as error:
             log.warning("the record %s is no job and goes to the dead topic: %s", lease.origin, error.text)
-            return Ending(lease, None, [self._consequences.no_job(lease, NoJob(error.cause, error.text), now_ms)])
+            record = self._consequences.no_job(lease, NoJob(error.cause, error.text), now_ms)
+            return Ending(lease, None, [record], is_dead=True)
         task = self._tasks.get(envelope.name) if envelope.name != ERROR_TASK else None
         suspect = lease.source.suspect
         crashes = crashes_of(envelope.crashes, lease.deliveries, suspect)
@@ -86,23 +100,19 @@ class Clerk:
     def end(self, lease: Lease, envelope: Envelope, outcome: Outcome, crashes: int, now_ms: int) -> Ending | Hold:
         """How a lease ends after ``outcome``; ``crashes`` are those behind the job."""
         standing = Standing(envelope.attempt, crashes, lease.deliveries, envelope.expires_ms)
-        decision = decide(outcome, standing, self._policy(envelope), now_ms)
+        policy = self._policy(envelope)
+        decision = decide(outcome, standing, policy, now_ms)
         if decision.verdict is Verdict.RELEASE:
             return Hold(decision.hold_s)
         records = self._consequences.of(decision, outcome, envelope, lease, now_ms)
         if decision.move is Move.DEAD:
-            topic, what = records[0].topic, fault_of(outcome)
-            text = what.text.partition("\n")[0]
-            log.warning(
-                "%s %s has failed for good (%s: %s) and is in %s; cause %s",
-                envelope.name,
-                envelope.id,
-                what.type,
-                text[:MOST_TEXT],
-                topic,
-                decision.cause,
-            )
-        return Ending(lease, envelope, records, is_move=decision.move is Move.SUSPECT)
+            place = records[0].topic
+            said = "%s %s has failed for good (%s) and is in %s; cause %s"
+            log.warning(said, envelope.name, envelope.id, _brief(outcome), place, decision.cause)
+        elif decision.state is JobState.RETRY:
+            _tell_of_retry(envelope, outcome, decision, policy)
+        move = decision.move
+        return Ending(lease, envelope, records, is_move=move is Move.SUSPECT, is_dead=move is Move.DEAD)
 
     def _limits_of(
         self, task: Task[..., Any], soft: float | None, hard: float | None
@@ -127,3 +137,19 @@ class Clerk:
             policy = Policy(attempts, self._numbers.crash_limit, self._delivery.delivery_limit, stored)
             self._policies[key] = policy
         return policy
+
+
+def _tell_of_retry(envelope: Envelope, outcome: Outcome, decision: Decision, policy: Policy) -> None:
+    if isinstance(outcome, Lost):
+        level, run, most = logging.WARNING, f"crash {decision.crashes}", policy.crash_limit
+    elif log.isEnabledFor(logging.INFO):
+        level, run, most = logging.INFO, f"attempt {envelope.attempt}", policy.max_attempts or 0
+    else:
+        return
+    log.log(level, "%s %s runs again after %s of %d (%s)", envelope.name, envelope.id, run, most, _brief(outcome))
+
+
+def _brief(outcome: Outcome) -> str:
+    fault = fault_of(outcome)
+    text = fault.text.partition("\n")[0]
+    return f"{fault.type}: {text[:MOST_TEXT]}"

@@ -1,7 +1,7 @@
 """What SIGUSR1 writes to the log: the worker's state, its jobs, its children, and the stacks of all its threads.
 
-Children write their own stacks (:meth:`kafka.tasks.pools.base.Pool.dump`), to their standard error, which is the
-worker's. Nothing here changes anything, and a line that cannot be made does not take the others with it.
+Those of the children follow (:mod:`kafka.tasks.pools.stacks`). Nothing here changes anything, and a line that cannot be
+made does not take the others with it.
 """
 
 from __future__ import annotations

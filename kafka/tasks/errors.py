@@ -90,8 +90,8 @@ class BadRecord(TaskError):
 class WorkerLost(TaskError):
     """The process that ran a job died: what error handlers are given for it, and the type of the job's failure.
 
-    ``cause`` is a word of :data:`kafka.tasks.outcome.LOST_CAUSES`; ``signal``, ``exit_code`` and ``rss_bytes`` are None
-    where they do not apply or are not known.
+    ``cause`` is a word of :data:`kafka.tasks.outcome.LOST_CAUSES`; ``rss_bytes`` is what the process was last seen to
+    hold, ``peak_rss_bytes`` the most that it ever held. Whatever does not apply or is not known is None.
     """
 
     def __init__(
@@ -101,15 +101,18 @@ class WorkerLost(TaskError):
         signal: int | None = None,
         exit_code: int | None = None,
         rss_bytes: int | None = None,
+        peak_rss_bytes: int | None = None,
     ) -> None:
         super().__init__(text)
         self.cause = cause
         self.signal = signal
         self.exit_code = exit_code
         self.rss_bytes = rss_bytes
+        self.peak_rss_bytes = peak_rss_bytes
 
     def __reduce__(self) -> tuple[type[WorkerLost], tuple[Any, ...]]:
-        return WorkerLost, (self.args[0], self.cause, self.signal, self.exit_code, self.rss_bytes)
+        known = (self.cause, self.signal, self.exit_code, self.rss_bytes, self.peak_rss_bytes)
+        return WorkerLost, (self.args[0], *known)
 
 
 class PoolFailed(TaskError):

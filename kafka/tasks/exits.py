@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from kafka.tasks.admission import Clerk, Hold
 from kafka.tasks.delivery import Lease
 from kafka.tasks.leases import GONE, MOVING, SETTLING, Leases
-from kafka.tasks.outcome import Failed, NotStarted, Outcome
+from kafka.tasks.outcome import Failed, Lost, NotStarted, Outcome
 from kafka.tasks.runner import Job, fault_of
 from kafka.tasks.settling import Ending, Settler
 
 log = logging.getLogger(__name__)
 
+COUNTS: Final = ("refused", "given_back", "failed", "dead")
+"""Jobs refused and given back; runs that failed, other attempts or not, or were lost; records put into a dead topic."""
+
 
 class Exits:
     """Owns the endings of one turn. ``hold_until`` says when a lease that is held for some seconds is released."""
 
-    __slots__ = ("_clerk", "_endings", "_hold_until", "_leases", "_now_ms", "_settler", "given_back", "refused")
+    __slots__ = ("_clerk", "_endings", "_hold_until", "_leases", "_now_ms", "_settler", "counts")
 
     def __init__(
         self,
@@ -33,8 +37,7 @@ class Exits:
         now_ms: Callable[[], int],
         hold_until: Callable[[float], float],
     ) -> None:
-        self.refused = 0
-        self.given_back = 0
+        self.counts = dict.fromkeys(COUNTS, 0)
         self._clerk = clerk
         self._settler = settler
         self._leases = leases
@@ -48,16 +51,18 @@ class Exits:
         if isinstance(found, Job):
             lease.job = found
             return found
-        self.refused += 1
+        self.counts["refused"] += 1
         self._conclude(lease, found)
         return None
 
     def end(self, job: Job, outcome: Outcome) -> None:
         """The job has ended. What one job left behind must not take the others of this turn with it."""
+        if isinstance(outcome, Failed) or (isinstance(outcome, Lost) and outcome.counts):
+            self.counts["failed"] += 1
         try:
             self._end(job, outcome)
         except Exception as error:
-            log.exception("%r: its outcome cannot be written", job)
+            log.exception("%s: its outcome cannot be written", job)
             self._end(job, Failed(fault_of(error), listed=False))
 
     def give_back(self, job: Job) -> None:
@@ -65,7 +70,7 @@ class Exits:
         if job.lease.lost:
             self._leases.move(job.lease, GONE)
             return
-        self.given_back += 1
+        self.counts["given_back"] += 1
         self._end(job, NotStarted())
 
     def flush(self) -> None:
@@ -82,4 +87,5 @@ class Exits:
             self._leases.hold(lease, self._hold_until(found.seconds))
         else:
             self._leases.move(lease, MOVING if found.is_move else SETTLING)
+            self.counts["dead"] += found.is_dead
             self._endings.append(found)

@@ -36,6 +36,9 @@ HANDLER_S = 60.0
 MOST_ARGUMENTS = 262_144
 """Bytes of a killed job's payload above which its handlers are not told the arguments."""
 
+_FACTS = ("cause", "signal", "exit_code", "rss_bytes", "peak_rss_bytes")
+"""Of a :class:`Lost`, for its :class:`WorkerLost`."""
+
 ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType | None]"
 
 
@@ -79,11 +82,7 @@ class Handlers:
 
     def run_lost(self, job: Mapping[str, Any], lost: Mapping[str, Any]) -> None:
         """What the hidden task does, with what :class:`LostJobs` has written down."""
-        error: BaseException
-        if lost["cause"] == "time":
-            error = TimeLimit(lost["text"])
-        else:
-            error = WorkerLost(lost["text"], lost["cause"], lost["signal"], lost["exit_code"], lost["rss_bytes"])
+        error: BaseException = TimeLimit(lost["text"]) if lost["cause"] == "time" else WorkerLost(**lost)
         self._tell(FinishedJob(**job), lost["signal"], error)
 
     def _tell(self, job: FinishedJob, kill_signal: int | None, error: BaseException) -> None:
@@ -127,22 +126,15 @@ class LostJobs:
         if self._task is None:
             return
         if isinstance(outcome, Lost) and outcome.counts:
-            cause, fault = outcome.cause, outcome.fault()
-            number, exit_code, rss_bytes = outcome.signal, outcome.exit_code, outcome.rss_bytes
+            lost = {name: getattr(outcome, name) for name in _FACTS}
+            lost["text"] = outcome.fault().text
         elif isinstance(outcome, Failed) and outcome.kill_signal is not None:
-            cause, fault, number, exit_code, rss_bytes = "time", outcome.fault, outcome.kill_signal, None, None
+            lost = {"cause": "time", "text": outcome.fault.text, "signal": outcome.kill_signal}
         else:
             return
         seen = finished_job(job)
         if len(job.envelope.value) > MOST_ARGUMENTS:
             seen = replace(seen, args=None, kwargs=None)
-        lost = {
-            "cause": cause,
-            "text": fault.text,
-            "signal": number,
-            "exit_code": exit_code,
-            "rss_bytes": rss_bytes,
-        }
         value = encode_call(ERROR_TASK, (asdict(seen), lost), {})
         envelope = Envelope(seen.id, ERROR_TASK, value, store_result=False)
         lease = Lease(Source("", ""), value, [], 1)

@@ -21,6 +21,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -48,8 +49,26 @@ def partition_of(job_id: str) -> int:
     return int(job_id[12:16], 16)
 
 
+def steady_wall() -> float:
+    """The wall clock as it was when this module was imported, and no step of it since: seconds since the epoch."""
+    return _EPOCH + _elapsed()
+
+
+def _elapsed_clock() -> Callable[[], float]:
+    """A clock that nobody sets; on Linux one that goes on while the machine sleeps."""
+    boot_time = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic if boot_time is None else partial(time.clock_gettime, boot_time)
+
+
+_elapsed = _elapsed_clock()
+_EPOCH = time.time() - _elapsed()
+
+
 class BrokerClock:
     """This process's wall clock, corrected to the broker's.
+
+    A step of the wall clock must not come in: until the next answer had told of it, each job with an ``expires`` of
+    less would have expired, and ids would point beside their results.
 
     A record appended at ``append_ms`` was sent and acknowledged in between two readings of our own clock, so the
     difference lies between ``append - acknowledged`` and ``append - sent``. An offset inside these bounds is left as it
@@ -58,7 +77,7 @@ class BrokerClock:
 
     __slots__ = ("_wall", "offset_ms")
 
-    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, wall: Callable[[], float] = steady_wall) -> None:
         self._wall = wall
         self.offset_ms = 0
 

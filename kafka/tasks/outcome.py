@@ -110,9 +110,9 @@ LOST_CAUSES: dict[str, str] = {
 class Lost:
     """The child process died in which the job had begun.
 
-    ``cause`` is a key of :data:`LOST_CAUSES`; ``rss_bytes`` what it was last seen to hold; ``detail`` is added to the
-    text. ``counts``: it is a crash of the job's; else the job had no part in it (the worker's own stop), and is given
-    back.
+    ``cause`` is a key of :data:`LOST_CAUSES`; ``rss_bytes`` what it was last seen to hold, ``peak_rss_bytes`` the most
+    that it ever held; ``detail`` is added to the text. ``counts``: it is a crash of the job's; else the job had no part
+    in it (the worker's own stop), and is given back.
     """
 
     cause: str
@@ -121,6 +121,7 @@ class Lost:
     rss_bytes: int | None = None
     detail: str = ""
     counts: bool = True
+    peak_rss_bytes: int | None = None
 
     def fault(self) -> Fault:
         """``WorkerLost`` with all that is known of the death, on one line."""
@@ -132,10 +133,20 @@ class Lost:
             yield f"signal {self.signal} ({_signal_name(self.signal)})"
         if self.exit_code is not None:
             yield f"exit code {self.exit_code}"
-        if self.rss_bytes is not None:
-            yield f"last seen with {self.rss_bytes / 1_048_576:.0f} MiB"
+        yield from self._memory()
         if self.detail:
             yield self.detail
+
+    def _memory(self) -> Iterator[str]:
+        seen, peak = _mib(self.rss_bytes), _mib(self.peak_rss_bytes)
+        if seen is not None:
+            yield f"last seen with {seen} MiB"
+        if peak is not None and (seen is None or peak > seen):
+            yield f"peak {peak} MiB"
+
+
+def _mib(size: int | None) -> int | None:
+    return None if size is None else round(size / 1_048_576)
 
 
 def _signal_name(number: int) -> str:

@@ -35,7 +35,7 @@ class Ending:
     """One lease with the records that must be durable before it is accepted.
 
     ``envelope`` None: it was no job. ``is_shortened``: a record was too large and has been replaced already.
-    ``is_move``: the job goes to the suspects.
+    ``is_move``: the job goes to the suspects; ``is_dead``: to the dead topic.
     """
 
     lease: Lease
@@ -43,6 +43,7 @@ class Ending:
     records: list[Outgoing] = field(default_factory=list)
     is_shortened: bool = False
     is_move: bool = False
+    is_dead: bool = False
 
 
 class Settler:

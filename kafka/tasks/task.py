@@ -51,6 +51,9 @@ class Enqueue(Protocol):
     ) -> JobHandle[Any]:
         """Encode the call and hand it to the producer."""
 
+    def close(self, timeout: float | None = None) -> None:
+        """Flush and disconnect, within so many seconds."""
+
 
 class Task(Generic[P, R]):
     """A function that can be run in the background.

@@ -35,7 +35,7 @@ from kafka.tasks.backend import WorkerSide
 from kafka.tasks.consequences import Consequences
 from kafka.tasks.delivery import Lease
 from kafka.tasks.errors import PoolFailed
-from kafka.tasks.exits import Exits
+from kafka.tasks.exits import COUNTS, Exits
 from kafka.tasks.feeding import Feeder
 from kafka.tasks.hooks import ERROR_TASK, LostJobs
 from kafka.tasks.leases import GONE, RUNNING, Leases
@@ -254,8 +254,7 @@ class Worker:
     @property
     def counts(self) -> dict[str, int]:
         """What it has done since the start."""
-        left = (0, 0) if not self._is_started else (self._exits.refused, self._exits.given_back)
-        return {**self._counts, "refused": left[0], "given_back": left[1]}
+        return {**self._counts, **(self._exits.counts if self._is_started else dict.fromkeys(COUNTS, 0))}
 
     def statistics(self) -> dict[str, int]:
         """Counts since the start, and what is held now."""
@@ -394,7 +393,7 @@ class Worker:
         for job in self._pool.abandon():
             job.cancelled = True
             if job.lease.stage == RUNNING:
-                log.warning("%r is abandoned and given back", job)
+                log.warning("%s is abandoned and given back", job)
                 self._exits.give_back(job)
         self._lost_jobs.drop()
         self._exits.flush()

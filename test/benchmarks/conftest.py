@@ -11,7 +11,7 @@ import pathlib
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
@@ -63,28 +63,34 @@ def app(broker: Broker) -> Iterator[App]:
     found.close(10)
 
 
+@contextmanager
+def running(
+    command: Sequence[str], folder: pathlib.Path, log: pathlib.Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process from its start to its sure end; what it says goes to the end of ``log``."""
+    with open(log, "ab") as said:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
+        )
+    try:
+        yield process
+        assert process.poll() is None, f"{command[0]} has ended by itself\n{log.read_text()[-2000:]}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
 StartWorker = Callable[[], AbstractContextManager[subprocess.Popen[bytes]]]
 
 
 @pytest.fixture
-def start_worker(app: App, broker: Broker) -> StartWorker:
+def start_worker(app: App, broker: Broker, tmp_path: pathlib.Path) -> StartWorker:
     """``with start_worker():`` one worker process with the threads pool, from its start to its end."""
     command = [sys.executable, "-m", "kafka", "worker", "test.benchmarks.jobs:app", "--queues", QUEUE]
     command += ["--pool", "threads", "--concurrency", str(CONCURRENCY), "--log-level", "WARNING"]
     command += ["--bootstrap-server", broker.bootstrap]
-
-    @contextmanager
-    def start() -> Iterator[subprocess.Popen[bytes]]:
-        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, NAME_VARIABLE: app.name})
-        try:
-            yield process
-            assert process.poll() is None, "the worker has ended by itself"
-        finally:
-            process.terminate()
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-    return start
+    return lambda: running(command, ROOT, tmp_path / "log", {**os.environ, NAME_VARIABLE: app.name})

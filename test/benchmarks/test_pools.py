@@ -17,11 +17,9 @@ import pathlib
 import resource
 import shutil
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
@@ -33,7 +31,7 @@ from kafka.tasks.outcome import Outcome, Succeeded
 from kafka.tasks.payload import decode_value, encode_call
 from kafka.tasks.pools import Pool, make_pool
 from kafka.tasks.runner import Job
-from test.benchmarks.conftest import Broker
+from test.benchmarks.conftest import Broker, running
 from test.benchmarks.installs import KINDS, NotInstalled, install
 from test.benchmarks.jobs import NAME_VARIABLE, QUEUE, make_app
 from test.benchmarks.report import Measure, Report, percentile
@@ -46,7 +44,6 @@ pytestmark = pytest.mark.timeout(1800)
 
 JOBS = int(os.environ.get("KAFKA_BENCH_JOBS", "50000"))
 CELERY_SHARE = 0.2
-STOP_S = 40.0
 PATIENCE_S = 120.0
 SINGLES = 500
 IDLE_S = 10.0
@@ -131,13 +128,13 @@ def _drain_celery(python: pathlib.Path, folder: pathlib.Path, count: int) -> flo
         port = free.getsockname()[1]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     environment |= {"CELERY_BENCH_BROKER": f"redis://127.0.0.1:{port}/0", "PYTHONPATH": str(folder)}
-    done = folder / "done"
-    with _process([redis, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"], folder):
+    done, log = folder / "done", folder / "log"
+    with running([redis, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"], folder, log):
         _wait(lambda: _answers(port), "Redis answers")
         run_to_end([str(python), str(folder / "celery_jobs.py"), str(count), str(done)], environment, PATIENCE_S)
         worker = [str(python), "-m", "celery", "-A", "celery_jobs", "worker", "-c", "2", "-P", "prefork"]
         began = time.time()
-        with _process([*worker, "--loglevel=ERROR"], folder, environment):
+        with running([*worker, "--loglevel=ERROR"], folder, log, environment):
             _wait(done.exists, "Celery has run the last job")
     return count / (float(done.read_text()) - began)
 
@@ -148,27 +145,6 @@ def _answers(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-@contextmanager
-def _process(
-    command: Sequence[str], folder: pathlib.Path, environment: dict[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A process from its start to its end; what it says is in ``log``."""
-    with open(folder / "log", "ab") as log:
-        started = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-        )
-    try:
-        yield started
-        assert started.poll() is None, f"{command[0]} has ended by itself\n{(folder / 'log').read_text()[-2000:]}"
-    finally:
-        started.terminate()
-        try:
-            started.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            started.kill()
-            started.wait()
 
 
 def _wait(condition: object, what: str) -> None:
@@ -196,7 +172,7 @@ def test_drain(
     app.flush(PATIENCE_S)
     cpu, began = cpu_s(resource.RUSAGE_CHILDREN), time.perf_counter()
     command, environment = _worker(installed, broker, app, subject.flags)
-    with _process(command, installed.folder, environment) as worker:
+    with running(command, installed.folder, installed.folder / "log", environment) as worker:
         first = wait_for_any(jobs, worker)
         for job in reversed(jobs):
             assert job.wait(PATIENCE_S)
@@ -221,7 +197,7 @@ def _goals(by_kind: dict[str, str]) -> str:
 
 def test_an_idle_worker(installed: Installed, app: App, broker: Broker, figures: Report) -> None:
     command, environment = _worker(installed, broker, app, POOLS["prefork"].flags)
-    with _process(command, installed.folder, environment) as worker:
+    with running(command, installed.folder, installed.folder / "log", environment) as worker:
         for job in [app.tasks["noop"].delay(number) for number in range(100)]:
             job.result(PATIENCE_S)
         pids = [worker.pid, *(each.pid for each in children_of(worker.pid))]

@@ -43,6 +43,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         (["worker_tasks:app", "--pool", "perfork"], "did you mean 'prefork'"),
         (["worker_tasks:app", "--concurrency", "0"], "--concurrency is at least 1"),
         (["worker_tasks:app", "--concurrency", "1000000"], "at most 1000, not 1000000"),
+        (["worker_tasks:app", "--pool", "inline", "--concurrency", "2"], "leave --concurrency out, or choose"),
         (["worker_tasks:app", "--queues", ","], "--queues is a list of names"),
         (["worker_tasks:app", "--queues", ""], "leave it out for all queues"),
         (["worker_tasks:app", "--bootstrap-server", ""], "bootstrap_servers is 'host:port'"),
@@ -98,6 +99,7 @@ def test_what_is_said_reaches_the_pool() -> None:
 def test_what_is_not_said_has_a_default_that_fits_the_pool() -> None:
     assert settings_for("threads").concurrency == (os.cpu_count() or 1)
     assert settings_for("asyncio").concurrency == 100
+    assert settings_for("inline").concurrency == 1
     assert settings_for("prefork", "--autoscale", "3,9").concurrency == 3
     assert settings_for("threads").kill_grace == 7
 

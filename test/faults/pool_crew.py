@@ -92,7 +92,7 @@ class PoolWorker:
     def __init__(self, crew: PoolCrew, flags: tuple[str, ...], environment: dict[str, str]) -> None:
         self.mark = uuid.uuid4().hex
         self.log_path = crew.directory / f"worker-{len(crew.workers)}.log"
-        command = [sys.executable, "-m", "kafka", "worker", "test.faults.pool_jobs:app", *flags]
+        command = [sys.executable, "-m", crew.module, "worker", "test.faults.pool_jobs:app", *flags]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 command,
@@ -165,6 +165,8 @@ class PoolCrew:
 
     def __init__(self, directory: pathlib.Path, servers: str) -> None:
         self.directory = directory
+        self.module = "kafka"
+        """What Python is to run as the command's module."""
         name = f"pool-{uuid.uuid4().hex[:8]}"
         self.app = make_app(name, servers)
         self.workers: list[PoolWorker] = []
@@ -176,7 +178,7 @@ class PoolCrew:
             "POOL_DIRECTORY": str(directory),
             "PYTHONUNBUFFERED": "1",
         }
-        self._servers = servers
+        self.servers = servers
         self._ledger: Ledger | None = None
 
     def start(self, *flags: str, **environment: str) -> PoolWorker:
@@ -257,7 +259,7 @@ class PoolCrew:
         """Made when the first job has ended, so that the topics are there."""
         if self._ledger is None:
             names = self.app.names
-            self._ledger = Ledger(self._servers, names.results, names.late, names.dead("default"))
+            self._ledger = Ledger(self.servers, names.results, names.late, names.dead("default"))
         return self._ledger
 
     def states(self, handle: JobHandle[Any]) -> list[JobState]:

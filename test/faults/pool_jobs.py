@@ -3,8 +3,8 @@
 Workers import it, so it learns its settings from the environment: ``POOL_APP`` the app's name, ``POOL_SERVERS``, and
 ``POOL_DIRECTORY``, where each start of a job leaves a line ``id pid`` in ``starts``, where gates are files that a test
 makes for tasks that wait, and where the module counts its imports. ``POOL_IMPORT`` says what every import but the first
-does, which is the worker's own: ``raise``, ``exit`` or ``slow``. A new way to misbehave is one more function in
-:data:`TASKS`.
+does, which is the worker's own: ``raise``, ``exit`` or ``slow``. ``POOL_GROUP`` is the directory of a control group
+that the worker joins before it has children. A new way to misbehave is one more function in :data:`TASKS`.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ def ping(context: Context, number: int) -> list[int]:
     return [number, os.getpid()]
 
 
+def length(context: Context, text: str) -> int:
+    _note(context)
+    return len(text)
+
+
 def hold(context: Context, gate: str, value: int) -> int:
     """Wait for a gate: the time in which a test does something to this process."""
     _note(context)
@@ -80,6 +85,18 @@ def stubborn(context: Context, gate: str) -> str:
             return "through the gate"
         except BaseException:
             pass
+
+
+def wall(context: Context) -> float:
+    """What its process takes for the time."""
+    _note(context)
+    return time.time()
+
+
+def enqueue(context: Context, number: int) -> str:
+    """Enqueue a job; its id."""
+    _note(context)
+    return app.tasks["ping"].delay(number).id
 
 
 # -- ends of the process ---------------------------------------------------------------------------------------------
@@ -303,8 +320,8 @@ def in_c(context: Context) -> int:
 
 
 TASKS: Final = (
-    ping, hold, stubborn, exit_now, exit_while, signal_self, close_channel, big, hoard, leave_processes,
-    leave_process_of_the_group, fail, recurse, give, in_finally, in_except_exception, in_c,
+    ping, length, hold, wall, enqueue, stubborn, exit_now, exit_while, signal_self, close_channel, big, hoard,
+    leave_processes, leave_process_of_the_group, fail, recurse, give, in_finally, in_except_exception, in_c,
 )  # fmt: skip
 
 
@@ -322,6 +339,12 @@ def make_app(name: str, servers: str) -> App:
     for function in TASKS:
         made.task(bind=True, name=function.__name__)(function)
     return made
+
+
+def _join() -> None:
+    group = os.environ.get("POOL_GROUP")
+    if group is not None:
+        (pathlib.Path(group) / "cgroup.procs").write_text(str(os.getpid()))
 
 
 def _misbehave() -> None:
@@ -342,5 +365,6 @@ def _misbehave() -> None:
 
 
 if "POOL_APP" in os.environ:
+    _join()
     _misbehave()
     app = make_app(os.environ["POOL_APP"], os.environ["POOL_SERVERS"])

@@ -266,9 +266,10 @@ def test_usr1_writes_the_state_and_the_stacks_of_parent_and_children(crew: PoolC
     handle = crew.delay("hold", "dumped", 1)
     pid = crew.started(handle)
     worker.send(signal.SIGUSR1)
-    wait_for(lambda: "in _wait_for" in worker.log(), "the stack of the child that runs the job", crew)
-    wait_for(lambda: "state of this worker: WORKING" in worker.log(), "the worker's state", crew)
-    state = worker.log().partition("state of this worker: WORKING")[2]
+    wait_for(lambda: worker.log().count("stacks of child") >= 2, "the stacks of both children", crew)
+    wait_for(lambda: " in hold\n" in worker.log(), "the stack of the child that runs the job", crew)
+    state, _, stacks = worker.log().partition("state of this worker: WORKING")[2].partition("stacks of child")
+    assert " in serve\n" in stacks
     assert f"child {pid} " in state
     assert handle.id in state
     assert "run_forever" in state

@@ -68,13 +68,13 @@ def test_a_dead_job_keeps_its_headers_and_gets_its_cause() -> None:
 
 def test_a_job_whose_child_died_too_often_says_of_what() -> None:
     envelope = a_job("f", crashes=2)
-    outcome = Lost("memory", 9, None, 600 << 20, "above 512 MiB")
+    outcome = Lost("memory", 9, None, 600 << 20, "above 512 MiB", peak_rss_bytes=800 << 20)
     decision = decide(outcome, Standing(crashes=2), Policy(), 0)
     dead, state = MAKER.of(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
     death = death_of(dead.headers or [])
     assert death is not None
     assert (death.cause, death.type) == ("lost-memory", "WorkerLost")
-    assert "signal 9 (SIGKILL); last seen with 600 MiB; above 512 MiB" in death.text
+    assert "signal 9 (SIGKILL); last seen with 600 MiB; peak 800 MiB; above 512 MiB" in death.text
     assert decode(dead.value, dead.headers or []).crashes == 3
     assert dict(state.headers or [])["state"] == b"FAILURE"
     assert json.loads(state.value or b"")["text"] == death.text

@@ -8,7 +8,7 @@ from kafka.tasks import App
 from kafka.tasks.delivery import Lease, Source
 from kafka.tasks.dump import dump
 from kafka.tasks.pools import make_pool
-from kafka.tasks.pools.base import ChildState, Pool
+from kafka.tasks.pools.base import ChildSnapshot, Pool
 from kafka.tasks.pools.settings import PoolSettings
 from kafka.tasks.runner import Job
 from kafka.tasks.stopping import Stage
@@ -26,7 +26,7 @@ class Dumping:
         for envelope in (a_job("work"), a_job("work")):
             self.jobs.append(Job(Lease(Source("q", "shop.q"), envelope.value, [], 1), envelope, task))
         self.pool: Pool | None = make_pool("inline", PoolSettings(), lambda: None)
-        begun = ChildState(812, 3, "busy", self.jobs[0].envelope.id, "work", 4.0, 44 << 20, 7)
+        begun = ChildSnapshot(812, 3, "busy", self.jobs[0].envelope.id, "work", 4.0, 44 << 20, 7)
         monkeypatch.setattr(self.pool, "children", lambda: [begun])
 
     def statistics(self) -> dict[str, int]:

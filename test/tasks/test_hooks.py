@@ -120,3 +120,6 @@ def test_the_error_handlers_task_tells_no_success_of_its_own(told: Told) -> None
 def test_a_lost_worker_keeps_its_fields_over_a_pickle() -> None:
     error = pickle.loads(pickle.dumps(WorkerLost("gone", "exit", None, 3, 7)))
     assert (str(error), error.cause, error.exit_code, error.rss_bytes) == (str(WorkerLost("gone")), "exit", 3, 7)
+    assert pickle.loads(pickle.dumps(WorkerLost("gone", peak_rss_bytes=9))).peak_rss_bytes == 9
+    of_an_older_release = WorkerLost, ("gone", "exit", None, 3, 7)
+    assert of_an_older_release[0](*of_an_older_release[1]).peak_rss_bytes is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,3 +66,11 @@ def test_a_slow_answer_does_not_move_the_clock() -> None:
     before = broker.offset_ms
     broker.observe(2000, 9000, 2501)
     assert broker.offset_ms == before
+
+
+def test_a_step_of_the_wall_clock_does_not_move_the_brokers_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = BrokerClock()
+    assert abs(broker.local_ms() / 1000 - time.time()) < 60
+    before_ms = broker.now_ms()
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert before_ms <= broker.now_ms() < before_ms + 60_000

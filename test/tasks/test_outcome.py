@@ -156,6 +156,8 @@ def test_a_death_that_is_not_the_jobs_gives_it_back_as_it_was() -> None:
         (Lost("exit", exit_code=0), ["exit code 0", "ended its process"]),
         (Lost("memory", 9, rss_bytes=512 << 20), ["memory limit", "SIGKILL", "512 MiB"]),
         (Lost("oom", 9, None, 1 << 30, "3 kills in its cgroup"), ["out of memory", "1024 MiB", "3 kills in its"]),
+        (Lost("signal", 9, rss_bytes=50 << 20, peak_rss_bytes=900 << 20), ["last seen with 50 MiB; peak 900 MiB"]),
+        (Lost("signal", 9, peak_rss_bytes=900 << 20), ["(SIGKILL); peak 900 MiB"]),
         (Lost("time", 9), ["time limit"]),
         (Lost("new cause", 200), ["new cause", "signal 200 (unknown)"]),
     ],
@@ -164,6 +166,10 @@ def test_a_lost_job_says_signal_exit_code_memory_and_cause(lost: Lost, words: li
     fault = lost.fault()
     assert fault.type == "WorkerLost"
     assert [word for word in words if word not in fault.text] == []
+
+
+def test_a_peak_that_is_no_more_than_what_was_seen_is_not_told() -> None:
+    assert "peak" not in Lost("oom", 9, rss_bytes=900 << 20, peak_rss_bytes=(900 << 20) + 4096).fault().text
 
 
 def test_an_unknown_task_is_held_longer_each_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -216,10 +217,16 @@ def test_two_queues_share_the_slots(bench: Bench) -> None:
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_all_attempts_count_and_the_last_failure_is_dead(bench: Bench) -> None:
+def test_all_attempts_count_and_the_last_failure_is_dead(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafka.tasks")
     job = bench.put("fail", 7)
-    Process(bench, inline=True)
+    worker = Process(bench, inline=True).worker
     bench.settle()
+    assert (worker.counts["failed"], worker.counts["dead"]) == (3, 1)
+    runs = [record.message.removeprefix(f"fail {job.id} ") for record in caplog.records if job.id in record.message]
+    assert [run.partition(" (")[0] for run in runs] == [
+        "runs again after attempt 1 of 3", "runs again after attempt 2 of 3", "has failed for good",
+    ]  # fmt: skip
     assert bench.runs == [7, 7, 7]
     assert [s.state for s in bench.states()] == [JobState.RETRY, JobState.RETRY, JobState.FAILURE]
     assert [s.attempt for s in bench.states()] == [1, 2, 3]
@@ -281,11 +288,12 @@ def test_an_expired_job_is_revoked_and_does_not_run(bench: Bench) -> None:
 def test_a_record_that_is_no_job_goes_to_the_dead_topic_and_the_worker_goes_on(bench: Bench, record: Outgoing) -> None:
     bench.queues.append(record)
     good = bench.put("note", 1)
-    Process(bench, inline=True)
+    worker = Process(bench, inline=True).worker
     bench.settle()
     ((dead, cause),) = bench.dead()
     assert dead.value == record.value
     assert cause in ("no-job", "bad-id")
+    assert (worker.counts["failed"], worker.counts["dead"]) == (0, 1)
     assert bench.final(good.id) is JobState.SUCCESS
     assert bench.queues.waiting(QUEUE) == []
 

@@ -37,7 +37,9 @@ def states_of(bench: Bench, job_id: str) -> list[str]:
 # -- children that die ------------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_kills_its_child_runs_again_and_is_dead_after_three_crashes(bench: Bench) -> None:
+def test_a_job_that_kills_its_child_runs_again_and_is_dead_after_three_crashes(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     job = bench.put("note", 1)
     process = Process(bench)
     bench.settle()
@@ -51,6 +53,11 @@ def test_a_job_that_kills_its_child_runs_again_and_is_dead_after_three_crashes(b
     detail = bench.states()[-1].detail()
     assert detail["type"] == "WorkerLost"
     assert "signal 11 (SIGSEGV); last seen with 50 MiB" in detail["text"]
+    assert (process.worker.counts["failed"], process.worker.counts["dead"]) == (3, 1)
+    lines = [record.message for record in caplog.records if job.id in record.message]
+    assert [line.partition(" (WorkerLost: ")[0].removeprefix(f"note {job.id} ") for line in lines] == [
+        "runs again after crash 1 of 3", "runs again after crash 2 of 3", "has failed for good",
+    ]  # fmt: skip
     assert bench.queues.topics[SUSPECT] == []
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kafka._native import mypyc_attr
-from kafka.records.reader import Headers, parse_headers
+from kafka.records.reader import Headers, headers_of
 
 FIELDS: Final = (
     "topic", "partition", "leader_epoch", "offset", "timestamp", "timestamp_type", "key", "value", "headers",
@@ -64,7 +64,7 @@ class ConsumerRecord:
         self.key = key
         self.value = value
         self._headers = headers
-        """A list; or, until somebody looks, what ``parse_headers`` takes, or None for no headers."""
+        """A list; or, until somebody looks, what ``headers_of`` takes."""
         self._given: Given | None = None
         if (
             serialized_key_size is not None
@@ -77,12 +77,7 @@ class ConsumerRecord:
     @property
     def headers(self) -> Headers:
         """The headers, in order: ``[(name, bytes or None)]``."""
-        found = self._headers
-        if found is None:
-            found = self._headers = []
-        elif isinstance(found, bytes):
-            found = self._headers = parse_headers(found)
-        headers: Headers = found
+        headers = self._headers = headers_of(self._headers)
         return headers
 
     @property

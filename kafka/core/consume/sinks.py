@@ -10,7 +10,7 @@ from __future__ import annotations
 from kafka._native import i64
 from kafka.core.consume.record import ConsumerRecord
 from kafka.core.deserialize import Deserialize
-from kafka.records.reader import RecordSink, parse_headers
+from kafka.records.reader import RecordSink, headers_of
 
 
 class Records(RecordSink):
@@ -53,7 +53,7 @@ class Deserialized(Records):
         if self.fault is not None:
             return
         topic = self.topic
-        parsed = [] if headers is None else parse_headers(headers)
+        parsed = headers_of(headers)
         try:
             made_key = key if self.key is None else self.key(topic, parsed, key)
             made_value = value if self.value is None else self.value(topic, parsed, value)

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kafka._native import i64, mypyc_attr
 from kafka.records import Headers, iter_batches
-from kafka.records.reader import RecordSink, decode_into, parse_headers
+from kafka.records.reader import RecordSink, decode_into, headers_of
 from kafka.wire.types import BytesLike
 
 
@@ -74,7 +74,7 @@ class ShareRecord:
         self.key = key
         self.value = value
         self._headers = headers
-        """A list; or, until somebody looks, what ``parse_headers`` takes, or None for no headers."""
+        """A list; or, until somebody looks, what ``headers_of`` takes."""
         self.delivery_count = delivery_count
         self.lock_deadline = lock_deadline
         self.owner = owner
@@ -85,12 +85,7 @@ class ShareRecord:
     @property
     def headers(self) -> Headers:
         """The headers, in order: ``[(name, bytes or None)]``."""
-        found = self._headers
-        if found is None:
-            found = self._headers = []
-        elif isinstance(found, bytes):
-            found = self._headers = parse_headers(found)
-        headers: Headers = found
+        headers = self._headers = headers_of(self._headers)
         return headers
 
     def replace(self, key: Any, value: Any) -> None:

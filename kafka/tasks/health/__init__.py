@@ -19,6 +19,7 @@ from __future__ import annotations
 from kafka.tasks.health.directory import Directory, Seen
 from kafka.tasks.health.monitor import Monitor
 from kafka.tasks.health.server import parse_address
-from kafka.tasks.health.snapshot import ChildSnapshot, RunningJob, WorkerSnapshot
+from kafka.tasks.health.snapshot import RunningJob, WorkerSnapshot
+from kafka.tasks.pools.base import ChildSnapshot
 
 __all__ = ["ChildSnapshot", "Directory", "Monitor", "RunningJob", "Seen", "WorkerSnapshot", "parse_address"]

@@ -29,6 +29,10 @@ _POOL_GAUGES: Final = frozenset({"concurrency", "busy", "children"})
 """What goes down, too, of the pool's statistics; all others count for ever."""
 
 
+_OF_THEIR_OWN: Final = frozenset({"failed", "dead"})
+"""Counts of jobs that have families of their own: what alarms look at."""
+
+
 class MetricsMissing(TaskError):
     """The package that makes Prometheus's text is not installed."""
 
@@ -72,7 +76,18 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family("slots", "gauge", "Jobs that can run at once.", (), _one(lambda each: each.concurrency)),
     Family("jobs_in_pool", "gauge", "Jobs that run, or are next in the pool.", (), _one(lambda each: each.busy)),
     Family("jobs_held", "gauge", "Jobs leased and not settled.", (), _one(lambda each: each.held)),
-    Family("jobs", "counter", "Jobs by what became of them here.", ("event",), _each(lambda each: each.counts)),
+    Family(
+        "jobs", "counter", "Jobs by what became of them here.", ("event",),
+        _each(lambda each: {name: n for name, n in each.counts.items() if name not in _OF_THEIR_OWN}),
+    ),
+    Family(
+        "jobs_failed", "counter", "Runs that ended with an error, at a limit, or with their process.", (),
+        _one(lambda each: each.counts.get("failed")),
+    ),
+    Family(
+        "jobs_dead", "counter", "Jobs put into a dead topic: they have failed for good.", (),
+        _one(lambda each: each.counts.get("dead")),
+    ),
     Family(
         "pool_events", "counter", "What the pool has counted.", ("event",),
         _each(lambda each: {name: n for name, n in each.pool_counts.items() if name not in _POOL_GAUGES}),

@@ -28,8 +28,9 @@ from kafka.tasks.health.checks import STARTING, Condition, contact_age_s, reason
 from kafka.tasks.health.http import Answer, Request
 from kafka.tasks.health.metrics import MetricsMissing, WorkerMetrics
 from kafka.tasks.health.server import HealthServer, parse_address
-from kafka.tasks.health.snapshot import ChildSnapshot, RunningJob, WorkerSnapshot, to_json
-from kafka.tasks.pools.base import ChildState, Pool
+from kafka.tasks.health.snapshot import RunningJob, WorkerSnapshot, to_json
+from kafka.tasks.pools.base import ChildSnapshot, Pool
+from kafka.tasks.pools.memory import vitals
 from kafka.tasks.runner import Job
 
 log = logging.getLogger(__name__)
@@ -151,7 +152,7 @@ class Monitor:
             "version": __version__,
             "started_ms": self._started_ms,
             "uptime_s": max(0.0, now - self._started_at),
-            "rss_bytes": _own_rss(),
+            "rss_bytes": None if (seen := vitals(os.getpid())) is None else seen.rss_bytes,
         }
         if pool is None or side is None:
             return WorkerSnapshot(**mine)
@@ -168,7 +169,7 @@ class Monitor:
             counts=counts,
             pool_counts=pool_counts,
             lost=dict(pool.lost_by_cause()),
-            children=tuple(map(_child, children)),
+            children=tuple(children),
             running=tuple(_running(children, self._worker.running() if not children else (), now)),
         )
 
@@ -207,21 +208,7 @@ PATHS: Final[dict[str, Callable[[Monitor, Request], Answer]]] = {
 """What is answered."""
 
 
-def _child(state: ChildState) -> ChildSnapshot:
-    return ChildSnapshot(
-        state.pid,
-        state.generation,
-        str(state.state),
-        state.job_id,
-        state.job_name,
-        state.age_s,
-        state.rss_bytes,
-        state.jobs,
-        state.last_activity_s,
-    )
-
-
-def _running(children: Sequence[ChildState], jobs: Sequence[Job], now: float) -> list[RunningJob]:
+def _running(children: Sequence[ChildSnapshot], jobs: Sequence[Job], now: float) -> list[RunningJob]:
     """The jobs that run: those of the children, or where there are none those that the pool has begun."""
     found = [
         RunningJob(child.job_id, child.job_name or "", child.age_s or 0.0, child.rss_bytes, child.pid)
@@ -234,12 +221,3 @@ def _running(children: Sequence[ChildState], jobs: Sequence[Job], now: float) ->
         if job.started_at is not None
     ]
     return found[:MOST_RUNNING]
-
-
-def _own_rss() -> int | None:
-    """Resident memory of this process, where the system has ``/proc``."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return None

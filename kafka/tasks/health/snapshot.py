@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from kafka.tasks.errors import BadRecord
+from kafka.tasks.pools.base import ChildSnapshot
 
 MOST_BYTES: Final = 60_000
 """Of the JSON text: the smallest messages that an app's topics can be set to take. Longer lists are cut."""
@@ -26,21 +27,6 @@ _MOST: Final[dict[Any, float]] = {int: 1 << 63, float: 1e15}
 """Of numbers that are believed; NaN is not below it."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class ChildSnapshot:
-    """One child process. ``job_*`` and ``age_s`` while it runs a job."""
-
-    pid: int
-    generation: int = 0
-    state: str = ""
-    job_id: str | None = None
-    job_name: str | None = None
-    age_s: float | None = None
-    rss_bytes: int | None = None
-    jobs: int = 0
-    last_activity_s: float = 0.0
 
 
 @dataclass(frozen=True)

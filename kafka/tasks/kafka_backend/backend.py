@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kafka.client import IoThread, KafkaClient
+from kafka.client import KafkaClient
 from kafka.errors import IllegalStateError
 from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata
 from kafka.tasks.backend import BoardReader, Route, WorkerSide
@@ -23,11 +23,10 @@ from kafka.tasks.errors import UnknownQueue
 from kafka.tasks.ids import BrokerClock, IdMaker
 from kafka.tasks.kafka_backend.admin import Administration
 from kafka.tasks.kafka_backend.board_reader import KafkaBoardReader
-from kafka.tasks.kafka_backend.connection import connect, producer_configs
+from kafka.tasks.kafka_backend.connection import connect_in_thread, producer_configs
 from kafka.tasks.kafka_backend.results import Results
 from kafka.tasks.kafka_backend.worker_side import open_worker_side
 from kafka.tasks.pace import BATCH
-from kafka.tasks.pools import make_loop
 from kafka.tasks.results import StateRecord, encode, is_late
 from kafka.tasks.settings import Settings
 from kafka.tasks.topics import HEADROOM_BYTES, Names, Shape, ensure, queue_plans, results_plans
@@ -161,13 +160,7 @@ class _Front:
     """The connected half: everything that has a thread behind it."""
 
     def __init__(self, names: Names, settings: Settings, shape: Shape, clock: BrokerClock) -> None:
-        loop = make_loop()
-        try:
-            connected = connect(settings, loop)
-        except BaseException:
-            loop.close()
-            raise
-        self.io = io = IoThread("task queue", client=connected)
+        self.io = io = connect_in_thread(settings, "task queue")
         try:
             client = io.client
             run: Callable[..., Any] = client.run

@@ -11,13 +11,11 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from kafka.client import IoThread
 from kafka.consumer import ConsumerRecord, KafkaConsumer
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 from kafka.tasks.backend import Posted
-from kafka.tasks.kafka_backend.connection import connect
-from kafka.tasks.pools import make_loop
+from kafka.tasks.kafka_backend.connection import connect_in_thread
 from kafka.tasks.settings import Settings
 
 KEPT_S: Final = 60.0
@@ -39,13 +37,7 @@ class KafkaBoardReader:
         """By how much the broker's clock is ahead of ours, as far as is known."""
         self._is_placed = self._has_looked = False
         self._first_offset = 0
-        loop = make_loop()
-        try:
-            connected = connect(settings, loop)
-        except BaseException:
-            loop.close()
-            raise
-        self._io = IoThread("inspect", client=connected)
+        self._io = connect_in_thread(settings, "inspect")
         try:
             client = self._io.client
             self._consumer: KafkaConsumer = self._io.call(

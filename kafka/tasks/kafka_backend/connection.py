@@ -10,8 +10,9 @@ import math
 from typing import Any
 
 from kafka.broker.embedded import ensure_running
-from kafka.client import KafkaClient
+from kafka.client import IoThread, KafkaClient
 from kafka.errors import AuthenticationError, KafkaConfigurationError, KafkaError, NoBrokersAvailable
+from kafka.tasks.pools import make_loop
 from kafka.tasks.settings import EMBEDDED, Settings
 from kafka.tasks.topics import HEADROOM_BYTES
 
@@ -50,6 +51,17 @@ def connect(settings: Settings, loop: Any) -> KafkaClient:
         client.close()
         raise
     return client
+
+
+def connect_in_thread(settings: Settings, name: str) -> IoThread:
+    """A client that has spoken to a broker, on a loop and in a thread of its own. Blocks; errors as of ``connect``."""
+    loop = make_loop()
+    try:
+        client = connect(settings, loop)
+    except BaseException:
+        loop.close()
+        raise
+    return IoThread(name, client=client)
 
 
 def producer_configs(settings: Settings, *, linger_s: float, batch_bytes: int, batch_records: int) -> dict[str, Any]:

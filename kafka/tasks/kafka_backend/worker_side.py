@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka.client import KafkaClient
 from kafka.tasks.backend import WorkerSide
-from kafka.tasks.delivery import DeliveryEvents, Source
+from kafka.tasks.delivery import DeliveryEvents, Outgoing, Source
 from kafka.tasks.ids import BrokerClock
 from kafka.tasks.kafka_backend.admin import Administration, check_share_groups, prepare_groups
 from kafka.tasks.kafka_backend.board import KafkaBoard
@@ -59,9 +59,19 @@ def open_worker_side(
             lambda seconds: loop.run_until(lambda: False, seconds),
         )
         publisher = KafkaPublisher(client, settings, clock)
+        _learn_the_time(publisher, names.results, loop, settings.request_timeout)
         delivery = ShareDelivery(client, sources, events, limit)
         board = KafkaBoard(client, workers_plan(names, shape), settings)
         return WorkerSide(delivery, publisher, topics[names.results].partitions, board), client
     except BaseException:
         client.close()
         raise
+
+
+def _learn_the_time(publisher: KafkaPublisher, topic: str, loop: Any, timeout_s: float) -> None:
+    """The broker's, before the first job is judged by its ``expires``: from a record that no reader takes for a state.
+    A worker that cannot write it goes on: what it writes next will tell, and be tried again.
+    """
+    answers: list[int | BaseException] = []
+    publisher.publish([Outgoing(topic, None, None, [("clock", None)], 0)], answers.extend)
+    loop.run_until(lambda: answers, timeout_s)

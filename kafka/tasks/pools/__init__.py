@@ -11,7 +11,7 @@ from importlib import import_module
 from kafka.errors import IllegalArgumentError
 from kafka.net.loop import Loop
 from kafka.tasks.errors import did_you_mean
-from kafka.tasks.pools.base import ChildState, Finished, Pool, Run, Wake
+from kafka.tasks.pools.base import ChildSnapshot, Finished, Pool, Run, Wake
 from kafka.tasks.pools.settings import (
     MOST_CONCURRENCY,
     PROCESS_POOLS,
@@ -27,7 +27,7 @@ __all__ = [
     "MOST_CONCURRENCY",
     "POOLS",
     "PROCESS_POOLS",
-    "ChildState",
+    "ChildSnapshot",
     "Finished",
     "Pool",
     "PoolSettings",

@@ -23,8 +23,9 @@ from collections import deque
 from functools import partial
 
 from kafka.tasks.errors import SoftTimeLimit, TimeLimit
-from kafka.tasks.outcome import Failed, Fault, Outcome
-from kafka.tasks.pools.base import Finished, Run, SimplePool, Wake
+from kafka.tasks.outcome import Failed, Outcome
+from kafka.tasks.pools.base import Finished, Run, Wake
+from kafka.tasks.pools.off_loop import OffLoopPool
 from kafka.tasks.runner import Job, fault_of, run_async
 
 log = logging.getLogger(__name__)
@@ -58,59 +59,34 @@ class _Run:
             self.task.cancel()
 
 
-class AsyncioPool(SimplePool):
+class AsyncioPool(OffLoopPool):
     """A pool of ``concurrency`` coroutines at once."""
 
     def __init__(self, run: Run, concurrency: int, wake: Wake) -> None:
-        self.concurrency = concurrency
-        self.depth = concurrency
+        super().__init__(concurrency, wake)
         self._run_plain = run
-        self._wake = wake
         self._next: deque[Job] = deque()
         self._is_asked = False
         self._running: dict[Job, _Run] = {}
         self._taken = 0
-        self._done: deque[Finished] = deque()
-        self._is_woken = False
-        self._some_done = threading.Event()
-        self._busy = 0
         self._limited: dict[Job, float] = {}
-        self._check_at: float | None = None
-        self._counts = {"done": 0, "soft_limits": 0, "hard_limits": 0}
         self._is_stopping = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="kafka-asyncio", daemon=True)
         self._thread.start()
 
-    @property
-    def free_slots(self) -> int:
-        return max(0, self.depth - self._busy)
-
-    @property
-    def busy(self) -> int:
-        return self._busy
-
     def submit(self, job: Job) -> None:
         self._busy += 1
         if job.hard_s is not None:
             self._limited[job] = job.hard_s
-            check_at = time.monotonic() + job.hard_s
-            self._check_at = check_at if self._check_at is None else min(check_at, self._check_at)
+            self._look_within(job.hard_s)
         self._next.append(job)
         self._ask()
 
     def finished(self, timeout: float = 0.0) -> list[Finished]:
-        self._is_woken = False
-        self._some_done.clear()
-        if not self._done and timeout > 0:
-            self._some_done.wait(timeout)
-        found: list[Finished] = []
-        while self._done:
-            found.append(self._done.popleft())
+        found = super().finished(timeout)
         for job, _ in found:
             self._limited.pop(job, None)
-        self._busy -= len(found)
-        self._counts["done"] += len(found)
         return found
 
     def recall(self) -> list[Job]:
@@ -124,20 +100,6 @@ class AsyncioPool(SimplePool):
             self._limited.pop(job, None)
         self._busy -= len(jobs)
         return jobs
-
-    def tick(self, now: float) -> float | None:
-        if self._check_at is None or now < self._check_at:
-            return self._check_at
-        due: list[float] = []
-        for job, limit in list(self._limited.items()):
-            at = (now if job.started_at is None else job.started_at) + limit
-            if now < at:
-                due.append(at)
-            else:
-                del self._limited[job]
-                self._give_up(job, limit)
-        self._check_at = min(due) if due else None
-        return self._check_at
 
     def interrupt(self) -> None:
         for job, run in list(self._running.items()):
@@ -169,9 +131,6 @@ class AsyncioPool(SimplePool):
     def shrink(self, count: int = 1) -> None:
         self.concurrency = max(1, self.concurrency - count)
 
-    def statistics(self) -> dict[str, int]:
-        return {"concurrency": self.concurrency, "busy": self._busy, **self._counts}
-
     # -- on the worker's thread ---------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
@@ -180,18 +139,19 @@ class AsyncioPool(SimplePool):
             self._is_asked = True
             self._loop.call_soon_threadsafe(self._start_more)
 
-    def _give_up(self, job: Job, limit: float) -> None:
-        run = self._running.pop(job, None)
-        if run is None:  # it has just ended
-            return
-        job.cancelled = True
-        job.ran_s = limit
-        self._counts["hard_limits"] += 1
-        fault = Fault("TimeLimit", f"it ran for longer than its timeout of {limit:g} s")
-        self._done.append((job, Failed(fault, job.task.retries(TimeLimit()))))
-        self._loop.call_soon_threadsafe(self._let_go, run)
-        self._some_done.set()
-        self._wake()
+    def _enforce(self, now: float) -> list[float]:
+        due: list[float] = []
+        for job, limit in list(self._limited.items()):
+            at = (now if job.started_at is None else job.started_at) + limit
+            if now < at:
+                due.append(at)
+                continue
+            del self._limited[job]
+            run = self._running.pop(job, None)
+            if run is not None:  # else it has just ended
+                self._give_up(job, limit)
+                self._loop.call_soon_threadsafe(self._let_go, run)
+        return due
 
     # -- on the event loop --------------------------------------------------------------------------------------------
 
@@ -253,11 +213,7 @@ class AsyncioPool(SimplePool):
     def _ended(self, run: _Run, outcome: Outcome) -> None:
         self._free(run)
         if self._running.pop(run.job, None) is not None:
-            self._done.append((run.job, outcome))
-            if not self._is_woken:
-                self._is_woken = True
-                self._some_done.set()
-                self._wake()
+            self._tell(run.job, outcome)
         self._start_more()
 
     def _soft_limit(self, run: _Run) -> None:

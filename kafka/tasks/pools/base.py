@@ -21,16 +21,17 @@ Finished: TypeAlias = "tuple[Job, Outcome]"
 
 
 @dataclass(frozen=True, slots=True)
-class ChildState:
+class ChildSnapshot:
     """One child process as it is now. ``job_id``, ``job_name`` and ``age_s`` (of the run) only while it runs one.
 
     ``state`` is a word of :class:`kafka.tasks.pools.supervision.ChildStage`; ``jobs`` counts those that it has ended;
-    ``last_activity_s`` is how long ago it gave a sign of life.
+    ``last_activity_s`` is how long ago it gave a sign of life. It travels as a part of
+    :class:`kafka.tasks.health.snapshot.WorkerSnapshot`, whose rules hold for its fields, too.
     """
 
     pid: int
-    generation: int
-    state: str
+    generation: int = 0
+    state: str = ""
     job_id: str | None = None
     job_name: str | None = None
     age_s: float | None = None
@@ -109,14 +110,14 @@ class Pool(Protocol):
     def shrink(self, count: int = 1) -> None:
         """``count`` slots less, idle ones first, but never the last one. Running jobs are not touched."""
 
-    def children(self) -> list[ChildState]:
+    def children(self) -> list[ChildSnapshot]:
         """The child processes; empty where there are none."""
 
     def lost_by_cause(self) -> Mapping[str, int]:
         """How many jobs were lost with their child, by cause."""
 
     def dump(self) -> None:
-        """Have each child write the stacks of its threads to its standard error."""
+        """Log the stacks of each child's threads, soon."""
 
     def statistics(self) -> dict[str, int]:
         """Counts: ``concurrency busy done soft_limits hard_limits``; pools of processes count more."""
@@ -146,7 +147,7 @@ class SimplePool:
     def shrink(self, count: int = 1) -> None:
         """The number of slots is fixed."""
 
-    def children(self) -> list[ChildState]:
+    def children(self) -> list[ChildSnapshot]:
         return []
 
     def lost_by_cause(self) -> Mapping[str, int]:

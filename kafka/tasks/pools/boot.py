@@ -24,16 +24,18 @@ PROGRESS_S = 5.0
 
 
 def main(spec: dict[str, Any], role: str, numbers: Sequence[int]) -> NoReturn:
-    """Be a ``child`` (numbers: its generation and descriptors) or the ``forkserver`` (number: its socket)."""
+    """Be a ``child`` (numbers: its generation, the pool's file of stacks, its descriptors) or the ``forkserver``
+    (numbers: its socket, the file of stacks).
+    """
     hygiene.block_signals()
     joblog.as_described(spec["logs"])
     if role == "forkserver":
         from kafka.tasks.pools.zygote import serve_forks
 
-        serve_forks(spec, numbers[0])
+        serve_forks(spec, *numbers)
     gc.disable()
-    generation, *fds = numbers
-    for fd in fds:
+    generation, stacks, *fds = numbers
+    for fd in (stacks, *fds):
         os.set_inheritable(fd, False)
     ends = ChildEnds(generation, ChildFds(*fds))
 
@@ -42,7 +44,7 @@ def main(spec: dict[str, Any], role: str, numbers: Sequence[int]) -> NoReturn:
             return load_app(spec)
 
     worker_pid = spec["worker_pid"]
-    become_child(ends, loaded, Terms(spec["max_payload_bytes"], worker_pid, worker_pid))
+    become_child(ends, loaded, Terms(spec["max_payload_bytes"], worker_pid, worker_pid, stacks))
 
 
 def load_app(spec: dict[str, Any]) -> App:

@@ -19,12 +19,13 @@ import atexit
 import contextlib
 import logging
 import os
-import sys
+import signal
 import time
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from kafka.tasks.copies import FLUSH_S, leave
 from kafka.tasks.delivery import Lease, Source
 from kafka.tasks.envelope import Envelope
 from kafka.tasks.errors import SoftTimeLimit
@@ -37,6 +38,7 @@ from kafka.tasks.pools.messages import Packet
 from kafka.tasks.pools.page import SharedPage
 from kafka.tasks.pools.processes import Done, Up
 from kafka.tasks.pools.registry import VERSIONS, registry_hash
+from kafka.tasks.pools.stacks import write_on_signal
 from kafka.tasks.runner import Job, run
 
 if TYPE_CHECKING:
@@ -48,9 +50,6 @@ log = logging.getLogger(__name__)
 BROKEN = 70
 NOT_LOADED = 69
 """Exit codes, after ``sysexits.h``: EX_SOFTWARE, EX_UNAVAILABLE."""
-
-FLUSH_S = 4.0
-"""A child that ends in order waits so long for what its tasks have enqueued."""
 
 _NOWHERE = ""
 
@@ -130,6 +129,7 @@ class Servant:
                 outcome, ran_s = self._outcome(packet, task)
         finally:
             guard.close()
+            signal.alarm(0)  # one that the task has left armed would strike the next job; 0.4 us
         if self.is_stray:
             os._exit(0)
         page.write()
@@ -161,26 +161,7 @@ class Servant:
 
     def _leave(self, error: BaseException | None) -> NoReturn:
         """End as a process does whose main function is over: the run's handlers and its outcome are not the copy's."""
-        code = 0
-        try:
-            code = _exit_code(error)
-            self._app.close(FLUSH_S)  # jobs that it has enqueued
-        finally:
-            flush_streams()
-            os._exit(code)
-
-
-def _exit_code(error: BaseException | None) -> int:
-    """Python's own of a process that ends so; what it would print is printed."""
-    if error is None:
-        return 0
-    if not isinstance(error, SystemExit):
-        traceback.print_exception(error)
-        return 1
-    if error.code is None or isinstance(error.code, int):
-        return (error.code or 0) & 255
-    print(error.code, file=sys.stderr)
-    return 1
+        leave(error, self._app)
 
 
 _servant: Servant | None = None
@@ -196,13 +177,14 @@ if hasattr(os, "register_at_fork"):
 
 
 class Terms(NamedTuple):
-    """What a child has to know beside its app. ``parent_pid``: who must be its parent, None: anyone. ``is_fork``: the
-    worker itself was forked, and there is nothing to compare with it.
+    """What a child has to know beside its app. ``parent_pid``: who must be its parent, None: anyone. ``stacks_fd``: its
+    stacks go there. ``is_fork``: the worker itself was forked, and there is nothing to compare with it.
     """
 
     max_payload_bytes: int
     worker_pid: int
     parent_pid: int | None
+    stacks_fd: int
     is_fork: bool = False
 
 
@@ -241,7 +223,7 @@ def _live(ends: ChildEnds, load: Callable[[], App], terms: Terms) -> int:
     atexit._clear()  # what the parent has registered is the parent's
     guard = Guard(ends.page)
     guard.install()
-    hygiene.dump_on_signal()
+    write_on_signal(terms.stacks_fd)
     by_the_line()
     hygiene.unblock_signals()
     try:

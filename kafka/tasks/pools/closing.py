@@ -9,8 +9,7 @@ import logging
 import select
 from typing import Any
 
-from kafka.tasks.pools.deaths import Doom
-from kafka.tasks.pools.inspection import KILL
+from kafka.tasks.pools.deaths import KILL, Doom
 from kafka.tasks.pools.kept import ChildStage, Kept
 from kafka.tasks.pools.supervision import ABANDON_S, RETIRE_S, Supervision
 
@@ -56,7 +55,7 @@ def stop(supervision: Supervision, grace_s: float, kill_grace_s: float) -> None:
         supervision.kill(kept, kept.doom or Doom("stopped"), KILL)
     _wait(supervision, REAP_S, REAP_S)
     for kept in supervision.children.values():
-        log.error("%r cannot be killed", kept)
+        log.error("%s cannot be killed", kept)
         kept.end_watches()
         kept.end_timers()
     supervision.close()

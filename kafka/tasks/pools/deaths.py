@@ -10,6 +10,11 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
+from kafka.tasks.outcome import LOST_CAUSES
+
+TERM: int = signal.SIGTERM
+KILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
+
 _FAULTS = frozenset(
     getattr(signal, name) for name in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT") if hasattr(signal, name)
 )
@@ -25,21 +30,29 @@ class Doom:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """The end of a child. ``expected``: nobody has to be told (it retired)."""
+    """The end of a child. ``expected``: nobody has to be told (it retired). ``is_ours``: this side killed it.
+    ``peak_rss_bytes``: the most that it ever held.
+    """
 
     cause: str
     signal: int | None = None
     exit_code: int | None = None
     detail: str = ""
     expected: bool = False
+    is_ours: bool = False
+    peak_rss_bytes: int | None = None
 
     def __str__(self) -> str:
+        """For the log, each fact once: of a kill of ours the reason, else how it ended, which tells most causes."""
+        if self.is_ours:
+            return self.detail or LOST_CAUSES.get(self.cause, self.cause)
         end = "its exit status is not known"
         if self.signal is not None:
             end = f"signal {self.signal} ({signal_name(self.signal)})"
         elif self.exit_code is not None:
             end = f"exit code {self.exit_code}"
-        return f"{self.cause}: {end}{'; ' if self.detail else ''}{self.detail}"
+        why = "" if self.cause in ("exit", "signal") else LOST_CAUSES.get(self.cause, self.cause)
+        return "; ".join(each for each in (end, why, self.detail) if each)
 
 
 def death_of(code: int | None, signum: int | None, doom: Doom | None, oom_kills: int, retiring: bool = False) -> Death:
@@ -48,7 +61,7 @@ def death_of(code: int | None, signum: int | None, doom: Doom | None, oom_kills:
     ``oom_kills``: the kernel's kills in our control group since the last death.
     """
     if doom is not None:
-        return Death(doom.cause, signum, code, doom.detail)
+        return Death(doom.cause, signum, code, doom.detail, is_ours=True)
     if signum is None:
         return Death("exit", None, code, expected=retiring and not code)
     if signum == signal.SIGKILL and oom_kills:

@@ -16,8 +16,7 @@ from typing import Protocol
 
 from kafka.net.loop import Loop
 from kafka.tasks.pools.deadlines import Deadlines
-from kafka.tasks.pools.deaths import Doom
-from kafka.tasks.pools.inspection import KILL
+from kafka.tasks.pools.deaths import KILL, Doom
 from kafka.tasks.pools.kept import ChildStage, Kept
 from kafka.tasks.pools.processes import Exit
 
@@ -95,7 +94,7 @@ class DeathWatch:
         try:
             self._undertaker.bury(kept, end)
         except Exception:  # the other suspects must not wait for ever because of it
-            log.exception("an error in the burial of %r", kept)
+            log.exception("an error in the burial of %s", kept)
 
     def _ask_again(self, kept: Kept, after_s: float) -> None:
         """Without a pidfd: has it ended now? A channel is closed a moment before its process can be reaped."""

@@ -7,15 +7,9 @@ a job waits for no fork while there is a free slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from random import Random
 
-from kafka.net.loop import Loop
-from kafka.tasks.pools.base import Wake
-from kafka.tasks.pools.memory import OomCounter, Vitals, vitals
 from kafka.tasks.pools.prefork import PreforkPool
-from kafka.tasks.pools.processes import Launcher
 from kafka.tasks.pools.settings import PoolSettings
 
 
@@ -24,15 +18,6 @@ class ForkPool(PreforkPool):
 
     is_strict = True
 
-    def __init__(
-        self,
-        settings: PoolSettings,
-        wake: Wake,
-        loop: Loop | None = None,
-        launcher: Launcher | None = None,
-        rng: Random | None = None,
-        look: Callable[[int], Vitals | None] = vitals,
-        oom: OomCounter | None = None,
-    ) -> None:
-        settings = replace(settings, max_jobs_per_child=1, prefetch=1)
-        super().__init__(settings, wake, loop, launcher, rng, look, oom)
+    @staticmethod
+    def settings_for(given: PoolSettings) -> PoolSettings:
+        return replace(given, max_jobs_per_child=1, prefetch=1)

@@ -17,7 +17,6 @@ whatever has got the number since. Regular files and devices stay: logs go there
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import fcntl
 import gc
 import os
@@ -31,9 +30,6 @@ from typing import Any
 
 from kafka.tasks.pools import kernel
 from kafka.tasks.pools.orphans import MARK
-
-DUMP_SIGNAL: int = getattr(signal, "SIGUSR2", 0)
-"""Has a child write the stacks of its threads to stderr, also while it is in C code."""
 
 ALL_SIGNALS = frozenset(int(signum) for signum in signal.valid_signals())
 
@@ -146,9 +142,3 @@ def settle_memory() -> None:
     """Keep the collector away from what was there before the fork: it would write to every page that it looks at."""
     gc.freeze()
     gc.enable()
-
-
-def dump_on_signal() -> None:
-    """Write stacks on :data:`DUMP_SIGNAL`."""
-    with contextlib.suppress(OSError, ValueError, RuntimeError):
-        faulthandler.register(DUMP_SIGNAL, file=2, all_threads=True)

@@ -6,15 +6,14 @@ It finds what is wrong and says so to whoever keeps the children (:class:`Keeper
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from kafka.tasks.pools.deadlines import Deadlines
-from kafka.tasks.pools.deaths import Doom
+from kafka.tasks.pools.deaths import KILL, TERM, Doom
 from kafka.tasks.pools.kept import ChildStage, Kept
-from kafka.tasks.pools.limits import Act
+from kafka.tasks.pools.limits import Act, too_long_text
 from kafka.tasks.pools.memory import Vitals
 from kafka.tasks.pools.settings import PoolSettings
 from kafka.tasks.runner import Job
@@ -27,9 +26,6 @@ SAMPLE_AGAIN_S = 0.1
 """After a job, a child with a memory limit is looked at again unless that was so short ago. A look is about 10 µs."""
 FROZEN_S = 5.0
 """A stopped child that has begun no job is replaced after that long: what it has received is with nobody else."""
-
-TERM: int = signal.SIGTERM
-KILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 class Keeper(Protocol):
@@ -89,11 +85,22 @@ class Inspection:
             self.counts["hard_limits"] += 1
             running.job.cancelled = True
             kept.doomed_seq = running.seq
-            text = f"it ran for longer than its timeout of {running.job.hard_s:g} s"
-            self._keeper.kill(kept, Doom("time", text), TERM)
+            self._keeper.kill(kept, Doom("time", too_long_text(running.job)), TERM)
         self._look_later(kept)
 
     # -- memory and state ----------------------------------------------------------------------------------------------
+
+    def refusal(self, kept: Kept) -> str:
+        """Why a child that has just come up is none to be given jobs; empty when it is. Each job would be lost with it,
+        and its successors would be no smaller.
+        """
+        if self._hard is None:
+            return ""
+        seen = self._vitals(kept.pid) if kept.pid > 0 else None
+        return self._too_large_fresh(seen.rss_bytes) if seen is not None and seen.rss_bytes > self._hard else ""
+
+    def _too_large_fresh(self, rss: int) -> str:
+        return f"a fresh child holds {_mib(rss)}, above the hard limit of {_mib(self._hard or 0)}: raise it"
 
     def after_job(self, kept: Kept) -> None:
         """A job of the child has ended: here its memory counts, too."""
@@ -113,6 +120,8 @@ class Inspection:
             return
         if self._hard is not None and rss > self._hard:
             text = f"it held {_mib(rss)} of memory, more than its limit of {_mib(self._hard)}"
+            if not kept.given:
+                text = self._too_large_fresh(rss)
             self._keeper.kill(kept, Doom("memory", text), KILL)
         elif self._soft is not None and rss > self._soft:
             if kept.given:
@@ -121,7 +130,7 @@ class Inspection:
             elif not self._has_told_of_fresh:  # its successor would hold no less, and the next one after a second
                 self._has_told_of_fresh = True
                 log.warning(
-                    "%r holds %s of memory before its first job, above the soft limit of %s, so each child is replaced "
+                    "%s holds %s of memory before its first job, above the soft limit of %s, so each child is replaced "
                     "after its first job; raise the limit", kept, _mib(rss), _mib(self._soft)
                 )  # fmt: skip
         self._note_stop(kept, seen.is_stopped, now)
@@ -133,7 +142,7 @@ class Inspection:
                 self._keeper.availability_changed(kept)
         elif kept.stopped_at is None:
             kept.stopped_at = now
-            log.warning("%r is stopped, as by SIGSTOP: it is given no jobs", kept)
+            log.warning("%s is stopped, as by SIGSTOP: it is given no jobs", kept)
             self._keeper.availability_changed(kept)
         elif now >= kept.stopped_at + FROZEN_S and kept.running() is None:
             self._keeper.kill(kept, Doom("frozen", f"it was stopped for {now - kept.stopped_at:.0f} s"), KILL)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 from kafka.net.loop import Watch
-from kafka.tasks.pools.base import ChildState
+from kafka.tasks.pools.base import ChildSnapshot
 from kafka.tasks.pools.deadlines import Deadline
 from kafka.tasks.pools.deaths import Doom
 from kafka.tasks.pools.limits import Limits, Running
@@ -113,7 +113,7 @@ class Kept:
             self.is_blocked = False
         return taken
 
-    def state(self, now: float) -> ChildState:
+    def state(self, now: float) -> ChildSnapshot:
         """As others are told."""
         running = self.running() if self.stage is not ChildStage.BOOTING else None
         page = self.child.page
@@ -123,7 +123,7 @@ class Kept:
         elif self.stage is ChildStage.UP:
             word = "busy" if running is not None else "idle"
         active_at = max(page.heartbeat_at, self.started_at)
-        return ChildState(
+        return ChildSnapshot(
             self.pid,
             self.generation,
             word,
@@ -148,6 +148,9 @@ class Kept:
             if watch is not None:
                 watch.close()
         self.news_watch = self.pid_watch = None
+
+    def __str__(self) -> str:
+        return f"child {self.generation} (process {self.pid})"
 
     def __repr__(self) -> str:
         return f"<child {self.generation}, process {self.pid}, {self.stage.value}>"

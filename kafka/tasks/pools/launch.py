@@ -23,7 +23,6 @@ import gc
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -36,17 +35,22 @@ from kafka.tasks.app import App
 from kafka.tasks.pools import hygiene, joblog, kernel
 from kafka.tasks.pools.channel import ChildEnds, ParentEnds
 from kafka.tasks.pools.child import Terms, become_child, no_way_back
+from kafka.tasks.pools.deaths import KILL
 from kafka.tasks.pools.guard import SOFT_SIGNAL
 from kafka.tasks.pools.orphans import MARK, Orphans
 from kafka.tasks.pools.page import anonymous_file
 from kafka.tasks.pools.processes import Exit, Launcher, News, Page, Phase
 from kafka.tasks.pools.registry import registry_hash
 from kafka.tasks.pools.settings import PoolSettings, check_start_method
+from kafka.tasks.pools.stacks import DUMP_SIGNAL, stacks_file
 from kafka.tasks.runner import Job
 
 log = logging.getLogger(__name__)
 
-KILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
+if hasattr(os, "wait4"):
+    # wait4 imports it at its first call, after the kernel has reaped: a worker that has just run out of descriptors
+    # would lose the exit of its child.
+    import resource as resource
 
 _MAX_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
@@ -122,18 +126,15 @@ class Process:
         self.pidfd = self._reaper.pidfd
         return found
 
-    def is_stopped(self) -> bool:
-        """Whether a signal has stopped it (SIGSTOP), where the system tells."""
-        stat = kernel.stat_of(self.pid) if self.pid else None
-        return stat is not None and stat[0] in "Tt"
-
     def soft(self, seq: int) -> None:
         self._ends.page.soft(seq)
         self._reaper.signal(SOFT_SIGNAL)
 
-    def dump(self) -> None:
-        if self.page.phase != Phase.BOOTING:  # it would die of the signal
-            self._reaper.signal(hygiene.DUMP_SIGNAL)
+    def dump(self) -> bool:
+        if self.page.phase == Phase.BOOTING:  # it would die of the signal
+            return False
+        self._reaper.signal(DUMP_SIGNAL)
+        return True
 
     def kill(self, signum: int) -> None:
         self._reaper.signal(signum)
@@ -228,6 +229,7 @@ class ForkLauncher:
         self._max_payload_bytes = max_payload_bytes
         self._orphans = Orphans()
         self._has_warned = False
+        self.stacks_fd = stacks_file()
         kernel.adopt_orphans()
         gc.collect()
 
@@ -257,7 +259,8 @@ class ForkLauncher:
     def _be_child(self, ends: ParentEnds, worker_pid: int) -> NoReturn:
         with no_way_back():
             child = ChildEnds(ends.generation, ends.for_child, ends.page)
-            become_child(child, lambda: self._app, Terms(self._max_payload_bytes, worker_pid, worker_pid, is_fork=True))
+            terms = Terms(self._max_payload_bytes, worker_pid, worker_pid, self.stacks_fd, is_fork=True)
+            become_child(child, lambda: self._app, terms)
 
     def _warn_of_threads(self) -> None:
         if not self._has_warned and threading.active_count() > 1:
@@ -271,6 +274,7 @@ class ForkLauncher:
     def close(self) -> None:
         self._orphans.sweep()
         self._orphans.tidy()
+        os.close(self.stacks_fd)
 
 
 def _fork() -> int:
@@ -348,13 +352,15 @@ class SpawnLauncher:
         self._title = str(spec["app"])
         self._executor = Executor(spec)
         self._orphans = Orphans()
+        self.stacks_fd = stacks_file()
         kernel.adopt_orphans()
 
     def start(self, generation: int) -> Process:
         ends = ParentEnds(generation)
         fds = ends.for_child
         try:
-            pid = self._executor.start("child", (generation, *fds), fds, self._title)
+            shared = (self.stacks_fd, *fds)
+            pid = self._executor.start("child", (generation, *shared), shared, self._title)
         except BaseException:
             ends.close()
             raise
@@ -369,3 +375,4 @@ class SpawnLauncher:
         self._orphans.sweep()
         self._orphans.tidy()
         self._executor.close()
+        os.close(self.stacks_fd)

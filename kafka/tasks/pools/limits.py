@@ -3,6 +3,8 @@
 The parent does not learn when a job begins; it reads that from the child's page. So a child is looked at when the
 first limit among its jobs *could* be due, and again when the page says that it will be. A child with many short jobs
 under long limits is looked at once for thousands of them.
+
+The outcome of a job that ran for too long is the same in all pools, and is made here, too.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
+from kafka.tasks.errors import TimeLimit
+from kafka.tasks.outcome import Failed, Fault
 from kafka.tasks.runner import Job
 
 
@@ -41,7 +45,7 @@ class Limits:
 
     def note(self, job: Job, now: float) -> bool:
         """A job was handed to the child; whether the next look is earlier for it. Jobs without limits need no call."""
-        at = now + _least(job)
+        at = now + least_limit(job)
         if self.look_at is not None and self.look_at <= at:
             return False
         self.look_at = at
@@ -55,7 +59,7 @@ class Limits:
         due: list[float] = []
         for job in jobs:
             if (running is None or job is not running.job) and (job.soft_s is not None or job.hard_s is not None):
-                due.append(now + _least(job))
+                due.append(now + least_limit(job))
         act = Act.NOTHING
         if running is not None:
             act = self._look(now, running, due)
@@ -76,8 +80,20 @@ class Limits:
         return Act.NOTHING
 
 
-def _least(job: Job) -> float:
+def least_limit(job: Job) -> float:
+    """The nearer one of the limits of a job that has any; seconds from its start."""
     soft, hard = job.soft_s, job.hard_s
     if soft is None or hard is None:
         return soft if hard is None else hard  # type: ignore[return-value]  # one of them is there
     return min(soft, hard)
+
+
+def too_long_text(job: Job) -> str:
+    """What people are told of a job that has reached its hard limit."""
+    return f"it ran for longer than its timeout of {job.hard_s:g} s"
+
+
+def too_long(job: Job, more: str = "", kill_signal: int | None = None) -> Failed:
+    """The outcome of a job that has reached its hard limit; ``more`` goes behind the text."""
+    fault = Fault("TimeLimit", too_long_text(job) + more)
+    return Failed(fault, job.task.retries(TimeLimit()), kill_signal)

@@ -12,6 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from kafka.tasks.pools.kernel import stat_fields
+
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 STOPPED = frozenset("Tt")
@@ -31,13 +33,7 @@ class Vitals(NamedTuple):
 
 def vitals(pid: int, proc: str = "/proc") -> Vitals | None:
     """A look at the process; None when it is gone, or the system has no ``/proc``. About 10 µs."""
-    try:
-        with open(f"{proc}/{pid}/stat", "rb", buffering=0) as file:
-            text = file.read(4096)
-    except OSError:
-        return None
-    # The name stands in brackets and may hold anything, brackets too; state is field 3, RSS in pages field 24.
-    fields = text[text.rfind(b")") + 2 :].split()
+    fields = stat_fields(pid, proc)
     if len(fields) < 22:
         return None
     return Vitals(fields[0].decode("ascii", "replace"), int(fields[21]) * _PAGE_BYTES)
@@ -48,6 +44,7 @@ class OomCounter:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path if path is not None else _memory_events()
+        self._older = self._newer = self._seen = 0
         self._older = self._newer = self._read()
 
     def note(self) -> None:
@@ -68,9 +65,10 @@ class OomCounter:
             return 0
         try:
             lines = self._path.read_text().splitlines()
-        except OSError:
-            return 0
-        return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+        except OSError:  # no descriptor for the moment, say: taken for 0, all kills ever would be new ones afterwards
+            return self._seen
+        self._seen = next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+        return self._seen
 
 
 def _memory_events() -> Path | None:

@@ -17,6 +17,7 @@ lines of their own; each word is written as a whole, by one side alone::
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import tempfile
@@ -111,10 +112,13 @@ def page_file() -> int:
 def anonymous_file(name: str, size: int) -> int:
     """A descriptor of a file without a name, closed on exec: memory where the system has that, else on disk."""
     if hasattr(os, "memfd_create"):
-        with contextlib.suppress(OSError):  # some sandboxes have the name and not the call
+        try:
             fd = os.memfd_create(name, os.MFD_CLOEXEC)
             os.truncate(fd, size)
             return fd
+        except OSError as error:  # some sandboxes have the name and not the call
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise  # a file on disk takes a descriptor, too, and the error would be of directories
     fd, path = tempfile.mkstemp(prefix=name)
     os.unlink(path)
     os.truncate(fd, size)

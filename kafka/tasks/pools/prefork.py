@@ -20,17 +20,17 @@ from random import Random
 from typing import Any
 
 from kafka.net.loop import Loop
-from kafka.tasks.errors import TimeLimit
-from kafka.tasks.outcome import Failed, Fault, LockLost, Lost, Outcome, Succeeded
-from kafka.tasks.pools.base import ChildState, Finished, Wake
+from kafka.tasks.outcome import Failed, LockLost, Lost, Outcome, Succeeded
+from kafka.tasks.pools.base import ChildSnapshot, Finished, Wake
 from kafka.tasks.pools.closing import stop, turn
 from kafka.tasks.pools.deaths import Death
 from kafka.tasks.pools.kept import Kept
-from kafka.tasks.pools.limits import Running
+from kafka.tasks.pools.limits import Running, too_long
 from kafka.tasks.pools.memory import OomCounter, Vitals, vitals
 from kafka.tasks.pools.processes import Done, Launcher
 from kafka.tasks.pools.scaling import Load, Scaler
 from kafka.tasks.pools.settings import MOST_CONCURRENCY, PoolSettings
+from kafka.tasks.pools.stacks import Stacks
 from kafka.tasks.pools.statistics import Written, brief, human_write_stats
 from kafka.tasks.pools.supervision import Supervision
 from kafka.tasks.runner import Job
@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 MOST_AHEAD = 128
 """Jobs with one child at once when the number is left to the pool. A channel holds about 200 small ones."""
+
+_ENDED = ", and its process was ended"
 
 
 class PreforkPool:
@@ -56,6 +58,7 @@ class PreforkPool:
         look: Callable[[int], Vitals | None] = vitals,
         oom: OomCounter | None = None,
     ) -> None:
+        settings = self.settings_for(settings)
         self.concurrency = settings.slots
         self.depth = settings.slots
         self.backlog = 0
@@ -69,6 +72,8 @@ class PreforkPool:
         self._is_hand_out_due = False
         self._busy = 0
         self._seq = 0
+        self._unwritten: Job | None = None
+        """The last job that could not be written, of which the log has been told."""
         self._counts = {"done": 0, "put_back": 0}
         self._was = (False, False)
         self._scaler = Scaler(*settings.autoscale) if settings.autoscale is not None else None
@@ -77,7 +82,13 @@ class PreforkPool:
 
             launcher = make_launcher(settings)
         self.supervision = Supervision(launcher, settings, self, loop, self.is_strict, rng, look, oom)
+        self._stacks = Stacks(launcher.stacks_fd, self.supervision.deadlines)
         self.supervision.begin()
+
+    @staticmethod
+    def settings_for(given: PoolSettings) -> PoolSettings:
+        """The settings that hold for this kind of pool."""
+        return given
 
     # -- how it is ----------------------------------------------------------------------------------------------------
 
@@ -107,7 +118,7 @@ class PreforkPool:
     def busy(self) -> int:
         return self._busy
 
-    def children(self) -> list[ChildState]:
+    def children(self) -> list[ChildSnapshot]:
         now = self.supervision.deadlines.time()
         return [kept.state(now) for kept in self.supervision.children.values()]
 
@@ -201,8 +212,7 @@ class PreforkPool:
         return never
 
     def dump(self) -> None:
-        for kept in self.supervision.children.values():
-            kept.child.dump()
+        self._stacks.ask(self.supervision.children.values())
 
     # -- how many -----------------------------------------------------------------------------------------------------
 
@@ -265,8 +275,11 @@ class PreforkPool:
                 if not send(seq, job):
                     kept.is_blocked = True
             except OSError as error:  # no descriptor for the file of a large job, say
-                log.error("%r cannot be written to %r: %s", job, kept, error)
+                if job is not self._unwritten:
+                    log.error("%s cannot be written to %s, which is tried again: %s", job, kept, error)
+                self._unwritten = job
                 kept.is_blocked = True
+                kept.clogged_count = 0  # it is not the channel's fault: nobody has to die of it
             if kept.is_blocked:
                 if not jobs:
                     self.supervision.clogged(kept)
@@ -304,17 +317,17 @@ class PreforkPool:
         for seq, outcome, ran_s, started_at in news:
             job = jobs.pop(seq, None)
             if job is None:
-                log.error("%r tells of a job that it does not have (number %d)", kept, seq)
+                log.error("%s tells of a job that it does not have (number %d)", kept, seq)
                 continue
             job.started_at = started_at
             job.ran_s = ran_s
             if kept.doom is not None and kept.doomed_seq == seq and isinstance(outcome, Failed):
-                outcome = _too_long(job, None)
+                outcome = too_long(job, _ENDED)
             done.append((job, outcome))
         self._counts["done"] += len(news)
         if log.isEnabledFor(logging.DEBUG):
             for job, outcome in done[-len(news) :]:
-                log.debug("%r: %s", job, brief(outcome.value if isinstance(outcome, Succeeded) else outcome))
+                log.debug("%s: %s", job, brief(outcome.value if isinstance(outcome, Succeeded) else outcome))
         self._tell()
         self._hand_out_later()
 
@@ -333,10 +346,11 @@ class PreforkPool:
         outcome: Outcome
         its_fault = running.seq == kept.doomed_seq or death.cause not in ("time", "stopped")
         if death.cause == "time" and its_fault:
-            outcome = _too_long(job, death.signal)
+            outcome = too_long(job, _ENDED, death.signal)
         else:
             detail = f"process {kept.pid}{'; ' if death.detail else ''}{death.detail}"
-            outcome = Lost(death.cause, death.signal, death.exit_code, kept.rss_bytes, detail, counts=its_fault)
+            peak = death.peak_rss_bytes
+            outcome = Lost(death.cause, death.signal, death.exit_code, kept.rss_bytes, detail, its_fault, peak)
         self._done.append((job, outcome))
         self._counts["done"] += 1
         self._tell()
@@ -364,8 +378,3 @@ class PreforkPool:
 
 def _load(kept: Kept) -> int:
     return len(kept.jobs)
-
-
-def _too_long(job: Job, signum: int | None) -> Failed:
-    fault = Fault("TimeLimit", f"it ran for longer than its timeout of {job.hard_s:g} s, and its process was ended")
-    return Failed(fault, job.task.retries(TimeLimit()), signum)

@@ -24,7 +24,11 @@ class Phase(IntEnum):
 
 
 class Exit(NamedTuple):
-    """How a process ended: exit code or signal (both None: nobody can tell), and what it used."""
+    """How a process ended: exit code or signal (both None: nobody can tell), and what it used.
+
+    ``max_rss_bytes`` is the most that it held, or one of those that it had started and waited for. A process that is
+    executed (``spawn``) has the peak of the worker in it, too: Linux counts what was there before.
+    """
 
     code: int | None = None
     signal: int | None = None
@@ -128,8 +132,8 @@ class Child(Protocol):
     def sweep(self) -> None:
         """Kill what the process left behind in other groups."""
 
-    def dump(self) -> None:
-        """Have it write the stacks of its threads to its standard error."""
+    def dump(self) -> bool:
+        """Have it write its threads' stacks to the file of :attr:`Launcher.stacks_fd`; False when it cannot yet."""
 
     def retire(self) -> None:
         """No more jobs: the child ends what it has received, and then itself."""
@@ -143,6 +147,8 @@ class Launcher(Protocol):
 
     registry_hash: str
     """Of the parent's tasks; a child with other ones is refused. Empty: there is nothing to compare."""
+    stacks_fd: int
+    """The file that children write their stacks to (:mod:`kafka.tasks.pools.stacks`)."""
 
     def start(self, generation: int) -> Child:
         """A new process. OSError when the system refuses."""

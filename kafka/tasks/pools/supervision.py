@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Protocol
 
 from kafka.net.loop import Loop
 from kafka.tasks.pools.deadlines import Deadline, Deadlines
-from kafka.tasks.pools.deaths import Death, Doom, death_of, signal_name
+from kafka.tasks.pools.deaths import KILL, TERM, Death, Doom, death_of, signal_name
 from kafka.tasks.pools.deathwatch import DeathWatch
-from kafka.tasks.pools.inspection import KILL, SAMPLE_S, TERM, Inspection
+from kafka.tasks.pools.inspection import SAMPLE_S, Inspection
 from kafka.tasks.pools.kept import ChildStage, Kept
 from kafka.tasks.pools.limits import Running
 from kafka.tasks.pools.memory import OomCounter, Vitals, quota, vitals
@@ -223,7 +224,7 @@ class Supervision:
             text = f"it runs {up.versions}, the worker {VERSIONS}: what is installed has changed, restart the worker"
         elif ours and up.registry_hash and up.registry_hash != ours:
             text = "it has loaded other tasks than the worker: the files have changed, restart the worker"
-        if text:
+        if text or (text := self.inspection.refusal(kept)):
             self.kill(kept, Doom("exit", text), KILL)
             return
         if kept.stage_timer is not None:
@@ -232,7 +233,7 @@ class Supervision:
         kept.came_up = True
         self.starts.up()
         self._list_takers()
-        log.debug("child %d is up: process %d, %s", kept.generation, kept.pid, up.versions)
+        log.debug("%s is up: %s", kept, up.versions)
         self._change_later()
 
     def _too_slow(self, kept: Kept) -> None:
@@ -247,14 +248,17 @@ class Supervision:
         self.counts["boot_failures"] += 1
         was_open = self.starts.open_because(now) is not None
         self.starts.boot_failed(now, started_at, why)
-        wait = max(0.0, self.starts.next_at - now)
-        log.warning("a child did not come up: %s; the next is tried in %g s", why, wait)
+        wait = self.starts.next_at - now
+        when = f"in {wait:.3g} s" if wait > 0 else "at once"
+        log.warning("a child did not come up: %s; the next is tried %s", why, when)
         self._say_if_degraded(was_open, now)
         self._maintain_at(max(now, self.starts.next_at))
         self._owner.changed()
 
     def _crashed(self, kept: Kept, death: Death, running: Running | None, now: float) -> None:
-        log.warning("%r died (%s)%s", kept, death, f"; {running.job!r} had begun" if running is not None else "")
+        if not death.is_ours:  # that was told before it was done
+            level = _level(running)
+            log.log(level, "%s died: %s%s", kept, death, "" if running is None else f"; it was running {running.job}")
         was_open = self.starts.open_because(now) is not None
         self.starts.crashed(now, str(death), now - kept.started_at)
         self._say_if_degraded(was_open, now)
@@ -262,7 +266,7 @@ class Supervision:
     def _say_if_degraded(self, was_open: bool, now: float) -> None:
         why = self.starts.open_because(now)
         if why is not None and not was_open and not self.takers:
-            log.error("the pool is degraded: %s", why)
+            log.debug("the pool is degraded: %s", why)  # for others the worker says what that means for it
 
     # -- what children tell -------------------------------------------------------------------------------------------
 
@@ -314,7 +318,7 @@ class Supervision:
         if kept.replace is None and kept.stage is ChildStage.UP:
             kept.replace = why
             self.counts["replaced"] += 1
-            log.log(logging.DEBUG if self.is_strict else logging.INFO, "%r is replaced: %s", kept, why)
+            log.log(logging.DEBUG if self.is_strict else logging.INFO, "%s is replaced: %s", kept, why)
             self._change_later()
 
     def retire(self, kept: Kept) -> None:
@@ -354,7 +358,8 @@ class Supervision:
             return
         if kept.stage is not ChildStage.DOOMED:
             if kept.came_up and doom.cause != "stopped":
-                log.warning("%r is killed with %s: %s", kept, signal_name(signum), doom.detail or doom.cause)
+                level = _level(kept.running())
+                log.log(level, "%s is killed with %s: %s", kept, signal_name(signum), doom.detail or doom.cause)
             kept.doom = doom
             kept.stage = ChildStage.DOOMED
             self._list_takers()
@@ -390,12 +395,13 @@ class Supervision:
         kept.child.close()
         oom_kills = self._oom.new_kills() if end.signal == KILL and kept.doom is None else 0
         death = death_of(end.code, end.signal, kept.doom, oom_kills, was_retiring)
+        death = replace(death, peak_rss_bytes=end.max_rss_bytes)
         now = self._time()
         if not kept.came_up:
             if not self.is_closing:
                 said = f"; the last it said: {kept.progress}" if kept.progress and kept.doom is None else ""
                 self._boot_failed(now, kept.started_at, f"{death}{said}")
-        elif kept.doom is None and not death.expected:
+        elif (kept.doom is None and not death.expected) or (death.cause == "memory" and not kept.given):
             self._crashed(kept, death, running, now)
         if back:
             back.sort(key=lambda each: each[0])
@@ -419,3 +425,8 @@ class Supervision:
         self.deadlines.clear()
         self._launcher.tidy()
         self._launcher.close()
+
+
+def _level(running: Running | None) -> int:
+    """Of a line about a child's end: when it has a job, the worker tells what becomes of that, and of its cause."""
+    return logging.WARNING if running is None else logging.DEBUG

@@ -20,12 +20,13 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections import deque
 from queue import Empty, SimpleQueue
 
 from kafka.tasks.errors import SoftTimeLimit, TimeLimit
 from kafka.tasks.outcome import Failed, Fault, Outcome
-from kafka.tasks.pools.base import Finished, Run, SimplePool, Wake
+from kafka.tasks.pools.base import Run, Wake
+from kafka.tasks.pools.limits import least_limit
+from kafka.tasks.pools.off_loop import OffLoopPool
 from kafka.tasks.runner import Job
 
 _LIMITS = (SoftTimeLimit, TimeLimit)
@@ -84,50 +85,23 @@ def _meet_what_is_pending() -> None:
         return
 
 
-class ThreadPool(SimplePool):
+class ThreadPool(OffLoopPool):
     """A pool of ``concurrency`` threads."""
 
     def __init__(self, run: Run, concurrency: int, wake: Wake) -> None:
-        self.concurrency = concurrency
-        self.depth = concurrency
+        super().__init__(concurrency, wake)
         self._run = run
-        self._wake = wake
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
-        self._done: deque[Finished] = deque()
-        self._woken = False
-        self._some_done = threading.Event()
-        self._busy = 0
-        self._check_at: float | None = None
         self._least_limit_s: float | None = None
-        self._counts = {"done": 0, "soft_limits": 0, "hard_limits": 0}
         self._slots = [self._start() for _ in range(concurrency)]
-
-    @property
-    def free_slots(self) -> int:
-        return max(0, self.depth - self._busy)
-
-    @property
-    def busy(self) -> int:
-        return self._busy
 
     def submit(self, job: Job) -> None:
         self._busy += 1
         if job.soft_s is not None or job.hard_s is not None:
-            self._note_limit(job)
+            least = least_limit(job)
+            self._least_limit_s = least if self._least_limit_s is None else min(least, self._least_limit_s)
+            self._look_within(least)
         self._queue.put(job)
-
-    def finished(self, timeout: float = 0.0) -> list[Finished]:
-        self._woken = False
-        self._some_done.clear()
-        done = self._done
-        if not done and timeout > 0:
-            self._some_done.wait(timeout)
-        found: list[Finished] = []
-        while done:
-            found.append(done.popleft())
-        self._busy -= len(found)
-        self._counts["done"] += len(found)
-        return found
 
     def recall(self) -> list[Job]:
         jobs: list[Job] = []
@@ -140,21 +114,6 @@ class ThreadPool(SimplePool):
                 jobs.append(job)
         self._busy -= len(jobs)
         return jobs
-
-    def tick(self, now: float) -> float | None:
-        if self._check_at is None or now < self._check_at:
-            return self._check_at
-        due: list[float] = []
-        for index, slot in enumerate(self._slots):
-            job = slot.job
-            if job is not None:
-                due += self._enforce(index, slot, job, now)
-        if self._busy and self._least_limit_s is not None:
-            due.append(now + self._least_limit_s)
-        else:
-            self._least_limit_s = None
-        self._check_at = min(due) if due else None
-        return self._check_at
 
     def interrupt(self) -> None:
         for slot in self._slots:
@@ -177,9 +136,6 @@ class ThreadPool(SimplePool):
                 slot.thread.join(max(0.0, until - time.monotonic()))
         running = [slot.job for slot in self._slots]
         return never + [job for job in running if job is not None]
-
-    def statistics(self) -> dict[str, int]:
-        return {"concurrency": self.concurrency, "busy": self._busy, **self._counts}
 
     # -- the threads --------------------------------------------------------------------------------------------------
 
@@ -209,11 +165,7 @@ class ThreadPool(SimplePool):
         if outcome is None:
             fault = Fault(type(late).__name__, "the limit struck outside the task's own code, as it began or ended")
             outcome = Failed(fault, job.task.retries(late))
-        self._done.append((job, outcome))
-        if not self._woken:
-            self._woken = True
-            self._some_done.set()
-            self._wake()
+        self._tell(job, outcome)
 
     @staticmethod
     def _leave(slot: _Slot) -> bool:
@@ -231,21 +183,27 @@ class ThreadPool(SimplePool):
 
     # -- limits -------------------------------------------------------------------------------------------------------
 
-    def _note_limit(self, job: Job) -> None:
-        """See to it that ``tick`` looks no later than the limit of a job that starts right now."""
-        least = min(limit for limit in (job.soft_s, job.hard_s) if limit is not None)
-        self._least_limit_s = least if self._least_limit_s is None else min(least, self._least_limit_s)
-        check_at = time.monotonic() + least
-        self._check_at = check_at if self._check_at is None else min(check_at, self._check_at)
+    def _enforce(self, now: float) -> list[float]:
+        due: list[float] = []
+        for index, slot in enumerate(self._slots):
+            job = slot.job
+            if job is not None:
+                due += self._look(index, slot, job, now)
+        if self._busy and self._least_limit_s is not None:
+            due.append(now + self._least_limit_s)
+        else:
+            self._least_limit_s = None
+        return due
 
-    def _enforce(self, index: int, slot: _Slot, job: Job, now: float) -> list[float]:
+    def _look(self, index: int, slot: _Slot, job: Job, now: float) -> list[float]:
         """Strike if a limit of this running job is due; the times of those that are still to come."""
         started_at = now if job.started_at is None else job.started_at
         due: list[float] = []
         if job.hard_s is not None:
             if now >= started_at + job.hard_s:
                 if slot.strike(job, TimeLimit, give_up=True):
-                    self._give_up(index, job, job.hard_s)
+                    self._give_up(job, job.hard_s)
+                    self._slots[index] = self._start()
                 return due
             due.append(started_at + job.hard_s)
         if job.soft_s is not None and slot.warned is not job:
@@ -255,14 +213,3 @@ class ThreadPool(SimplePool):
             else:
                 due.append(started_at + job.soft_s)
         return due
-
-    def _give_up(self, index: int, job: Job, limit: float) -> None:
-        """The job has run for too long: it ends for the outside, and another thread takes the slot."""
-        job.cancelled = True
-        job.ran_s = limit
-        self._counts["hard_limits"] += 1
-        fault = Fault("TimeLimit", f"it ran for longer than its timeout of {limit:g} s")
-        self._done.append((job, Failed(fault, job.task.retries(TimeLimit()))))
-        self._slots[index] = self._start()
-        self._some_done.set()
-        self._wake()

@@ -28,10 +28,12 @@ from kafka.tasks.app import App
 from kafka.tasks.pools import hygiene, kernel, spill
 from kafka.tasks.pools.channel import ChildEnds, ChildFds, ParentEnds
 from kafka.tasks.pools.child import Terms, become_child, no_way_back
-from kafka.tasks.pools.launch import KILL, Executor, OwnProcess, Process, exit_of, send_signal
+from kafka.tasks.pools.deaths import KILL
+from kafka.tasks.pools.launch import Executor, OwnProcess, Process, exit_of, send_signal
 from kafka.tasks.pools.orphans import Orphans
 from kafka.tasks.pools.processes import Exit
 from kafka.tasks.pools.registry import registry_hash
+from kafka.tasks.pools.stacks import stacks_file
 
 log = logging.getLogger(__name__)
 
@@ -55,13 +57,15 @@ class ForkServerLauncher:
         self._server: OwnProcess | None = None
         self._socket: socket.socket | None = None
         self._ended: list[OwnProcess] = []
+        self.stacks_fd = stacks_file()
         kernel.adopt_orphans()
         self._start_server()
 
     def _start_server(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            pid = self._executor.start("forkserver", (theirs.fileno(),), (theirs.fileno(),), self._title)
+            fds = (theirs.fileno(), self.stacks_fd)
+            pid = self._executor.start("forkserver", fds, fds, self._title)
         except BaseException:
             ours.close()
             raise
@@ -146,6 +150,7 @@ class ForkServerLauncher:
         self._orphans.sweep()
         self._orphans.tidy()
         self._executor.close()
+        os.close(self.stacks_fd)
 
 
 class Adopted(OwnProcess):
@@ -225,11 +230,12 @@ class Relay:
 # -- the server -------------------------------------------------------------------------------------------------------
 
 
-def serve_forks(spec: dict[str, Any], control_fd: int) -> NoReturn:
+def serve_forks(spec: dict[str, Any], control_fd: int, stacks_fd: int) -> NoReturn:
     """Import the app, then fork until the worker is gone. Signals are blocked by the caller."""
     from kafka.tasks.pools.boot import load_app, telling
 
-    os.set_inheritable(control_fd, False)
+    for fd in (control_fd, stacks_fd):
+        os.set_inheritable(fd, False)
     kernel.die_with_parent(signal.SIGKILL)
     if os.getppid() != spec["worker_pid"]:
         os._exit(1)
@@ -243,18 +249,21 @@ def serve_forks(spec: dict[str, Any], control_fd: int) -> NoReturn:
     gc.collect()
     gc.disable()
     gc.freeze()
-    _Server(spec, app, failure, socket.socket(fileno=control_fd)).run()
+    _Server(spec, app, failure, socket.socket(fileno=control_fd), stacks_fd).run()
     os._exit(0)
 
 
 class _Server:
     """``statuses``: pid of a child -> the pipe to the worker about it."""
 
-    def __init__(self, spec: dict[str, Any], app: App | None, failure: str, control: socket.socket) -> None:
+    def __init__(
+        self, spec: dict[str, Any], app: App | None, failure: str, control: socket.socket, stacks_fd: int
+    ) -> None:
         self._spec = spec
         self._app = app
         self._failure = failure
         self._control = control
+        self._stacks_fd = stacks_fd
         self._statuses: dict[int, int] = {}
 
     def run(self) -> None:
@@ -308,7 +317,7 @@ class _Server:
 
     def _be_child(self, generation: int, fds: ChildFds) -> NoReturn:
         with no_way_back():
-            terms = Terms(self._spec["max_payload_bytes"], self._spec["worker_pid"], None)
+            terms = Terms(self._spec["max_payload_bytes"], self._spec["worker_pid"], None, self._stacks_fd)
             become_child(ChildEnds(generation, fds), self._loaded, terms)
 
     def _loaded(self) -> App:

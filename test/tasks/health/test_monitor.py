@@ -20,7 +20,7 @@ from kafka.tasks.backend import WorkerSide
 from kafka.tasks.delivery import Contact, Source
 from kafka.tasks.health.monitor import FIRST_POST_S, LEAVE_S, PATHS, POST_S, Monitor
 from kafka.tasks.health.snapshot import RunningJob, from_json
-from kafka.tasks.pools.base import ChildState
+from kafka.tasks.pools.base import ChildSnapshot
 from kafka.tasks.runner import Job
 from kafka.tasks.worker import Stage
 from test.net.recorder import Recorder
@@ -37,7 +37,7 @@ class AWorker:
         self.jobs: list[Job] = []
 
     def statistics(self) -> dict[str, int]:
-        return {"leased": 9, "done": 5, "held": 4, "pool_busy": 1, "pool_soft_limits": 2}
+        return {"leased": 9, "done": 5, "failed": 3, "dead": 1, "held": 4, "pool_busy": 1, "pool_soft_limits": 2}
 
     def running(self) -> list[Job]:
         return self.jobs
@@ -52,9 +52,9 @@ class APool:
     def __init__(self) -> None:
         self.ready = True
         self.degraded: str | None = None
-        self.states: list[ChildState] = []
+        self.states: list[ChildSnapshot] = []
 
-    def children(self) -> list[ChildState]:
+    def children(self) -> list[ChildSnapshot]:
         return self.states
 
     def lost_by_cause(self) -> Mapping[str, int]:
@@ -195,8 +195,8 @@ def test_prometheus_reads_the_worker_as_it_is(world: World) -> None:
     parser = pytest.importorskip("prometheus_client.parser", reason="needs the extra metrics")
     world.listen().start()
     world.pool.states = [
-        ChildState(20, 1, "busy", "j1", "mail.send", 3.5, 40_000_000, 4, 0.5),
-        ChildState(21, 2, "idle", rss_bytes=30_000_000),
+        ChildSnapshot(20, 1, "busy", "j1", "mail.send", 3.5, 40_000_000, 4, 0.5),
+        ChildSnapshot(21, 2, "idle", rss_bytes=30_000_000),
     ]
     status, content_type, body = world.get("/metrics")
     assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
@@ -217,6 +217,8 @@ def test_prometheus_reads_the_worker_as_it_is(world: World) -> None:
         ("kafka_tasks_jobs_held",): 4,
         ("kafka_tasks_jobs_total", "leased"): 9,
         ("kafka_tasks_jobs_total", "done"): 5,
+        ("kafka_tasks_jobs_failed_total",): 3,
+        ("kafka_tasks_jobs_dead_total",): 1,
         ("kafka_tasks_pool_events_total", "soft_limits"): 2,
         ("kafka_tasks_jobs_lost_total", "oom"): 1,
         ("kafka_tasks_children", "busy"): 1,
@@ -278,13 +280,14 @@ def test_without_the_extra_probes_are_answered_and_metrics_name_it(
 
 def test_the_snapshot_says_what_there_is_to_say(world: World) -> None:
     world.start()
-    world.pool.states = [ChildState(20, 1, "busy", "j1", "mail.send", 3.5, 40_000_000, 4, 0.5)]
+    world.pool.states = [ChildSnapshot(20, 1, "busy", "j1", "mail.send", 3.5, 40_000_000, 4, 0.5)]
     world.pass_time(2.0)
     found = world.monitor.snapshot()
     assert (found.app, found.queues, found.pool, found.pid) == ("shop", ("default", "mail"), "prefork", os.getpid())
     assert (found.stage, found.reasons, found.concurrency, found.busy, found.held) == ("WORKING", (), 2, 1, 4)
     assert (found.uptime_s, found.contact_age_s) == (2.0, 2.0)
-    assert (found.counts, found.pool_counts) == ({"leased": 9, "done": 5}, {"busy": 1, "soft_limits": 2})
+    assert found.counts == {"leased": 9, "done": 5, "failed": 3, "dead": 1}
+    assert found.pool_counts == {"busy": 1, "soft_limits": 2}
     assert found.lost == {"oom": 1}
     assert [child.pid for child in found.children] == [20]
     assert found.running == (RunningJob("j1", "mail.send", 3.5, 40_000_000, 20),)

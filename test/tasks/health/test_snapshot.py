@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.health.snapshot import ChildSnapshot, RunningJob, WorkerSnapshot, from_json, to_json
+from kafka.tasks.health.snapshot import RunningJob, WorkerSnapshot, from_json, to_json
+from kafka.tasks.pools.base import ChildSnapshot
 
 FULL = WorkerSnapshot(
     "web:12:ab",

@@ -6,12 +6,14 @@ import contextlib
 import logging
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
 from typing import Any, NoReturn
 
 from kafka.tasks import App, Context, SoftTimeLimit
+from kafka.tasks.pools import hygiene
 
 app = App("shop", max_payload_bytes=20_000_000)
 
@@ -121,9 +123,10 @@ def close_descriptors() -> None:
 
 @app.task
 def write_to_descriptors() -> None:
-    for fd in range(3, 64):
+    for fd in hygiene.open_fds():
         with contextlib.suppress(OSError):
-            os.write(fd, b"not a frame, but as long as a head")
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                os.write(fd, b"not a frame, but as long as a head")
 
 
 @app.task
@@ -176,6 +179,16 @@ def fork_and_raise() -> int:
     if forked == 0:
         raise ValueError("in the copy")
     return os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])
+
+
+@app.task
+def arm_a_timer() -> None:
+    signal.setitimer(signal.ITIMER_REAL, 1000, 1000)
+
+
+@app.task
+def armed_timer() -> list[float]:
+    return list(signal.getitimer(signal.ITIMER_REAL))
 
 
 @app.task

@@ -95,8 +95,9 @@ class FakeChild:
     def sweep(self) -> None:
         self.swept += 1
 
-    def dump(self) -> None:
+    def dump(self) -> bool:
         self.dumps += 1
+        return self.page.phase != Phase.BOOTING
 
     def retire(self) -> None:
         self.is_retired = True
@@ -149,14 +150,15 @@ class FakeChild:
             count += 1
         return count
 
-    def die(self, code: int | None = None, signum: int | None = None) -> None:
-        self._exit = Exit(code, signum)
+    def die(self, code: int | None = None, signum: int | None = None, peak: int | None = None) -> None:
+        self._exit = Exit(code, signum, peak)
 
 
 class FakeLauncher:
     """``plan`` is called with each new child, and may raise OSError or do something to it."""
 
     registry_hash = "ours"
+    stacks_fd = -1
 
     def __init__(self, clock: Callable[[], float], plan: Callable[[FakeChild], object] = FakeChild.up) -> None:
         self.clock = clock

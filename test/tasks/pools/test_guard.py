@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any
 
@@ -92,12 +93,18 @@ class Stage:
         assert self.parent.send(seq, a_call(task))
         packet = self.ends.receive()
         assert packet is not None
-        former = sys.gettrace()
-        sys.settrace(trace if is_traced else None)
-        try:
+
+        def serve() -> None:
+            sys.settrace(trace)
             self.servant._run_one(packet)
-        finally:
-            sys.settrace(former)
+
+        # In a thread of its own: an exception out of a trace function can leave the interpreter (3.11) with one that is
+        # "being handled", for as long as the thread lives, and each later traceback would begin with that.
+        if is_traced:
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(serve).result()
+        else:
+            self.servant._run_one(packet)
         news = self.parent.read_news()
         assert len(news) == 1, "a job has one outcome"
         (done,) = news

@@ -224,13 +224,19 @@ def test_an_import_that_ends_the_process_is_a_child_that_never_was_up(
         assert found.code == (3 if method == "spawn" else None)  # it was the fork server that ended
 
 
+@pytest.fixture
+def slow(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """As long as this file is there, ``slow_app`` is not imported to its end."""
+    file = tmp_path / "slow"
+    file.touch()
+    monkeypatch.setenv("KAFKA_TEST_SLOW_IMPORT", str(file))
+    return file
+
+
 @each_executed
 def test_a_child_whose_import_takes_too_long_can_be_given_up_and_the_next_one_comes(
-    method: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    method: str, slow: pathlib.Path
 ) -> None:
-    slow = tmp_path / "slow"
-    slow.touch()
-    monkeypatch.setenv("KAFKA_TEST_SLOW_IMPORT", str(slow))
     with Nursery(method, "test.tasks.pools.slow_app:app") as nursery:
         child = nursery.start(wait_up=False)
         assert child.exited() is None
@@ -243,12 +249,7 @@ def test_a_child_whose_import_takes_too_long_can_be_given_up_and_the_next_one_co
 
 
 @each_executed
-def test_jobs_may_be_sent_before_the_child_is_up(
-    method: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slow = tmp_path / "slow"
-    slow.touch()
-    monkeypatch.setenv("KAFKA_TEST_SLOW_IMPORT", str(slow))
+def test_jobs_may_be_sent_before_the_child_is_up(method: str, slow: pathlib.Path) -> None:
     with Nursery(method, "test.tasks.pools.slow_app:app") as nursery:
         child = nursery.start(wait_up=False)
         nursery.give(child, tasks.add, 2, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -66,3 +67,12 @@ def test_a_system_without_memory_files_uses_the_disk(monkeypatch: pytest.MonkeyP
     fd = page.anonymous_file("kafka-test", 10)
     assert os.fstat(fd).st_size == 10
     os.close(fd)
+
+
+def test_a_file_for_which_no_descriptor_is_left_is_refused_with_that_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, flags: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "memfd_create", refuse, raising=False)
+    with pytest.raises(OSError, match="Too many open files"):
+        page.anonymous_file("kafka-test", 10)

@@ -242,6 +242,17 @@ def test_a_kernel_kill_explains_one_death_and_not_one_long_after(tmp_path: Path)
     assert counter.new_kills() == 0
 
 
+def test_kernel_kills_that_could_not_be_read_for_a_while_are_not_new_afterwards(tmp_path: Path) -> None:
+    events = tmp_path / "memory.events"
+    events.write_text("oom_kill 7\n")
+    counter = OomCounter(events)
+    events.unlink()  # as when no descriptor is left
+    counter.note()
+    counter.note()
+    events.write_text("oom_kill 7\n")
+    assert counter.new_kills() == 0
+
+
 def test_a_quota_of_one_is_exact_and_others_are_spread() -> None:
     assert quota(None, Random()) is None
     assert quota(1, Random()) == (1, 1)
@@ -283,8 +294,10 @@ def test_a_retired_child_that_ends_with_0_is_expected() -> None:
 
 
 def test_a_death_says_what_is_known() -> None:
-    assert str(death_of(3, None, None, 0)) == "exit: exit code 3"
-    assert str(death_of(None, None, None, 0)) == "exit: its exit status is not known"
+    assert str(death_of(3, None, None, 0)) == "exit code 3"
+    assert str(death_of(None, None, None, 0)) == "its exit status is not known"
+    assert str(death_of(None, 9, None, 1)) == "signal 9 (SIGKILL); the kernel was out of memory and killed it"
+    assert str(death_of(None, 9, Doom("time", "it was not up within 60 s"), 0)) == "it was not up within 60 s"
     assert "signal 11 (SIGSEGV); such a signal" in str(death_of(None, signal.SIGSEGV, None, 0))
 
 

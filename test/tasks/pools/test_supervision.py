@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Callable
@@ -255,11 +256,12 @@ def test_a_child_that_ends_its_process_in_a_job_loses_it_with_the_exit_code() ->
     bench = Bench(1)
     (job,) = bench.submit(1)
     bench.children[0].begin()
-    bench.children[0].die(code=0)
+    bench.children[0].die(code=0, peak=300 << 20)
     bench.turn()
     lost = bench.outcomes()[job]
     assert isinstance(lost, Lost)
     assert (lost.cause, lost.exit_code) == ("exit", 0)
+    assert (lost.rss_bytes, lost.peak_rss_bytes) == (None, 300 << 20)  # it has died before its first second was over
 
 
 def test_a_kernel_kill_for_memory_is_told_from_a_signal(tmp_path: Any) -> None:
@@ -773,6 +775,65 @@ def test_above_the_hard_memory_limit_a_child_is_killed_and_its_job_lost() -> Non
     assert bench.pool.ready
 
 
+FRESH = "a fresh child holds 250 MiB, above the hard limit of 200 MiB: raise it"
+
+
+def test_fresh_children_above_the_hard_memory_limit_are_failed_starts_and_no_job_is_lost_with_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(2, plan=lambda child: None, max_memory_hard=200 << 20)
+
+    def large(child: FakeChild) -> None:
+        bench.launcher.rss[child.pid] = 250 << 20
+        child.up("ours")
+
+    bench.launcher.plan = large
+    for child in bench.children:
+        large(child)
+    bench.turn()
+    assert not bench.pool.ready and bench.pool.free_slots == 0
+    assert f"a child did not come up: {FRESH}; the next is tried at once" in caplog.text
+    bench.pass_time(15)
+    assert bench.pool.degraded is not None and FRESH in bench.pool.degraded
+    assert not bench.pool.ever_ready  # so the worker ends with exit code 3
+    assert len(bench.launcher.children) < 10
+    bench.launcher.plan = FakeChild.up
+    bench.pass_time(60)
+    assert bench.pool.ready
+
+
+def test_idle_children_that_grow_above_the_hard_memory_limit_by_themselves_are_replaced_ever_more_slowly(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(1, max_memory_hard=200 << 20)
+    for _ in range(600):
+        for child in bench.children:
+            bench.launcher.rss[child.pid] = 250 << 20
+        bench.pass_time(1)
+    assert len(bench.launcher.children) < 40
+    assert FRESH in caplog.text
+
+
+def test_a_death_is_told_by_the_pool_when_no_job_is_lost_with_it_and_else_by_the_worker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(1)
+    idle = bench.children[0]
+    idle.die(code=9)
+    bench.turn()
+    lines = [record.message for record in caplog.records if record.levelno >= logging.INFO]
+    assert lines == [f"child 1 (process {idle.pid}) died: exit code 9"]
+    bench.submit(1, hard=5)
+    bench.children[0].begin()
+    bench.pass_time(6)
+    assert len(bench.outcomes()) == 1
+    bench.submit(1)
+    bench.children[0].begin()
+    bench.children[0].die(code=9)
+    bench.turn()
+    assert [record.message for record in caplog.records if record.levelno >= logging.INFO] == lines
+
+
 def test_the_pool_grows_and_shrinks_idle_children_first() -> None:
     bench = Bench(2)
     bench.pool.grow(2)
@@ -858,12 +919,6 @@ def test_write_stats_keep_their_words() -> None:
     stats = bench.pool.human_write_stats()
     assert set(stats) == {"total", "avg", "all", "raw", "inqueues"}
     assert stats["inqueues"]["total"] == 2
-
-
-def test_dump_reaches_every_child() -> None:
-    bench = Bench(3)
-    bench.pool.dump()
-    assert [child.dumps for child in bench.children] == [1, 1, 1]
 
 
 def test_stop_ends_idle_children_and_gives_back_what_did_not_begin() -> None:

@@ -1,0 +1,87 @@
+"""What the pools ``threads`` and ``asyncio`` share: their jobs run in other threads of the worker's process.
+
+Outcomes come to the worker's thread through one deque, and it is woken once for all that it has not fetched yet. Nobody
+tells when a job begins: limits are looked at when the first one could be due at the earliest. How a job is run, struck
+and stopped is for the two themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+
+from kafka.tasks.outcome import Outcome
+from kafka.tasks.pools.base import Finished, SimplePool, Wake
+from kafka.tasks.pools.limits import too_long
+from kafka.tasks.runner import Job
+
+
+class OffLoopPool(SimplePool):
+    """A pool of ``concurrency`` slots. Its methods are for the worker's thread; :meth:`_tell` is for any."""
+
+    def __init__(self, concurrency: int, wake: Wake) -> None:
+        self.concurrency = concurrency
+        self.depth = concurrency
+        self._wake = wake
+        self._done: deque[Finished] = deque()
+        self._is_woken = False
+        self._some_done = threading.Event()
+        self._busy = 0
+        self._check_at: float | None = None
+        self._counts = {"done": 0, "soft_limits": 0, "hard_limits": 0}
+
+    @property
+    def free_slots(self) -> int:
+        return max(0, self.depth - self._busy)
+
+    @property
+    def busy(self) -> int:
+        return self._busy
+
+    def finished(self, timeout: float = 0.0) -> list[Finished]:
+        self._is_woken = False
+        self._some_done.clear()
+        done = self._done
+        if not done and timeout > 0:
+            self._some_done.wait(timeout)
+        found: list[Finished] = []
+        while done:
+            found.append(done.popleft())
+        self._busy -= len(found)
+        self._counts["done"] += len(found)
+        return found
+
+    def tick(self, now: float) -> float | None:
+        if self._check_at is not None and now >= self._check_at:
+            self._check_at = min(self._enforce(now), default=None)
+        return self._check_at
+
+    def statistics(self) -> dict[str, int]:
+        return {"concurrency": self.concurrency, "busy": self._busy, **self._counts}
+
+    def _tell(self, job: Job, outcome: Outcome) -> None:
+        """The job has ended; from any thread."""
+        self._done.append((job, outcome))
+        if not self._is_woken:
+            self._is_woken = True
+            self._some_done.set()
+            self._wake()
+
+    # -- limits -------------------------------------------------------------------------------------------------------
+
+    def _enforce(self, now: float) -> list[float]:
+        """Do what is due for the limits of the jobs; the times at which more may be."""
+        raise NotImplementedError
+
+    def _look_within(self, limit: float) -> None:
+        """See to it that ``tick`` looks no later than this limit of a job that starts right now."""
+        at = time.monotonic() + limit
+        self._check_at = at if self._check_at is None else min(at, self._check_at)
+
+    def _give_up(self, job: Job, limit: float) -> None:
+        """The job has run for too long: it ends for the outside, whatever its task still does."""
+        job.cancelled = True
+        job.ran_s = limit
+        self._counts["hard_limits"] += 1
+        self._tell(job, too_long(job))

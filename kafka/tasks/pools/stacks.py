@@ -1,0 +1,114 @@
+"""The stacks of children in the worker's log, one child after the other.
+
+A child writes them in a handler of C (``faulthandler``), so that one which never comes back to the interpreter does it,
+too: in many small writes, and with no word for its end. So children share a file of the pool, with no name, and are
+asked one at a time; what one has written is logged as a whole. (Standard error for all at once gave lines of two
+children and the worker inside one another.)
+
+The end is known by :data:`END`, which the interpreter's own handler writes after the other. Where that does not run, in
+a long call of C code, the text is complete when nothing was added for :data:`QUIET_S`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import fcntl
+import logging
+import os
+import signal
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+from types import FrameType
+from typing import Final
+
+from kafka.tasks.pools.deadlines import Deadlines
+from kafka.tasks.pools.kept import ChildStage, Kept
+from kafka.tasks.pools.page import anonymous_file
+
+log = logging.getLogger(__name__)
+
+DUMP_SIGNAL: int = getattr(signal, "SIGUSR2", 0)
+"""Has a child write the stacks of its threads."""
+
+END: Final = b"\n.\n"
+LOOK_S = 0.01
+QUIET_S = 0.5
+SILENT_S = 2.0
+"""A child that has written nothing for so long is stopped, or does not get the processor."""
+MOST_BYTES = 1 << 20
+
+
+def stacks_file() -> int:
+    """A descriptor of the file: what is written goes to its end, whoever writes."""
+    fd = anonymous_file("kafka-stacks", 0)
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+    return fd
+
+
+def write_on_signal(fd: int) -> None:
+    """In a child, in its main thread: write the stacks of all threads to ``fd`` on :data:`DUMP_SIGNAL`."""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        signal.signal(DUMP_SIGNAL, partial(_write_end, fd))
+        signal.siginterrupt(DUMP_SIGNAL, False)
+        faulthandler.register(DUMP_SIGNAL, file=fd, all_threads=True, chain=True)
+
+
+def _write_end(fd: int, signum: int, frame: FrameType | None) -> None:
+    with contextlib.suppress(OSError):
+        os.write(fd, END)
+
+
+class Stacks:
+    """Asks children for their stacks. ``fd``: the file that :func:`stacks_file` gave, and the children have."""
+
+    def __init__(self, fd: int, deadlines: Deadlines) -> None:
+        self._fd = fd
+        self._deadlines = deadlines
+        self._line: deque[Kept] = deque()
+        self._asked: Kept | None = None
+        self._size = 0
+        self._grew_at = 0.0
+
+    def ask(self, children: Iterable[Kept]) -> None:
+        """Log the stacks of these, soon. Those that are in the line already are not asked twice."""
+        self._line += [kept for kept in children if kept is not self._asked and kept not in self._line]
+        if self._asked is None:
+            self._next()
+
+    def _next(self) -> None:
+        self._asked = None
+        while self._asked is None and self._line:
+            kept = self._line.popleft()
+            os.ftruncate(self._fd, 0)
+            if kept.child.dump():
+                self._asked = kept
+                self._size = 0
+                self._grew_at = self._deadlines.time()
+                self._deadlines.after(LOOK_S, self._look)
+            else:
+                log.warning("no stacks of %s: it is still starting", kept)
+
+    def _look(self) -> None:
+        kept = self._asked
+        if kept is None:
+            return
+        now = self._deadlines.time()
+        text = os.pread(self._fd, MOST_BYTES, 0)
+        if len(text) > self._size:
+            self._size = len(text)
+            self._grew_at = now
+        quiet = now - self._grew_at
+        if text.endswith(END) or quiet >= (QUIET_S if text else SILENT_S) or kept.stage is ChildStage.GONE:
+            self._tell(kept, text)
+            self._next()
+        else:
+            self._deadlines.after(LOOK_S, self._look)
+
+    def _tell(self, kept: Kept, text: bytes) -> None:
+        if text:
+            stacks = text.removesuffix(END).decode(errors="replace").rstrip()
+            log.warning("stacks of %s:\n%s", kept, stacks)
+        else:
+            log.warning("no stacks of %s: it is stopped, has ended, or does not get the processor", kept)

@@ -1,0 +1,109 @@
+"""Tests of ``kafka.tasks.pools.stacks``: stacks of children come one after the other, each as a whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from kafka.net.clock import ManualClock
+from kafka.net.loop import Loop
+from kafka.tasks.pools.deadlines import Deadlines
+from kafka.tasks.pools.kept import ChildStage, Kept
+from kafka.tasks.pools.processes import Phase
+from kafka.tasks.pools.stacks import END, LOOK_S, QUIET_S, SILENT_S, Stacks, stacks_file
+from test.tasks.fakes import pass_time
+from test.tasks.pools.fake_children import FakeChild
+
+
+class Desk:
+    """Stacks of fake children, who write when the test says so."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.clock = ManualClock(1000.0)
+        self.loop = Loop.simulated(self.clock)
+        self.stacks = Stacks(fd, Deadlines(self.loop))
+
+    def kept(self, generation: int) -> Kept:
+        child = FakeChild(generation, self.clock.monotonic)
+        child.page.phase = int(Phase.IDLE)
+        return Kept(child, 0.0, None)
+
+    def writes(self, text: bytes) -> None:
+        os.write(self.fd, text)
+        self.passes(LOOK_S)
+
+    def passes(self, seconds: float) -> None:
+        pass_time(self.loop, self.clock, seconds, LOOK_S)
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    fd = stacks_file()
+    yield Desk(fd)
+    os.close(fd)
+
+
+def dumps(*children: Kept) -> list[int]:
+    return [kept.child.dumps for kept in children]  # type: ignore[attr-defined]
+
+
+def test_the_next_child_is_asked_when_the_one_before_has_written_all(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = desk.kept(1), desk.kept(2)
+    desk.stacks.ask([one, two])
+    desk.writes(b"Thread 1:\n  one begins\n")
+    assert (dumps(one, two), caplog.messages) == ([1, 0], [])
+    desk.writes(b"  one ends\n" + END)
+    assert caplog.messages == [f"stacks of {one}:\nThread 1:\n  one begins\n  one ends"]
+    desk.writes(b"Thread 1:\n  two\n" + END)
+    assert caplog.messages[1:] == [f"stacks of {two}:\nThread 1:\n  two"]
+    desk.passes(SILENT_S)
+    assert (dumps(one, two), len(caplog.messages)) == ([1, 1], 2)
+
+
+def test_one_in_c_code_writes_no_end_and_is_told_when_nothing_more_comes(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = desk.kept(1)
+    desk.stacks.ask([one])
+    desk.writes(b"first")
+    desk.passes(QUIET_S - 2 * LOOK_S)
+    desk.writes(b" and last")
+    desk.passes(QUIET_S - 2 * LOOK_S)
+    assert caplog.messages == []
+    desk.passes(2 * LOOK_S)
+    assert caplog.messages == [f"stacks of {one}:\nfirst and last"]
+
+
+def test_one_that_is_silent_starting_or_gone_does_not_hold_up_the_others(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    booting, silent, gone, last = (desk.kept(number) for number in range(4))
+    booting.child.page.phase = int(Phase.BOOTING)  # type: ignore[misc]
+    gone.stage = ChildStage.GONE
+    desk.stacks.ask([booting, silent, gone, last])
+    desk.passes(SILENT_S - 2 * LOOK_S)
+    assert caplog.messages == [f"no stacks of {booting}: it is still starting"]
+    desk.passes(4 * LOOK_S)
+    desk.writes(b"here" + END)
+    assert [message.partition(":")[0] for message in caplog.messages[1:]] == [
+        f"no stacks of {silent}",
+        f"no stacks of {gone}",
+        f"stacks of {last}",
+    ]
+
+
+def test_one_that_is_in_the_line_is_not_asked_again(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    one, two = desk.kept(1), desk.kept(2)
+    for _ in range(3):
+        desk.stacks.ask([one, two])
+    desk.writes(b"one" + END)
+    desk.writes(b"two" + END)
+    assert (dumps(one, two), len(caplog.messages)) == ([1, 1], 2)
+    desk.stacks.ask([one])
+    desk.writes(b"again" + END)
+    assert caplog.messages[2] == f"stacks of {one}:\nagain"
