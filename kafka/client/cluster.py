@@ -120,8 +120,12 @@ class ClusterMetadata:
 
     def partition_metadata(self, partition: TopicPartition) -> PartitionMetadata | None:
         """All that is known of a partition; None when nothing is."""
-        found = self._snapshot.partitions.get(partition[0])
-        return None if found is None else found.get(partition[1])
+        return self.find_partition(partition[0], partition[1])
+
+    def find_partition(self, topic: str, number: int) -> PartitionMetadata | None:
+        """The same by name and number."""
+        found = self._snapshot.partitions.get(topic)
+        return None if found is None else found.get(number)
 
     def leader_for_partition(self, partition: TopicPartition) -> int | None:
         """The leader's node id, -1 when there is none now, None when the partition is unknown."""

@@ -32,7 +32,7 @@ class Window:
 class Sampled:
     """One quantity. Times in seconds on any one clock."""
 
-    __slots__ = ("_count", "_window_s", "_windows", "count", "total")
+    __slots__ = ("_count", "_window", "_window_s", "_windows", "count", "total")
 
     def __init__(self, count: int, window_s: float, now: float) -> None:
         self.total = 0.0
@@ -41,13 +41,14 @@ class Sampled:
         """How many values there were, of all times."""
         self._count = count
         self._window_s = window_s
-        self._windows: deque[Window] = deque([Window(now)])
+        self._window = Window(now)
+        self._windows: deque[Window] = deque([self._window])
 
     def record(self, value: float, now: float, count: int = 1, most: float | None = None) -> None:
         """``value`` is the sum of ``count`` values, the largest of which is ``most``."""
-        window = self._windows[-1]
+        window = self._window
         if now - window.began >= self._window_s:
-            window = Window(now)
+            window = self._window = Window(now)
             self._windows.append(window)
             if len(self._windows) > self._count:
                 self._windows.popleft()

@@ -22,7 +22,6 @@ from kafka.partitioner import DefaultPartitioner, StickyPartitioner
 from kafka.producer.codec import chosen_codec
 from kafka.producer.driver import FORKED, Driver
 from kafka.producer.transactions import Transactions
-from kafka.structs import TopicPartition
 from kafka.wire.types import ZERO_UUID
 
 _NAMES: dict[type, str | None] = {DefaultPartitioner: None, StickyPartitioner: STICKY}
@@ -70,12 +69,12 @@ def assemble(settings: dict[str, Any], host: Host, lock: AbstractContextManager[
             raise IllegalStateError(CLOSED) from None
 
     def leader_of(topic: str, partition: int) -> int | None:
-        leader = cluster.leader_for_partition(TopicPartition(topic, partition))
-        return None if leader is None or leader < 0 else leader
+        found = cluster.find_partition(topic, partition)
+        return None if found is None or found.leader < 0 else found.leader
 
     def leader_epoch_of(topic: str, partition: int) -> int:
-        epoch = cluster.leader_epoch_for_partition(TopicPartition(topic, partition))
-        return -1 if epoch is None else epoch
+        found = cluster.find_partition(topic, partition)
+        return -1 if found is None else found.leader_epoch
 
     codec = chosen_codec(settings)
     late_ms = settings["partitioner_availability_timeout_ms"]

@@ -79,7 +79,7 @@ class Driver:
             if isinstance(effect, SendBatches):
                 if self.metrics is not None:
                     self.metrics.sent(effect, now)
-                carried = CarriedRequest(effect.request, *self._codec)
+                carried = CarriedRequest(effect.request, self._codec.number, self._codec.level)
                 future = self.client.request(
                     effect.node, ByVersion(ProduceRequest, carried.build), max_version=effect.max_version
                 )

@@ -80,12 +80,18 @@ def plain_bytes(kind: str, data: Any) -> bytes:
 
 def header_items(headers: Any) -> HeaderItems:
     """Headers as a list of (text, bytes or None); TypeError or IllegalArgumentError with what is wrong with them."""
-    if isinstance(headers, Mapping):
-        headers = headers.items()
-    if not isinstance(headers, Iterable):
-        raise TypeError(f"headers: a list of (text, bytes) is needed, not {type(headers).__name__}")
+    if type(headers) is not list:
+        if isinstance(headers, Mapping):
+            headers = headers.items()
+        if not isinstance(headers, Iterable):
+            raise TypeError(f"headers: a list of (text, bytes) is needed, not {type(headers).__name__}")
     found: HeaderItems = []
     for item in headers:
+        if type(item) is tuple and len(item) == 2:
+            name, value = item
+            if type(name) is str and name.isascii() and (value is None or type(value) is bytes):
+                found.append(item)
+                continue
         if not isinstance(item, (tuple, list)) or len(item) != 2:
             raise IllegalArgumentError(f"headers: {item!r} is not a pair of a name and a value")
         name, value = item

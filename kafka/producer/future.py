@@ -1,7 +1,7 @@
 """The future of one record, and what it holds at the end.
 
-A producer makes one for every record, so it is five slots and nothing more: all the waiting and calling back is that of
-its batch's one :class:`~kafka.future.Future`, and :class:`RecordMetadata` is made when somebody looks.
+A producer makes one for every record, so it is a few slots and nothing more: all the waiting and calling back is that
+of its batch's one :class:`~kafka.future.Future`, and :class:`RecordMetadata` is made when somebody looks.
 """
 
 from __future__ import annotations
@@ -39,13 +39,17 @@ class FutureRecordMetadata:
     cannot complete it.
     """
 
-    __slots__ = ("_index", "_parcel", "_sizes", "_timestamp", "__weakref__")
+    __slots__ = ("_header_size", "_index", "_key_size", "_parcel", "_timestamp", "_value_size", "__weakref__")
 
-    def __init__(self, parcel: Parcel, index: int, timestamp: int, sizes: tuple[int, int, int]) -> None:
+    def __init__(
+        self, parcel: Parcel, index: int, timestamp: int, key_size: int, value_size: int, header_size: int
+    ) -> None:
         self._parcel = parcel
         self._index = index
         self._timestamp = timestamp
-        self._sizes = sizes
+        self._key_size = key_size
+        self._value_size = value_size
+        self._header_size = header_size
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait for at most ``timeout`` seconds, and return the result or raise the record's error.
@@ -91,7 +95,9 @@ class FutureRecordMetadata:
             base_offset + index if base_offset >= 0 else -1,
             append_time if append_time >= 0 else self._timestamp,
             None,
-            *self._sizes,
+            self._key_size,
+            self._value_size,
+            self._header_size,
         )
 
     @property
@@ -104,6 +110,14 @@ class FutureRecordMetadata:
         """When the broker appended it, on the broker's clock; -1 unless it succeeded on a topic with LogAppendTime."""
         result = self._settled()[0].done.value
         return -1 if result is None else result[1]
+
+    @property
+    def appended(self) -> int | BaseException:
+        """Of one that is done: :attr:`append_time_ms`, or why it failed."""
+        done = self._settled()[0].done
+        if done.exception is not None:
+            return done.exception
+        return -1 if done.value is None else done.value[1]
 
     def succeeded(self) -> bool:
         """Done, with a value."""
@@ -184,15 +198,27 @@ def when_all_done(futures: Iterable[FutureRecordMetadata], callback: Callable[[]
 
     The futures of one batch cost one callback. It runs on the thread of the producer's loop.
     """
-    left = list(futures)
+    _WhenAll(list(futures), callback).look()
 
-    def look(_: object = None) -> None:
+
+class _WhenAll:
+    """Waits for one future after the other. No function that calls itself: that would be a cycle, with all of these in
+    it, for the garbage collector to find.
+    """
+
+    __slots__ = ("_callback", "_left")
+
+    def __init__(self, left: list[FutureRecordMetadata], callback: Callable[[], object]) -> None:
+        self._left = left
+        self._callback = callback
+
+    def look(self, _: object = None) -> None:
+        """The one that was waited for may be done, or may only have moved to another batch."""
+        left = self._left
         while left:
             parcel, _index, is_done = left[-1]._settled()
             if not is_done:
-                parcel.done.add_both(look)  # one at a time; it may only have moved to another
+                parcel.done.add_both(self.look)
                 return
             left.pop()
-        callback()
-
-    look()
+        self._callback()

@@ -10,7 +10,6 @@ is not there leads to ``KafkaProducer._admit``, which knows why.
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -162,8 +161,7 @@ class Lifecycle(Sending):
             raise IllegalStateError(self._refusal)
 
     def _renew_lock(self) -> None:
-        self._accumulator.lock = lock = threading.Lock()
-        self._use_lock(lock)
+        self._accumulator.lock = self._make_lock()
 
     def _refuse(self, why: str) -> None:
         if self._refusal is None:

@@ -90,6 +90,31 @@ TOPIC_GROUP: Final = "producer-topic-metrics"
 SECRETS: Final = ("password", "token", "ssl_context")
 
 
+class _Requests:
+    """What is recorded for each request: of the whole producer, or of a node. As attributes, which compiled code finds
+    without a look-up: a batch is recorded in twenty places."""
+
+    __slots__ = ("incoming", "latency", "requests", "responses", "size")
+
+    def __init__(self, measured: Mapping[str, Sampled]) -> None:
+        self.incoming = measured["incoming"]
+        self.latency = measured["latency"]
+        self.requests = measured["requests"]
+        self.responses = measured["responses"]
+        self.size = measured["request-size"]
+
+
+class _Batches:
+    """What is recorded for each batch: of the whole producer, or of a topic."""
+
+    __slots__ = ("compression", "records", "size")
+
+    def __init__(self, measured: Mapping[str, Sampled]) -> None:
+        self.compression = measured["compression"]
+        self.records = measured["records"]
+        self.size = measured["batch-size"]
+
+
 class ProducerMetrics:
     """The metrics of one producer. ``record``-ing happens on the loop's thread, reading in any."""
 
@@ -110,10 +135,11 @@ class ProducerMetrics:
         self._counts = counts
         self._clock = clock
         self._sent_at: dict[int, float] = {}
-        self._seen = {"incoming": 0, "opened": 0, "lost": 0}
+        self._received_all = self._opened = self._lost = self._throttled_ms = 0
+        """What was seen at the last look, each of all times."""
         self._received: dict[int, int] = {}
         """By node: what its connection had received at the last look. Another connection begins at 0."""
-        self._throttled = 0
+        self._throttle = client.throttle
         self._metadata_at = clock()
         self._gauges: dict[str, Callable[[], float]] = {
             "connections": lambda: sum(connection.connected() for connection in client.connections()),
@@ -125,9 +151,15 @@ class ProducerMetrics:
             "free": lambda: max(memory.limit_bytes - memory.used_bytes, 0),
             "waiting": lambda: len(memory.waiters),
         }
-        self._all = self._measure(GROUP, PRODUCER, self._tags)
-        self._nodes: dict[int, dict[str, Sampled]] = {}
+        self._all = everything = self._measure(GROUP, PRODUCER, self._tags)
+        self._requests = _Requests(everything)
+        self._batches = _Batches(everything)
+        self._network, self._per_request = everything["network"], everything["per-request"]
+        self._queue_time, self._record_size = everything["queue-time"], everything["record-size"]
+        self._throttle_time = everything["throttle"]
+        self._nodes: dict[int, _Requests] = {}
         self._topics: dict[str, dict[str, Sampled]] = {}
+        self._batches_of: dict[str, _Batches] = {}
         counts.listener = self
         client.cluster.add_listener(self._metadata_changed)
 
@@ -143,51 +175,63 @@ class ProducerMetrics:
             size += batch.encoded_bytes
             if batch.attempts == 1:
                 self._batch_sent(batch, count, now)
-        for measured in (self._all, self._node(call.node)):
-            measured["requests"].record(1, now)
-            measured["request-size"].record(size, now)
-        self._all["network"].record(1, now)
-        self._all["per-request"].record(records, now)
+        node, everything = self._node(call.node), self._requests
+        everything.requests.record(1, now)
+        everything.size.record(size, now)
+        node.requests.record(1, now)
+        node.size.record(size, now)
+        self._network.record(1, now)
+        self._per_request.record(records, now)
 
     def _batch_sent(self, batch: Batch, count: int, now: float) -> None:
-        everything = self._all
         size, plain = batch.encoded_bytes, batch.builder.size_bytes
-        everything["queue-time"].record((now - batch.created_at) * 1000, now)
-        everything["record-size"].record(plain, now, count, plain / count)
-        for measured in (everything, self._topic(batch.topic)):
-            measured["batch-size"].record(size, now)
-            measured["compression"].record(size / plain, now)
-            measured["records"].record(count, now)
+        self._queue_time.record((now - batch.created_at) * 1000, now)
+        self._record_size.record(plain, now, count, plain / count)
+        ratio = size / plain
+        topic, everything = self._batches_of.get(batch.topic), self._batches
+        if topic is None:
+            topic = self._batches_of[batch.topic] = _Batches(self._topic(batch.topic))
+        everything.size.record(size, now)
+        everything.compression.record(ratio, now)
+        everything.records.record(count, now)
+        topic.size.record(size, now)
+        topic.compression.record(ratio, now)
+        topic.records.record(count, now)
 
     def answered(self, call: SendBatches, now: float, *, is_answer: bool) -> None:
         """``call`` is over, with an answer or without."""
         sent_at = self._sent_at.pop(id(call), now)
-        node = self._node(call.node)
+        node, everything, client = self._node(call.node), self._requests, self._client
         if is_answer:
-            for measured in (self._all, node):
-                measured["latency"].record((now - sent_at) * 1000, now)
-                measured["responses"].record(1, now)
-            self._all["network"].record(1, now)
-        connection = self._client.connection(call.node)
-        if connection is not None:
-            received, before = connection.bytes_received, self._received.get(call.node, 0)
-            self._received[call.node] = received
-            node["incoming"].record(received - before if received >= before else received, now)
-        client = self._client
-        self._add_since("incoming", sum([one.bytes_received for one in client.connections()]), now)
-        self._add_since("opened", client.connections_opened, now)
-        self._add_since("lost", client.connections_lost, now)
-        throttled = client.throttle.of("Produce")
-        more = throttled.total_ms - self._throttled
-        self._throttled = throttled.total_ms
-        self._all["throttle"].record(more, now)
-
-    def _add_since(self, name: str, count: int, now: float) -> None:
-        """``count`` is a total of all times; what is new of it is recorded."""
-        seen = self._seen[name]
-        if count != seen:
-            self._seen[name] = count
-            self._all[name].record(max(count - seen, 0), now)
+            latency_ms = (now - sent_at) * 1000
+            everything.latency.record(latency_ms, now)
+            everything.responses.record(1, now)
+            node.latency.record(latency_ms, now)
+            node.responses.record(1, now)
+            self._network.record(1, now)
+        all_received = 0
+        for connection in client.connections():
+            received = connection.bytes_received
+            all_received += received
+            if connection.lane is None and connection.node_id == call.node:
+                before = self._received.get(call.node, 0)
+                self._received[call.node] = received
+                node.incoming.record(received - before if received >= before else received, now)
+        if all_received != self._received_all:
+            everything.incoming.record(max(all_received - self._received_all, 0), now)
+            self._received_all = all_received
+        opened = client.connections_opened
+        if opened != self._opened:
+            self._all["opened"].record(opened - self._opened, now)
+            self._opened = opened
+        lost = client.connections_lost
+        if lost != self._lost:
+            self._all["lost"].record(lost - self._lost, now)
+            self._lost = lost
+        throttled = self._throttle.by_api.get("Produce")
+        throttled_ms = 0 if throttled is None else throttled.total_ms
+        self._throttle_time.record(throttled_ms - self._throttled_ms, now)
+        self._throttled_ms = throttled_ms
 
     # -- told by the outcomes ------------------------------------------------------------------------------------------
 
@@ -226,10 +270,10 @@ class ProducerMetrics:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _node(self, node: int) -> dict[str, Sampled]:
+    def _node(self, node: int) -> _Requests:
         found = self._nodes.get(node)
         if found is None:
-            found = self._nodes[node] = self._measure(f"{NODE_GROUP}{node}", NODE, self._tags)
+            found = self._nodes[node] = _Requests(self._measure(f"{NODE_GROUP}{node}", NODE, self._tags))
         return found
 
     def _topic(self, topic: str) -> dict[str, Sampled]:

@@ -8,7 +8,6 @@ sending.py    send itself, the hot path
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,8 +63,7 @@ class KafkaProducer(Transactional, HasTelemetry):
         self._buffer_memory: int = settings["buffer_memory"]
         self._large_bytes = min(self._max_request_size, self._buffer_memory) - _SIZE_MARGIN
         self._interceptors = Interceptors(settings["interceptors"]) if settings["interceptors"] else None
-        lock = threading.Lock()
-        self._use_lock(lock)
+        lock = self._make_lock()
         super().__init__(make_host("producer", settings, loop, client))
         self._accumulator, self._sender, self._driver, transactions = assemble(settings, self._host, lock)
         self._last_index = self._accumulator.last_index
@@ -134,7 +132,7 @@ class KafkaProducer(Transactional, HasTelemetry):
             parked, index = self._accumulator.park(queues, timestamp, key, value, headers, partition, given)
         except BufferFull as full:
             raise no_memory(self._accumulator, full, queues.name, None) from None
-        return FutureRecordMetadata(parked, index, timestamp, sizes_of(key, value, headers))
+        return FutureRecordMetadata(parked, index, timestamp, *sizes_of(key, value, headers))
 
     def _append_when_there_is_room(self, full: BufferFull, record: Any) -> tuple[Batch, int]:
         if not self._may_block:

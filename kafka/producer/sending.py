@@ -13,9 +13,10 @@ names no argument. ``edge.py`` does it better; type checkers see the signature t
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kafka._compiled import IS_COMPILED
 from kafka._native import mypyc_attr
@@ -25,8 +26,9 @@ from kafka.core.produce.queues import PartitionQueue, TopicQueues
 from kafka.producer.edge import header_items, partition_number, plain_bytes, topic_name
 from kafka.producer.edge import timestamp as checked_timestamp
 from kafka.producer.future import FutureRecordMetadata
+from kafka.producer.latch import Latch
 
-_now: Callable[[], float] = time.time
+_now: Final[Callable[[], float]] = time.time
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -37,12 +39,12 @@ class Sending:
     """Those that may be sent to without another look: empty when closed, outside a transaction, with interceptors."""
     _accumulator: Accumulator
     _lock: Any
-    _acquire: Callable[[], object]
-    _release: Callable[[], object]
+    """The accumulator's; :attr:`_latch` is the same one, where that is what is used."""
+    _latch: Latch
     _key_serializer: Callable[..., Any] | None
     _value_serializer: Callable[..., Any] | None
     _large_bytes: int
-    """From this size of key and value on the exact size of the record is looked at."""
+    """From this size of key, value and headers on the exact size of the record is looked at."""
     _last_index: int
     _places: bool
     """Whether the partitioner is asked even for records without a key."""
@@ -102,7 +104,9 @@ class Sending:
         value_bytes: bytes | None = value
         key_size = -1 if key_bytes is None else len(key_bytes)
         value_size = -1 if value_bytes is None else len(value_bytes)
-        if headers is not None or key_size + value_size > self._large_bytes:
+        # A header is at most 3 bytes for each character of its name, and two lengths.
+        header_most = 0 if headers is None else 3 * header_size + 10 * len(headers)
+        if key_size + value_size + header_most > self._large_bytes:
             self._check_size(key_bytes, value_bytes, headers)
         timestamp: int = int(_now() * 1000) if timestamp_ms is None else checked_timestamp(timestamp_ms)
         if partition is not None:
@@ -121,14 +125,15 @@ class Sending:
         index = -1
         batch: Batch | None = None
         if target is not None:
-            if IS_COMPILED:  # a lock's methods cost half of a `with`; no KeyboardInterrupt can come in between here
-                self._acquire()
+            if IS_COMPILED:  # no KeyboardInterrupt can come in between here
+                latch = self._latch
+                latch.acquire()
                 try:
                     batch = target.open
                     if batch is not None:
                         index = batch.builder.append(timestamp, key_bytes, value_bytes, headers)
                 finally:
-                    self._release()
+                    latch.release()
             else:
                 with self._lock:
                     batch = target.open
@@ -144,13 +149,13 @@ class Sending:
                 batch, index = self._append_when_there_is_room(
                     full, (queues, queue, timestamp, key_bytes, value_bytes, headers)
                 )
-        return FutureRecordMetadata(batch, index, timestamp, (key_size, value_size, header_size))
+        return FutureRecordMetadata(batch, index, timestamp, key_size, value_size, header_size)
 
-    def _use_lock(self, lock: Any) -> None:
-        """``lock`` is the accumulator's."""
-        self._lock = lock
-        self._acquire = lock.acquire
-        self._release = lock.release
+    def _make_lock(self) -> Any:
+        """The lock for the accumulator, too."""
+        self._latch = Latch()
+        self._lock = self._latch if IS_COMPILED else threading.Lock()
+        return self._lock
 
     # -- what does not happen for every record -------------------------------------------------------------------------
 

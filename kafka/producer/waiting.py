@@ -6,6 +6,7 @@ thread sleeps on and the end of its patience.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -20,20 +21,25 @@ NAMED_PARTITIONS: Final = 3
 
 
 class ThreadWaiter:
-    """One thread in the row for memory."""
+    """One thread in the row for memory. It sleeps on a lock that whoever wakes it lets go: an ``Event`` is that and
+    five objects more, and costs as much as all else of waiting."""
 
-    __slots__ = ("_event", "needed_bytes", "wake")
+    __slots__ = ("_asleep", "needed_bytes")
 
     def __init__(self, needed_bytes: int) -> None:
-        self._event = threading.Event()
-        self.wake: Callable[[], object] = self._event.set
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
         self.needed_bytes = needed_bytes
+
+    def wake(self) -> None:
+        """End the sleep, or the next one. Any thread."""
+        if self._asleep.locked():
+            with contextlib.suppress(RuntimeError):  # another thread was quicker
+                self._asleep.release()
 
     def sleep(self, until: float) -> bool:
         """Until woken, or until ``until`` of ``time.monotonic``; whether woken."""
-        woken = self._event.wait(min(max(until - time.monotonic(), 0.0), threading.TIMEOUT_MAX))
-        self._event.clear()
-        return woken
+        return self._asleep.acquire(timeout=min(max(until - time.monotonic(), 0.0), threading.TIMEOUT_MAX))
 
 
 def append_when_there_is_room(
@@ -49,14 +55,18 @@ def append_when_there_is_room(
     waiter = ThreadWaiter(full.needed_bytes)
     give_up_at = time.monotonic() + max_block_ms / 1000
     try:
-        accumulator.stand_in_row(waiter)
+        is_last = False
+        if not accumulator.stand_in_row(waiter):
+            is_last = not waiter.sleep(give_up_at)
+            check_usable()
         while True:
             try:
                 return append(*record, waiter)
             except BufferFull as error:
                 full = error
-            if not waiter.sleep(give_up_at):
+            if is_last:
                 raise no_memory(accumulator, full, record[0].name, max_block_ms) from None
+            is_last = not waiter.sleep(give_up_at)
             check_usable()
     finally:  # whoever stays in the row without waiting stands in the way of all others, for ever
         try:

@@ -8,6 +8,7 @@ ControlledShutdown v0, which only brokers send, had request header 0.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kafka.errors import KafkaProtocolError
@@ -37,15 +38,20 @@ def response_header_version(cls: type[Response], version: int) -> int:
 
 def encode_request(request: Request[Any], version: int, correlation_id: int, client_id: str | None) -> list[BytesLike]:
     """A whole frame, its length included, as chunks to be written one behind another."""
-    header = RequestHeader(
-        request_api_key=request.api_key,
-        request_api_version=version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-    )
-    chunks = encode_chunks(header, request_header_version(type(request), version))
+    before, behind = _around_correlation_id(type(request), version, client_id)
+    chunks: list[BytesLike] = [before, pack_length(correlation_id), behind]
     chunks += encode_chunks(request, version)
     return _with_length(chunks)
+
+
+@lru_cache(maxsize=1024)
+def _around_correlation_id(cls: type[Request[Any]], version: int, client_id: str | None) -> tuple[bytes, bytes]:
+    """A request's header before and behind its correlation id, all that differs from one request to the next."""
+    header = RequestHeader(
+        request_api_key=cls.api_key, request_api_version=version, correlation_id=0, client_id=client_id
+    )
+    data = b"".join(encode_chunks(header, request_header_version(cls, version)))
+    return data[:4], data[8:]
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[BytesLike]:

@@ -44,8 +44,9 @@ NO_ROOM: Final = -1
 
 CHUNK_RECORDS: Final = 64
 """As many records, about, are kept in pieces before they are joined."""
-CHUNK_BYTES: Final = 16384
-"""The same in bytes."""
+CHUNK_BYTES: Final = 65536
+"""The same in bytes. A full batch of large records is handed on in such pieces, each of which costs something at every
+step on the way to the socket."""
 WHOLE_BYTES: Final = 32768
 """Up to here a batch is copied into one piece when it is built: a socket takes one faster than many small ones. For
 larger ones the copy costs more, not least since so much memory comes fresh from the system each time."""
@@ -313,28 +314,34 @@ def _nullable_bytes(data: bytes | None) -> int:
 def _general_parts(
     delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: HeaderItems | None
 ) -> list[bytes]:
-    """A record of any kind, in pieces, without its leading length."""
+    """A record of any kind, in pieces, without its leading length. Written out, since each call in here would be made
+    for every part of every header."""
     parts: list[bytes] = [
         _ATTRIBUTES_AND_DELTA[delta] if 0 <= delta < TABLE_SIZE else b"\0" + encode_varint(delta),
         ZIGZAG[offset_delta] if offset_delta < TABLE_SIZE else encode_varint(offset_delta),
     ]
-    _add_nullable(parts, key)
-    _add_nullable(parts, value)
-    if headers:
-        count = len(headers)
-        parts.append(ZIGZAG[count] if count < TABLE_SIZE else encode_varint(count))
-        for name, item in headers:
-            _add_nullable(parts, name.encode())
-            _add_nullable(parts, item)
-    else:
-        parts.append(b"\0")
-    return parts
-
-
-def _add_nullable(parts: list[bytes], data: bytes | None) -> None:
-    if data is None:
+    if key is None:
         parts.append(b"\1")
     else:
-        length = len(data)
-        parts.append(ZIGZAG[length] if length < TABLE_SIZE else encode_varint(length))
-        parts.append(data)
+        length = len(key)
+        parts += (ZIGZAG[length] if length < TABLE_SIZE else encode_varint(length), key)
+    if value is None:
+        parts.append(b"\1")
+    else:
+        length = len(value)
+        parts += (ZIGZAG[length] if length < TABLE_SIZE else encode_varint(length), value)
+    if not headers:
+        parts.append(b"\0")
+        return parts
+    count = len(headers)
+    parts.append(ZIGZAG[count] if count < TABLE_SIZE else encode_varint(count))
+    for name, item in headers:
+        raw = name.encode()
+        length = len(raw)
+        parts += (ZIGZAG[length] if length < TABLE_SIZE else encode_varint(length), raw)
+        if item is None:
+            parts.append(b"\1")
+        else:
+            length = len(item)
+            parts += (ZIGZAG[length] if length < TABLE_SIZE else encode_varint(length), item)
+    return parts

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from kafka.errors import IllegalArgumentError, KafkaProtocolError, UnsupportedFieldError
 from kafka.wire import message as _message
+from kafka.wire.frame import total_bytes
 from kafka.wire.message import Message, Struct
 from kafka.wire.primitives import corrupt, read_uvarint, uvarint
 from kafka.wire.source import ReaderSource, Source, WriterSource
@@ -89,6 +90,7 @@ _readers: dict[tuple[type[Struct], int], Reader] = {}
 
 _HELPERS: Final[dict[str, Any]] = {
     "corrupt": corrupt,
+    "total_bytes": total_bytes,
     "read_uvarint": read_uvarint,
     "uvarint": uvarint,
     "view": memoryview,

@@ -16,6 +16,7 @@ from struct import Struct as _Struct
 from typing import Final
 
 from kafka.errors import InvalidReceiveError
+from kafka.wire.types import BytesLike
 
 DEFAULT_MAX_BYTES: Final = 100_000_000
 """Kafka's ``socket.request.max.bytes``, and our ``receive_message_max_bytes``."""
@@ -31,6 +32,14 @@ _OTHERS: Final = {
 
 _LENGTH: Final = _Struct(">i")
 pack_length = _LENGTH.pack
+
+
+def total_bytes(pieces: list[BytesLike] | tuple[BytesLike, ...]) -> int:
+    """How many bytes the pieces are together."""
+    total = 0
+    for piece in pieces:
+        total += piece.nbytes if isinstance(piece, memoryview) else len(piece)
+    return total
 
 
 def frame(payload: bytes) -> bytes:

@@ -15,7 +15,7 @@ names, versions and the types of ``types.py`` alone.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -168,7 +168,7 @@ class WriterSource(Source):
         else:
             self.add(f"if isinstance({v}, (list, tuple)):")
             self.indent += 1
-            self._length(f"sum(map(nbytes, {v}))", compact, "i")
+            self._length(f"total_bytes({v})", compact, "i")
             self.add(f"out.extend({v})")
             self.indent -= 1
             self.add("else:")
@@ -226,14 +226,17 @@ class WriterSource(Source):
     def _differs(self, value: str, default: Any) -> str:
         """Whether a field has another value than its default. Of a structure of plain values, field by field: each
         partition of a fetch has three such fields, and hardly ever is anything in them."""
-        if not isinstance(default, Struct) or not all(
-            isinstance(getattr(default, name), (int, float, str, UUID)) for name in default.fields
-        ):
+        if not isinstance(default, Struct) or not _is_plain(default):
             return f"{value} != {self.bind(default, 'default')}"
         v = self.fresh("v")
         self.add(f"{v} = {value}")
         fields = [f"{v}.{name} != {self.bind(getattr(default, name), 'default')}" for name in default.fields]
         return " or ".join([f"{v} is None", f"{v}.unknown_tags", *fields])
+
+
+def _is_plain(value: Struct) -> bool:
+    """Whether there is nothing in the structure that could be changed."""
+    return all(isinstance(getattr(value, name), (int, float, str, UUID)) for name in value.fields)
 
 
 class ReaderSource(Source):
@@ -270,11 +273,22 @@ class ReaderSource(Source):
         if each.type.array and (spec.required or spec.default is list):
             self.add(f"{m}.{each.name} = []")
         elif not spec.required and callable(spec.default):
-            self.add(f"{m}.{each.name} = {self.bind(spec.default, 'make')}()")
+            self._made(f"{m}.{each.name}", spec.default)
         elif spec.required and kind.cls is not None:
             self.add(f"{m}.{each.name} = {self.bind(kind.cls, 'c')}()")
         else:
             self.add(f"{m}.{each.name} = {self.bind(each.implicit, 'default')}")
+
+    def _made(self, target: str, make: Callable[[], Any]) -> None:
+        """A default that is made anew each time. A structure of plain values is made here, without a call."""
+        sample = make()
+        if not isinstance(sample, Struct) or not _is_plain(sample):
+            self.add(f"{target} = {self.bind(make, 'make')}()")
+            return
+        x = self.fresh("x")
+        self.add(f"{target} = {x} = new({self.bind(type(sample), 'c')}); {x}.unknown_tags = None")
+        for name in sample.fields:
+            self.add(f"{x}.{name} = {self.bind(getattr(sample, name), 'default')}")
 
     def _read_length(self, k: str, compact: bool, formats: str) -> None:
         """Leaves the length in ``k``: -1 for null."""

@@ -26,7 +26,7 @@ def a_parcel() -> Parcel:
 
 
 def futures_of(parcel: Parcel, count: int) -> list[FutureRecordMetadata]:
-    return [FutureRecordMetadata(parcel, index, 0, (0, 0, 0)) for index in range(count)]
+    return [FutureRecordMetadata(parcel, index, 0, 0, 0, 0) for index in range(count)]
 
 
 def test_nothing_to_wait_for_is_done_at_once() -> None:

@@ -17,7 +17,7 @@ import pytest
 from kafka.core.produce.memory import BufferFull
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.producer import KafkaProducer
-from kafka.producer.waiting import append_when_there_is_room
+from kafka.producer.waiting import ThreadWaiter, append_when_there_is_room
 from kafka.testing import EmbeddedBroker
 from test.producer.support import producer_in_memory
 
@@ -299,3 +299,11 @@ def test_an_interrupt_while_waiting_for_memory_leaves_nobody_in_the_row(is_full:
             assert not accumulator.memory.waiters, f"point {after}"
             is_over = is_over and points[0] < after
     assert after > 3
+
+
+def test_who_was_woken_before_it_slept_does_not_sleep() -> None:
+    waiter = ThreadWaiter(1)
+    waiter.wake()
+    waiter.wake()
+    assert waiter.sleep(time.monotonic() + 60)
+    assert not waiter.sleep(time.monotonic() - 1), "it was woken once, however often"

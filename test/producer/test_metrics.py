@@ -160,8 +160,8 @@ def test_what_a_node_has_sent_is_counted_on_over_its_next_connection() -> None:
         ((node, measured),) = metrics._nodes.items()
         connection = client.connection(node)
         assert connection is not None
-        before = measured["incoming"].total
+        before = measured.incoming.total
         connection.bytes_received = 0  # as that of a new one
         rig.producer.send("t", b"x")
         rig.flush()
-        assert measured["incoming"].total == before + connection.bytes_received > before
+        assert measured.incoming.total == before + connection.bytes_received > before

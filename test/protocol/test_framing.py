@@ -73,3 +73,15 @@ def test_no_frame_of_any_bytes_raises_anything_else(frame: bytes) -> None:
     with contextlib.suppress(KafkaProtocolError):
         framing.read_correlation_id(frame)
         framing.decode_response(MetadataResponse, 12, frame)
+
+
+@pytest.mark.parametrize("client_id", ["me", "\u00fc" * 300, "", None])
+@pytest.mark.parametrize("version", [8, 9])
+def test_each_request_has_its_own_correlation_id_behind_the_same_header(version: int, client_id: str | None) -> None:
+    request = MetadataRequest(topics=[])
+    for correlation_id in (0, 1, 2**31 - 1, 77):
+        header = RequestHeader(
+            request_api_key=3, request_api_version=version, correlation_id=correlation_id, client_id=client_id
+        )
+        expected = encode(header, framing.request_header_version(MetadataRequest, version)) + encode(request, version)
+        assert joined(framing.encode_request(request, version, correlation_id, client_id)) == expected

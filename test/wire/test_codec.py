@@ -143,3 +143,13 @@ def test_records_travel_without_a_copy() -> None:
 def test_the_constructor_wants_what_has_no_default() -> None:
     with pytest.raises(TypeError, match="acks"):
         ProduceRequest(timeout_ms=1, topic_data=[])  # type: ignore[call-arg]
+
+
+def test_a_structure_that_was_left_out_is_each_messages_own() -> None:
+    answer = ProduceResponse.PartitionProduceResponse(index=0, error_code=0, base_offset=5)
+    topics = [ProduceResponse.TopicProduceResponse(partition_responses=[answer, answer])]
+    data = encode(ProduceResponse(responses=topics), 13)
+    one, other = decode(ProduceResponse, data, 13).responses[0].partition_responses
+    assert one.current_leader == other.current_leader == ProduceResponse.LeaderIdAndEpoch()
+    one.current_leader.leader_id = 7
+    assert other.current_leader.leader_id == -1

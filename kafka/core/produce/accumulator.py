@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from math import inf
 from typing import Any, Final
 
 from kafka.core.produce.batch import Batch, Parcel, Parked, ParkedRecord
@@ -42,6 +43,10 @@ __all__ = ["Accumulator", "BufferFull", "PartitionQueue", "TopicQueues"]
 
 NO_LIMIT: Final = 2**31 - 1
 CLOSED: Final = "the producer is closed"
+ROW_PATIENCE_S: Final = 0.01
+"""So long the first in the row may wait for more memory than it needs. Each time it is woken two threads change places,
+and each starts with what the other left in the caches: to be woken for each batch that was answered cost a producer
+that is faster than its broker a tenth of its CPU."""
 
 
 class Accumulator:
@@ -53,7 +58,8 @@ class Accumulator:
     memory free when every partition has one. A batch is given memory in steps, since most of many partitions' batches
     go out long before they are full.
 
-    ``signal`` is called, outside the lock, when the sender has something new to look at and was not told yet.
+    ``signal`` is called, outside the lock, when the sender has something new to look at and was not told yet. A batch
+    behind others of its partition that wait is nothing new: when it can take one of those it looks at the next, too.
     """
 
     def __init__(
@@ -91,6 +97,10 @@ class Accumulator:
         self._compression_level = compression_level
         self._dirty: dict[PartitionQueue, None] = {}
         self._signalled = False
+        self._enough_at = inf
+        """Since when there is memory for the first in the row; infinite while there is not."""
+        self._has_news = False
+        """There is something to signal, under the lock."""
         self._is_forced = False
         """Whether memory is counted without asking, under the lock."""
         self.is_closed = False
@@ -141,11 +151,12 @@ class Accumulator:
         wake = False
         try:
             with self.lock:
-                batch, index, wake = self._append(topic, queue, now, timestamp, key, value, headers, waiter)
-                wake = wake and self._mark_signalled()
+                found = self._append(topic, queue, now, timestamp, key, value, headers, waiter)
+                wake = self._has_news and self._mark_signalled()
             if wake:
                 self._signal()
-                self._wake_next()
+            if self.memory.waiters:
+                self.wake_row()
         except BufferFull:
             self._tell()  # a full batch may have been closed, and nothing is to linger now
             raise
@@ -153,7 +164,7 @@ class Accumulator:
             if wake:  # Ctrl-C between the mark and the signal: who believes the mark would wait for ever
                 self._signalled = False
             raise
-        return batch, index
+        return found
 
     def _append(
         self,
@@ -165,14 +176,15 @@ class Accumulator:
         value: bytes | None,
         headers: HeaderItems | None,
         waiter: Waiter | None,
-    ) -> tuple[Batch, int, bool]:
-        """:meth:`append` under the lock; the third value says whether the sender has to know."""
+    ) -> tuple[Batch, int]:
+        """:meth:`append` under the lock."""
         target = queue if queue is not None else topic.sticky
         if target is not None and target.open is not None:
             batch = target.open
             index = self._append_to(batch, waiter, timestamp, key, value, headers)
             if index >= 0:
-                return batch, index, self._close_if_filled(target, index)
+                self._close_if_filled(target, index)
+                return batch, index
         if queue is None:
             target = self.partitioning.next_sticky(topic, now)
             topic.sticky = target
@@ -181,12 +193,12 @@ class Accumulator:
                 index = self._append_to(batch, waiter, timestamp, key, value, headers)
                 if index >= 0:
                     self._close_if_filled(target, index)
-                    return batch, index, True
+                    return batch, index
         assert target is not None
         batch = self._open(target, now, max_record_bytes(key, value, headers), waiter)
         index = batch.append(timestamp, key, value, headers)
         self._close_if_filled(target, index)
-        return batch, index, True
+        return batch, index
 
     def _append_to(
         self,
@@ -239,24 +251,33 @@ class Accumulator:
                 parked.reserved_bytes += held
                 parked.records.append(ParkedRecord(timestamp, key, value, headers, partition, given))
                 return parked, len(parked.records) - 1
-        self._tell()  # nothing is to linger now
+        self._tell()
         raise BufferFull(held)
 
     def now(self) -> float:
         """The clock that batches' ages are counted on."""
         return self._clock()
 
-    def stand_in_row(self, waiter: Waiter) -> None:
+    def stand_in_row(self, waiter: Waiter) -> bool:
         """``waiter`` wants memory after all who stand there already; it is woken when there may be enough, is handed to
-        :meth:`append` then, and has to leave in the end."""
+        :meth:`append` then, and has to leave in the end. Whether there may be enough already."""
         with self.lock:
             self.memory.waiters.append(waiter)
+            return self.memory.next_waiter() is waiter
+
+    def wake_row(self) -> None:
+        """The first in the row for memory has its turn, when there may be enough for it."""
+        if self.memory.waiters:
+            with self.lock:
+                waiter = self.memory.next_waiter()
+            if waiter is not None:
+                waiter.wake()
 
     def leave_row(self, waiter: Waiter) -> None:
         """``waiter`` got its memory, or gives up: the next in the row has its turn."""
         with self.lock:
             self.memory.leave(waiter)
-        self._wake_next()
+        self.wake_row()
 
     def close_open_batches(self) -> list[Parcel]:
         """Let everything go out that is here now, lingering or not; what is still unanswered."""
@@ -266,6 +287,7 @@ class Accumulator:
                     if queue.open is not None:
                         self._close(queue)
             parcels = list(self.incomplete)
+            self._has_news = True
         self._tell()
         return parcels
 
@@ -294,25 +316,49 @@ class Accumulator:
         parked, topic.parked = topic.parked, None
         if parked is not None and not parked.done.is_done:
             self.finish(parked)
+            self.wake_row()  # no poll need follow
             parked.done.failure(error)
 
     def take_dirty(self) -> list[PartitionQueue]:
         """The queues with something new since the last call."""
         with self.lock:
-            self._signalled = False
+            self._signalled = self._has_news = False
             dirty = list(self._dirty)
             self._dirty.clear()
         return dirty
 
     def finish(self, parcel: Parcel) -> None:
         """The parcel was answered, or given up: nobody waits for it any more, and its records' bytes are let go, which
-        a future that a user keeps would hold otherwise."""
+        a future that a user keeps would hold otherwise. Who waits for memory is woken when there is plenty of it, else
+        by :meth:`serve_row`."""
         with self.lock:
             self.incomplete.pop(parcel, None)
             self.memory.give(parcel.reserved_bytes)
             parcel.reserved_bytes = 0
+            has_plenty = self.memory.has_plenty()
         parcel.release()
-        self._wake_next()
+        if has_plenty:
+            self.wake_row()
+
+    def serve_row(self, now: float) -> float:
+        """Wake the first who waits for memory when there has been enough for :data:`ROW_PATIENCE_S`. When to ask again;
+        infinite for not before something else happens."""
+        if not self.memory.waiters:
+            self._enough_at = inf
+            return inf
+        with self.lock:
+            waiter = self.memory.next_waiter()
+        if waiter is None:
+            self._enough_at = inf
+            return inf
+        if self._enough_at == inf:
+            self._enough_at = now
+        due_at = self._enough_at + ROW_PATIENCE_S
+        if due_at > now:
+            return due_at
+        self._enough_at = inf
+        waiter.wake()
+        return inf
 
     def take_all(self) -> list[Parcel]:
         """What is unanswered, none of which waits here any more: to be failed."""
@@ -341,11 +387,13 @@ class Accumulator:
         return RecordBatchBuilder(limit_bytes, self._compression, self._compression_level)
 
     def close_open(self, queue: PartitionQueue) -> None:
-        """Take the queue's open batch out of users' reach, to be sent."""
+        """Take the queue's open batch out of users' reach, to be sent: by the sender, for whom that is no news."""
         with self.lock:
             if queue.open is not None:
+                had_news = self._has_news
                 self._close(queue)
-        self._wake_next()
+                self._has_news = had_news
+        self.wake_row()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -372,7 +420,7 @@ class Accumulator:
             with self.lock:
                 self._is_forced = True
                 try:
-                    batch, index, _ = self._append(
+                    batch, index = self._append(
                         topic, queue, now, record.timestamp, record.key, record.value, record.headers, None
                     )
                 finally:
@@ -397,8 +445,8 @@ class Accumulator:
         return found
 
     def _take_back(self) -> int:
-        """Memory has become short: open batches keep what they hold, and no longer what they might. How much is free
-        then."""
+        """Memory has become short: open batches keep what they hold, and no longer what they might, and are not to
+        linger. How much is free then."""
         for topic in list(self.topics.values()):
             for queue in topic.queues:
                 batch = queue.open
@@ -407,6 +455,7 @@ class Accumulator:
                     kept = OBJECT_BYTES + batch.builder.size_bytes
                     self.memory.used_bytes -= batch.reserved_bytes - kept
                     batch.reserved_bytes = kept
+                    self._has_news = True
         return self.memory.limit_bytes - self.memory.used_bytes
 
     def _open(self, queue: PartitionQueue, now: float, first_bytes: int, waiter: Waiter | None) -> Batch:
@@ -418,15 +467,23 @@ class Accumulator:
         # A thread waits for all of this: with less, batches would be the smaller the busier everybody is.
         room = max(min(queue.room_bytes, limit, self._buffer_bytes // 8), first_bytes)
         reserved = open_batch_bytes(room, first_bytes - HEADER_BYTES)
-        batch = Batch(queue, queue.batches_count + 1, self.new_builder(min(room, limit)), now, self._guard)
-        batch.limit_bytes = limit
-        batch.reserved_bytes = reserved
         if not self._take(reserved, waiter):
             raise BufferFull(reserved)
-        queue.batches_count += 1  # from here on nothing is called: an interrupt would leave memory to nobody
+        try:
+            batch = Batch(queue, queue.batches_count + 1, self.new_builder(min(room, limit)), now, self._guard)
+        except BaseException:  # Ctrl-C would leave memory to nobody
+            self.memory.give(reserved)
+            raise
+        batch.limit_bytes = limit
+        batch.reserved_bytes = reserved
+        queue.batches_count += 1
+        had_news = self._has_news
+        self._has_news = True
         queue.open = batch
         self.incomplete[batch] = None
         self._dirty[queue] = None
+        if queue.closed:  # asked now: should the sender take the last of them before, it would not look at `open`
+            self._has_news = had_news
         return batch
 
     def _grow(self, batch: Batch, needed_bytes: int, waiter: Waiter | None) -> bool:
@@ -453,8 +510,12 @@ class Accumulator:
         builder = batch.builder
         builder.compact()
         size = builder.size_bytes
+        had_news = self._has_news
+        self._has_news = True
         queue.open = None
         queue.closed.append(batch)
+        if len(queue.closed) > 1:  # asked now, as in _open
+            self._has_news = had_news
         queue.produced_bytes += size
         queue.was_filled = was_filled
         queue.room_bytes = size * 2
@@ -463,20 +524,12 @@ class Accumulator:
         batch.reserved_bytes -= spare
         self.memory.give(spare)
 
-    def _wake_next(self) -> None:
-        """The first in the row for memory has its turn, when there may be enough for it."""
-        if self.memory.waiters:
-            with self.lock:
-                waiter = self.memory.next_waiter()
-            if waiter is not None:
-                waiter.wake()
-
     def _tell(self) -> None:
-        self._wake_next()
+        self.wake_row()
         is_told = False
         try:
             with self.lock:
-                wake = self._mark_signalled()
+                wake = self._has_news and self._mark_signalled()
             if wake:
                 self._signal()
             is_told = True
@@ -484,11 +537,9 @@ class Accumulator:
             if not is_told:  # as in append
                 self._signalled = False
 
-    def _close_if_filled(self, queue: PartitionQueue, index: int) -> bool:
+    def _close_if_filled(self, queue: PartitionQueue, index: int) -> None:
         if index >= self.last_index:
             self._close(queue, True)
-            return True
-        return False
 
     def _mark_signalled(self) -> bool:
         if self._signalled:

@@ -103,8 +103,8 @@ class Batch(Parcel):
     """
 
     __slots__ = (
-        "append", "attempts", "builder", "data", "epoch", "in_doubt", "is_transactional", "last_error", "limit_bytes",
-        "producer_id", "queue", "sequence", "serial", "skipped",
+        "append", "attempts", "builder", "data", "data_bytes", "epoch", "in_doubt", "is_transactional", "last_error",
+        "limit_bytes", "producer_id", "queue", "sequence", "serial", "skipped",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +127,8 @@ class Batch(Parcel):
         """What it may grow to; what the builder may now is what there is memory for."""
         self.data: list[bytes] = []
         """What :meth:`pieces` gave; empty when it has to be made."""
+        self.data_bytes = 0
+        """How many bytes that is."""
         self.producer_id = -1
         self.epoch = -1
         self.sequence = -1
@@ -162,19 +164,23 @@ class Batch(Parcel):
         if not self.data:
             builder = self.builder
             is_first = not builder.is_built
-            self.data = builder.build_pieces(self.producer_id, self.epoch, self.sequence, self.is_transactional)
+            pieces = builder.build_pieces(self.producer_id, self.epoch, self.sequence, self.is_transactional)
+            size = 0
+            for piece in pieces:
+                size += len(piece)
+            self.data = pieces
+            self.data_bytes = size
             ratio = self.queue.ratio
             if is_first and ratio is not None:
-                ratio.observe(builder.size_bytes, self.encoded_bytes)
+                ratio.observe(builder.size_bytes, size)
         return self.data
 
     @property
     def encoded_bytes(self) -> int:
         """How many bytes that is."""
-        size = 0
-        for piece in self.pieces():
-            size += len(piece)
-        return size
+        if not self.data:
+            self.pieces()
+        return self.data_bytes
 
     def encoded(self) -> bytes:
         """The same in one piece."""

@@ -32,7 +32,10 @@ class Flights:
         return self._counts.get(node, 0)
 
     def add(self, call: SendBatches) -> None:
-        made_at = min([batch.created_at for batch in call.batches])
+        made_at = inf
+        for batch in call.batches:
+            if batch.created_at < made_at:
+                made_at = batch.created_at
         self._flights.append(Flight(call, made_at + self._delivery_timeout_s))
         self._counts[call.node] = self.count(call.node) + 1
 
@@ -46,7 +49,11 @@ class Flights:
     @property
     def next_expiry(self) -> float:
         """When :meth:`expired` has something to say; infinite for never."""
-        return min([flight.expires_at for flight in self._flights], default=inf)
+        first = inf
+        for flight in self._flights:  # plain comparisons: compiled, `min` costs more than all else here
+            if flight.expires_at < first:
+                first = flight.expires_at
+        return first
 
     def expired(self, now: float) -> list[Batch]:
         """The batches whose time is over, each once. They are in flight still."""

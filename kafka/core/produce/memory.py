@@ -33,6 +33,8 @@ LEAST_RECORD_BYTES: Final = 7
 PARKED_BYTES: Final = 320
 """A parked record costs so much more than its key, its value and its headers, about."""
 PARKED_HEADER_BYTES: Final = 192
+PLENTY_BITS: Final = 5
+"""A waiter is woken at once when a 32nd of the memory is free: 1 MiB by default."""
 
 
 class Waiter(Protocol):
@@ -84,6 +86,13 @@ class Memory:
         self.used_bytes -= count
         if not self.waiters:
             self.is_short = False
+
+    def has_plenty(self) -> bool:
+        """Whether there is a waiter, and so much for it that several batches will find room."""
+        if not self.waiters:
+            return False
+        wanted = max(self.waiters[0].needed_bytes, self.limit_bytes >> PLENTY_BITS)
+        return not self.used_bytes or self.used_bytes + wanted <= self.limit_bytes
 
     def next_waiter(self) -> Waiter | None:
         """The first in the row, when there may be enough for it."""

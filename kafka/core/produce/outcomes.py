@@ -9,7 +9,8 @@ node has answered: nothing may overtake it, and whether its numbers are used is 
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+from uuid import UUID
 
 from kafka.core.produce.accumulator import Accumulator
 from kafka.core.produce.batch import UNKNOWN_PLACE, Batch, BatchResult
@@ -89,14 +90,19 @@ class Outcomes:
             for batch in call.batches:
                 self.accepted(batch, UNKNOWN_PLACE)
             return
-        found = {
-            (topic.name or topic.topic_id, partition.index): partition
-            for topic in response.responses
-            for partition in topic.partition_responses
-        }
-        ids = {data.name: data.topic_id for data in call.request.topic_data}
+        found: dict[tuple[Any, int], Any] = {}
+        ids: dict[str, UUID] = {}
+        only = _only_answer(call, response)
+        if only is None:
+            for topic in response.responses:
+                for partition in topic.partition_responses:
+                    found[topic.name or topic.topic_id, partition.index] = partition
+            ids = {data.name: data.topic_id for data in call.request.topic_data}
         for batch in call.batches:
-            answer = found.get((batch.topic, batch.partition)) or found.get((ids[batch.topic], batch.partition))
+            answer = only
+            if answer is None:
+                place = batch.topic, batch.partition
+                answer = found.get(place) or found.get((ids[batch.topic], batch.partition))
             if answer is None:
                 error: Exception = KafkaConnectionError(
                     f"node {call.node} did not say what became of {batch.topic}-{batch.partition}"
@@ -209,6 +215,19 @@ class Outcomes:
         queue.retry += batches
         queue.retry.sort(key=_place)
         queue.retry_at = now + self._backoff.delay_s(queue.retry[0].attempts)
+
+
+def _only_answer(call: SendBatches, response: ProduceResponse) -> Any:
+    """The answer to the only batch of a request, as most are; None when it takes more than that to find it."""
+    if len(call.batches) != 1 or len(response.responses) != 1:
+        return None
+    topic, asked, batch = response.responses[0], call.request.topic_data[0], call.batches[0]
+    if len(topic.partition_responses) != 1:
+        return None
+    if topic.name != batch.topic and (topic.name or topic.topic_id != asked.topic_id):
+        return None
+    answer = topic.partition_responses[0]
+    return answer if answer.index == batch.partition else None
 
 
 def _place(batch: Batch) -> tuple[int, int]:

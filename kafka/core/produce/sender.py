@@ -131,6 +131,7 @@ class Sender:
             elif self._lacks_identity and self.identity.state is IdentityState.NEEDED:
                 self._wake_at(self.identity.ask_at)
         self._wake_at(self._flights.next_expiry)
+        self._wake_at(self.accumulator.serve_row(now))
         if self.outcomes.stale:
             effects.append(RefreshMetadata(frozenset(self.outcomes.stale)))
             self.outcomes.stale = set()
@@ -169,6 +170,10 @@ class Sender:
             if size > self._max_request_bytes and node in by_node:
                 continue
             self._take(queue, batch, node, now)
+            if not queue.closed:
+                behind = queue.open
+                if behind is not None:  # nobody signals what is begun behind others
+                    self._wake_at(behind.created_at + self._linger_s)
             try:
                 encoded_bytes = batch.encoded_bytes
             except Exception as error:  # it can never be sent, and must not stand in the way of the others
@@ -370,6 +375,7 @@ class Sender:
                 queue.retry = [batch for batch in queue.retry if batch.in_doubt]
         for batch in dropped:
             self.outcomes.fail(batch, error)
+        accumulator.wake_row()  # no poll need follow
 
     def abort(self, error: BaseException | None = None) -> None:
         """Fail everything that was not answered. Answers that come later are for nobody."""

@@ -90,7 +90,7 @@ class Rig:
 
     def future(self, value: bytes, partition: int = 0) -> FutureRecordMetadata:
         batch, index = self.put(value, partition)
-        return FutureRecordMetadata(batch, index, 1000, (-1, len(value), -1))
+        return FutureRecordMetadata(batch, index, 1000, -1, len(value), -1)
 
     def future_alone(self, value: bytes, partition: int = 0) -> FutureRecordMetadata:
         self.accumulator.close_open_batches()

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 
 import pytest
 
 from kafka._compiled import IS_COMPILED
-from kafka.core.produce.accumulator import BufferFull, PartitionQueue, TopicQueues
+from kafka.core.produce.accumulator import ROW_PATIENCE_S, BufferFull, PartitionQueue, TopicQueues
 from kafka.core.produce.batch import MOVED, Batch
 from kafka.core.produce.memory import OBJECT_BYTES
 from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaTimeoutError
@@ -327,3 +328,92 @@ def test_a_record_that_cannot_be_parked_hurries_what_lingers() -> None:
         rig.accumulator.park(unknown, 1000, None, bytes(2000), None, None)
     assert rig.signals == 2
     assert len(rig.calls()) == 1
+
+
+def test_a_batch_behind_others_that_wait_is_no_news_for_the_sender() -> None:
+    rig = Rig(batch_records=1, known=False)  # without an id nothing is taken
+    rig.put(b"x")
+    rig.poll()
+    signals = rig.signals
+    for _ in range(5):
+        rig.put(b"x")
+    assert rig.signals == signals
+    rig.know()
+    rig.answer_all()
+    assert not rig.accumulator.incomplete
+
+
+def test_what_was_begun_behind_others_lingers_no_longer_than_it_may() -> None:
+    rig = Rig(batch_bytes=400, linger_s=1.0, idempotent=False)
+    rig.leaders[0] = None
+    rig.put(b"x" * 300)
+    rig.put(b"x" * 300)
+    rig.poll()
+    behind, _ = rig.put(b"x" * 300)
+    rig.leaders[0] = 1
+    assert [batch for call in rig.calls() for batch in call.batches] == list(rig.topic.queues[0].in_flight)
+    assert rig.topic.queues[0].open is behind
+    assert rig.sender.next_deadline == behind.created_at + 1.0
+    rig.clock.advance(1.0)
+    assert rig.call().batches == [behind]
+
+
+class Patient:
+    """Somebody in the row who needs little."""
+
+    def __init__(self) -> None:
+        self.needed_bytes = 500
+        self.wakes = 0
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+
+@pytest.mark.parametrize(("free", "is_plenty"), [(499, False), (999, False), (1000, True)])
+def test_a_waiter_is_woken_at_once_when_a_32nd_of_the_memory_is_free(free: int, is_plenty: bool) -> None:
+    rig, waiter = Rig(buffer_bytes=32_000, idempotent=False), Patient()
+    batch = rig.put_alone(b"x")
+    rig.accumulator.memory.used_bytes = 32_000 - free + batch.reserved_bytes
+    assert not rig.accumulator.stand_in_row(waiter)
+    rig.answer(rig.call())
+    assert waiter.wakes == is_plenty
+
+
+def test_a_waiter_for_whom_there_is_enough_is_woken_after_a_moment() -> None:
+    rig, waiter = Rig(buffer_bytes=32_000), Patient()
+    memory = rig.accumulator.memory
+    memory.used_bytes = 31_800
+    assert not rig.accumulator.stand_in_row(waiter)
+    rig.poll()
+    assert rig.sender.next_deadline == inf
+    memory.used_bytes = 31_400
+    rig.poll()
+    assert rig.sender.next_deadline == rig.clock.monotonic() + ROW_PATIENCE_S
+    assert not waiter.wakes
+    rig.clock.advance(ROW_PATIENCE_S)
+    rig.poll()
+    assert waiter.wakes == 1
+    rig.accumulator.leave_row(waiter)
+    rig.poll()
+    assert rig.sender.next_deadline == inf
+
+
+def test_a_waiter_is_woken_when_a_topic_is_given_up_or_a_transaction_is_over() -> None:
+    rig, waiter = Rig(buffer_bytes=32_000, idempotent=False), Patient()
+    unknown, memory = TopicQueues("unknown"), rig.accumulator.memory
+    rig.accumulator.park(unknown, 1000, None, bytes(200), None, None)
+    rig.put(b"x")
+    rig.accumulator.close_open_batches()
+    memory.used_bytes = 32_000
+    assert not rig.accumulator.stand_in_row(waiter)
+    rig.accumulator.give_up_parked(unknown, KafkaTimeoutError("no metadata"))
+    assert waiter.wakes == 1
+    memory.used_bytes = 32_300
+    rig.sender.drop_unsent(KafkaTimeoutError("it is over"))
+    assert waiter.wakes == 2
+
+
+def test_who_comes_into_the_row_when_there_is_enough_need_not_wait() -> None:
+    rig, first, second = Rig(buffer_bytes=32_000), Patient(), Patient()
+    assert rig.accumulator.stand_in_row(first)
+    assert not rig.accumulator.stand_in_row(second), "it is not the first"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 import threading
 from math import inf
+from uuid import UUID
 
 import pytest
 
@@ -18,6 +19,8 @@ from kafka.errors import (
     OutOfOrderSequenceNumberError,
     UnknownProducerIdError,
 )
+from kafka.protocol.produce import ProduceResponse
+from kafka.wire.types import ZERO_UUID
 from test.core.produce.support import TOPIC_ID, Rig, sequences
 
 NOT_LEADER = 6
@@ -416,3 +419,25 @@ def test_memory_is_given_back_when_threads_send_while_everything_is_failed() -> 
         sys.setswitchinterval(interval)
     rig.sender.abort()
     assert rig.accumulator.memory.used_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "topic_id", "index", "is_its_own"),
+    [
+        ("t", ZERO_UUID, 0, True),
+        ("", TOPIC_ID, 0, True),
+        ("", TOPIC_ID, 1, False),
+        ("u", TOPIC_ID, 0, False),
+        ("", UUID(int=99), 0, False),
+    ],
+)
+def test_an_answer_to_the_only_batch_is_known_by_its_topic_and_partition(
+    name: str, topic_id: UUID, index: int, is_its_own: bool
+) -> None:
+    rig = Rig(idempotent=False)
+    batch = rig.put_alone(b"x")
+    partition = ProduceResponse.PartitionProduceResponse(index=index, error_code=0, base_offset=5)
+    topic = ProduceResponse.TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[partition])
+    rig.sender.answered(rig.call(), ProduceResponse(responses=[topic]), rig.clock.monotonic())
+    assert batch.done.is_done == is_its_own
+    assert is_its_own or "did not say what became of t-0" in str(batch.last_error)

@@ -110,7 +110,7 @@ class SenderAgainstBrokers(RuleBasedStateMachine):
         for _ in range(count):
             place = len(self.futures[number])
             batch, index = self.rig.put(b"%d" % place, number)
-            self.futures[number].append(FutureRecordMetadata(batch, index, 0, (-1, 1, -1)))
+            self.futures[number].append(FutureRecordMetadata(batch, index, 0, -1, 1, -1))
         self.poll()
 
     @rule(seconds=st.sampled_from((0.1, 0.3, 1.0, 1.0, 5.0, 30.0, 100.0)))
