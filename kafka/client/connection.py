@@ -46,6 +46,7 @@ from kafka.errors import (
 from kafka.net.loop import Loop, LoopTimer
 from kafka.net.transport import Network
 from kafka.wire.message import Response
+from kafka.wire.types import BytesLike
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,8 @@ class BrokerConnection:
         """Since the start, for metrics; what belongs to opening is left out."""
         self.traffic: tuple[Traffic, ...] = ()
         """Who counts requests; the client's, set where the connection is made."""
+        self._held: list[BytesLike] | None = None
+        """While answers are handed out: what goes out behind that."""
         self._muted_until = 0.0  # 0 while it is not throttled
         self._timer: LoopTimer | None = None
         self._timer_at = inf
@@ -210,7 +213,10 @@ class BrokerConnection:
             return
         for traffic in self.traffic:
             traffic.sent(self, exchange, sum(map(len, chunks)))
-        transport.write(chunks)
+        if self._held is None:
+            transport.write(chunks)
+        else:
+            self._held += chunks
         if request.api_key == 0 and not expects_answer(request):
             self._outbox.unwritten.append(exchange)
             if not transport.pending_bytes:
@@ -307,6 +313,9 @@ class BrokerConnection:
     ) -> Authentication:
         transport, timeout_s = self._line.transport, self._settings.request_timeout_s
         assert transport is not None
+        if self._held:  # it writes by itself, and in turn
+            transport.write(self._held)
+            self._held = []
         authentication = Authentication(dialogue, self._machine, transport, self._loop, timeout_s, done)
         self.wake_by(authentication.deadline)
         return authentication
@@ -337,6 +346,20 @@ class BrokerConnection:
         return self._machine.missing() if self._states.now is Link.READY else 0
 
     def _answered(self, answers: list[Answer]) -> None:
+        # What is sent because of these answers goes out when all are handed out, at once. To send takes longer than
+        # all of that (it may wake the peer on the same machine), and lets go of the interpreter: a thread that was told
+        # of its answer just before finds it free.
+        machine = self._machine
+        self._held = []
+        try:
+            self._hand_out(answers)
+        finally:
+            held, self._held = self._held, None
+            transport = self._line.transport
+            if held and machine is self._machine and transport is not None:
+                transport.write(held)
+
+    def _hand_out(self, answers: list[Answer]) -> None:
         machine, owner, was_held = self._machine, self._owner, self._session.is_held
         for call, answer in answers:
             exchange: Exchange = call.owner

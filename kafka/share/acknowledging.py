@@ -32,12 +32,7 @@ class Acknowledging:
         IllegalStateError when the record was acknowledged before or its lock is gone, and in implicit mode, where the
         next poll accepts it; IllegalArgumentError for a type that is none.
         """
-        try:
-            kind = AcknowledgeType(type)
-        except ValueError:
-            raise IllegalArgumentError(f"{type!r}: ACCEPT, RELEASE, REJECT or RENEW") from None
-        if kind is AcknowledgeType.GAP:
-            raise IllegalArgumentError("GAP is for offsets without a record")
+        kind = _kind(type)
         self._check_open()
         if not self._has_thread:
             self._engine.acknowledge(record, kind)
@@ -46,6 +41,25 @@ class Acknowledging:
         if not isinstance(record.owner, Holding) or record.owner.session.member_id != self._engine.member_id:
             raise IllegalStateError(f"{record!r} was handed out by another consumer")
         self._polling.say(record, kind)
+
+    def acknowledge_all(
+        self, records: Sequence[ShareRecord], type: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> list[ShareRecord]:
+        """:meth:`acknowledge` for many at once, at a fraction of its cost; returns those of which nothing can be said,
+        since they were acknowledged before or their locks are gone. Errors as there for everything else.
+        """
+        kind = _kind(type)
+        self._check_open()
+        if not self._has_thread:
+            return [record for refused, _ in self._engine.acknowledge_all(records, kind) for record in refused]
+        refused: list[ShareRecord] = []
+        self._check_explicit()
+        for record in records:
+            try:
+                self.acknowledge(record, kind)
+            except IllegalStateError:
+                refused.append(record)
+        return refused
 
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, type: AcknowledgeType = AcknowledgeType.ACCEPT
@@ -120,3 +134,13 @@ class Acknowledging:
             raise IllegalStateError(
                 "records are acknowledged by the next poll: share_acknowledgement_mode is implicit; set it to explicit"
             )
+
+
+def _kind(type: AcknowledgeType) -> AcknowledgeType:
+    try:
+        kind = AcknowledgeType(type)
+    except ValueError:
+        raise IllegalArgumentError(f"{type!r}: ACCEPT, RELEASE, REJECT or RENEW") from None
+    if kind is AcknowledgeType.GAP:
+        raise IllegalArgumentError("GAP is for offsets without a record")
+    return kind

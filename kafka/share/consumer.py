@@ -197,12 +197,16 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
     def __iter__(self) -> Iterator[ShareRecord]:
         """Record by record, for ever: until :meth:`close` or :meth:`wakeup`. Errors are those of :meth:`poll`.
 
-        In implicit mode a record is accepted when the next one is asked for.
+        In implicit mode a record is accepted when the next one is asked for; the broker is told of several at a time.
         """
         return self
 
     def __next__(self) -> ShareRecord:
         while not self._inbox.is_closed:
+            self._check_may_take()
+            one = self._polling.take_one()
+            if one is not None:
+                return one
             for record in self._take(1, self._max_poll_records, inf):
                 return record
             break  # woken, or closed while it waited
@@ -310,13 +314,16 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
 
     def _take(self, count: int, wanted: int, timeout_s: float) -> list[ShareRecord]:
         """At most ``count`` records; when there is none, ``wanted`` are asked for."""
+        self._check_may_take()
+        return self._polling.take(count, wanted, timeout_s)
+
+    def _check_may_take(self) -> None:
         self._check_open()
         if not self._has_thread:
             raise IllegalStateError("on a loop records come through on_records=, after request_records()")
         self._host.check_may_block()
         if not self._topics:
             raise IllegalStateError("no topics: call subscribe() before poll()")
-        return self._polling.take(count, wanted, timeout_s)
 
     def _stop_counting(self) -> None:
         metrics, self._events.metrics = self._events.metrics, None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from kafka.core.share.holding import Answered
@@ -24,8 +25,9 @@ class Inbox:
     """See the module. Every method from any thread; :meth:`take` alone blocks."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._records: list[ShareRecord] = []
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._records: deque[ShareRecord] = deque()
         self._arrivals = 0  # how often records have come
         self._polled: list[ShareRecord] = []  # returned by polls, to be accepted by the next one
         self._said: list[tuple[list[ShareRecord], AcknowledgeType]] = []
@@ -48,7 +50,7 @@ class Inbox:
     def put_back(self, records: Sequence[ShareRecord]) -> None:
         """Records that were taken are to be taken again, before others."""
         with self._changed:
-            self._records[:0] = records
+            self._records.extendleft(reversed(records))
             self._changed.notify_all()
 
     def lose(self, records: Iterable[ShareRecord]) -> list[ShareRecord]:
@@ -57,7 +59,7 @@ class Inbox:
         with self._changed:
             waiting = lost.intersection(self._records)
             if waiting:
-                self._records = [record for record in self._records if record not in waiting]
+                self._records = deque(record for record in self._records if record not in waiting)
                 self._changed.notify_all()
         return [record for record in lost if record not in waiting]
 
@@ -76,8 +78,7 @@ class Inbox:
                     self._is_woken = False
                     return []
                 if self._records:
-                    taken = self._records[:count]
-                    del self._records[:count]
+                    taken = [self._records.popleft() for _ in range(min(count, len(self._records)))]
                     held = without_lost(taken)
                     if held:
                         return held
@@ -99,6 +100,25 @@ class Inbox:
                 if left_s <= 0:
                     return []
                 self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
+
+    def pass_on(self, accepts: bool) -> tuple[ShareRecord | None, bool]:
+        """For who wants one record after the other: the next one; None when there is none, or something is to be done
+        first (:meth:`take` knows what). With ``accepts`` it is to be accepted by the next call, as the one before is
+        now; whether the loop has to be told of that."""
+        with self._lock:  # which is entered in a quarter of the condition's time
+            records = self._records
+            if self._is_woken or self._answered:
+                return None, False
+            while records:
+                record = records.popleft()
+                if record.lost:
+                    continue
+                if not accepts:
+                    return record, False
+                is_first = self._accept()
+                self._polled.append(record)
+                return record, is_first
+            return None, False
 
     def has(self, record: ShareRecord) -> bool:
         """It has come, and nobody has taken it."""
@@ -146,12 +166,18 @@ class Inbox:
     def accept_polled(self) -> bool:
         """Accept what polls returned and nobody acknowledged; as :meth:`say`."""
         with self._changed:
-            polled, self._polled = self._polled, []
-            ready = settle(polled)
-            is_first = not self._said and bool(ready)
-            if ready:
-                self._said.append((ready, AcknowledgeType.ACCEPT))
-            return is_first
+            return self._accept()
+
+    def _accept(self) -> bool:
+        polled, self._polled = self._polled, []
+        ready = settle(polled)
+        if not ready:
+            return False
+        if self._said and self._said[-1][1] is AcknowledgeType.ACCEPT:
+            self._said[-1][0].extend(ready)
+            return False
+        self._said.append((ready, AcknowledgeType.ACCEPT))
+        return len(self._said) == 1
 
     def say(self, record: ShareRecord, kind: AcknowledgeType) -> bool:
         """Acknowledge ``record``. Whether the loop has to be told that there is something for it.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from kafka.client import Host
 from kafka.core.share.holding import Answered
@@ -18,6 +18,10 @@ from kafka.share.events import Events, call_back
 from kafka.share.inbox import Inbox
 from kafka.share.metrics import ShareMetrics
 from kafka.share.reading import Deserializers
+
+SAY_AFTER_S: Final = 0.02
+"""What iteration accepts is gathered for so long. Handed over one by one, each record cost a turn of the loop and often
+a request: 13 us of CPU for each of 100 bytes, for 5 now (compiled; 18 for 7 in plain Python)."""
 
 
 class Polling:
@@ -46,6 +50,7 @@ class Polling:
         self._deserializers = deserializers
         self._metrics = metrics
         self._exactly = exactly
+        self._is_say_due = False
 
     def take(self, count: int, wanted: int, timeout_s: float) -> list[ShareRecord]:
         """At most ``count`` records, deserialized; when there is none, ``wanted`` are asked for and waited for."""
@@ -68,12 +73,21 @@ class Polling:
             found = self._deserializers.read(taken, self._release)
         finally:
             if has_to_say:  # records were at hand: what was accepted goes by itself, and not with a fetch
-                self._host.submit(self._say_on_loop)
+                self._host.submit(self._say_on_loop if count > 1 else self._say_later)
             if self._metrics is not None:
                 self._metrics.poll_ended(began)
         if self.is_implicit:
             self._inbox.returned(found)
         return found
+
+    def take_one(self) -> ShareRecord | None:
+        """The next record, when one is at hand and nothing is to be done before; else :meth:`take` has to be asked."""
+        if self._deserializers:
+            return None
+        record, has_to_say = self._inbox.pass_on(self.is_implicit)
+        if has_to_say:
+            self._host.submit(self._say_later)
+        return record
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
         """Call it on the loop when all that was said is there; in implicit mode, what was taken is accepted first."""
@@ -102,6 +116,15 @@ class Polling:
         """In one turn of the loop: so what was accepted goes with the fetch that follows."""
         self._say_on_loop()
         return fn(*args)
+
+    def _say_later(self) -> None:
+        if not self._is_say_due:
+            self._is_say_due = True
+            self._host.loop.call_later(SAY_AFTER_S, self._say_what_came)
+
+    def _say_what_came(self) -> None:
+        self._is_say_due = False
+        self._say_on_loop()
 
     def _say_on_loop(self) -> None:
         for records, kind in self._inbox.take_said():

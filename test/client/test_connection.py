@@ -102,6 +102,40 @@ def test_answers_complete_in_the_order_of_sending(world: World, client: KafkaCli
     assert order == list(range(20))
 
 
+def test_what_answers_lead_to_is_sent_in_its_order_when_all_have_been_told(
+    world: World, broker: ScriptedBroker, client: KafkaClient
+) -> None:
+    told: list[str] = []
+    more: list[Future[ListGroupsResponse]] = []
+
+    def ask_again(_: object) -> None:
+        told.append("first")
+        more.extend(client.request(1, LIST) for _ in range(3))
+
+    client.request(1, LIST).add_callback(ask_again)
+    client.request(1, LIST).add_callback(lambda _: more.append(client.request(1, LIST)))
+    assert world.loop.run_until(lambda: len(more) == 4 and all(future.is_done for future in more), 10)
+    assert all(future.succeeded() for future in more)
+    assert told == ["first"]
+    assert len(broker.requests(ListGroupsRequest)) == 6
+
+
+def test_an_answer_whose_callback_asks_again_and_closes_the_client_sends_nothing(
+    world: World, broker: ScriptedBroker, client: KafkaClient
+) -> None:
+    asked: list[Future[ListGroupsResponse]] = []
+
+    def leave(_: object) -> None:
+        asked.append(client.request(1, LIST))
+        client.close()
+
+    client.request(1, LIST).add_callback(leave)
+    assert world.loop.run_until(lambda: bool(asked) and asked[0].is_done, 10)
+    assert asked[0].failed()
+    world.run(0.1)
+    assert len(broker.requests(ListGroupsRequest)) == 1
+
+
 def test_a_timed_out_request_closes_the_connection_and_fails_everything_on_it(
     world: World, broker: ScriptedBroker, client: KafkaClient
 ) -> None:

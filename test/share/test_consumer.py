@@ -177,7 +177,7 @@ def test_records_whose_locks_ran_out_unpolled_are_not_returned_any_more(group: G
     lost: list[ShareRecord] = []
     consumer = group.member(on_lost=lambda records, error: lost.extend(records))
     take(consumer, 1, max_records=1)
-    buffered = consumer._inbox._records[:]
+    buffered = list(consumer._inbox._records)
     assert values(buffered) == [b"b"]
     end = time.monotonic() + 30
     while not buffered[0].lost:
@@ -324,6 +324,24 @@ def test_iteration_accepts_a_record_when_the_next_is_asked_for_and_ends_with_a_w
     assert (again.value, again.delivery_count) == (b"3", 2), "of the others, each was accepted"
 
 
+def test_what_iteration_accepts_is_told_without_another_call(group: Group) -> None:
+    group.put(*(b"%d" % n for n in range(200)))
+    consumer = group.member()
+    answered: list[int] = []
+    consumer.set_acknowledgement_commit_callback(
+        lambda offsets, error: answered.extend(each for of_partition in offsets.values() for each in of_partition)
+    )
+    iteration = iter(consumer)
+    for _ in range(150):
+        next(iteration)
+    end = time.monotonic() + 30
+    while len(answered) < 149 and time.monotonic() < end:
+        consumer._host.call(lambda: None)
+        consumer._polling.call_back()
+    assert len(set(answered)) == len(answered) == 149, "the last one is under way"
+    assert values(take(consumer, 50, max_records=50)) == [b"%d" % n for n in range(150, 200)]
+
+
 def test_the_commit_callback_is_called_in_the_polling_thread_with_the_offsets_of_each_partition(group: Group) -> None:
     group.put(b"0", b"1", b"2")
     told: list[tuple[dict[TopicPartition, set[int]], Exception | None, int]] = []
@@ -377,6 +395,18 @@ def test_a_record_whose_place_alone_is_known_is_acknowledged_once_and_only_when_
     consumer.acknowledge_offset(record.topic, record.partition, record.offset, AcknowledgeType.ACCEPT)
     with pytest.raises(IllegalStateError):
         consumer.acknowledge_offset(record.topic, record.partition, record.offset)
+
+
+def test_many_are_acknowledged_at_once_and_those_that_were_before_are_given_back(group: Group) -> None:
+    group.put(b"0", b"1", b"2")
+    consumer = group.member(share_acknowledgement_mode="explicit")
+    records = take(consumer, 3)
+    consumer.acknowledge(records[1])
+    assert consumer.acknowledge_all(records) == [records[1]]
+    assert consumer.acknowledge_all(records) == records
+    with pytest.raises(IllegalArgumentError, match="GAP"):
+        consumer.acknowledge_all(records, AcknowledgeType.GAP)
+    assert set(consumer.commit(30_000).values()) == {None}
 
 
 def test_a_poll_without_topics_is_an_error_at_the_call(group: Group) -> None:

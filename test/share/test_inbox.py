@@ -32,6 +32,40 @@ def test_records_are_taken_in_order_and_not_more_than_wanted() -> None:
     assert asked == [True]
 
 
+def test_records_passed_on_one_by_one_are_accepted_by_the_next_call_and_told_together() -> None:
+    inbox = Inbox()
+    records = [record(n) for n in range(5)]
+    records[1].lost = True
+    inbox.put(records)
+    assert inbox.pass_on(True) == (records[0], False)
+    assert inbox.pass_on(True) == (records[2], True), "the loop is to be told, and once"
+    assert inbox.pass_on(True) == (records[3], False)
+    assert inbox.take_said() == [([records[0], records[2]], AcknowledgeType.ACCEPT)]
+    assert inbox.pass_on(True) == (records[4], True)
+    assert inbox.pass_on(True) == (None, False)
+    assert inbox.accept_polled() is False
+    assert inbox.take_said() == [([records[3], records[4]], AcknowledgeType.ACCEPT)]
+
+
+def test_records_passed_on_in_explicit_mode_are_not_accepted() -> None:
+    inbox = Inbox()
+    inbox.put([record(0), record(1)])
+    assert [inbox.pass_on(False)[1], inbox.pass_on(False)[1]] == [False, False]
+    assert inbox.take_said() == []
+
+
+def test_nothing_is_passed_on_before_a_wakeup_or_an_answer_was_seen_to() -> None:
+    inbox = Inbox()
+    inbox.put([record(0), record(1)])
+    inbox.wake()
+    assert inbox.pass_on(True) == (None, False)
+    assert inbox.take(1, 0, pytest.fail) == []
+    inbox.heard([Answered(AcknowledgeType.ACCEPT, [record(9)], None)], keep=True)
+    assert inbox.pass_on(True) == (None, False)
+    inbox.take_answered()
+    assert inbox.pass_on(True)[0] is not None
+
+
 def test_what_comes_while_a_poll_waits_ends_it() -> None:
     inbox = Inbox()
     held = record(1)
