@@ -155,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
         )
     queues = check_queues(app, names)
     try:
-        run_worker(app, queues, pool, settings=settings, health=args.health_port)
+        run_worker(app, queues, pool, settings=settings, health=args.health_port, is_alone=True)
     except PoolFailed as error:
         raise CommandError(str(error.args[0]), EXIT_POOL_FAILED) from error
     return 0

@@ -6,7 +6,6 @@ that dies in between leaves a job that runs again, never one that is gone.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from kafka.tasks.delivery import Lease, Outgoing
@@ -82,14 +81,9 @@ class Consequences:
         if decision.move is Move.DEAD:
             fault = fault_of(outcome)
             death = Death(decision.cause, fault.type, fault.text, fault.traceback, self._host, now_ms, lease.origin)
-            moved = dataclasses.replace(envelope, crashes=decision.crashes)
+            moved = envelope.moved(envelope.attempt, decision.crashes, envelope.clean)
             return Outgoing(self._names.dead(queue), envelope.value, None, moved.headers() + death.headers())
-        moved = dataclasses.replace(
-            envelope,
-            attempt=decision.attempt,
-            crashes=decision.crashes,
-            clean=envelope.clean + decision.clean,
-        )
+        moved = envelope.moved(decision.attempt, decision.crashes, envelope.clean + decision.clean)
         topic = {
             Move.QUEUE: self._names.queue(queue),
             Move.SAME: lease.source.topic,

@@ -91,7 +91,8 @@ class WorkerLost(TaskError):
     """The process that ran a job died: what error handlers are given for it, and the type of the job's failure.
 
     ``cause`` is a word of :data:`kafka.tasks.outcome.LOST_CAUSES`; ``rss_bytes`` is what the process was last seen to
-    hold, ``peak_rss_bytes`` the most that it ever held. Whatever does not apply or is not known is None.
+    hold, ``peak_rss_bytes`` the most that it ever held, ``cpu_s`` what it used of the processor. Whatever does not
+    apply or is not known is None.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class WorkerLost(TaskError):
         exit_code: int | None = None,
         rss_bytes: int | None = None,
         peak_rss_bytes: int | None = None,
+        cpu_s: float | None = None,
     ) -> None:
         super().__init__(text)
         self.cause = cause
@@ -109,9 +111,10 @@ class WorkerLost(TaskError):
         self.exit_code = exit_code
         self.rss_bytes = rss_bytes
         self.peak_rss_bytes = peak_rss_bytes
+        self.cpu_s = cpu_s
 
     def __reduce__(self) -> tuple[type[WorkerLost], tuple[Any, ...]]:
-        known = (self.cause, self.signal, self.exit_code, self.rss_bytes, self.peak_rss_bytes)
+        known = (self.cause, self.signal, self.exit_code, self.rss_bytes, self.peak_rss_bytes, self.cpu_s)
         return WorkerLost, (self.args[0], *known)
 
 

@@ -45,9 +45,9 @@ class Exits:
         self._hold_until = hold_until
         self._endings: list[Ending] = []
 
-    def admit(self, lease: Lease) -> Job | None:
+    def admit(self, lease: Lease, now_ms: int) -> Job | None:
         """The job of a lease that has just come; None when it must not run, and leaves."""
-        found = self._clerk.admit(lease, self._now_ms())
+        found = self._clerk.admit(lease, now_ms)
         if isinstance(found, Job):
             lease.job = found
             return found
@@ -55,15 +55,15 @@ class Exits:
         self._conclude(lease, found)
         return None
 
-    def end(self, job: Job, outcome: Outcome) -> None:
+    def end(self, job: Job, outcome: Outcome, now_ms: int) -> None:
         """The job has ended. What one job left behind must not take the others of this turn with it."""
         if isinstance(outcome, Failed) or (isinstance(outcome, Lost) and outcome.counts):
             self.counts["failed"] += 1
         try:
-            self._end(job, outcome)
+            self._end(job, outcome, now_ms)
         except Exception as error:
             log.exception("%s: its outcome cannot be written", job)
-            self._end(job, Failed(fault_of(error), listed=False))
+            self._end(job, Failed(fault_of(error), listed=False), now_ms)
 
     def give_back(self, job: Job) -> None:
         """A job that has not started goes back to its topic, with the mark of a clean return."""
@@ -71,7 +71,7 @@ class Exits:
             self._leases.move(job.lease, GONE)
             return
         self.counts["given_back"] += 1
-        self._end(job, NotStarted())
+        self._end(job, NotStarted(), self._now_ms())
 
     def flush(self) -> None:
         """Settle what left in this turn."""
@@ -79,8 +79,8 @@ class Exits:
         if endings:
             self._settler.end(endings)
 
-    def _end(self, job: Job, outcome: Outcome) -> None:
-        self._conclude(job.lease, self._clerk.end(job.lease, job.envelope, outcome, job.crashes, self._now_ms()))
+    def _end(self, job: Job, outcome: Outcome, now_ms: int) -> None:
+        self._conclude(job.lease, self._clerk.end(job.lease, job.envelope, outcome, job.crashes, now_ms))
 
     def _conclude(self, lease: Lease, found: Ending | Hold) -> None:
         if isinstance(found, Hold):

@@ -36,7 +36,7 @@ HANDLER_S = 60.0
 MOST_ARGUMENTS = 262_144
 """Bytes of a killed job's payload above which its handlers are not told the arguments."""
 
-_FACTS = ("cause", "signal", "exit_code", "rss_bytes", "peak_rss_bytes")
+_FACTS = ("cause", "signal", "exit_code", "rss_bytes", "peak_rss_bytes", "cpu_s")
 """Of a :class:`Lost`, for its :class:`WorkerLost`."""
 
 ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType | None]"

@@ -8,29 +8,32 @@ nobody. A new stage is one more name in the row below, and where it belongs in :
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable
 
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.delivery import Lease
 
 NEW, BUFFERED, WAITING, RUNNING, SETTLING, MOVING, HELD, GONE = range(8)
 """Stages of a lease. WAITING: a suspect that has no slot yet. MOVING: settling, on its way to the suspects. HELD: kept
 for a while before it is released. GONE: settled, or its lock is lost and nothing of it is left here.
 """
 
-UNFINISHED = range(BUFFERED, RUNNING + 1)
-"""Stages of a job that has not ended. One whose lock is lost while it runs stays in it until the pool hands it back."""
+_UNFINISHED = (0, 1, 1, 1, 0, 0, 0, 0)
+"""By stage: 1 for a job that has not ended. One whose lock is lost while it runs counts until the pool gives it back.
+"""
 
 
 class Leases:
-    """What is held. ``moving`` counts leases in the stage MOVING."""
+    """What is held. ``moving`` counts leases in the stage MOVING, ``unfinished_count`` jobs that are buffered, waiting
+    or running, ``unfinished_suspects`` those among them that are suspects.
+    """
 
-    __slots__ = ("_held", "_holding", "_holds", "_unfinished", "moving")
+    __slots__ = ("_held", "_holding", "_holds", "moving", "unfinished_count", "unfinished_suspects")
 
     def __init__(self) -> None:
         self.moving = 0
+        self.unfinished_count = 0
+        self.unfinished_suspects = 0
         self._held: dict[Lease, None] = {}
-        self._unfinished: Counter[Source] = Counter()
         self._holding: list[tuple[float, int, Lease]] = []
         self._holds = 0
 
@@ -46,13 +49,16 @@ class Leases:
     def move(self, lease: Lease, stage: int) -> None:
         """The lease is in another stage now."""
         was, lease.stage = lease.stage, stage
-        change = (BUFFERED <= stage <= RUNNING) - (BUFFERED <= was <= RUNNING)
+        change = _UNFINISHED[stage] - _UNFINISHED[was]
         if change:
-            self._unfinished[lease.source] += change
+            self.unfinished_count += change
+            if lease.source.suspect:
+                self.unfinished_suspects += change
         if stage == MOVING or was == MOVING:
             self.moving += (stage == MOVING) - (was == MOVING)
         if stage == GONE:
             self._held.pop(lease, None)
+            lease.job = None  # a job has its lease: left to the garbage collector, the two cost it a fifth of a worker
 
     def lose(self, lease: Lease) -> bool:
         """Its lock is gone. False when that changes nothing: it is over, or known to be lost."""
@@ -62,18 +68,9 @@ class Leases:
         self._held.pop(lease, None)
         if lease.stage == RUNNING:
             lease.job.cancelled = True
-        elif lease.stage in UNFINISHED:
+        elif _UNFINISHED[lease.stage]:
             self.move(lease, GONE)
         return True
-
-    def unfinished(self, source: Source) -> int:
-        """Jobs of a topic that are buffered, waiting or running."""
-        return self._unfinished[source]
-
-    @property
-    def unfinished_count(self) -> int:
-        """The same of all topics."""
-        return sum(self._unfinished.values())
 
     @property
     def settling_count(self) -> int:

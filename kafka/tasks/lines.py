@@ -91,8 +91,7 @@ class Lines:
 
     def ask(self, pool: Pool, leases: Leases, suspects: Suspects, now: float) -> None:
         """Ask each topic for what there is room for."""
-        lock_s, unfinished = self._delivery.lock_s, leases.unfinished_count
-        here = sum(leases.unfinished(line.source) for line in self._lines.values() if line.source.suspect)
+        lock_s, unfinished, here = self._delivery.lock_s, leases.unfinished_count, leases.unfinished_suspects
         # While jobs move no fetch may be out that their settling would have to wait for.
         paused = suspects.go_first or bool(leases.moving) or leases.settling_count > 2 * MOST
         is_able = pool.ready and pool.degraded is None

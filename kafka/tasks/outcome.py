@@ -111,8 +111,8 @@ class Lost:
     """The child process died in which the job had begun.
 
     ``cause`` is a key of :data:`LOST_CAUSES`; ``rss_bytes`` what it was last seen to hold, ``peak_rss_bytes`` the most
-    that it ever held; ``detail`` is added to the text. ``counts``: it is a crash of the job's; else the job had no part
-    in it (the worker's own stop), and is given back.
+    that it ever held, ``cpu_s`` what it used of the processor; ``detail`` is added to the text. ``counts``: it is a
+    crash of the job's; else the job had no part in it (the worker's own stop), and is given back.
     """
 
     cause: str
@@ -122,6 +122,7 @@ class Lost:
     detail: str = ""
     counts: bool = True
     peak_rss_bytes: int | None = None
+    cpu_s: float | None = None
 
     def fault(self) -> Fault:
         """``WorkerLost`` with all that is known of the death, on one line."""
@@ -134,6 +135,8 @@ class Lost:
         if self.exit_code is not None:
             yield f"exit code {self.exit_code}"
         yield from self._memory()
+        if self.cpu_s is not None:
+            yield f"{self.cpu_s:.3g} s of CPU time"
         if self.detail:
             yield self.detail
 

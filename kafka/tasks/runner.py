@@ -75,6 +75,9 @@ class Job:
 class Window(Protocol):
     """When the soft limit may be raised by a signal: from just before the task's function is called to just after."""
 
+    disarm: Callable[[int], object]
+    """Called with 0 when the function has ended: a function of C, so that nothing can happen between."""
+
     def open(self) -> None:
         """The function is about to be called. May raise :class:`SoftTimeLimit`."""
 
@@ -90,6 +93,8 @@ class _NoWindow:
     """In the worker's own process: no signal raises anything here. One for each run."""
 
     __slots__ = ("_app", "_forks")
+
+    disarm: Callable[[int], object] = abs
 
     def __init__(self, job: Job) -> None:
         self._app = job.task.app
@@ -154,6 +159,7 @@ def run(job: Job, window: Window | None = None) -> Outcome:
     job.started_at = started_at = time.monotonic()
     error: BaseException | None = None
     window = window or _NoWindow(job)
+    disarm = window.disarm
     enqueued = Enqueued()
     try:
         call = call_of(job)
@@ -161,15 +167,21 @@ def run(job: Job, window: Window | None = None) -> Outcome:
         value = call()
         if type(value) is CoroutineType:
             value = _to_its_end(value)
+        disarm(0)
         window.ended(None)
         if enqueued:
             enqueued.settle()
         window.close()
         outcome = returned(job, value)
     except BaseException as raised:
-        window.ended(raised)
+        struck = raised
+        try:
+            disarm(0)
+        except BaseException as late:  # of the handler of an alarm that came as the function raised
+            struck = late
+        window.ended(struck)
         window.close()
-        outcome, error = failed(job, raised)
+        outcome, error = failed(job, struck)
     finally:
         enqueued.end()
     try:

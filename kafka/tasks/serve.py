@@ -23,7 +23,8 @@ from kafka.tasks.app import App
 from kafka.tasks.dump import dump
 from kafka.tasks.errors import UnknownQueue, did_you_mean
 from kafka.tasks.health import Monitor
-from kafka.tasks.pools import PoolSettings, check_pool, make_loop, make_pool
+from kafka.tasks.pools import PROCESS_POOLS, PoolSettings, check_pool, make_loop, make_pool
+from kafka.tasks.pools.collector import calm
 from kafka.tasks.worker import Timers, Worker, WorkerOptions
 
 log = logging.getLogger(__name__)
@@ -76,11 +77,13 @@ def run_worker(
     *,
     settings: PoolSettings | None = None,
     health: str | None = None,
+    is_alone: bool = False,
 ) -> Worker:
     """Run a worker until it is stopped and has left; returns it, with its counts.
 
     ``settings``: all that can be said about the pool, ``concurrency`` included. ``health``: PORT or HOST:PORT where
-    probes and scrapes are answered.
+    probes and scrapes are answered. ``is_alone``: the process is the worker's own; when tasks do not run in it, its
+    garbage collector is set to look seldom (:mod:`kafka.tasks.pools.collector`).
 
     In the main thread signals stop it (:data:`SIGNALS`); in another, whoever got it through ``on_start`` does, on the
     loop's thread: ``loop.call_soon_threadsafe(worker.stop)``.
@@ -94,7 +97,9 @@ def run_worker(
     check_pool(pool)
     if loop is None:
         with contextlib.closing(make_loop()) as own:
-            return run_worker(app, wanted, pool, concurrency, own, on_start, settings=settings, health=health)
+            return run_worker(
+                app, wanted, pool, concurrency, own, on_start, settings=settings, health=health, is_alone=is_alone
+            )
     settings = filled(settings or PoolSettings(concurrency, kill_grace=app.settings.kill_grace), app)
     backend = app.backend()
     options = WorkerOptions(
@@ -117,6 +122,8 @@ def run_worker(
         ends.callback(monitor.close)
         if health is not None:
             monitor.listen(health)
+        if is_alone and pool in PROCESS_POOLS:
+            calm()
         side = backend.worker_side(loop, wanted, worker)
         worker.start(side, slots)
         monitor.start(slots, side)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from kafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 from kafka.tasks.consequences import Consequences
@@ -30,7 +29,6 @@ log = logging.getLogger(__name__)
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 
 
-@dataclass(slots=True)
 class Ending:
     """One lease with the records that must be durable before it is accepted.
 
@@ -38,12 +36,23 @@ class Ending:
     ``is_move``: the job goes to the suspects; ``is_dead``: to the dead topic.
     """
 
-    lease: Lease
-    envelope: Envelope | None
-    records: list[Outgoing] = field(default_factory=list)
-    is_shortened: bool = False
-    is_move: bool = False
-    is_dead: bool = False
+    __slots__ = ("envelope", "is_dead", "is_move", "is_shortened", "lease", "records")
+
+    def __init__(
+        self,
+        lease: Lease,
+        envelope: Envelope | None,
+        records: list[Outgoing],
+        is_shortened: bool = False,
+        is_move: bool = False,
+        is_dead: bool = False,
+    ) -> None:
+        self.lease = lease
+        self.envelope = envelope
+        self.records = records
+        self.is_shortened = is_shortened
+        self.is_move = is_move
+        self.is_dead = is_dead
 
 
 class Settler:

@@ -33,15 +33,15 @@ from kafka.errors import KafkaError
 from kafka.tasks.admission import Clerk
 from kafka.tasks.backend import WorkerSide
 from kafka.tasks.consequences import Consequences
-from kafka.tasks.delivery import Lease
+from kafka.tasks.delivery import Lease, Source
 from kafka.tasks.errors import PoolFailed
 from kafka.tasks.exits import COUNTS, Exits
 from kafka.tasks.feeding import Feeder
 from kafka.tasks.hooks import ERROR_TASK, LostJobs
 from kafka.tasks.leases import GONE, RUNNING, Leases
-from kafka.tasks.lines import Line, Lines
+from kafka.tasks.lines import Lines
 from kafka.tasks.options import WorkerOptions
-from kafka.tasks.outcome import Failed, LockLost, Lost, Outcome, Verdict
+from kafka.tasks.outcome import Failed, LockLost, Lost, Outcome, Succeeded, Verdict
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.runner import Job
 from kafka.tasks.settling import Settler
@@ -140,13 +140,14 @@ class Worker:
 
     def leased(self, leases: list[Lease]) -> None:
         """See :class:`kafka.tasks.delivery.DeliveryEvents`."""
-        now, lock_s = self._timers.time(), self._delivery.lock_s
+        now, now_ms, lock_s = self._timers.time(), self._now_ms(), self._delivery.lock_s
         self._counts["leased"] += len(leases)
         self._renew_at = min(self._renew_at, now + lock_s / 3)  # the answers tell how long locks are
+        for source in {lease.source for lease in leases}:
+            self._lines[source].asked = None
         for lease in leases:
-            self._lines[lease.source].asked = None
             self._leases.add(lease, now, lock_s)
-            job = self._exits.admit(lease)
+            job = self._exits.admit(lease, now_ms)
             if job is not None:
                 self._feeder.came(job, now)
         if self._stopping.has_begun or self._is_degraded:
@@ -185,28 +186,30 @@ class Worker:
         if not self._is_started:  # children that come up while the worker still connects
             return
         self._look_at_the_clock(self._timers.time())
-        ran: dict[Line, list[float]] = {}
+        now_ms = self._now_ms()
+        ran: dict[Source, list[float]] = {}
         for job, outcome in self._pool.finished():
             if self._lost_jobs.ended(job, outcome):
                 continue
             lease = job.lease
             self._suspects.ended(job)
             if lease.stage == RUNNING and job.ran_s > 0:
-                ran.setdefault(self._lines[lease.source], []).append(job.ran_s)
+                ran.setdefault(lease.source, []).append(job.ran_s)
             is_lost = lease.lost or isinstance(outcome, LockLost)
             if is_lost or lease.stage != RUNNING:
                 if is_lost:
                     self._leases.move(lease, GONE)
                 self._counts["dropped"] += 1
                 continue
-            if self._ended_by_the_stop(job, outcome):
-                self._exits.give_back(job)
-                continue
+            if not isinstance(outcome, Succeeded):
+                if self._ended_by_the_stop(job, outcome):
+                    self._exits.give_back(job)
+                    continue
+                self._lost_jobs.note(job, outcome)
             self._counts["done"] += 1
-            self._lost_jobs.note(job, outcome)
-            self._exits.end(job, outcome)
-        for line, times in ran.items():
-            line.pace.ran(sum(times), len(times))
+            self._exits.end(job, outcome, now_ms)
+        for source, times in ran.items():
+            self._lines[source].pace.ran(sum(times), len(times))
         if ran:
             self._pool.depth = self._lines.depth()
         self._exits.flush()

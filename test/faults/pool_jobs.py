@@ -68,6 +68,11 @@ def length(context: Context, text: str) -> int:
     return len(text)
 
 
+def double(context: Context, text: str) -> str:
+    _note(context)
+    return 2 * text
+
+
 def hold(context: Context, gate: str, value: int) -> int:
     """Wait for a gate: the time in which a test does something to this process."""
     _note(context)
@@ -320,7 +325,7 @@ def in_c(context: Context) -> int:
 
 
 TASKS: Final = (
-    ping, length, hold, wall, enqueue, stubborn, exit_now, exit_while, signal_self, close_channel, big, hoard,
+    ping, length, double, hold, wall, enqueue, stubborn, exit_now, exit_while, signal_self, close_channel, big, hoard,
     leave_processes, leave_process_of_the_group, fail, recurse, give, in_finally, in_except_exception, in_c,
 )  # fmt: skip
 

@@ -22,6 +22,8 @@ pytestmark = [needs_proc, pytest.mark.timeout(180)]
 
 IDLE_CPU_S = 1.0
 """Of the worker, while it waits for a while to start a child; an endless loop would take all of that time."""
+LARGE_RESULT = 90_000
+"""Bytes of a result that goes through a file, of a job that does not."""
 LARGE = 200_000
 """Bytes that go through a file, and so need a descriptor."""
 
@@ -106,6 +108,7 @@ def test_a_large_job_waits_for_descriptors_and_costs_no_child(
     with descriptors_left(worker, 0):
         large = crew.delay("length", "x" * LARGE)
         wait_for(lambda: "Too many open files" in worker.log(), "it cannot be written", crew)
+        crew.works(8)  # nobody waits behind it
         given_up_at = time.monotonic() + (MOST_CLOGGED + 2) * CLOGGED_S  # what takes nothing for so long is killed
         while time.monotonic() < given_up_at:
             assert worker.children() == children
@@ -113,3 +116,36 @@ def test_a_large_job_waits_for_descriptors_and_costs_no_child(
     assert crew.result(large) == LARGE
     assert worker.children() == children
     assert len(crew.starts(large)) == 1
+
+
+def test_a_child_that_came_while_the_worker_was_kept_short_is_not_short_itself(
+    embedded_broker_of_session: EmbeddedBroker, pool_crew: Callable[[str], PoolCrew]
+) -> None:
+    crew = pool_crew(embedded_broker_of_session.bootstrap)
+    worker = crew.start("--concurrency", "1")
+    crew.works(1)
+    (former,) = worker.children()
+    limits = resource.prlimit(worker.pid, resource.RLIMIT_NOFILE)
+    with descriptors_left(worker, 8):
+        os.kill(former, signal.SIGKILL)
+        wait_for(lambda: worker.children() - {former}, "there is another child", crew)
+        crew.works(2)
+        (present,) = worker.children()
+        assert resource.prlimit(present, resource.RLIMIT_NOFILE) == limits
+
+
+def test_large_results_need_no_descriptor_that_is_left(
+    embedded_broker_of_session: EmbeddedBroker, pool_crew: Callable[[str], PoolCrew]
+) -> None:
+    crew = pool_crew(embedded_broker_of_session.bootstrap)
+    worker = crew.start()
+    crew.works(4)
+    children, fds = worker.children(), worker.fds()
+    with descriptors_left(worker, 0):
+        large = [crew.delay("double", "x" * each) for each in (LARGE_RESULT // 2, 3, LARGE_RESULT // 2)]
+        for handle in large:
+            assert set(crew.result(handle)) == {"x"}
+            assert len(crew.starts(handle)) == 1
+        crew.works(4)
+    assert worker.children() == children
+    wait_for(lambda: worker.fds() == fds, f"the descriptors {fds} as before: {worker.fds()}", crew)

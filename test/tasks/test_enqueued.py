@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -76,6 +77,8 @@ def test_the_limit_of_the_run_holds_while_it_waits(app: App, backend: FakeBacken
     seen: list[str] = []
 
     class Window:
+        disarm: Callable[[int], object] = abs
+
         def open(self) -> None:
             seen.append("open")
 

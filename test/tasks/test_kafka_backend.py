@@ -24,7 +24,7 @@ from kafka.errors import (
 )
 from kafka.future import Future
 from kafka.net.loop import Loop
-from kafka.share import Acknowledged, AcknowledgeType
+from kafka.share import Acknowledged, AcknowledgeType, ShareRecord
 from kafka.tasks import App, JobState
 from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.ids import BrokerClock
@@ -188,10 +188,9 @@ class Member:
     def request_records(self, count: int, exactly: bool) -> None:
         self.wants.append((count, exactly))
 
-    def acknowledge(self, record: Any, kind: AcknowledgeType) -> None:
-        if record in self.lost:
-            raise IllegalStateError("its lock is gone")
-        self.said.append((record, kind))
+    def acknowledge_all(self, records: list[Any], kind: AcknowledgeType) -> list[Any]:
+        self.said += [(record, kind) for record in records if record not in self.lost]
+        return [record for record in records if record in self.lost]
 
     def commit_async(self) -> Future[None]:
         return self.flushed
@@ -200,13 +199,8 @@ class Member:
         return self.closed
 
 
-class Record:
-    """A share record."""
-
-    value, headers, delivery_count, partition = b"{}", (), 1, 0
-
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
+def a_record(offset: int) -> ShareRecord:
+    return ShareRecord("app.q", 0, 0, offset, 0, 0, None, b"{}", [], 1, 30.0, None)
 
 
 class Events:
@@ -245,7 +239,7 @@ class Stage:
         client: Any = type("Client", (), {"loop": self.loop})()
         self.delivery = ShareDelivery(client, [MAIN, SUSPECT], self.events, 10)
         self.main, self.suspect = Member.made
-        self.main.options["on_records"]([Record(offset) for offset in range(3)])
+        self.main.options["on_records"]([a_record(offset) for offset in range(3)])
         self.leases = self.events.leases
 
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.tasks.delivery import Lease, Source
-from kafka.tasks.leases import BUFFERED, GONE, HELD, MOVING, NEW, RUNNING, SETTLING, UNFINISHED, WAITING, Leases
+from kafka.tasks.leases import BUFFERED, GONE, HELD, MOVING, NEW, RUNNING, SETTLING, WAITING, Leases
 
+UNFINISHED = (BUFFERED, WAITING, RUNNING)
 STAGES = (BUFFERED, WAITING, RUNNING, SETTLING, MOVING, GONE, -1)
 SOURCES = (Source("a", "shop.a"), Source("a", "shop.a.suspect", True))
 
@@ -32,9 +33,9 @@ def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> N
             leases.lose(lease)
         elif lease.stage != GONE:
             leases.move(lease, stage)
-        for source in SOURCES:
-            here = [each for each in all_of_them if each.source is source and each.stage in UNFINISHED]
-            assert leases.unfinished(source) == len(here)
+        here = [each for each in all_of_them if each.stage in UNFINISHED]
+        assert leases.unfinished_count == len(here)
+        assert leases.unfinished_suspects == sum(each.source.suspect for each in here)
         assert leases.moving == sum(each.stage == MOVING for each in all_of_them)
         assert len(leases) == sum(each.stage != GONE and not each.lost for each in all_of_them)
 
@@ -47,9 +48,9 @@ def test_a_lock_that_is_lost_twice_is_lost_once() -> None:
     assert leases.lose(lease)
     assert not leases.lose(lease)
     assert lease.job.cancelled
-    assert leases.unfinished(lease.source) == 1
+    assert leases.unfinished_count == 1
     leases.move(lease, GONE)
-    assert leases.unfinished(lease.source) == 0
+    assert leases.unfinished_count == 0
 
 
 def test_what_is_held_is_due_in_the_order_of_its_times_and_not_at_all_when_lost() -> None:

@@ -94,6 +94,29 @@ class Bench:
         pass_time(self.loop, self.clock, seconds, step)
 
 
+class Told:
+    """What the delivery tells a worker, as long as its process lives."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def leased(self, leases: list[Lease]) -> None:
+        if not self._process.is_dead:
+            self._process.worker.leased(leases)
+
+    def lost(self, leases: list[Lease], reason: str) -> None:
+        if not self._process.is_dead:
+            self._process.worker.lost(leases, reason)
+
+    def failed(self, error: KafkaError) -> None:
+        if not self._process.is_dead:
+            self._process.worker.failed(error)
+
+    def left(self) -> None:
+        if not self._process.is_dead:
+            self._process.worker.left()
+
+
 class Process:
     """A worker with its delivery, publisher and pool; :meth:`kill` is kill -9."""
 
@@ -105,6 +128,7 @@ class Process:
         queues: tuple[str, ...] = ("default",),
         options: WorkerOptions | None = None,
         ready: bool = True,
+        stopped: bool = False,
     ) -> None:
         self.bench = bench
         self.left = 0
@@ -112,11 +136,13 @@ class Process:
         self.worker = Worker(
             bench.app.tasks, bench.app.names, queues, bench.loop, bench.now_ms, "host1", options, self._left
         )
-        self.delivery = FakeDelivery(bench.queues, bench.loop, self.worker)
+        self.delivery = FakeDelivery(bench.queues, bench.loop, Told(self))
         self.publisher = FakePublisher(bench.queues, bench.loop)
         self.manual = ManualPool(concurrency, self._wake)
         self.manual.ready = self.manual.ever_ready = ready
         pool: Pool = InlinePool(run, 1, self._wake) if inline else self.manual
+        if stopped:
+            self.worker.stop()
         self.worker.start(WorkerSide(self.delivery, self.publisher, 8), pool)
 
     def _left(self) -> None:
@@ -138,8 +164,6 @@ class Process:
     def kill(self) -> None:
         """The process is gone: nothing of it acts any more, and the broker sees its connection end."""
         self.is_dead = True
-        for name in ("leased", "lost", "left", "finished", "tick", "stop"):
-            setattr(self.worker, name, lambda *_: None)
         if self.worker._timer is not None:
             self.worker._timer.cancel()
         self.publisher.is_stuck = True
@@ -444,18 +468,9 @@ def test_locks_that_turn_out_to_be_short_are_renewed_in_time(bench: Bench) -> No
     assert len(process.delivery.renewed) >= 4
 
 
-def test_a_worker_that_is_stopped_before_it_starts_leaves_without_a_lease(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = Worker.start
-
-    def stopped(worker: Worker, side: WorkerSide, pool: Pool) -> None:
-        worker.stop()
-        start(worker, side, pool)
-
-    monkeypatch.setattr(Worker, "start", stopped)
+def test_a_worker_that_is_stopped_before_it_starts_leaves_without_a_lease(bench: Bench) -> None:
     bench.put("note", 1)
-    process = Process(bench)
+    process = Process(bench, stopped=True)
     bench.settle()
     assert process.left == 1
     assert process.worker.counts["leased"] == 0

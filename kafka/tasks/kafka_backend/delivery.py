@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from kafka.client import KafkaClient
-from kafka.errors import IllegalStateError, KafkaError
+from kafka.errors import KafkaError
 from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
 from kafka.tasks.delivery import Contact, DeliveryEvents, Lease, Source
 from kafka.tasks.outcome import Verdict
@@ -92,10 +92,12 @@ class ShareDelivery:
             self._members[source].consumer.commit_async().add_both(one_is_answered)
 
     def _say(self, leases: Sequence[Lease], kind: AcknowledgeType) -> None:
-        refused: list[Lease] = []
+        by_source: dict[Source, list[Lease]] = {}
         for lease in leases:
-            if not self._members[lease.source].say(lease, kind):
-                refused.append(lease)
+            by_source.setdefault(lease.source, []).append(lease)
+        refused: list[Lease] = []
+        for source, of_one in by_source.items():
+            refused += self._members[source].say(of_one, kind)
         if refused:
             self._loop.call_soon(self._events.lost, refused, "the lock has run out")
 
@@ -120,17 +122,20 @@ class _Member:
             on_error=self._failed,
         )
 
-    def say(self, lease: Lease, kind: AcknowledgeType) -> bool:
-        """Acknowledge the lease's record; False when its lock is gone."""
-        record: ShareRecord = lease.token
+    def say(self, leases: Sequence[Lease], kind: AcknowledgeType) -> list[Lease]:
+        """Acknowledge the leases' records; those whose locks are gone."""
+        held = self._held
+        records: list[ShareRecord] = [lease.token for lease in leases]
         if kind is not AcknowledgeType.RENEW:
-            self._held.pop(record, None)
-        try:
-            self.consumer.acknowledge(record, kind)
-        except IllegalStateError:
-            self._held.pop(record, None)
-            return False
-        return True
+            for record in records:
+                held.pop(record, None)
+        refused = self.consumer.acknowledge_all(records, kind)
+        if not refused:
+            return []
+        gone = set(refused)
+        for record in gone:
+            held.pop(record, None)
+        return [lease for lease in leases if lease.token in gone]
 
     def _leased(self, records: list[ShareRecord]) -> None:
         leases = []

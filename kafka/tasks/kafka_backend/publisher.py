@@ -49,11 +49,7 @@ class KafkaPublisher:
         def answer() -> None:
             answers: list[int | BaseException] = []
             for each in sent:
-                if isinstance(each, KafkaError):
-                    answers.append(each)
-                else:
-                    error = each.exception
-                    answers.append(each.append_time_ms if error is None else error)
+                answers.append(each if isinstance(each, KafkaError) else each.appended)
             appended = next((ms for ms in answers if isinstance(ms, int) and ms >= 0), None)
             if appended is not None:
                 self._clock.observe(sent_ms, self._clock.local_ms(), appended)

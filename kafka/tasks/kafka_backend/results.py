@@ -108,6 +108,9 @@ class Results:
         tail = self._tail_of(job_id, start=True)
         if tail is None:
             return None
+        known = tail.view.get(job_id)
+        if known is not None and known.state in READY and tail.covers(job_id):
+            return known
         event = threading.Event()
         with self._waiting_lock:
             self._waiting.setdefault(job_id, []).append(event)

@@ -27,7 +27,7 @@ import socket
 from typing import NamedTuple
 
 from kafka.tasks.pools import spill
-from kafka.tasks.pools.frames import HEAD_BYTES, IN_FILE, Frame, FrameReader, encode
+from kafka.tasks.pools.frames import HEAD_BYTES, IN_FILE, FrameReader, encode
 from kafka.tasks.pools.messages import (
     DONE,
     END,
@@ -93,14 +93,17 @@ class ChildFds(NamedTuple):
 class ParentEnds:
     """The parent's side. No method waits, and none raises because the child is gone."""
 
-    def __init__(self, generation: int, shared: bool = False) -> None:
+    def __init__(self, generation: int, shared: bool = False, spare: spill.Spare | None = None) -> None:
         """Make a channel; :attr:`for_child` are the ends to hand over and to close. ``shared``: the child is forked
-        from this process, and so has its memory. OSError when the system has no more descriptors.
+        from this process, and so has its memory. ``spare``: for the file of a large result. OSError when the system has
+        no more descriptors.
         """
         self.generation = generation
         self.news_eof = False
         self._reader = FrameReader(generation)
         self._files: list[int] = []
+        self._files_passed = 0
+        self._spare = spare
         with contextlib.ExitStack() as undo:
             self._jobs, child_jobs = _pair(PACKET_KIND, undo)
             self._news, child_news = _pair(socket.SOCK_STREAM, undo)
@@ -188,6 +191,17 @@ class ParentEnds:
         if reader.damage is not None:
             self.news_eof = True
             raise ChannelDamaged(reader.damage)
+        spare = self._spare
+        if spare is None or self.page.files_passed == self._files_passed:
+            return self._read()
+        spare.let_go()
+        try:
+            return self._read()
+        finally:
+            spare.hold()
+
+    def _read(self) -> list[News]:
+        reader = self._reader
         news: list[News] = []
         for _ in range(MOST_READS):
             try:
@@ -200,12 +214,14 @@ class ParentEnds:
                 data, ancillary = b"", []
             if ancillary:
                 self._files += spill.fds_in(ancillary)
+                self._files_passed += 1
             if not data:
                 self.news_eof = True
                 break
             try:
                 for frame in reader.feed(data):
-                    news.append(decode_news(frame, self._body(frame)))
+                    body = self._from_file() if frame.flags & IN_FILE else frame.body
+                    news.append(decode_news(frame, body))
             except ChannelDamaged as error:
                 reader.damage = str(error)
             if reader.damage is not None:
@@ -219,9 +235,7 @@ class ParentEnds:
                 break
         return news
 
-    def _body(self, frame: Frame) -> bytes:
-        if not frame.flags & IN_FILE:
-            return frame.body
+    def _from_file(self) -> bytes:
         if not self._files:
             raise ChannelDamaged("a frame came without the file of its body")
         try:
@@ -257,7 +271,10 @@ class ChildEnds:
         else:
             self.page = page
         self._room = bytearray(_LARGEST_PACKET)
+        self._rooms = [self._room]
         self._view = memoryview(self._room)
+        self._count = 0
+        self._file = -1
 
     def fds(self) -> tuple[int, int, int]:
         """Its descriptors."""
@@ -267,18 +284,33 @@ class ChildEnds:
         """Wait for the next job; None at the end of the jobs. OSError when user code has closed the channel, or has
         left no descriptor for the file of a large job.
         """
-        count, ancillary, flags, _ = self._jobs.recvmsg_into([self._room], spill.ROOM)
-        if not count:
-            return None
-        if flags & socket.MSG_CTRUNC:
-            spill.close_all(spill.fds_in(ancillary))
-            raise OSError(errno.EMFILE, "no descriptor is left for the file of a large job")
-        rest = None
+        return self.packet() if self.take() else None
+
+    def take(self) -> int:
+        """Wait for the next job, and leave it as it came, for :meth:`packet`; its number, 0 at the end of the jobs. See
+        :meth:`receive` for what it raises.
+        """
+        self._count, ancillary, flags, _ = self._jobs.recvmsg_into(self._rooms, spill.ROOM)
         if ancillary:
-            rest = spill.take(spill.fds_in(ancillary)[0])
-        elif count == len(END):
-            return None
-        return decode_job(self._view[:count], rest)
+            (self._file,) = spill.fds_in(ancillary) or (-1,)
+        if flags & socket.MSG_CTRUNC:
+            self.let_go()
+            raise OSError(errno.EMFILE, "no descriptor is left for the file of a large job")
+        return 0 if self._count <= len(END) else seq_of(self._room)
+
+    def packet(self) -> Packet:
+        """The job that was taken last. Once."""
+        rest = None
+        if self._file >= 0:
+            fd, self._file = self._file, -1
+            rest = spill.take(fd)
+        return decode_job(self._view[: self._count], rest)
+
+    def let_go(self) -> None:
+        """Another process has the job that was taken last."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
     def send_up(self, up: Up) -> None:
         """Say that this child takes jobs."""
@@ -299,6 +331,7 @@ class ChildEnds:
         frame = encode(self.generation, kind, b"", IN_FILE)
         assert len(frame) == HEAD_BYTES  # goes in one piece, so the file cannot come apart from it
         fd = spill.put(body)
+        self.page.passes_file()
         try:
             sent = self._news.sendmsg([frame], spill.with_fd(fd))
             if sent < len(frame):

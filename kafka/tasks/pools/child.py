@@ -39,7 +39,7 @@ from kafka.tasks.pools.page import SharedPage
 from kafka.tasks.pools.processes import Done, Up
 from kafka.tasks.pools.registry import VERSIONS, registry_hash
 from kafka.tasks.pools.stacks import write_on_signal
-from kafka.tasks.runner import Job, run
+from kafka.tasks.runner import Job, fault_of, run
 
 if TYPE_CHECKING:
     from kafka.tasks.app import App
@@ -88,13 +88,14 @@ class ChildJob(Job):
 class Servant:
     """The loop of a child. ``app`` has the tasks."""
 
-    def __init__(self, ends: ChildEnds, app: App, guard: Guard, jobs_log: JobLog, max_payload_bytes: int) -> None:
+    def __init__(self, ends: ChildEnds, app: App, guard: Guard, jobs_log: JobLog, terms: Terms) -> None:
         self._ends = ends
+        self._terms = terms
         self._page = ends.page
         self._app = app
         self._guard = guard
         self._log = jobs_log
-        self._most = max_payload_bytes
+        self._most = terms.max_payload_bytes
         self.is_stray = False
         """Whether this is a copy that a task has forked: it has no channel, and its job is the original's."""
 
@@ -104,14 +105,18 @@ class Servant:
         page.idle(0, time.monotonic())
         try:
             while True:
-                packet = ends.receive()
-                if packet is None:
+                seq = ends.take()
+                if not seq:
                     return 0
-                self._run_one(packet)
+                self._run_next(seq)
         except OSError as error:
             if not self.is_stray:
                 log.error("the channel to the worker is closed or damaged (%s); this child ends", error)
             return BROKEN
+
+    def _run_next(self, seq: int) -> None:
+        """Run the job that was taken from the channel."""
+        self._run_one(self._ends.packet())
 
     def _run_one(self, packet: Packet) -> None:
         page, guard = self._page, self._guard
@@ -129,7 +134,7 @@ class Servant:
                 outcome, ran_s = self._outcome(packet, task)
         finally:
             guard.close()
-            signal.alarm(0)  # one that the task has left armed would strike the next job; 0.4 us
+            signal.alarm(0)  # the task's own is disarmed; one that a handler of the app has left armed; 0.4 us
         if self.is_stray:
             os._exit(0)
         page.write()
@@ -144,6 +149,8 @@ class Servant:
         except SoftTimeLimit as late:  # it struck as the function ended
             fault = Fault(type(late).__name__, "the soft limit struck as the task ended")
             return Failed(fault, task.retries(late)), time.monotonic() - self._page.started_at
+        except BaseException as late:  # of a handler of the task's own, for another signal than that of an alarm
+            return Failed(fault_of(late), task.retries(late)), time.monotonic() - self._page.started_at
         if type(outcome) is Succeeded and len(outcome.value) > self._most:
             text = (
                 f"the result of task {packet.name} is {len(outcome.value)} bytes, and max_payload_bytes is"
@@ -178,14 +185,17 @@ if hasattr(os, "register_at_fork"):
 
 class Terms(NamedTuple):
     """What a child has to know beside its app. ``parent_pid``: who must be its parent, None: anyone. ``stacks_fd``: its
-    stacks go there. ``is_fork``: the worker itself was forked, and there is nothing to compare with it.
+    stacks go there. ``descriptors``: how many it may have. ``is_fork``: the worker itself was forked, and there is
+    nothing to compare with it. ``process_per_job``: each job runs in a fork of the child.
     """
 
     max_payload_bytes: int
     worker_pid: int
     parent_pid: int | None
     stacks_fd: int
+    descriptors: int
     is_fork: bool = False
+    process_per_job: bool = False
 
 
 class no_way_back:  # noqa: N801
@@ -219,6 +229,7 @@ def _live(ends: ChildEnds, load: Callable[[], App], terms: Terms) -> int:
     global _servant
     hygiene.cut_off(ends.fds(), terms.worker_pid, ends.lifeline, terms.parent_pid)
     hygiene.no_input()
+    hygiene.have_descriptors(terms.descriptors)
     hygiene.settle_memory()
     atexit._clear()  # what the parent has registered is the parent's
     guard = Guard(ends.page)
@@ -233,13 +244,21 @@ def _live(ends: ChildEnds, load: Callable[[], App], terms: Terms) -> int:
         return NOT_LOADED
     jobs_log = JobLog()
     jobs_log.install()
-    _servant = Servant(ends, app, guard, jobs_log, terms.max_payload_bytes)
+    kind = Servant
+    if terms.process_per_job:
+        from kafka.tasks.pools.forking import ForkingServant as kind  # it imports this, and few want it
+    _servant = kind(ends, app, guard, jobs_log, terms)
     tasks = "" if terms.is_fork else registry_hash(app)
     ends.send_up(Up(os.getpid(), ends.generation, VERSIONS, tasks))
     code = _servant.serve()
     if _servant.is_stray:
         return 0
+    run_exit_functions(app)
+    return code
+
+
+def run_exit_functions(app: App) -> None:
+    """Flush what tasks have enqueued, and call what they have registered for the end of the process."""
     with contextlib.suppress(Exception):
         app.close(FLUSH_S)
     atexit._run_exitfuncs()
-    return code

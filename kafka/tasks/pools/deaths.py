@@ -31,7 +31,7 @@ class Doom:
 @dataclass(frozen=True, slots=True)
 class Death:
     """The end of a child. ``expected``: nobody has to be told (it retired). ``is_ours``: this side killed it.
-    ``peak_rss_bytes``: the most that it ever held.
+    ``peak_rss_bytes``: the most that it ever held; ``cpu_s``: what it used of the processor, for all of its jobs.
     """
 
     cause: str
@@ -41,6 +41,7 @@ class Death:
     expected: bool = False
     is_ours: bool = False
     peak_rss_bytes: int | None = None
+    cpu_s: float | None = None
 
     def __str__(self) -> str:
         """For the log, each fact once: of a kill of ours the reason, else how it ended, which tells most causes."""

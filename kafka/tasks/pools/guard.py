@@ -17,6 +17,11 @@ in C code that does not return         raised as it returns; the hard limit does
 as the function returns or raises      raised in ``runner.run``; the job ends with the soft limit
 after the window is closed             nothing: the job had ended in time
 =====================================  ==========================================================
+
+What a task's own handler of an alarm raises is the task's, as long as it strikes there. When the function has ended,
+the alarm is disarmed (:attr:`Guard.disarm`) by the first call that is made, and that is one of C: the interpreter runs
+handlers before a function of Python and after one of C, so there is no place between, and what was to come has come
+when that call is over. It still counts for the function: the run fails with it.
 """
 
 from __future__ import annotations
@@ -35,11 +40,12 @@ SOFT_SIGNAL: int = getattr(signal, "SIGUSR1", 0)
 class Guard:
     """The window of one child. Implements :class:`kafka.tasks.runner.Window`."""
 
-    __slots__ = ("_open_for", "_page", "leave", "seq")
+    __slots__ = ("_open_for", "_page", "disarm", "leave", "seq")
 
     def __init__(self, page: SharedPage) -> None:
         self._page = page
         self._open_for = 0
+        self.disarm: Callable[[int], object] = signal.alarm
         self.seq = 0
         """The job that :meth:`open` opens for; set before it runs."""
         self.leave: Callable[[BaseException | None], NoReturn] | None = None

@@ -20,6 +20,7 @@ import contextlib
 import fcntl
 import gc
 import os
+import resource
 import select
 import signal
 import stat
@@ -28,7 +29,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kafka.tasks.pools import kernel
+from kafka.tasks.pools import collector, kernel
 from kafka.tasks.pools.orphans import MARK
 
 ALL_SIGNALS = frozenset(int(signum) for signum in signal.valid_signals())
@@ -57,6 +58,24 @@ def cut_off(keep: Iterable[int], worker_pid: int, lifeline: int, parent_pid: int
     kernel.adopt_orphans()
     replace_foreign({*keep, lifeline})
     os.environ[MARK] = str(worker_pid)
+    reseed()
+
+
+def descriptor_limit() -> int:
+    """How many descriptors this process may have."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def have_descriptors(limit: int) -> None:
+    """May have so many. A child that is started while somebody keeps the worker short would be short for ever."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != limit:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def reseed() -> None:
+    """Random numbers of its own, for a fork."""
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         with contextlib.suppress(Exception):
@@ -140,5 +159,6 @@ def no_input() -> None:
 
 def settle_memory() -> None:
     """Keep the collector away from what was there before the fork: it would write to every page that it looks at."""
+    collector.as_before()
     gc.freeze()
     gc.enable()

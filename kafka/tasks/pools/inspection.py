@@ -111,7 +111,8 @@ class Inspection:
 
     def sample(self, kept: Kept, now: float) -> None:
         """Look at memory and state."""
-        seen = self._vitals(kept.pid) if kept.pid > 0 else None
+        pid = kept.runner_pid
+        seen = self._vitals(pid) if pid > 0 else None
         if seen is None:
             return
         kept.rss_bytes = rss = seen.rss_bytes
@@ -123,7 +124,7 @@ class Inspection:
             if not kept.given:
                 text = self._too_large_fresh(rss)
             self._keeper.kill(kept, Doom("memory", text), KILL)
-        elif self._soft is not None and rss > self._soft:
+        elif self._soft is not None and rss > self._soft and pid == kept.pid:  # another one ends with its job anyway
             if kept.given:
                 text = f"it holds {_mib(rss)} of memory, above the soft limit of {_mib(self._soft)}"
                 self._keeper.replace(kept, text)

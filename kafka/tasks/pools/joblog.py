@@ -95,8 +95,10 @@ def by_the_line() -> None:
 def flush_streams() -> None:
     """Write out what was printed without the end of a line; whatever user code has made of the streams."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
+        try:  # noqa: SIM105  # each process of a job would copy the pages of contextlib for it
             stream.flush()
+        except Exception:  # closed, or none of ours
+            pass
 
 
 def described() -> dict[str, Any]:

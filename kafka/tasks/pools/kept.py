@@ -96,6 +96,11 @@ class Kept:
         """0 while its fork server has not forked it yet."""
         return self.child.pid
 
+    @property
+    def runner_pid(self) -> int:
+        """The process that runs its job: a fork of its own for that, or itself."""
+        return self.child.page.runner_pid or self.child.pid
+
     def running(self) -> Running | None:
         """The job that it has begun and whose result was not read, by its page."""
         page = self.child.page
@@ -124,7 +129,7 @@ class Kept:
             word = "busy" if running is not None else "idle"
         active_at = max(page.heartbeat_at, self.started_at)
         return ChildSnapshot(
-            self.pid,
+            self.runner_pid if running is not None else self.pid,
             self.generation,
             word,
             running.job.envelope.id if running is not None else None,

@@ -23,6 +23,7 @@ import gc
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -32,7 +33,7 @@ from typing import Any, NoReturn, Protocol
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.app import App
-from kafka.tasks.pools import hygiene, joblog, kernel
+from kafka.tasks.pools import hygiene, joblog, kernel, spill
 from kafka.tasks.pools.channel import ChildEnds, ParentEnds
 from kafka.tasks.pools.child import Terms, become_child, no_way_back
 from kafka.tasks.pools.deaths import KILL
@@ -61,7 +62,7 @@ def make_launcher(settings: PoolSettings) -> Launcher:
     if method == "fork":
         if settings.app is None:
             raise IllegalArgumentError("the start method fork needs the app itself")
-        return ForkLauncher(settings.app, settings.max_payload_bytes)
+        return ForkLauncher(settings.app, settings.max_payload_bytes, settings.process_per_job)
     if settings.app_path is None:
         raise IllegalArgumentError(
             f"the start method {method} loads the app in another process: it needs its path, MODULE:APP"
@@ -93,7 +94,7 @@ class Reaper(Protocol):
 class Process:
     """A child: the parent's ends of its channel, and whoever knows of its exit."""
 
-    def __init__(self, ends: ParentEnds, reaper: Reaper, orphans: Orphans) -> None:
+    def __init__(self, ends: ParentEnds, reaper: Reaper, orphans: Orphans, process_per_job: bool = False) -> None:
         self.generation = ends.generation
         self.page: Page = ends.page
         self.news_fd = ends.news_fd
@@ -102,6 +103,8 @@ class Process:
         self._ends = ends
         self._reaper = reaper
         self._orphans = orphans
+        self._process_per_job = process_per_job
+        self._exit: Exit | None = None
         self.news_eof = False
         self._is_closed = False
 
@@ -121,23 +124,51 @@ class Process:
         self._ends.retire()
 
     def exited(self) -> Exit | None:
+        if self._exit is not None:
+            return self._exit
         found = self._reaper.exited()
         self.pid = self._reaper.pid
         self.pidfd = self._reaper.pidfd
+        if found is not None and self._process_per_job:
+            if not reap_group(self.pid):
+                self.pidfd = None  # it tells no more, and would be readable for ever
+                return None
+            peak, cpu_s = self.page.lost_usage or (found.max_rss_bytes, found.cpu_s)
+            found = found._replace(max_rss_bytes=peak, cpu_s=cpu_s)
+        self._exit = found
         return found
 
     def soft(self, seq: int) -> None:
         self._ends.page.soft(seq)
-        self._reaper.signal(SOFT_SIGNAL)
+        self._signal_runner(SOFT_SIGNAL)
 
     def dump(self) -> bool:
         if self.page.phase == Phase.BOOTING:  # it would die of the signal
             return False
-        self._reaper.signal(DUMP_SIGNAL)
+        self._signal_runner(DUMP_SIGNAL)
         return True
 
+    def _signal_runner(self, signum: int) -> None:
+        """To the process that runs the job, which may be a fork of the child: then by a pidfd, since the page loses its
+        number before it is reaped."""
+        pid = self.page.runner_pid
+        if not pid:
+            self._reaper.signal(signum)
+            return
+        pidfd = kernel.pidfd_of(pid)
+        if pidfd is not None:
+            try:
+                if self.page.runner_pid == pid:
+                    signal.pidfd_send_signal(pidfd, signum)
+            except ProcessLookupError:
+                pass
+            finally:
+                os.close(pidfd)
+        elif self.page.runner_pid == pid:
+            send_signal(pid, signum)
+
     def kill(self, signum: int) -> None:
-        self._reaper.signal(signum)
+        self._signal_runner(signum)
 
     def kill_group(self, signum: int) -> None:
         self._reaper.signal(signum, group=True)
@@ -199,6 +230,16 @@ def reap(pid: int) -> Exit | None:
     return exit_of(status, usage.ru_maxrss, usage.ru_utime + usage.ru_stime)
 
 
+def reap_group(pid: int) -> bool:
+    """Whether nobody is left of the group of a child that has ended. All of it had its SIGKILL, and what lives of it
+    still has come to this process, the subreaper."""
+    with contextlib.suppress(ChildProcessError):
+        while os.wait4(-pid, os.WNOHANG)[0]:
+            pass
+        return False
+    return True
+
+
 def exit_of(status: int, max_rss: int, cpu_s: float) -> Exit:
     """An exit status of ``wait4`` as a value."""
     code = os.waitstatus_to_exitcode(status)
@@ -222,20 +263,23 @@ def send_signal(pid: int, signum: int, group: bool = False) -> None:
 class ForkLauncher:
     """Children are forks of this process. The collector runs once, so that their pages are shared for long."""
 
-    def __init__(self, app: App, max_payload_bytes: int) -> None:
+    def __init__(self, app: App, max_payload_bytes: int, process_per_job: bool = False) -> None:
         self.registry_hash = ""
         """Empty: nothing to compare, a fork knows what this process knows."""
         self._app = app
         self._max_payload_bytes = max_payload_bytes
+        self._process_per_job = process_per_job
+        self._descriptors = hygiene.descriptor_limit()
         self._orphans = Orphans()
         self._has_warned = False
         self.stacks_fd = stacks_file()
+        self._spare = spill.Spare()
         kernel.adopt_orphans()
         gc.collect()
 
     def start(self, generation: int) -> Process:
         self._warn_of_threads()
-        ends = ParentEnds(generation, shared=True)
+        ends = ParentEnds(generation, True, self._spare)
         joblog.flush_streams()
         worker_pid = os.getpid()
         was_enabled = gc.isenabled()
@@ -254,12 +298,20 @@ class ForkLauncher:
             if was_enabled:
                 gc.enable()
         ends.for_child.close()
-        return Process(ends, OwnProcess(pid, self._orphans), self._orphans)
+        return Process(ends, OwnProcess(pid, self._orphans), self._orphans, self._process_per_job)
 
     def _be_child(self, ends: ParentEnds, worker_pid: int) -> NoReturn:
         with no_way_back():
             child = ChildEnds(ends.generation, ends.for_child, ends.page)
-            terms = Terms(self._max_payload_bytes, worker_pid, worker_pid, self.stacks_fd, is_fork=True)
+            terms = Terms(
+                self._max_payload_bytes,
+                worker_pid,
+                worker_pid,
+                self.stacks_fd,
+                self._descriptors,
+                True,
+                self._process_per_job,
+            )
             become_child(child, lambda: self._app, terms)
 
     def _warn_of_threads(self) -> None:
@@ -274,6 +326,7 @@ class ForkLauncher:
     def close(self) -> None:
         self._orphans.sweep()
         self._orphans.tidy()
+        self._spare.let_go()
         os.close(self.stacks_fd)
 
 
@@ -292,6 +345,8 @@ def spec_of(settings: PoolSettings) -> dict[str, Any]:
         "directory": os.getcwd(),
         "path": sys.path,
         "max_payload_bytes": settings.max_payload_bytes,
+        "process_per_job": settings.process_per_job,
+        "descriptors": hygiene.descriptor_limit(),
         "worker_pid": os.getpid(),
         "logs": joblog.described(),
         "servers": None,
@@ -353,10 +408,11 @@ class SpawnLauncher:
         self._executor = Executor(spec)
         self._orphans = Orphans()
         self.stacks_fd = stacks_file()
+        self._spare = spill.Spare()
         kernel.adopt_orphans()
 
     def start(self, generation: int) -> Process:
-        ends = ParentEnds(generation)
+        ends = ParentEnds(generation, spare=self._spare)
         fds = ends.for_child
         try:
             shared = (self.stacks_fd, *fds)
@@ -375,4 +431,5 @@ class SpawnLauncher:
         self._orphans.sweep()
         self._orphans.tidy()
         self._executor.close()
+        self._spare.let_go()
         os.close(self.stacks_fd)

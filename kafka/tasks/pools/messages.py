@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kafka.tasks.envelope import Header
@@ -66,7 +67,7 @@ class Packet(NamedTuple):
 def encode_job(seq: int, job: Job) -> tuple[bytes, bytes, bytes]:
     """The packet of a job in three pieces: up to the id, names with extras, payload."""
     envelope = job.envelope
-    names = f"{envelope.name}\0{job.lease.source.queue}".encode()
+    names = _names(envelope.name, job.lease.source.queue)
     extras = b""
     if envelope.extra:
         pairs = [(name, None if raw is None else raw.decode("latin-1")) for name, raw in envelope.extra]
@@ -82,10 +83,15 @@ def encode_job(seq: int, job: Job) -> tuple[bytes, bytes, bytes]:
         min(job.crashes, _MOST_32),
         envelope.id.encode(),
     )
-    return head, names + extras, envelope.value
+    return head, names + extras if extras else names, envelope.value
 
 
-def seq_of(packet: bytes) -> int:
+@lru_cache(maxsize=1024)
+def _names(task: str, queue: str) -> bytes:
+    return f"{task}\0{queue}".encode()
+
+
+def seq_of(packet: bytes | bytearray) -> int:
     """The sequence number in a packet."""
     return int.from_bytes(packet[8:16], "little")
 

@@ -86,9 +86,14 @@ def _is_orphan(pid: int) -> bool:
         return False
     environment = _read(pid, "environ").split(b"\0")
     if b"%s=%d" % (MARK.encode(), os.getpid()) in environment:
-        words = _read(pid, "cmdline").split(b"\0")
-        return not (b"broker" in words and b"kafka" in words)
+        return not is_shared_broker(pid)
     return stat[3] == mine[3] and stat[2] != mine[2]
+
+
+def is_shared_broker(pid: int) -> bool:
+    """Whether it is the broker of ``embedded:DIR``, which whoever used it first has started."""
+    words = _read(pid, "cmdline").split(b"\0")
+    return b"broker" in words and b"kafka" in words
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -1,8 +1,8 @@
 """The page of memory that a parent and one child share: what the child does now, and what the parent wants of it.
 
 No message says that a job has begun: the child writes it here, which costs nothing, and the parent looks when it has to
-know (a deadline is due, the child is dead). What a dead child wrote last stays. Eight words for each side, in cache
-lines of their own; each word is written as a whole, by one side alone::
+know (a deadline is due, the child is dead). What a dead child wrote last stays. Each side has cache lines of its own;
+each word is written as a whole, by one side alone::
 
     word   writer   meaning
     0      child    phase (kafka.tasks.pools.processes.Phase)
@@ -10,8 +10,12 @@ lines of their own; each word is written as a whole, by one side alone::
     2      child    sequence number of the job whose outcome it has written whole
     3      child    when that of word 1 was begun (monotonic seconds; the same clock in all processes of a machine)
     4      child    when it last gave a sign of life (the same clock)
+    5      child    the process that runs the job of word 1, where that is one of its own (forking.py); 0: the child
+    6      child    the most memory that the process of word 5 held, in bytes, once it is lost
+    7      child    the CPU seconds that it used, once it is lost
     8      parent   sequence number of a job that is cancelled
     9      parent   sequence number of the job that has reached its soft limit
+    16     child    how many files it has passed with its news, the next one included
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from kafka.tasks.pools.processes import Phase
 
 PAGE_BYTES = mmap.PAGESIZE
 
-_PHASE, _BEGUN, _DONE, _STARTED_AT, _HEARTBEAT_AT, _CANCELLED, _SOFT = 0, 1, 2, 3, 4, 8, 9
+_PHASE, _BEGUN, _DONE, _STARTED_AT, _HEARTBEAT_AT, _RUNNER, _PEAK, _CPU_S = range(8)
+_CANCELLED, _SOFT, _FILES = 8, 9, 16
 
 
 class SharedPage:
@@ -58,6 +63,19 @@ class SharedPage:
     @property
     def heartbeat_at(self) -> float:
         return self._times[_HEARTBEAT_AT]
+
+    @property
+    def runner_pid(self) -> int:
+        return self._words[_RUNNER]
+
+    @property
+    def lost_usage(self) -> tuple[int, float] | None:
+        peak = self._words[_PEAK]
+        return (peak, self._times[_CPU_S]) if peak else None
+
+    @property
+    def files_passed(self) -> int:
+        return self._words[_FILES]
 
     @property
     def cancelled_seq(self) -> int:
@@ -95,6 +113,19 @@ class SharedPage:
         self._words[_DONE] = seq
         self._words[_PHASE] = Phase.IDLE
         self._times[_HEARTBEAT_AT] = now
+
+    def passes_file(self) -> None:
+        """The next of its news comes with a file. Before it is written."""
+        self._words[_FILES] += 1
+
+    def runs_in(self, pid: int) -> None:
+        """The next job runs in that process; 0: in none any more, and the number may become somebody else's."""
+        self._words[_RUNNER] = pid
+
+    def lost(self, peak_bytes: int, cpu_s: float) -> None:
+        """The process of a job has ended before its job had; this is what it used."""
+        self._times[_CPU_S] = cpu_s
+        self._words[_PEAK] = peak_bytes
 
     def close(self) -> None:
         """Any number of times."""

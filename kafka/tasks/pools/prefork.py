@@ -32,7 +32,7 @@ from kafka.tasks.pools.scaling import Load, Scaler
 from kafka.tasks.pools.settings import MOST_CONCURRENCY, PoolSettings
 from kafka.tasks.pools.stacks import Stacks
 from kafka.tasks.pools.statistics import Written, brief, human_write_stats
-from kafka.tasks.pools.supervision import Supervision
+from kafka.tasks.pools.supervision import CLOGGED_S, Supervision
 from kafka.tasks.runner import Job
 
 log = logging.getLogger(__name__)
@@ -72,8 +72,10 @@ class PreforkPool:
         self._is_hand_out_due = False
         self._busy = 0
         self._seq = 0
-        self._unwritten: Job | None = None
-        """The last job that could not be written, of which the log has been told."""
+        self._aside: list[Job] = []
+        """Jobs that could not be written: back in the line after a while. Those behind them need not wait for that."""
+        self._told_of: set[Job] = set()
+        """Those of which the log has been told, and that could not be written since."""
         self._counts = {"done": 0, "put_back": 0}
         self._was = (False, False)
         self._scaler = Scaler(*settings.autoscale) if settings.autoscale is not None else None
@@ -160,6 +162,8 @@ class PreforkPool:
             back += kept.take_back()
             kept.is_blocked = False
         back.sort(key=lambda each: each[0])
+        self._from_aside()
+        self._told_of.clear()
         jobs = [job for _, job in back]
         jobs += self._line
         self._line.clear()
@@ -191,8 +195,10 @@ class PreforkPool:
             if seq in kept.jobs:  # it runs, or is about to
                 kept.child.page.cancel(seq)
                 return
+        self._from_aside()
         if job in self._line:
             self._line.remove(job)
+            self._told_of.discard(job)
             self._done.append((job, LockLost()))
             self._tell()
 
@@ -268,29 +274,44 @@ class PreforkPool:
 
     def _give(self, kept: Kept, line: deque[Job], count: int) -> None:
         send, jobs, seq = kept.child.send, kept.jobs, self._seq
-        for _ in range(count):
+        while count and line:
             job = line[0]
             seq += 1
             try:
                 if not send(seq, job):
                     kept.is_blocked = True
-            except OSError as error:  # no descriptor for the file of a large job, say
-                if job is not self._unwritten:
-                    log.error("%s cannot be written to %s, which is tried again: %s", job, kept, error)
-                self._unwritten = job
-                kept.is_blocked = True
-                kept.clogged_count = 0  # it is not the channel's fault: nobody has to die of it
+            except OSError as error:  # no descriptor for the file of a large job, say: not the channel's fault
+                self._put_aside(kept, error)
+                continue
             if kept.is_blocked:
                 if not jobs:
                     self.supervision.clogged(kept)
                 break
             kept.clogged_count = 0
+            count -= 1
+            if self._told_of:
+                self._told_of.discard(job)
             del line[0]
             jobs[seq] = job
             kept.given += 1
             if job.soft_s is not None or job.hard_s is not None:
                 self.supervision.inspection.limited(kept, job)
         self._seq = seq
+
+    def _put_aside(self, kept: Kept, error: OSError) -> None:
+        job = self._line.popleft()
+        if job not in self._told_of:
+            self._told_of.add(job)
+            log.error("%s cannot be written to %s, which is tried again: %s", job, kept, error)
+        if not self._aside:
+            self.supervision.deadlines.after(CLOGGED_S, self._from_aside)
+        self._aside.append(job)
+
+    def _from_aside(self) -> None:
+        if self._aside:
+            self._line.extendleft(reversed(self._aside))
+            self._aside.clear()
+            self._hand_out_later()
 
     def _most_each(self, takers: int) -> int:
         """Jobs with one child at once."""
@@ -349,8 +370,16 @@ class PreforkPool:
             outcome = too_long(job, _ENDED, death.signal)
         else:
             detail = f"process {kept.pid}{'; ' if death.detail else ''}{death.detail}"
-            peak = death.peak_rss_bytes
-            outcome = Lost(death.cause, death.signal, death.exit_code, kept.rss_bytes, detail, its_fault, peak)
+            outcome = Lost(
+                death.cause,
+                death.signal,
+                death.exit_code,
+                kept.rss_bytes,
+                detail,
+                its_fault,
+                death.peak_rss_bytes,
+                death.cpu_s,
+            )
         self._done.append((job, outcome))
         self._counts["done"] += 1
         self._tell()

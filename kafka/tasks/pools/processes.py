@@ -90,6 +90,14 @@ class Page(Protocol):
     def heartbeat_at(self) -> float:
         """When the child last gave a sign of life (monotonic)."""
 
+    @property
+    def runner_pid(self) -> int:
+        """The process that runs the job, where the child has forked one for it; 0: the child itself, or nobody."""
+
+    @property
+    def lost_usage(self) -> tuple[int, float] | None:
+        """Peak memory and CPU seconds of the process that the child forked for the job with which it died."""
+
     def cancel(self, seq: int) -> None:
         """Let the job see that it is cancelled."""
 

@@ -121,6 +121,8 @@ class PoolSettings:
     """So many starts that failed one after another, with no child up, open the breaker."""
     max_payload_bytes: int = 1_000_000
     """Of one job or result."""
+    process_per_job: bool = False
+    """Children fork a process for each job (Linux); the pool ``fork`` sets it."""
 
     def __post_init__(self) -> None:
         _whole("the concurrency of a pool", self.concurrency, 1, MOST_CONCURRENCY)

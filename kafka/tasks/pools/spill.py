@@ -7,6 +7,7 @@ sender that is killed meanwhile leaves nothing behind.
 from __future__ import annotations
 
 import array
+import contextlib
 import os
 import socket
 from collections.abc import Iterable, Sequence
@@ -50,6 +51,28 @@ def take(fd: int) -> bytes:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
     finally:
         os.close(fd)
+
+
+class Spare:
+    """A descriptor that is held for a file that will be passed to this process. Without a free one the kernel would
+    drop that, the result in it would be lost, and with it the child: a crash of a job that has ended well.
+    """
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self.hold()
+
+    def hold(self) -> None:
+        """Hold it again, as soon as there is one."""
+        if self._fd < 0:
+            with contextlib.suppress(OSError):
+                self._fd = os.open(os.devnull, os.O_RDONLY)
+
+    def let_go(self) -> None:
+        """Make room for a file; any number of times."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
 
 def with_fd(fd: int) -> list[tuple[int, int, array.array[int]]]:

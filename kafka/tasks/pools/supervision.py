@@ -395,7 +395,7 @@ class Supervision:
         kept.child.close()
         oom_kills = self._oom.new_kills() if end.signal == KILL and kept.doom is None else 0
         death = death_of(end.code, end.signal, kept.doom, oom_kills, was_retiring)
-        death = replace(death, peak_rss_bytes=end.max_rss_bytes)
+        death = replace(death, peak_rss_bytes=end.max_rss_bytes, cpu_s=end.cpu_s)
         now = self._time()
         if not kept.came_up:
             if not self.is_closing:

@@ -52,12 +52,14 @@ class ForkServerLauncher:
     def __init__(self, spec: dict[str, Any], app: App | None) -> None:
         self.registry_hash = registry_hash(app) if app is not None else ""
         self._title = str(spec["app"])
+        self._process_per_job = bool(spec["process_per_job"])
         self._executor = Executor(spec)
         self._orphans = Orphans()
         self._server: OwnProcess | None = None
         self._socket: socket.socket | None = None
         self._ended: list[OwnProcess] = []
         self.stacks_fd = stacks_file()
+        self._spare = spill.Spare()
         kernel.adopt_orphans()
         self._start_server()
 
@@ -80,7 +82,7 @@ class ForkServerLauncher:
         ends: ParentEnds | None = None
         try:
             os.set_blocking(read_end, False)
-            ends = ParentEnds(generation)
+            ends = ParentEnds(generation, spare=self._spare)
             self._ask(generation, (*ends.for_child, write_end))
         except BaseException:
             os.close(read_end)
@@ -91,7 +93,7 @@ class ForkServerLauncher:
             os.close(write_end)
             if ends is not None:
                 ends.for_child.close()
-        return Process(ends, Relay(read_end, self), self._orphans)
+        return Process(ends, Relay(read_end, self), self._orphans, self._process_per_job)
 
     def _ask(self, generation: int, fds: tuple[int, ...]) -> None:
         for attempt in (1, 2):
@@ -150,6 +152,7 @@ class ForkServerLauncher:
         self._orphans.sweep()
         self._orphans.tidy()
         self._executor.close()
+        self._spare.let_go()
         os.close(self.stacks_fd)
 
 
@@ -317,7 +320,16 @@ class _Server:
 
     def _be_child(self, generation: int, fds: ChildFds) -> NoReturn:
         with no_way_back():
-            terms = Terms(self._spec["max_payload_bytes"], self._spec["worker_pid"], None, self._stacks_fd)
+            spec = self._spec
+            terms = Terms(
+                spec["max_payload_bytes"],
+                spec["worker_pid"],
+                None,
+                self._stacks_fd,
+                spec["descriptors"],
+                False,
+                spec["process_per_job"],
+            )
             become_child(ChildEnds(generation, fds), self._loaded, terms)
 
     def _loaded(self) -> App:

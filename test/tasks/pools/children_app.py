@@ -187,6 +187,20 @@ def arm_a_timer() -> None:
 
 
 @app.task
+def arm_a_raising_timer(us: int, fails: bool) -> str:
+    """It strikes from so many microseconds on, again and again, wherever this process is then."""
+
+    def strike(signum: int, frame: object) -> NoReturn:
+        raise TimeoutError("struck")
+
+    signal.signal(signal.SIGALRM, strike)
+    signal.setitimer(signal.ITIMER_REAL, us / 1e6, 0.0003)
+    if fails:
+        raise ValueError("its own")
+    return "kept"
+
+
+@app.task
 def armed_timer() -> list[float]:
     return list(signal.getitimer(signal.ITIMER_REAL))
 

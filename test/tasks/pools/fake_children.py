@@ -25,6 +25,8 @@ class FakePage:
         self.done_seq = 0
         self.started_at = 0.0
         self.heartbeat_at = 0.0
+        self.runner_pid = 0
+        self.lost_usage: tuple[int, float] | None = None
         self.cancelled: list[int] = []
 
     def cancel(self, seq: int) -> None:
@@ -42,6 +44,7 @@ class FakeChild:
         self.news_fd = -1
         self.news_eof = False
         self.capacity = 1000
+        self.unwritable: set[Job] = set()
         self.dies_of = {int(signal.SIGTERM), int(signal.SIGKILL)}
         self.retires = True
         self.inbox: deque[tuple[int, Job]] = deque()
@@ -62,6 +65,8 @@ class FakeChild:
     def send(self, seq: int, job: Job) -> bool:
         if len(self.inbox) >= self.capacity:
             return False
+        if job in self.unwritable:
+            raise OSError(24, "Too many open files")
         self.inbox.append((seq, job))
         return True
 

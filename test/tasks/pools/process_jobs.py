@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -113,6 +115,69 @@ def leave_processes(folder: str) -> None:
         Path(folder, f"{name}.tmp").write_text(str(child.pid))
         os.rename(Path(folder, f"{name}.tmp"), Path(folder, name))
     time.sleep(LONG_S)
+
+
+@app.task(name="length")
+def length(text: str) -> int:
+    return len(text)
+
+
+@app.task(name="leave_and_return")
+def leave_and_return(folder: str) -> int:
+    """Leave a process in this group and one in a session of its own behind."""
+    for name, own in (("group", False), ("session", True)):
+        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(120)"], start_new_session=own)
+        child.returncode = 0
+        Path(folder, name).write_text(str(child.pid))
+    return os.getpid()
+
+
+@app.task(name="leave_a_broker")
+def leave_a_broker() -> int:
+    """A process that looks like the shared broker of ``embedded:DIR``."""
+    command = [sys.executable, "-S", "-c", "import time; time.sleep(120)", "kafka", "broker"]
+    child = subprocess.Popen(command, start_new_session=True)
+    child.returncode = 0
+    return child.pid
+
+
+@app.task(name="close_and_return")
+def close_and_return() -> None:
+    os.closerange(3, 256)
+
+
+@app.task(name="number")
+def number() -> float:
+    return random.random()
+
+
+@app.task(name="remember")
+def remember(value: int) -> list[int]:
+    """What was remembered in this process, with this."""
+    _remembered.append(value)
+    return _remembered
+
+
+_remembered: list[int] = []
+
+
+@app.task(name="hang_at_exit")
+def hang_at_exit() -> int:
+    atexit.register(time.sleep, LONG_S)
+    return os.getpid()
+
+
+@app.task(name="say_at_exit")
+def say_at_exit(path: str) -> None:
+    atexit.register(Path(path).write_text, "said")
+
+
+@app.task(name="signal_group")
+def signal_group() -> str:
+    """End what this task has started, as people do."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    return "alive"
 
 
 @app.task(name="close_channel")

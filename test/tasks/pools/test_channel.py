@@ -39,8 +39,8 @@ def a_call(payload: bytes = b'{"args":[],"kwargs":{}}') -> Job:
 class Pair:
     """Both ends of one channel."""
 
-    def __init__(self, shared: bool = True) -> None:
-        self.parent = ParentEnds(4, shared)
+    def __init__(self, shared: bool = True, spare: spill.Spare | None = None) -> None:
+        self.parent = ParentEnds(4, shared, spare)
         self.child = ChildEnds(4, self.parent.for_child, self.parent.page if shared else None)
 
     def news_socket(self) -> socket.socket:
@@ -313,6 +313,24 @@ def test_a_large_job_is_not_received_without_a_descriptor_for_its_file(pair: Pai
     assert pair.parent.send(1, a_call(b"x" * BIG))
     with few_descriptors(0), pytest.raises(OSError, match="no descriptor is left"):
         pair.child.receive()
+
+
+def test_large_outcomes_are_received_without_a_descriptor_for_their_files() -> None:
+    spare = spill.Spare()
+    pair = Pair(spare=spare)
+    for seq in range(1, 4):
+        pair.child.send_done(Done(seq, Succeeded(bytes(BIG)), 0.0, 0.0))
+    before = hygiene.open_fds()
+    with few_descriptors(0):
+        done = [news for _ in range(3) for news in pair.parent.read_news() if isinstance(news, Done)]
+        assert [(each.seq, each.outcome) for each in done] == [(seq, Succeeded(bytes(BIG))) for seq in range(1, 4)]
+        pair.child.send_done(Done(4, Succeeded(b"small"), 0.0, 0.0))
+        assert len(pair.parent.read_news()) == 1
+    assert hygiene.open_fds() == before
+    pair.child.close()
+    pair.parent.close()
+    spare.let_go()
+    assert len(hygiene.open_fds()) == len(before) - 8
 
 
 def test_after_damage_nothing_more_is_to_come(pair: Pair) -> None:

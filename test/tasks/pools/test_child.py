@@ -115,6 +115,18 @@ def test_an_alarm_that_a_task_has_left_armed_does_not_strike_the_next_one(nurser
     assert _value(nursery.run(child, tasks.armed_timer)) == [0, 0]
 
 
+def test_an_alarm_that_strikes_as_its_task_ends_costs_no_child_and_no_job(nursery: Nursery) -> None:
+    child = nursery.start()
+    found = set()
+    for us in range(1, 150):
+        for fails in (False, True):
+            outcome = nursery.run(child, tasks.arm_a_raising_timer, us, fails)
+            found.add(_fault(outcome) if isinstance(outcome, Failed) else _value(outcome))
+    assert found <= {"kept", "ValueError: its own", "TimeoutError: struck"}
+    assert _value(nursery.run(child, tasks.armed_timer)) == [0, 0]
+    assert child.exited() is None
+
+
 # -- deaths -----------------------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from kafka.tasks import App, SoftTimeLimit
 from kafka.tasks.outcome import Failed, Outcome, Succeeded
 from kafka.tasks.pools import guard, hygiene
 from kafka.tasks.pools.channel import ChildEnds, ParentEnds
-from kafka.tasks.pools.child import Servant
+from kafka.tasks.pools.child import Servant, Terms
 from kafka.tasks.pools.guard import SOFT_SIGNAL, Guard
 from kafka.tasks.pools.joblog import JobLog
 from kafka.tasks.pools.page import SharedPage
@@ -61,10 +61,15 @@ class Stage:
         self.ends = ChildEnds(1, self.parent.for_child, self.parent.page)
         self.page: SharedPage = self.parent.page
         self.guard = Guard(self.page)
-        self.servant = Servant(self.ends, APP, self.guard, JobLog(), 1000)
+        self.servant = Servant(self.ends, APP, self.guard, JobLog(), Terms(1000, os.getpid(), None, -1, 1024))
 
     def run(
-        self, seq: int, task: Any, strike_before: int | None = None, is_traced: bool = True
+        self,
+        seq: int,
+        task: Any,
+        strike_before: int | None = None,
+        is_traced: bool = True,
+        strike: Callable[[], object] | None = None,
     ) -> tuple[Outcome, int, bool, list[int]]:
         """Run one job. Strike before that instruction: outcome, instructions in all, whether it was struck, phases."""
         count = 0
@@ -80,12 +85,16 @@ class Stage:
             if event == "opcode":
                 count += 1
                 if count - 1 == strike_before:
-                    self.page.soft(seq)
+                    if strike is None:
+                        self.page.soft(seq)
                     phases.append(self.page.phase)
                     struck = True
                     try:
-                        self.guard.on_signal(SOFT_SIGNAL, None)
-                    except SoftTimeLimit:
+                        if strike is None:
+                            self.guard.on_signal(SOFT_SIGNAL, None)
+                        else:
+                            strike()
+                    except BaseException:
                         sys.settrace(None)  # raising out of a trace function ends tracing anyway
                         raise
             return trace
@@ -157,6 +166,63 @@ def test_wherever_the_signal_is_handled_a_job_has_one_whole_outcome_and_the_next
     assert Phase.USER_CODE in struck_in  # and IDLE: too early, so it is raised as the window opens
     assert Phase.WRITING not in struck_in, "the limit was raised while the result was written"
     assert Phase.WRITING in untouched_in
+
+
+class Struck(BaseException):
+    """By the handler of an alarm that the task has armed."""
+
+
+class Alarm:
+    """The timer of a process, and a task's handler that raises."""
+
+    def __init__(self) -> None:
+        self.is_armed = False
+
+    def disarm(self, seconds: int) -> None:
+        self.is_armed = False
+
+    def strike(self) -> None:
+        if self.is_armed:
+            self.is_armed = False
+            raise Struck
+
+
+alarm = Alarm()
+
+
+@APP.task
+def arms() -> str:
+    alarm.is_armed = True
+    return "kept"
+
+
+@APP.task
+def arms_and_raises() -> str:
+    alarm.is_armed = True
+    raise ValueError("its own")
+
+
+@pytest.mark.parametrize("task", [arms, arms_and_raises], ids=lambda task: str(task.function.__name__))
+def test_wherever_an_alarm_strikes_that_the_task_has_left_armed_the_job_has_one_whole_outcome(
+    stage: Stage, task: Any
+) -> None:
+    stage.guard.disarm = alarm.disarm
+    own = stage.run(1, task)[0]
+    others = 0
+    for at in itertools.count():
+        outcome, _, struck, phases = stage.run(2 + at, task, at, strike=alarm.strike)
+        if not struck:
+            break
+        assert not alarm.is_armed
+        if outcome != own and isinstance(outcome, Failed) and outcome.fault.type.endswith("Struck"):
+            others += 1
+            assert phases == [Phase.USER_CODE]
+        elif isinstance(own, Succeeded):
+            assert outcome == own
+        else:
+            assert isinstance(outcome, Failed) and outcome.fault.text == "its own"
+    assert others > 1
+    assert stage.run(1000, returns, is_traced=False)[0] == Succeeded(b'"ab"')
 
 
 def test_a_limit_that_passed_before_the_code_began_is_raised_as_it_begins(stage: Stage) -> None:

@@ -35,6 +35,8 @@ from test.tasks.pools import process_jobs
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 
 DEADLINE_S = 40.0
+Kind = type[PreforkPool]
+kinds = pytest.mark.parametrize("kind", [PreforkPool, ForkPool], ids=["prefork", "fork"])
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="the system has no /proc")
 
 
@@ -153,8 +155,9 @@ def test_jobs_run_in_children_of_every_start_method(method: str) -> None:
         assert bench.pool.busy == 0
 
 
-def test_large_arguments_and_results_pass(tmp_path: Path) -> None:
-    with a_pool() as bench:
+@kinds
+def test_large_arguments_and_results_pass(kind: Kind, tmp_path: Path) -> None:
+    with a_pool(kind=kind) as bench:
         assert bench.value(bench.submit("large", 10_000_000)) == encode_value("large", "x" * 10_000_000)
         folder = tmp_path / ("d" * 100)
         folder.mkdir()
@@ -163,8 +166,9 @@ def test_large_arguments_and_results_pass(tmp_path: Path) -> None:
         assert isinstance(bench.outcome(job), (Succeeded, Failed))
 
 
-def test_an_idle_child_takes_what_waits_behind_a_long_job(tmp_path: Path) -> None:
-    with a_pool(2) as bench:
+@kinds
+def test_an_idle_child_takes_what_waits_behind_a_long_job(kind: Kind, tmp_path: Path) -> None:
+    with a_pool(2, kind) as bench:
         bench.pool.depth = 42
         held = bench.submit("hold", str(tmp_path))
         bench.until(lambda: (tmp_path / held.envelope.id).exists())
@@ -176,8 +180,9 @@ def test_an_idle_child_takes_what_waits_behind_a_long_job(tmp_path: Path) -> Non
         bench.outcome(held)
 
 
-def test_recall_gives_back_all_that_did_not_begin_also_while_the_child_is_busy(tmp_path: Path) -> None:
-    with a_pool(1) as bench:
+@kinds
+def test_recall_gives_back_all_that_did_not_begin_also_while_the_child_is_busy(kind: Kind, tmp_path: Path) -> None:
+    with a_pool(1, kind) as bench:
         bench.pool.depth = 100
         held = bench.submit("hold", str(tmp_path))
         jobs = [bench.submit("square", n) for n in range(60)]
@@ -203,8 +208,9 @@ def test_a_job_has_its_own_process_in_the_fork_pool() -> None:
 
 
 @needs_proc
-def test_a_child_killed_before_it_began_costs_its_job_nothing() -> None:
-    with a_pool(1) as bench:
+@kinds
+def test_a_child_killed_before_it_began_costs_its_job_nothing(kind: Kind) -> None:
+    with a_pool(1, kind) as bench:
         child = bench.children[0]
         os.kill(child.pid, signal.SIGSTOP)
         job = bench.submit("square", 3)
@@ -215,8 +221,11 @@ def test_a_child_killed_before_it_began_costs_its_job_nothing() -> None:
         assert bench.pool.statistics()["put_back"] == 1
 
 
-def test_a_child_killed_in_user_code_loses_its_job_with_the_signal_and_the_others_run(tmp_path: Path) -> None:
-    with a_pool(1) as bench:
+@kinds
+def test_a_child_killed_in_user_code_loses_its_job_with_the_signal_and_the_others_run(
+    kind: Kind, tmp_path: Path
+) -> None:
+    with a_pool(1, kind) as bench:
         bench.pool.depth = 11
         held = bench.submit("hold", str(tmp_path))
         jobs = [bench.submit("square", n) for n in range(10)]
@@ -229,11 +238,12 @@ def test_a_child_killed_in_user_code_loses_its_job_with_the_signal_and_the_other
         assert bench.pool.lost_by_cause() == {"signal": 1}
 
 
-def test_a_child_killed_anywhere_around_a_large_result_gives_it_whole_or_loses_its_job() -> None:
+@kinds
+def test_a_child_killed_anywhere_around_a_large_result_gives_it_whole_or_loses_its_job(kind: Kind) -> None:
     random = Random(7)
     whole = encode_value("large", "x" * 10_000_000)
     found = {"whole": 0, "lost": 0}
-    with a_pool(1) as bench:
+    with a_pool(1, kind) as bench:
         bench.outcome(bench.submit("large", 10_000_000))
         for turn in range(25):
             child = bench.children[-1]
@@ -286,8 +296,9 @@ def test_deaths_are_found_without_a_pidfd(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_task_that_ends_its_process_is_lost_with_the_exit_code(code: int) -> None:
-    with a_pool(1) as bench:
+@kinds
+def test_a_task_that_ends_its_process_is_lost_with_the_exit_code(kind: Kind, code: int) -> None:
+    with a_pool(1, kind) as bench:
         lost = bench.outcome(bench.submit("end_process", code))
         assert isinstance(lost, Lost)
         assert (lost.cause, lost.exit_code, lost.signal) == ("exit", code, None)
@@ -303,9 +314,12 @@ def test_a_task_that_closes_its_channel_is_killed() -> None:
         assert bench.value(bench.submit("square", 2)) == b"4"
 
 
-def test_many_crashes_in_a_row_keep_the_processor_idle_and_degrade_the_pool(caplog: pytest.LogCaptureFixture) -> None:
+@kinds
+def test_many_crashes_in_a_row_keep_the_processor_idle_and_degrade_the_pool(
+    kind: Kind, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("DEBUG", "kafka.tasks.pools.supervision")
-    with a_pool(1, breaker_failures=1) as bench:
+    with a_pool(1, kind, breaker_failures=1) as bench:
         before, began = time.process_time(), time.monotonic()
         for _ in range(12):
             lost = bench.outcome(bench.submit("die_of", int(signal.SIGSEGV)))
@@ -321,8 +335,9 @@ def test_many_crashes_in_a_row_keep_the_processor_idle_and_degrade_the_pool(capl
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_soft_limit_is_an_exception_in_the_task() -> None:
-    with a_pool(1) as bench:
+@kinds
+def test_the_soft_limit_is_an_exception_in_the_task(kind: Kind) -> None:
+    with a_pool(1, kind) as bench:
         job = bench.submit("tidy_up", soft=0.2)
         assert bench.value(job) == b'"tidied up"'
         failed = bench.outcome(bench.submit("sleep", 100, soft=0.2))
@@ -332,8 +347,9 @@ def test_the_soft_limit_is_an_exception_in_the_task() -> None:
         assert bench.pool.statistics()["soft_limits"] == 2
 
 
-def test_the_hard_limit_ends_the_process_and_the_slot_is_free_again() -> None:
-    with a_pool(1) as bench:
+@kinds
+def test_the_hard_limit_ends_the_process_and_the_slot_is_free_again(kind: Kind) -> None:
+    with a_pool(1, kind) as bench:
         child = bench.children[0].pid
         failed = bench.outcome(bench.submit("sleep", 100, hard=0.3))
         assert isinstance(failed, Failed)
@@ -343,16 +359,18 @@ def test_the_hard_limit_ends_the_process_and_the_slot_is_free_again() -> None:
         assert bench.pool.lost_by_cause().get("time", 1) == 1
 
 
-def test_a_task_that_ignores_sigterm_is_killed_after_the_grace() -> None:
-    with a_pool(1, kill_grace=0.3) as bench:
+@kinds
+def test_a_task_that_ignores_sigterm_is_killed_after_the_grace(kind: Kind) -> None:
+    with a_pool(1, kind, kill_grace=0.3) as bench:
         failed = bench.outcome(bench.submit("ignore_sigterm", hard=0.5))
         assert isinstance(failed, Failed)
         assert (failed.fault.type, failed.kill_signal) == ("TimeLimit", signal.SIGKILL)
 
 
 @needs_proc
-def test_a_child_that_is_stopped_past_its_hard_limit_is_killed(tmp_path: Path) -> None:
-    with a_pool(1, kill_grace=0.3) as bench:
+@kinds
+def test_a_child_that_is_stopped_past_its_hard_limit_is_killed(kind: Kind, tmp_path: Path) -> None:
+    with a_pool(1, kind, kill_grace=0.3) as bench:
         job = bench.submit("hold", str(tmp_path), hard=0.8)
         bench.until(lambda: (tmp_path / job.envelope.id).exists())
         os.kill(bench.children[0].pid, signal.SIGSTOP)
@@ -370,9 +388,10 @@ def _above_fresh(more: int) -> int:
 
 
 @needs_proc
-def test_a_child_above_the_hard_memory_limit_is_killed() -> None:
+@kinds
+def test_a_child_above_the_hard_memory_limit_is_killed(kind: Kind) -> None:
     limit = _above_fresh(150 << 20)
-    with a_pool(1, max_memory_hard=limit) as bench:
+    with a_pool(1, kind, max_memory_hard=limit) as bench:
         lost = bench.outcome(bench.submit("eat", 300 << 20, 100.0))
         assert isinstance(lost, Lost)
         assert lost.cause == "memory"
@@ -412,16 +431,18 @@ def test_a_child_above_the_soft_memory_limit_is_replaced_after_its_job() -> None
         assert bench.pool.lost_by_cause() == {}
 
 
-def test_a_cancelled_job_learns_it(tmp_path: Path) -> None:
-    with a_pool(1) as bench:
+@kinds
+def test_a_cancelled_job_learns_it(kind: Kind, tmp_path: Path) -> None:
+    with a_pool(1, kind) as bench:
         job = bench.submit("until_cancelled", str(tmp_path))
         bench.until(lambda: (tmp_path / job.envelope.id).exists())
         bench.pool.cancel(job)
         assert bench.value(job) == b'"cancelled"'
 
 
-def test_interrupt_raises_the_soft_limit_in_what_runs() -> None:
-    with a_pool(2) as bench:
+@kinds
+def test_interrupt_raises_the_soft_limit_in_what_runs(kind: Kind) -> None:
+    with a_pool(2, kind) as bench:
         jobs = [bench.submit("tidy_up") for _ in range(2)]
         bench.until(lambda: all(kept.running() is not None for kept in bench.children))
         time.sleep(0.2)  # the page says that it has begun a moment before its code is inside the `try`
@@ -452,8 +473,9 @@ def test_the_pool_grows_and_shrinks() -> None:
         assert bench.value(bench.submit("square", 2)) == b"4"
 
 
-def test_children_say_what_they_run(tmp_path: Path) -> None:
-    with a_pool(1) as bench:
+@kinds
+def test_children_say_what_they_run(kind: Kind, tmp_path: Path) -> None:
+    with a_pool(1, kind) as bench:
         job = bench.submit("hold", str(tmp_path))
         bench.until(lambda: (tmp_path / job.envelope.id).exists())
         bench.until(lambda: bench.pool.children()[0].rss_bytes is not None or not os.path.exists("/proc/self/stat"))
@@ -466,8 +488,9 @@ def test_children_say_what_they_run(tmp_path: Path) -> None:
 
 
 @needs_proc
-def test_a_hard_limit_takes_the_processes_along_that_the_task_has_started(tmp_path: Path) -> None:
-    with a_pool(1) as bench:
+@kinds
+def test_a_hard_limit_takes_the_processes_along_that_the_task_has_started(kind: Kind, tmp_path: Path) -> None:
+    with a_pool(1, kind) as bench:
         job = bench.submit("leave_processes", str(tmp_path), hard=3.0)
         bench.until(lambda: (tmp_path / "session").exists())
         left = [int((tmp_path / name).read_text()) for name in ("group", "session")]
@@ -476,8 +499,9 @@ def test_a_hard_limit_takes_the_processes_along_that_the_task_has_started(tmp_pa
         bench.until(lambda: all(_gone(pid) for pid in left))
 
 
-def test_abandon_ends_what_runs_and_says_that_it_was_the_worker() -> None:
-    with a_pool(2) as bench:
+@kinds
+def test_abandon_ends_what_runs_and_says_that_it_was_the_worker(kind: Kind) -> None:
+    with a_pool(2, kind) as bench:
         jobs = [bench.submit("ignore_sigterm"), bench.submit("sleep", 100)]
         bench.until(lambda: all(kept.running() is not None for kept in bench.children))
         assert bench.pool.abandon() == []
@@ -488,8 +512,9 @@ def test_abandon_ends_what_runs_and_says_that_it_was_the_worker() -> None:
         assert bench.children == []
 
 
-def test_stop_waits_for_what_runs_and_names_what_did_not_end(tmp_path: Path) -> None:
-    bench = Bench(2)
+@kinds
+def test_stop_waits_for_what_runs_and_names_what_did_not_end(kind: Kind, tmp_path: Path) -> None:
+    bench = Bench(2, kind)
     bench.pool.depth = 10
     slow, stuck = bench.submit("sleep", 0.3), bench.submit("ignore_sigterm")
     bench.until(lambda: all(kept.running() is not None for kept in bench.children))

@@ -24,6 +24,7 @@ from kafka.tasks.pools.memory import OomCounter
 from kafka.tasks.pools.prefork import PreforkPool
 from kafka.tasks.pools.processes import Exit, Progress, Up
 from kafka.tasks.pools.settings import PoolSettings
+from kafka.tasks.pools.supervision import CLOGGED_S
 from kafka.tasks.runner import Job
 from test.tasks.fakes import a_job, pass_time, settle
 from test.tasks.pools.fake_children import FakeChild, FakeLauncher
@@ -97,6 +98,42 @@ class Bench:
 
 
 # -- handing out -------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_do_not_wait_behind_one_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(1)
+    (child,) = bench.children
+    bench.pool.depth = 6
+    stuck, lost = bench.job(), bench.job()
+    child.unwritable = {stuck, lost}
+    for job in (stuck, lost):
+        bench.pool.submit(job)
+    others = bench.submit(3)
+    bench.pass_time(5)
+    assert [job for _, job in child.inbox] == others
+    assert caplog.text.count("cannot be written") == 2
+    bench.pool.cancel(lost)
+    child.unwritable.clear()
+    bench.pass_time(CLOGGED_S + 0.5)
+    assert [job for _, job in child.inbox] == [*others, stuck]
+    child.run_all()
+    bench.turn()
+    assert set(bench.outcomes()) == {stuck, lost, *others}
+    assert bench.pool.busy == 0
+
+
+def test_what_cannot_be_written_is_given_back() -> None:
+    bench = Bench(1)
+    (child,) = bench.children
+    bench.pool.depth = 3
+    jobs = [bench.job() for _ in range(3)]
+    child.unwritable = set(jobs[:2])
+    for job in jobs:
+        bench.pool.submit(job)
+    bench.turn()
+    assert bench.pool.recall() == [jobs[2], *jobs[:2]]
+    assert bench.pool.busy == 0
+    assert bench.pool.stop(0.0) == []
 
 
 def test_an_idle_child_is_served_first_and_each_has_one_long_job() -> None:
@@ -881,8 +918,8 @@ def test_autoscale_follows_the_load() -> None:
     assert len(bench.children) == 1
 
 
-def test_a_process_for_each_job() -> None:
-    bench = Bench(2, kind=ForkPool)
+def test_a_child_for_each_job_where_children_share_nothing() -> None:
+    bench = Bench(2, kind=ForkPool, start_method="spawn")
     ran: list[FakeChild] = []
     for _ in range(10):
         jobs = bench.submit(2)
