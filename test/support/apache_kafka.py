@@ -131,6 +131,7 @@ class ApacheKafka:
         self._port = 0
         self._broker: subprocess.Popen[bytes] | None = None
         self._zookeeper: subprocess.Popen[bytes] | None = None
+        self._first_call: socket.socket | None = None
 
     def __enter__(self) -> ApacheKafka:
         return self.start()
@@ -162,6 +163,7 @@ class ApacheKafka:
         except BaseException:
             self.stop(gracefully=False)
             raise
+        self._hang_up()
         return self
 
     def stop(self, *, gracefully: bool = True) -> None:
@@ -170,6 +172,7 @@ class ApacheKafka:
             if process is not None:
                 _end(process, gracefully)
         self._broker = self._zookeeper = None
+        self._hang_up()
         if self in _running:
             _running.remove(self)
         if self._temporary and self.directory is not None:
@@ -327,9 +330,19 @@ class ApacheKafka:
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(properties),
         )
+        # Kept open until the broker is up: a connection that ends while ZooKeeper has no database yet is never let go
+        # of, but is reported for ever, with a whole core and a gigabyte of log in a minute.
         deadline = time.monotonic() + _START_TIMEOUT_S
-        while not _accepts(port):
-            self._check_alive(self._zookeeper, deadline)
+        while self._first_call is None:
+            try:
+                self._first_call = socket.create_connection(("127.0.0.1", port), 1)
+            except OSError:
+                self._check_alive(self._zookeeper, deadline)
+
+    def _hang_up(self) -> None:
+        if self._first_call is not None:
+            self._first_call.close()
+            self._first_call = None
 
     def _start_broker(self, deadline: float) -> None:
         assert self.directory is not None
@@ -389,14 +402,6 @@ def _end(process: subprocess.Popen[bytes], gracefully: bool) -> None:
 
 def _random_cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A", 1)
-
-
-def _accepts(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-    except OSError:
-        return False
-    return True
 
 
 def _free_ports(count: int) -> list[int]:
