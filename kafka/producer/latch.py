@@ -13,14 +13,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any
 
 from kafka._compiled import IS_COMPILED
 
-
-def _has_gil() -> bool:
-    ask: Any = getattr(sys, "_is_gil_enabled", None)
-    return ask is None or bool(ask())
+_HAS_GIL = "free-threading" not in sys.version
+"""By the build, and not by whether it is on now: it may be for a moment only, while a module is imported."""
 
 
 class Latch:
@@ -30,7 +27,7 @@ class Latch:
     __slots__ = ("_gate", "_is_held", "_is_plain", "_waiting")
 
     def __init__(self) -> None:
-        self._is_plain = not (IS_COMPILED and _has_gil())
+        self._is_plain = not (IS_COMPILED and _HAS_GIL)
         self._gate = threading.Lock()
         self._is_held = False
         self._waiting = 0

@@ -104,8 +104,8 @@ class Sending:
         value_bytes: bytes | None = value
         key_size = -1 if key_bytes is None else len(key_bytes)
         value_size = -1 if value_bytes is None else len(value_bytes)
-        # A header is at most 3 bytes for each character of its name, and two lengths.
-        header_most = 0 if headers is None else 3 * header_size + 10 * len(headers)
+        # A header is at most 4 bytes for each character of its name, and two lengths.
+        header_most = 0 if headers is None else 4 * header_size + 10 * len(headers)
         if key_size + value_size + header_most > self._large_bytes:
             self._check_size(key_bytes, value_bytes, headers)
         timestamp: int = int(_now() * 1000) if timestamp_ms is None else checked_timestamp(timestamp_ms)

@@ -38,8 +38,7 @@ class Acknowledging:
             self._engine.acknowledge(record, kind)
             return
         self._check_explicit()
-        if not isinstance(record.owner, Holding) or record.owner.session.member_id != self._engine.member_id:
-            raise IllegalStateError(f"{record!r} was handed out by another consumer")
+        self._check_ours(record)
         self._polling.say(record, kind)
 
     def acknowledge_all(
@@ -52,14 +51,10 @@ class Acknowledging:
         self._check_open()
         if not self._has_thread:
             return [record for refused, _ in self._engine.acknowledge_all(records, kind) for record in refused]
-        refused: list[ShareRecord] = []
         self._check_explicit()
         for record in records:
-            try:
-                self.acknowledge(record, kind)
-            except IllegalStateError:
-                refused.append(record)
-        return refused
+            self._check_ours(record)
+        return self._polling.say_all(records, kind)
 
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, type: AcknowledgeType = AcknowledgeType.ACCEPT
@@ -128,6 +123,10 @@ class Acknowledging:
         if not self._host.loop.is_usable:
             why = "its loop is closed, or belongs to the parent process; after a fork, make a new one in the child"
             raise IllegalStateError(f"the share consumer cannot be used: {why}")
+
+    def _check_ours(self, record: ShareRecord) -> None:
+        if not isinstance(record.owner, Holding) or record.owner.session.member_id != self._engine.member_id:
+            raise IllegalStateError(f"{record!r} was handed out by another consumer")
 
     def _check_explicit(self) -> None:
         if self._polling.is_implicit:

@@ -270,7 +270,12 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
             self._inbox.is_closed = True
             self._host.close()
             return
-        self._host.check_may_block()
+        try:
+            self._host.check_may_block()
+        except IllegalStateError:
+            if self._inbox.is_closed:  # by another thread, just now
+                return
+            raise
         if not self._inbox.close():
             return
         timeout_s = timeout_ms / 1000
@@ -288,7 +293,7 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         """The same without waiting; the future is done when the group is left."""
         self._inbox.close()
         close = self._engine.close
-        done = self._host.submit(close, timeout_s) if self._has_thread else close(timeout_s)
+        done = self._polling.submit(close, timeout_s) if self._has_thread else close(timeout_s)
 
         def left(_: object) -> None:
             self._finish_telemetry().add_both(closed)

@@ -31,6 +31,7 @@ class Inbox:
         self._arrivals = 0  # how often records have come
         self._polled: list[ShareRecord] = []  # returned by polls, to be accepted by the next one
         self._said: list[tuple[list[ShareRecord], AcknowledgeType]] = []
+        self._is_told = False  # the loop will ask for what was said
         self._outcomes: dict[TopicPartition, KafkaError | None] = {}
         self._answered: list[Answered] = []  # for the callback that a user's thread calls
         self._error: KafkaError | None = None
@@ -104,20 +105,20 @@ class Inbox:
     def pass_on(self, accepts: bool) -> tuple[ShareRecord | None, bool]:
         """For who wants one record after the other: the next one; None when there is none, or something is to be done
         first (:meth:`take` knows what). With ``accepts`` it is to be accepted by the next call, as the one before is
-        now; whether the loop has to be told of that."""
+        now. When the loop has to be told of that, there is no record yet: tell it, and call again."""
         with self._lock:  # which is entered in a quarter of the condition's time
             records = self._records
-            if self._is_woken or self._answered:
+            if not records or self._is_woken or self._answered:
                 return None, False
+            if accepts and self._accept():
+                return None, True
             while records:
                 record = records.popleft()
                 if record.lost:
                     continue
-                if not accepts:
-                    return record, False
-                is_first = self._accept()
-                self._polled.append(record)
-                return record, is_first
+                if accepts:
+                    self._polled.append(record)
+                return record, False
             return None, False
 
     def has(self, record: ShareRecord) -> bool:
@@ -173,11 +174,23 @@ class Inbox:
         ready = settle(polled)
         if not ready:
             return False
-        if self._said and self._said[-1][1] is AcknowledgeType.ACCEPT:
-            self._said[-1][0].extend(ready)
-            return False
-        self._said.append((ready, AcknowledgeType.ACCEPT))
-        return len(self._said) == 1
+        self._add(ready, AcknowledgeType.ACCEPT)
+        return self._is_first()
+
+    def _add(self, records: list[ShareRecord], kind: AcknowledgeType) -> None:
+        if self._said and self._said[-1][1] is kind:
+            self._said[-1][0].extend(records)
+        else:
+            self._said.append((records, kind))
+
+    def _is_first(self) -> bool:
+        was_told, self._is_told = self._is_told, True
+        return not was_told
+
+    def not_told(self) -> None:
+        """The loop could not be told (an interrupt, say): whoever says something next has to."""
+        with self._changed:
+            self._is_told = False
 
     def say(self, record: ShareRecord, kind: AcknowledgeType) -> bool:
         """Acknowledge ``record``. Whether the loop has to be told that there is something for it.
@@ -191,17 +204,33 @@ class Inbox:
                 raise IllegalStateError(f"{where} cannot be acknowledged: {why}")
             if kind is not AcknowledgeType.RENEW:
                 record.is_settled = True
-            is_first = not self._said
-            if not is_first and self._said[-1][1] is kind:
-                self._said[-1][0].append(record)
-            else:
-                self._said.append(([record], kind))
-            return is_first
+            self._add([record], kind)
+            return self._is_first()
+
+    def say_all(self, records: Sequence[ShareRecord], kind: AcknowledgeType) -> tuple[list[ShareRecord], bool]:
+        """:meth:`say` for many: those that were acknowledged before or whose locks are gone, and whether the loop has
+        to be told."""
+        is_final = kind is not AcknowledgeType.RENEW
+        ready: list[ShareRecord] = []
+        refused: list[ShareRecord] = []
+        with self._changed:
+            for record in records:
+                if record.lost or record.is_settled:
+                    refused.append(record)
+                    continue
+                if is_final:
+                    record.is_settled = True
+                ready.append(record)
+            if not ready:
+                return refused, False
+            self._add(ready, kind)
+            return refused, self._is_first()
 
     def take_said(self) -> list[tuple[list[ShareRecord], AcknowledgeType]]:
         """What was said since the last call, in its order."""
         with self._changed:
             said, self._said = self._said, []
+            self._is_told = False
         return said
 
     def heard(self, answered: Sequence[Answered], keep: bool = False) -> None:

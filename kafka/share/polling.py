@@ -5,7 +5,7 @@ The public class checks arguments and states; this is the way from there to the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -22,6 +22,9 @@ from kafka.share.reading import Deserializers
 SAY_AFTER_S: Final = 0.02
 """What iteration accepts is gathered for so long. Handed over one by one, each record cost a turn of the loop and often
 a request: 13 us of CPU for each of 100 bytes, for 5 now (compiled; 18 for 7 in plain Python)."""
+
+COUNT_AFTER_S: Final = 1.0
+"""As often iteration counts as a poll, in metrics, while records are at hand."""
 
 
 class Polling:
@@ -51,17 +54,19 @@ class Polling:
         self._metrics = metrics
         self._exactly = exactly
         self._is_say_due = False
+        self._took_at = 0.0
 
     def take(self, count: int, wanted: int, timeout_s: float) -> list[ShareRecord]:
         """At most ``count`` records, deserialized; when there is none, ``wanted`` are asked for and waited for."""
-        give_up_at = monotonic() + timeout_s
+        self._took_at = monotonic()
+        give_up_at = self._took_at + timeout_s
         began = self._metrics.poll_began() if self._metrics is not None else 0.0
         has_to_say = self.is_implicit and self._inbox.accept_polled()
 
         def want() -> None:
             nonlocal has_to_say
-            has_to_say = False
             self._host.submit(self._after_said, self._engine.request_records, wanted, self._exactly, True)
+            has_to_say = False
 
         try:
             while True:
@@ -73,7 +78,7 @@ class Polling:
             found = self._deserializers.read(taken, self._release)
         finally:
             if has_to_say:  # records were at hand: what was accepted goes by itself, and not with a fetch
-                self._host.submit(self._say_on_loop if count > 1 else self._say_later)
+                self._tell(self._say_on_loop if count > 1 else self._say_later)
             if self._metrics is not None:
                 self._metrics.poll_ended(began)
         if self.is_implicit:
@@ -82,23 +87,42 @@ class Polling:
 
     def take_one(self) -> ShareRecord | None:
         """The next record, when one is at hand and nothing is to be done before; else :meth:`take` has to be asked."""
-        if self._deserializers:
+        if self._deserializers or monotonic() - self._took_at > COUNT_AFTER_S:
             return None
-        record, has_to_say = self._inbox.pass_on(self.is_implicit)
-        if has_to_say:
-            self._host.submit(self._say_later)
-        return record
+        while True:
+            record, has_to_say = self._inbox.pass_on(self.is_implicit)
+            if not has_to_say:
+                return record
+            self._tell(self._say_later)
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
         """Call it on the loop when all that was said is there; in implicit mode, what was taken is accepted first."""
-        if self.is_implicit:
-            self._inbox.accept_polled()
-        return self._host.submit(self._after_said, fn, *args)
+        is_first = self.is_implicit and self._inbox.accept_polled()
+        try:
+            return self._host.submit(self._after_said, fn, *args)
+        except BaseException:
+            if is_first:
+                self._inbox.not_told()
+            raise
 
     def say(self, record: ShareRecord, kind: AcknowledgeType) -> None:
         """Acknowledge a record. IllegalStateError as of :meth:`Inbox.say`."""
         if self._inbox.say(record, kind):
-            self._host.submit(self._say_on_loop)
+            self._tell(self._say_on_loop)
+
+    def say_all(self, records: Sequence[ShareRecord], kind: AcknowledgeType) -> list[ShareRecord]:
+        """Acknowledge records; those that it is too late for."""
+        refused, is_first = self._inbox.say_all(records, kind)
+        if is_first:
+            self._tell(self._say_on_loop)
+        return refused
+
+    def _tell(self, fn: Callable[[], None]) -> None:
+        try:
+            self._host.submit(fn)
+        except BaseException:  # an interrupt, say: else everybody would think that the loop knows
+            self._inbox.not_told()
+            raise
 
     def call_back(self) -> None:
         """Tell the commit callback what has been answered, in this thread; what it raises comes through."""

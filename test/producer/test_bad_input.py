@@ -94,6 +94,7 @@ SENDS: list[tuple[Arguments, type[Exception], str]] = [
     ({"timestamp_ms": 2**63 - 1}, IllegalArgumentError, "timestamp_ms: 9223372036854775807 is not a time in millisec"),
     ({"value": b"x" * 2000}, MessageSizeTooLargeError, "bytes is larger than max_request_size=1000"),
     ({"headers": [("h", b"x" * 2000)]}, MessageSizeTooLargeError, "bytes is larger than max_request_size=1000"),
+    ({"headers": [("\U0001f600" * 240, b"")]}, MessageSizeTooLargeError, "bytes is larger than max_request_size=1000"),
 ]
 
 

@@ -26,6 +26,7 @@ def test_one_thread_at_a_time_has_it() -> None:
         thread.start()
     for thread in threads:
         thread.join(60)
+        assert not thread.is_alive()
     assert (most, count) == (1, 1600)
 
 
@@ -43,6 +44,7 @@ def test_all_who_wait_get_it_when_it_is_let_go() -> None:
         assert not order
     for thread in threads:
         thread.join(60)
+        assert not thread.is_alive()
     assert sorted(order) == list(range(5))
     with latch:
         pass

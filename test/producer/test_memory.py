@@ -16,7 +16,7 @@ import pytest
 
 from kafka.core.produce.memory import BufferFull
 from kafka.errors import IllegalStateError, KafkaTimeoutError
-from kafka.producer import KafkaProducer
+from kafka.producer import FutureRecordMetadata, KafkaProducer
 from kafka.producer.waiting import ThreadWaiter, append_when_there_is_room
 from kafka.testing import EmbeddedBroker
 from test.producer.support import producer_in_memory
@@ -145,7 +145,7 @@ def test_threads_get_memory_in_the_order_in_which_they_came_and_nobody_is_left()
     with _broker() as broker, _producer(broker, max_block_ms=60_000, buffer_memory=60_000) as producer:
         producer.send("t", b"x").get(30)
         broker.pause()
-        order: list[int] = []
+        order: dict[int, FutureRecordMetadata] = {}
         threads: list[threading.Thread] = []
         try:
             with pytest.raises(KafkaTimeoutError):
@@ -153,8 +153,7 @@ def test_threads_get_memory_in_the_order_in_which_they_came_and_nobody_is_left()
             waiters = producer._accumulator.memory.waiters
 
             def run(number: int) -> None:
-                producer.send("t", b"y" * 12_000)
-                order.append(number)
+                order[number] = producer.send("t", b"y" * 12_000)
 
             for number in range(8):
                 thread = threading.Thread(target=run, args=(number,))
@@ -165,8 +164,8 @@ def test_threads_get_memory_in_the_order_in_which_they_came_and_nobody_is_left()
             broker.resume()
         for thread in threads:
             thread.join(30)
-        assert order == sorted(order)
-        assert len(order) == 8
+        offsets = [order[number].get(30).offset for number in range(8)]
+        assert offsets == sorted(offsets)
         producer.flush(30)
         assert producer._accumulator.memory.used_bytes == 0
         assert not producer._accumulator.memory.is_short

@@ -336,10 +336,30 @@ def test_what_iteration_accepts_is_told_without_another_call(group: Group) -> No
         next(iteration)
     end = time.monotonic() + 30
     while len(answered) < 149 and time.monotonic() < end:
-        consumer._host.call(lambda: None)
         consumer._polling.call_back()
+        time.sleep(0.005)
     assert len(set(answered)) == len(answered) == 149, "the last one is under way"
     assert values(take(consumer, 50, max_records=50)) == [b"%d" % n for n in range(150, 200)]
+
+
+def test_what_iteration_has_accepted_stays_accepted_when_the_consumer_is_closed_without_waiting(group: Group) -> None:
+    group.put(*(b"%d" % n for n in range(20)))
+    consumer = group.member()
+    iteration = iter(consumer)
+    for _ in range(15):
+        next(iteration)
+    assert consumer.close_async().wait(30)
+    assert values(take(group.member(), 5)) == [b"%d" % n for n in range(15, 20)]
+
+
+def test_a_record_of_another_consumer_is_an_error_and_nothing_is_acknowledged(group: Group) -> None:
+    group.put(b"0", b"1")
+    one = group.member(share_acknowledgement_mode="explicit")
+    (first,) = take(one, 1, max_records=1)
+    other = group.member(share_acknowledgement_mode="explicit")
+    with pytest.raises(IllegalStateError, match="another consumer"):
+        other.acknowledge_all([first])
+    assert one.acknowledge_all([first]) == []
 
 
 def test_the_commit_callback_is_called_in_the_polling_thread_with_the_offsets_of_each_partition(group: Group) -> None:

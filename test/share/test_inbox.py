@@ -38,10 +38,12 @@ def test_records_passed_on_one_by_one_are_accepted_by_the_next_call_and_told_tog
     records[1].lost = True
     inbox.put(records)
     assert inbox.pass_on(True) == (records[0], False)
-    assert inbox.pass_on(True) == (records[2], True), "the loop is to be told, and once"
+    assert inbox.pass_on(True) == (None, True), "the loop is to be told, and once; who is stopped there has no record"
+    assert inbox.pass_on(True) == (records[2], False)
     assert inbox.pass_on(True) == (records[3], False)
     assert inbox.take_said() == [([records[0], records[2]], AcknowledgeType.ACCEPT)]
-    assert inbox.pass_on(True) == (records[4], True)
+    assert inbox.pass_on(True) == (None, True)
+    assert inbox.pass_on(True) == (records[4], False)
     assert inbox.pass_on(True) == (None, False)
     assert inbox.accept_polled() is False
     assert inbox.take_said() == [([records[3], records[4]], AcknowledgeType.ACCEPT)]
@@ -161,6 +163,25 @@ def test_the_loop_is_told_once_for_all_that_is_said_until_it_looks() -> None:
     said = [([each.offset for each in records], kind) for records, kind in inbox.take_said()]
     assert said == [([1, 2], AcknowledgeType.ACCEPT), ([3], AcknowledgeType.RELEASE)]
     assert inbox.say(record(3), AcknowledgeType.RENEW)
+
+
+def test_whoever_could_not_tell_the_loop_leaves_that_to_the_next() -> None:
+    inbox = Inbox()
+    assert inbox.say(record(1), AcknowledgeType.ACCEPT)
+    inbox.not_told()
+    assert inbox.say(record(2), AcknowledgeType.ACCEPT)
+    assert not inbox.say(record(3), AcknowledgeType.ACCEPT)
+
+
+def test_of_many_that_are_acknowledged_at_once_those_that_it_is_too_late_for_are_given_back() -> None:
+    inbox = Inbox()
+    fine, lost, settled = (record(n) for n in range(3))
+    lost.lost = settled.is_settled = True
+    assert inbox.say_all([settled, lost], AcknowledgeType.ACCEPT) == ([settled, lost], False)
+    assert inbox.say_all([fine, lost], AcknowledgeType.RENEW) == ([lost], True)
+    assert inbox.say_all([fine, settled], AcknowledgeType.RELEASE) == ([settled], False)
+    assert inbox.say_all([fine], AcknowledgeType.ACCEPT) == ([fine], False)
+    assert inbox.take_said() == [([fine], AcknowledgeType.RENEW), ([fine], AcknowledgeType.RELEASE)]
 
 
 def test_polled_records_are_accepted_once_and_not_those_lost_settled_or_forgotten() -> None:

@@ -183,12 +183,15 @@ class Member:
         self.lost: set[Any] = set()
         self.flushed: Future[None] = Future()
         self.closed: Future[None] = Future()
+        self.is_closing = False
         self.made.append(self)
 
     def request_records(self, count: int, exactly: bool) -> None:
         self.wants.append((count, exactly))
 
     def acknowledge_all(self, records: list[Any], kind: AcknowledgeType) -> list[Any]:
+        if self.is_closing:
+            raise IllegalStateError("the share consumer is closed")
         self.said += [(record, kind) for record in records if record not in self.lost]
         return [record for record in records if record in self.lost]
 
@@ -196,6 +199,7 @@ class Member:
         return self.flushed
 
     def close_async(self) -> Future[None]:
+        self.is_closing = True
         return self.closed
 
 
@@ -294,6 +298,14 @@ def test_a_lock_that_turns_out_to_be_gone_is_told_on_a_later_turn(stage: Stage) 
     stage.loop.run_once(0)
     assert [leases for leases, _ in stage.events.gone] == [[stage.leases[0]]]
     assert len(stage.main.said) == 2
+
+
+def test_what_is_settled_after_the_end_is_told_as_lost(stage: Stage) -> None:
+    stage.delivery.close()
+    stage.delivery.settle(stage.leases, Verdict.ACCEPT)
+    stage.delivery.renew(stage.leases)
+    stage.loop.run_once(0)
+    assert [leases for leases, _ in stage.events.gone] == [stage.leases, stage.leases]
 
 
 def test_who_asks_is_told_when_the_settlement_is_answered(stage: Stage) -> None:

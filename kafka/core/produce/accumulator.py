@@ -263,7 +263,11 @@ class Accumulator:
         :meth:`append` then, and has to leave in the end. Whether there may be enough already."""
         with self.lock:
             self.memory.waiters.append(waiter)
-            return self.memory.next_waiter() is waiter
+            is_ready = self.memory.next_waiter() is waiter
+            if not is_ready and not self.memory.is_short:  # answered since it was refused: again nothing should linger
+                self.memory.is_short = self._has_news = True
+        self._tell()
+        return is_ready
 
     def wake_row(self) -> None:
         """The first in the row for memory has its turn, when there may be enough for it."""
@@ -394,6 +398,20 @@ class Accumulator:
                 self._close(queue)
                 self._has_news = had_news
         self.wake_row()
+
+    def take_unsent(self, queue: PartitionQueue) -> list[Batch]:
+        """What was never sent of the queue, to be failed. In one step: what is begun afterwards is behind nothing, and
+        so it is news.
+        """
+        with self.lock:
+            if queue.open is not None:
+                had_news = self._has_news
+                self._close(queue)
+                self._has_news = had_news
+            taken = list(queue.closed)
+            queue.closed.clear()
+        self.wake_row()
+        return taken
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

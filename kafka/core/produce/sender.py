@@ -179,6 +179,7 @@ class Sender:
             except Exception as error:  # it can never be sent, and must not stand in the way of the others
                 queue.in_flight.remove(batch)
                 broken.append((batch, error))
+                self._wake_at(now)  # for those behind it, which nobody else signals
                 continue
             if encoded_bytes > self._max_request_bytes and batch.records_count > 1:
                 queue.in_flight.remove(batch)
@@ -368,9 +369,7 @@ class Sender:
         for topic in list(accumulator.topics.values()):
             accumulator.give_up_parked(topic, error)
             for queue in topic.queues:
-                accumulator.close_open(queue)
-                while queue.closed:
-                    dropped.append(queue.closed.popleft())
+                dropped += accumulator.take_unsent(queue)
                 dropped += [batch for batch in queue.retry if not batch.in_doubt]
                 queue.retry = [batch for batch in queue.retry if batch.in_doubt]
         for batch in dropped:

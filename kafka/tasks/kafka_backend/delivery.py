@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from kafka.client import KafkaClient
-from kafka.errors import KafkaError
+from kafka.errors import IllegalStateError, KafkaError
 from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
 from kafka.tasks.delivery import Contact, DeliveryEvents, Lease, Source
 from kafka.tasks.outcome import Verdict
@@ -129,7 +129,10 @@ class _Member:
         if kind is not AcknowledgeType.RENEW:
             for record in records:
                 held.pop(record, None)
-        refused = self.consumer.acknowledge_all(records, kind)
+        try:
+            refused = self.consumer.acknowledge_all(records, kind)
+        except IllegalStateError:  # closed: an answer that came after the worker had left
+            refused = records
         if not refused:
             return []
         gone = set(refused)

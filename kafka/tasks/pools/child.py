@@ -134,7 +134,6 @@ class Servant:
                 outcome, ran_s = self._outcome(packet, task)
         finally:
             guard.close()
-            signal.alarm(0)  # the task's own is disarmed; one that a handler of the app has left armed; 0.4 us
         if self.is_stray:
             os._exit(0)
         page.write()
@@ -145,11 +144,17 @@ class Servant:
     def _outcome(self, packet: Packet, task: Task[..., Any]) -> tuple[Outcome, float]:
         job = ChildJob(packet, task, self._page)
         try:
-            outcome = run(job, self._guard)
+            try:
+                outcome = run(job, self._guard)
+            finally:
+                try:  # noqa: SIM105  # Python 3.10 looks for signals as an except block begins, and not as a `try` does
+                    signal.alarm(0)  # also one that a handler of the app has left armed; 0.4 us
+                except BaseException:
+                    pass
         except SoftTimeLimit as late:  # it struck as the function ended
             fault = Fault(type(late).__name__, "the soft limit struck as the task ended")
             return Failed(fault, task.retries(late)), time.monotonic() - self._page.started_at
-        except BaseException as late:  # of a handler of the task's own, for another signal than that of an alarm
+        except BaseException as late:  # of a handler of the task's own
             return Failed(fault_of(late), task.retries(late)), time.monotonic() - self._page.started_at
         if type(outcome) is Succeeded and len(outcome.value) > self._most:
             text = (

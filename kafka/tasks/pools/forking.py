@@ -16,7 +16,7 @@ who ends                              what follows
 the job's process, its job done       the next job
 the job's process, its job not done   the child writes what it used to the page, and ends like it
 the child, killed by others           its group is killed; it is buried when nobody of the group is left (launch.py)
-the worker                            the kernel kills the group (hygiene.py)
+the worker                            the kernel kills the group (hygiene.py), and who has left it dies with the child
 ====================================  =================================================================================
 
 Signals for a group (SIGTERM at the hard limit) reach the job's process directly. The child has them blocked meanwhile,
@@ -64,8 +64,10 @@ class ForkingServant(Servant):
 
     _is_forking = False
     _has_numpy = False
+    _pid = 0
 
     def serve(self) -> int:
+        self._pid = os.getpid()
         self._has_numpy = "numpy" in sys.modules
         with contextlib.suppress(Exception):  # no descriptors, say: it only saves time
             _rehearse(self._app, self._terms)
@@ -108,6 +110,9 @@ class ForkingServant(Servant):
     def _be_the_job(self) -> NoReturn:
         code = BROKEN
         try:
+            kernel.die_with_parent(signal.SIGKILL)  # it may leave the group, with which it would die else
+            if os.getppid() != self._pid:
+                os._exit(code)
             self._page.runs_in(os.getpid())
             if self._has_numpy:
                 hygiene.reseed()

@@ -83,12 +83,14 @@ def reseed() -> None:
 
 
 def reset_signals() -> None:
-    """Default actions for all that has a Python handler; SIGINT is ignored: it is the worker's to stop its children."""
+    """Default actions for all that has a Python handler; SIGINT is ignored: it is the worker's to stop its children.
+    SIGCHLD is not, as the worker may have inherited it: the kernel would reap what is to be waited for here."""
     signal.set_wakeup_fd(-1)
     for signum in ALL_SIGNALS:
         if callable(_handler_of(signum)):
             signal.signal(signum, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def block_signals() -> set[int]:

@@ -111,7 +111,7 @@ class Inspection:
 
     def sample(self, kept: Kept, now: float) -> None:
         """Look at memory and state."""
-        pid = kept.runner_pid
+        pid = kept.runner_pid if kept.running() is not None else kept.pid  # that of the last job may be a zombie
         seen = self._vitals(pid) if pid > 0 else None
         if seen is None:
             return

@@ -105,6 +105,8 @@ class Process:
         self._orphans = orphans
         self._process_per_job = process_per_job
         self._exit: Exit | None = None
+        self._has_ended = False
+        self._usages: dict[int, tuple[int, float]] = {}
         self.news_eof = False
         self._is_closed = False
 
@@ -129,12 +131,14 @@ class Process:
         found = self._reaper.exited()
         self.pid = self._reaper.pid
         self.pidfd = self._reaper.pidfd
-        if found is not None and self._process_per_job:
-            if not reap_group(self.pid):
+        if found is not None and self._process_per_job and self.pid:
+            self._has_ended = True
+            if not reap_group(self.pid, self._usages):
                 self.pidfd = None  # it tells no more, and would be readable for ever
                 return None
-            peak, cpu_s = self.page.lost_usage or (found.max_rss_bytes, found.cpu_s)
-            found = found._replace(max_rss_bytes=peak, cpu_s=cpu_s)
+            usage = self.page.lost_usage or self._usages.get(self.page.runner_pid)
+            if usage is not None:
+                found = found._replace(max_rss_bytes=usage[0], cpu_s=usage[1])
         self._exit = found
         return found
 
@@ -150,7 +154,9 @@ class Process:
 
     def _signal_runner(self, signum: int) -> None:
         """To the process that runs the job, which may be a fork of the child: then by a pidfd, since the page loses its
-        number before it is reaped."""
+        number before it is reaped. Nothing when the child has ended: what its page says is of the past."""
+        if self._has_ended:
+            return
         pid = self.page.runner_pid
         if not pid:
             self._reaper.signal(signum)
@@ -160,7 +166,7 @@ class Process:
             try:
                 if self.page.runner_pid == pid:
                     signal.pidfd_send_signal(pidfd, signum)
-            except ProcessLookupError:
+            except (ProcessLookupError, PermissionError):  # a job may have become somebody else
                 pass
             finally:
                 os.close(pidfd)
@@ -230,13 +236,17 @@ def reap(pid: int) -> Exit | None:
     return exit_of(status, usage.ru_maxrss, usage.ru_utime + usage.ru_stime)
 
 
-def reap_group(pid: int) -> bool:
+def reap_group(pid: int, usages: dict[int, tuple[int, float]]) -> bool:
     """Whether nobody is left of the group of a child that has ended. All of it had its SIGKILL, and what lives of it
-    still has come to this process, the subreaper."""
+    still has come to this process, the subreaper. ``usages``: peak memory and CPU seconds by pid are put there."""
+    if pid <= 1:  # wait4 would mean this process's own group, or all of its children
+        raise ValueError(f"{pid} is no group of a child")
     with contextlib.suppress(ChildProcessError):
-        while os.wait4(-pid, os.WNOHANG)[0]:
-            pass
-        return False
+        while True:
+            ended, _, usage = os.wait4(-pid, os.WNOHANG)
+            if not ended:
+                return False
+            usages[ended] = (usage.ru_maxrss * _MAX_RSS_UNIT, usage.ru_utime + usage.ru_stime)
     return True
 
 

@@ -78,6 +78,8 @@ class PreforkPool:
         """Those of which the log has been told, and that could not be written since."""
         self._counts = {"done": 0, "put_back": 0}
         self._was = (False, False)
+        self._is_per_job = settings.process_per_job
+        self._load: Callable[[Kept], int] = _load_and_process if settings.process_per_job else _load
         self._scaler = Scaler(*settings.autoscale) if settings.autoscale is not None else None
         if launcher is None:
             from kafka.tasks.pools.launch import make_launcher
@@ -265,7 +267,7 @@ class PreforkPool:
         room = self.supervision.room
         given = sum(len(kept.jobs) for kept in takers)
         level = min(self._most_each(len(takers)), -(-(given + len(line)) // len(takers)))
-        for kept in sorted(takers, key=_load):
+        for kept in sorted(takers, key=self._load):
             count = room(kept, level)
             if count > 0:
                 self._give(kept, line, min(count, len(line)))
@@ -323,8 +325,11 @@ class PreforkPool:
         """Half of what waits with the child that has most, when another is idle; whether there was something."""
         if all(kept.jobs or self.supervision.room(kept, 1) <= 0 for kept in takers):
             return False
-        busiest = max(takers, key=_load)
-        waiting = len(busiest.jobs) - 1
+        behind: Callable[[Kept], int] = _behind
+        if self._is_per_job and any(self._load(kept) == 0 and self.supervision.room(kept, 1) > 0 for kept in takers):
+            behind = _behind_a_process
+        busiest = max(takers, key=behind)
+        waiting = behind(busiest)
         if waiting < 1:
             return False
         back = busiest.take_back(-(-waiting // 2))
@@ -369,12 +374,15 @@ class PreforkPool:
         if death.cause == "time" and its_fault:
             outcome = too_long(job, _ENDED, death.signal)
         else:
+            rss_bytes = kept.rss_bytes
+            if self._is_per_job and kept.sampled_at < running.started_at:
+                rss_bytes = None  # that was the process of another job, or the child's own
             detail = f"process {kept.pid}{'; ' if death.detail else ''}{death.detail}"
             outcome = Lost(
                 death.cause,
                 death.signal,
                 death.exit_code,
-                kept.rss_bytes,
+                rss_bytes,
                 detail,
                 its_fault,
                 death.peak_rss_bytes,
@@ -392,6 +400,8 @@ class PreforkPool:
             self._tell()
 
     def sampled(self, now: float) -> None:
+        if self._is_per_job:
+            self._hand_out_later()  # nobody tells when the process of a job has come to its end
         if self._scaler is None:
             return
         busy = sum(bool(kept.jobs) for kept in self.supervision.takers)
@@ -407,3 +417,19 @@ class PreforkPool:
 
 def _load(kept: Kept) -> int:
     return len(kept.jobs)
+
+
+def _behind(kept: Kept) -> int:
+    return len(kept.jobs) - 1
+
+
+# With a process for each job, that of the last one may still be busy with its exit functions: nothing begins meanwhile.
+
+
+def _load_and_process(kept: Kept) -> int:
+    return 2 * len(kept.jobs) + (kept.child.page.runner_pid != 0)
+
+
+def _behind_a_process(kept: Kept) -> int:
+    is_held_up = kept.child.page.runner_pid != 0 and kept.running() is None
+    return len(kept.jobs) if is_held_up else len(kept.jobs) - 1

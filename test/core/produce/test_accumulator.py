@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 
 import pytest
@@ -417,3 +417,42 @@ def test_who_comes_into_the_row_when_there_is_enough_need_not_wait() -> None:
     rig, first, second = Rig(buffer_bytes=32_000), Patient(), Patient()
     assert rig.accumulator.stand_in_row(first)
     assert not rig.accumulator.stand_in_row(second), "it is not the first"
+
+
+def test_who_was_refused_before_an_answer_and_comes_into_the_row_after_it_has_nothing_linger() -> None:
+    rig, waiter = Rig(buffer_bytes=32_000, linger_s=30.0, idempotent=False), Patient()
+    batch, _ = rig.put(b"x")
+    assert rig.calls() == []
+    rig.accumulator.memory.used_bytes = 32_000
+    signals = rig.signals
+    assert not rig.accumulator.stand_in_row(waiter)
+    assert rig.signals == signals + 1
+    assert rig.call().batches == [batch]
+
+
+class Nosy:
+    """A lock that does something when it is let go for the first time."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        self._then: Callable[[], object] | None = then
+
+    def __enter__(self) -> None:
+        """Nobody else is there."""
+
+    def __exit__(self, *_: object) -> None:
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+
+
+def test_what_is_begun_while_the_unsent_are_dropped_is_news() -> None:
+    rig = Rig(linger_s=0.0, idempotent=False)
+    rig.leaders[0] = None
+    rig.put(b"old")
+    rig.poll()
+    late: list[Batch] = []
+    signals = rig.signals
+    rig.accumulator.lock = Nosy(lambda: late.append(rig.put(b"late")[0]))
+    rig.sender.drop_unsent(KafkaTimeoutError("it is over"))
+    assert rig.signals == signals + 1
+    assert list(rig.accumulator.incomplete) == late

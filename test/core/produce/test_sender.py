@@ -367,6 +367,20 @@ def test_a_batch_that_cannot_be_encoded_fails_alone() -> None:
     assert len(rig.calls()) == 1
 
 
+def test_what_is_behind_a_batch_that_cannot_be_encoded_waits_for_nobody() -> None:
+    rig = Rig(batch_records=1, idempotent=False)
+    rig.leaders[0] = None
+    bad, _ = rig.put(b"x")
+    good, _ = rig.put(b"y")
+    rig.poll()
+    bad.builder.base_timestamp = 2**64
+    rig.leaders[0] = 1
+    assert rig.calls() == []
+    assert bad.done.failed()
+    assert rig.sender.next_deadline == rig.clock.monotonic()
+    assert rig.call().batches == [good]
+
+
 def test_a_callback_of_an_overdue_record_may_close_the_producer() -> None:
     rig = Rig(2, delivery_timeout_s=5.0)
     rig.leaders = {0: None, 1: None}

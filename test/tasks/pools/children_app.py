@@ -182,6 +182,15 @@ def fork_and_raise() -> int:
 
 
 @app.task
+def lead_a_session() -> None:
+    """Leave the group of the child, say so, and go on."""
+    os.setsid()
+    print(os.getpid(), flush=True)
+    while True:
+        time.sleep(60)
+
+
+@app.task
 def arm_a_timer() -> None:
     signal.setitimer(signal.ITIMER_REAL, 1000, 1000)
 

@@ -71,10 +71,18 @@ def sleep(seconds: float) -> str:
     return "slept"
 
 
+@app.task(name="stop_itself")
+def stop_itself() -> str:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return "continued"
+
+
 @app.task(name="tidy_up")
-def tidy_up() -> str:
-    """Ends well when its soft limit comes."""
+def tidy_up(file: str | None = None) -> str:
+    """Ends well when its soft limit comes. That is so once the file is there."""
     try:
+        if file is not None:
+            Path(file).touch()
         time.sleep(LONG_S)
     except SoftTimeLimit:
         return "tidied up"

@@ -249,6 +249,43 @@ def test_a_child_whose_import_takes_too_long_can_be_given_up_and_the_next_one_co
         assert _value(nursery.run(nursery.start(), tasks.add, 1, 2)) == 3
 
 
+@pytest.mark.skipif("forkserver" not in METHODS, reason="no fork server here")
+def test_a_child_that_was_never_forked_is_given_up_without_a_look_at_other_children(slow: pathlib.Path) -> None:
+    with Nursery("forkserver", "test.tasks.pools.slow_app:app", process_per_job=True) as nursery:
+        with subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(120)"]) as living:
+            dead = subprocess.Popen([sys.executable, "-S", "-c", "raise SystemExit(7)"])
+            os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+            child = nursery.start(wait_up=False)
+            assert child.exited() is None
+            child.kill_group(signal.SIGKILL)
+            assert child.exited() == Exit()
+            assert dead.wait() == 7
+            living.kill()
+        slow.unlink()
+        assert _value(nursery.run(nursery.start(), tasks.add, 1, 2)) == 3
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 1])
+def test_there_is_no_group_of_a_child_that_was_never_forked(pid: int) -> None:
+    with pytest.raises(ValueError, match="no group of a child"):
+        launch.reap_group(pid, {})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no child forks a process for a job")
+def test_a_job_that_has_become_somebody_else_gets_no_signal_and_that_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("it is another user's now")
+
+    with Nursery("fork", process_per_job=True) as nursery:
+        child = nursery.start()
+        nursery.begin(child, tasks.spin)
+        monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
+        child.kill(signal.SIGKILL)
+        assert child.exited() is None
+
+
 @each_executed
 def test_jobs_may_be_sent_before_the_child_is_up(method: str, slow: pathlib.Path) -> None:
     with Nursery(method, "test.tasks.pools.slow_app:app") as nursery:
@@ -400,6 +437,29 @@ def test_when_the_worker_is_killed_all_that_it_has_started_is_gone_within_a_seco
     until(lambda: not any(map(is_running, pids)))
     took = time.monotonic() - killed_at
     assert took < 1.0 or took < 5.0 and os.getloadavg()[0] > 2 * (os.cpu_count() or 1), took
+
+
+LONE_JOB = """
+import sys, time
+sys.path[:0] = {path!r}
+from test.tasks.pools import children_app as tasks
+from test.tasks.pools.nursery import Nursery
+with Nursery("fork", process_per_job=True) as nursery:
+    nursery.begin(nursery.start(), tasks.lead_a_session)
+    while True:
+        time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no child forks a process for a job")
+def test_the_process_of_a_job_ends_with_the_worker_even_in_a_session_of_its_own() -> None:
+    code = LONE_JOB.format(path=[path for path in sys.path if path])
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=os.getcwd()) as worker:
+        assert worker.stdout is not None
+        pid = int(worker.stdout.readline())
+        assert is_running(pid)
+        worker.kill()
+    until(lambda: not is_running(pid))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

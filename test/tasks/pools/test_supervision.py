@@ -100,6 +100,36 @@ class Bench:
 # -- handing out -------------------------------------------------------------------------------------------------------
 
 
+def test_no_job_is_given_to_a_child_whose_last_process_still_ends_while_another_is_idle() -> None:
+    bench = Bench(3, kind=ForkPool)
+    first, second, third = bench.children
+    first.page.runner_pid = second.page.runner_pid = 7
+    bench.submit(1)
+    assert [len(child.inbox) for child in (first, second, third)] == [0, 0, 1]
+
+
+def test_a_job_behind_a_process_that_still_ends_goes_to_a_child_that_becomes_idle() -> None:
+    bench = Bench(2, kind=ForkPool)
+    ending, busy = bench.children
+    bench.submit(2)
+    busy.begin()
+    ending.page.runner_pid = 7
+    busy.end()
+    bench.turn()
+    assert (len(ending.inbox), len(busy.inbox)) == (0, 1)
+
+
+def test_when_the_processes_of_all_still_end_a_job_goes_to_the_first_that_is_through() -> None:
+    bench = Bench(2, kind=ForkPool)
+    a, b = bench.children
+    a.page.runner_pid = b.page.runner_pid = 7
+    bench.submit(1)
+    assert (len(a.inbox), len(b.inbox)) == (1, 0)
+    b.page.runner_pid = 0
+    bench.pass_time(1.5)
+    assert (len(a.inbox), len(b.inbox)) == (0, 1)
+
+
 def test_jobs_do_not_wait_behind_one_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(1)
     (child,) = bench.children
@@ -549,6 +579,24 @@ def test_a_descriptor_that_is_no_pidfd_any_more_keeps_no_loop_busy() -> None:
     os.close(readable)
 
 
+def test_a_lost_job_does_not_tell_the_memory_of_an_earlier_one_that_had_another_process() -> None:
+    bench = Bench(1, kind=ForkPool)
+    (child,) = bench.children
+    bench.submit(1)
+    child.begin()
+    bench.pass_time(1.5)
+    child.end()
+    bench.turn()
+    bench.outcomes()
+    (job,) = bench.submit(1)
+    child.begin()
+    child.die(code=3)
+    bench.turn()
+    lost = bench.outcomes()[job]
+    assert isinstance(lost, Lost)
+    assert lost.rss_bytes is None
+
+
 # -- stopped children --------------------------------------------------------------------------------------------------
 
 
@@ -568,6 +616,20 @@ def test_a_stopped_child_is_given_no_jobs_and_what_it_did_not_receive_goes_to_an
     bench.launcher.stopped.clear()
     bench.pass_time(1.5)
     assert {state.pid: state.state for state in bench.pool.children()}[a.pid] == "idle"
+
+
+def test_a_child_that_was_stopped_while_another_process_ran_its_job_is_seen_when_that_has_ended() -> None:
+    bench = Bench(1, kind=ForkPool)
+    (child,) = bench.children
+    bench.submit(1)
+    child.page.runner_pid = child.pid + 1  # a zombie afterwards, which the child does not reap
+    child.begin()
+    bench.launcher.stopped.add(child.pid)
+    bench.pass_time(1.5)
+    assert bench.pool.children()[0].state == "busy"
+    child.end()
+    bench.pass_time(1.5)
+    assert bench.pool.children()[0].state == "stopped"
 
 
 def test_a_stopped_child_whose_channel_was_full_is_given_jobs_again_when_it_is_continued() -> None:
