@@ -318,10 +318,12 @@ def _delete_topics(app: App, address: str, security: dict[str, Any]) -> None:
     app.close(CLOSE_S)  # before its topics go: a client that asks for a missing topic can bring it back
     topics = [names.queue(QUEUE), names.suspect(QUEUE), names.dead(QUEUE), names.results, names.late, names.workers]
     with contextlib.suppress(KafkaError), KafkaAdminClient(bootstrap_servers=address, **security) as admin:
-        admin.delete_topics(topics, raise_errors=False)
+        # Groups first: a broker that has lost the topic from its metadata cannot delete a share group's state of it,
+        # tries for 15 s, and keeps the group.
         for group in (names.queue(QUEUE), names.suspect(QUEUE)):
             with contextlib.suppress(KafkaError):
                 admin.delete_groups([group])
+        admin.delete_topics(topics, raise_errors=False)
 
 
 def _print(summary: Summary, commonest: list[Common]) -> None:
