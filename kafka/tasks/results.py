@@ -102,7 +102,7 @@ def decode(key: bytes | None, value: bytes | None, headers: Sequence[Header], ti
 @lru_cache(maxsize=1024)
 def _said(state: bytes, attempt: bytes | None, delivery: bytes | None) -> tuple[JobState | None, int, int]:
     """What the headers of a state record say: nearly all say the same."""
-    known = _NAMES.get(state.decode("ascii", "replace"))
+    known: JobState | None = _NAMES.get(state.decode("ascii", "replace"))
     return (known, 1, 1) if known is None else (known, int(attempt or b"1"), int(delivery or b"1"))
 
 

@@ -1,10 +1,11 @@
 """Pools: how fast each drains no-op jobs, how soon a job starts in a child, what an idle worker with children costs.
 
 Methods. *Drain*: as for the queue (``test_queue.py``), from the start of one worker process until every SUCCESS record
-has been read back, and from the first result on. The worker is this project installed from the tree, in plain Python
-and compiled. *Beside it*, Celery's prefork with two children on Redis, which stores no results: from the start of its
-worker to the run of the last job, in the same run. *Hand-out to start*: from ``submit`` of a pool without a broker to
-the first line of the task, one job at a time. *Idle*: proportional set size and CPU of a worker with two children.
+has been read back (``drain.py``), and from the first result on. Worker, caller and, where it is the built-in one, the
+broker are this project installed from the tree, in plain Python and compiled. *Beside it*, Celery's prefork with two
+children on Redis, which stores no results: from the start of its worker to the run of the last job, in the same run.
+*Hand-out to start*: from ``submit`` of a pool without a broker to the first line of the task, one job at a time.
+*Idle*: proportional set size and CPU of a worker with two children.
 
 ``KAFKA_BENCH_JOBS`` is how many no-op jobs there are (default 50,000); slower pools get a share of them. Celery
 comes from an environment of its own, as the other peers do; where that cannot be made, the reason is printed.
@@ -12,30 +13,32 @@ comes from an environment of its own, as the other peers do; where that cannot b
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import pathlib
-import resource
 import shutil
 import socket
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pytest
 
-from kafka.tasks import App, JobState, PoolSettings
+from kafka.tasks import PoolSettings
 from kafka.tasks.delivery import Lease, Source
 from kafka.tasks.envelope import Envelope
 from kafka.tasks.outcome import Outcome, Succeeded
 from kafka.tasks.payload import decode_value, encode_call
 from kafka.tasks.pools import Pool, make_pool
 from kafka.tasks.runner import Job
-from test.benchmarks.conftest import Broker, running
+from test.benchmarks.conftest import running
 from test.benchmarks.installs import KINDS, NotInstalled, install
 from test.benchmarks.jobs import NAME_VARIABLE, QUEUE, make_app
 from test.benchmarks.report import Measure, Report, percentile
-from test.benchmarks.test_queue import cpu_s, wait_for_any
+from test.support.apache_kafka import LATEST, ApacheKafka, require_apache_kafka
 from test.support.jars import Unavailable
 from test.support.peers import PEERS, PeerFailed, python_of, run_to_end
 from test.support.process_table import children_of, memory_of, process
@@ -69,7 +72,7 @@ POOLS = {
         ("--pool", "prefork", "--concurrency", "2"),
         1.0,
         {"plain": "15,000", "compiled": "20,000"},
-        {"plain": "15", "compiled": "20"},
+        {"plain": "15", "compiled": "15"},
     ),
     "threads": PoolRun(("--pool", "threads", "--concurrency", "2"), 0.5, {}, {}),
     "fork": PoolRun(("--pool", "fork", "--concurrency", "2"), 0.05, {"plain": "400", "compiled": "400"}, {}),
@@ -85,11 +88,19 @@ def figures() -> Iterator[Report]:
 
 
 class Installed(NamedTuple):
-    """The project in an environment, and a folder with the jobs."""
+    """The project in an environment, and a folder with the jobs and their caller."""
 
     kind: str
     python: pathlib.Path
     folder: pathlib.Path
+
+
+class Place(NamedTuple):
+    """A broker beside an install: its column in the report, where it is, its process."""
+
+    name: str
+    bootstrap: str
+    pid: int
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
@@ -102,7 +113,8 @@ def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         pytest.skip(f"{request.param}: not measured: {reason}")
     jobs = folder / "jobs"
     jobs.mkdir()
-    shutil.copy(pathlib.Path(__file__).with_name("jobs.py"), jobs / "bench_jobs.py")
+    for name, there in (("jobs.py", "bench_jobs.py"), ("drain.py", "drain.py")):
+        shutil.copy(pathlib.Path(__file__).with_name(name), jobs / there)
     return Installed(request.param, python, jobs)
 
 
@@ -126,8 +138,7 @@ def _drain_celery(python: pathlib.Path, folder: pathlib.Path, count: int) -> flo
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    environment |= {"CELERY_BENCH_BROKER": f"redis://127.0.0.1:{port}/0", "PYTHONPATH": str(folder)}
+    environment = _environment() | {"CELERY_BENCH_BROKER": f"redis://127.0.0.1:{port}/0", "PYTHONPATH": str(folder)}
     done, log = folder / "done", folder / "log"
     with running([redis, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"], folder, log):
         _wait(lambda: _answers(port), "Redis answers")
@@ -154,40 +165,54 @@ def _wait(condition: object, what: str) -> None:
         time.sleep(0.01)
 
 
-def _worker(installed: Installed, broker: Broker, app: App, flags: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    command = [str(installed.python), "-m", "kafka", "worker", "bench_jobs:app", "--queues", QUEUE]
-    command += [*flags, "--log-level", "WARNING", "--bootstrap-server", broker.bootstrap]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return command, {**environment, NAME_VARIABLE: app.name}
+@pytest.fixture(scope="module", params=["embedded", "apache"])
+def place(request: pytest.FixtureRequest, installed: Installed) -> Iterator[Place]:
+    """Each broker in turn, for each kind of install: the built-in one is of that install, too."""
+    if request.param == "apache":
+        require_apache_kafka(LATEST)
+        with ApacheKafka(LATEST, jvm=("-Xms1g", "-Xmx1g")) as apache:
+            yield Place(f"Apache Kafka {LATEST}, {installed.kind}", apache.bootstrap, apache.pid)
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(installed.python), "-m", "kafka", "broker", "--port", str(port)]
+    command += ["--data-dir", str(installed.folder / "data")]
+    with running(command, installed.folder, installed.folder / "broker.log", _environment()) as broker:
+        _wait(lambda: _answers(port), "the broker answers")
+        yield Place(f"embedded, {installed.kind}", f"127.0.0.1:{port}", broker.pid)
+
+
+def _environment() -> dict[str, str]:
+    """Without what leads to another Python's modules."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
 @pytest.mark.parametrize("pool", list(POOLS))
 def test_drain(
-    pool: str, installed: Installed, app: App, broker: Broker, figures: Report, celery_rate: float | None
+    pool: str, installed: Installed, place: Place, figures: Report, celery_rate: float | None
 ) -> None:
     subject = POOLS[pool]
-    kind = installed.kind
-    noop = app.tasks["noop"]
-    jobs = [noop.delay(number) for number in range(max(100, int(JOBS * subject.share)))]
-    app.flush(PATIENCE_S)
-    cpu, began = cpu_s(resource.RUSAGE_CHILDREN), time.perf_counter()
-    command, environment = _worker(installed, broker, app, subject.flags)
-    with running(command, installed.folder, installed.folder / "log", environment) as worker:
-        first = wait_for_any(jobs, worker)
-        for job in reversed(jobs):
-            assert job.wait(PATIENCE_S)
-        ended = time.perf_counter()
-    assert all(job.status() is JobState.SUCCESS for job in jobs)
-    cpu = cpu_s(resource.RUSAGE_CHILDREN) - cpu
-    column = f"{broker.name}, {kind}"
-    rate = len(jobs) / (ended - began)
-    figures.add(Measure(f"drain, {pool} of 2", "jobs/s"), column, rate)
+    count = max(100, int(JOBS * subject.share))
+    broker_cpu = _cpu_of([place.pid])
+    command = [str(installed.python), "drain.py", place.bootstrap, str(count), *subject.flags]
+    environment = {**_environment(), "PYTHONPATH": str(installed.folder)}
+    printed = run_to_end(command, environment, 4 * PATIENCE_S, installed.folder)
+    found = json.loads(printed.splitlines()[-1])
+    broker_cpu = _cpu_of([place.pid]) - broker_cpu
+    rate = count / found["seconds"]
+    figures.add(Measure(f"drain, {pool} of 2", "jobs/s"), place.name, rate)
     steady = Measure(f"drain, {pool} of 2, from the first result on", "jobs/s", _goals(subject.goals))
-    figures.add(steady, column, len(jobs) / (ended - first))
-    figures.add(Measure(f"drain, {pool} of 2, CPU with children", "µs/job"), column, cpu / len(jobs) * 1e6)
+    figures.add(steady, place.name, count / found["steady_s"])
+    for whose, cpu in (
+        ("worker with children", found["worker_cpu_s"]),
+        ("caller", found["caller_cpu_s"]),
+        ("broker, with enqueueing", broker_cpu),
+    ):
+        figures.add(Measure(f"drain, {pool} of 2, CPU of {whose}", "µs/job"), place.name, cpu / count * 1e6)
     if celery_rate is not None and subject.to_celery:
         times = Measure(f"drain, {pool} of 2, to Celery's", "times", _goals(subject.to_celery))
-        figures.add(times, column, rate / celery_rate)
+        figures.add(times, place.name, rate / celery_rate)
 
 
 def _goals(by_kind: dict[str, str]) -> str:
@@ -195,17 +220,22 @@ def _goals(by_kind: dict[str, str]) -> str:
     return goals[0] if len(goals) == 1 else ", ".join(f"{kind} {goal}" for kind, goal in by_kind.items())
 
 
-def test_an_idle_worker(installed: Installed, app: App, broker: Broker, figures: Report) -> None:
-    command, environment = _worker(installed, broker, app, POOLS["prefork"].flags)
-    with running(command, installed.folder, installed.folder / "log", environment) as worker:
+def test_an_idle_worker(installed: Installed, place: Place, figures: Report) -> None:
+    app = make_app(f"bench-{uuid.uuid4().hex[:8]}", place.bootstrap)
+    command = [str(installed.python), "-m", "kafka", "worker", "bench_jobs:app", "--queues", QUEUE]
+    command += [*POOLS["prefork"].flags, "--log-level", "WARNING", "--bootstrap-server", place.bootstrap]
+    environment = {**_environment(), NAME_VARIABLE: app.name}
+    with (
+        contextlib.closing(app),
+        running(command, installed.folder, installed.folder / "log", environment) as worker,
+    ):
         for job in [app.tasks["noop"].delay(number) for number in range(100)]:
             job.result(PATIENCE_S)
         pids = [worker.pid, *(each.pid for each in children_of(worker.pid))]
         before, began = _cpu_of(pids), time.monotonic()
         time.sleep(IDLE_S)
-        column = f"{broker.name}, {installed.kind}"
-        figures.add(IDLE_CPU, column, (_cpu_of(pids) - before) / (time.monotonic() - began) * 100)
-        figures.add(IDLE_PSS, column, sum(memory_of(pid, "Pss") for pid in pids) / MIB)
+        figures.add(IDLE_CPU, place.name, (_cpu_of(pids) - before) / (time.monotonic() - began) * 100)
+        figures.add(IDLE_PSS, place.name, sum(memory_of(pid, "Pss") for pid in pids) / MIB)
 
 
 def _cpu_of(pids: Sequence[int]) -> float:

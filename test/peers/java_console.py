@@ -5,11 +5,15 @@ Their options were renamed again and again: each release that needs others is a 
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import subprocess
 from collections.abc import Sequence
 from typing import Final
 
 TIMEOUT_S: Final = 90.0
+DUMP_S: Final = 5.0
+"""For the dump of threads of one that hangs."""
 
 
 class ConsoleFailed(Exception):
@@ -59,13 +63,25 @@ class Console:
 
     def _run(self, tool: str, arguments: Sequence[str], text: str = "") -> str:
         command = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", self._classpath, tool, *arguments]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         try:
-            done = subprocess.run(
-                command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-            )
-        except subprocess.TimeoutExpired as late:
-            text = f"{tool} did not end within {TIMEOUT_S:g} s\n{late.stdout!r}\n{late.stderr!r}"
-            raise ConsoleFailed(text) from None
-        if done.returncode:
-            raise ConsoleFailed(f"{tool} ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-        return done.stdout
+            out, err = process.communicate(text, TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise ConsoleFailed(f"{tool} did not end within {TIMEOUT_S:g} s\n{_last_words(process)}") from None
+        finally:
+            process.kill()
+        if process.returncode:
+            raise ConsoleFailed(f"{tool} ended with {process.returncode}\n{out[-2000:]}\n{err[-2000:]}")
+        return out
+
+
+def _last_words(process: subprocess.Popen[str]) -> str:
+    """What a virtual machine that hangs has printed, and what its threads are doing; it is ended."""
+    process.send_signal(signal.SIGQUIT)  # it prints a dump of its threads, and goes on
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=DUMP_S)
+    process.kill()
+    out, err = process.communicate()
+    return f"{out[:20_000]}\n{err[-4000:]}"

@@ -63,8 +63,13 @@ def run_peer(name: str, script: str, *arguments: str, timeout_s: float = 60.0) -
     return json.loads(run_to_end(command, environment, timeout_s).splitlines()[-1])
 
 
-def run_to_end(command: list[str], environment: dict[str, str] | None = None, timeout_s: float = 60.0) -> str:
-    """What a command printed on stdout; :class:`PeerFailed` unless it ends with 0 in time."""
+def run_to_end(
+    command: list[str],
+    environment: dict[str, str] | None = None,
+    timeout_s: float = 60.0,
+    folder: pathlib.Path | None = None,
+) -> str:
+    """What a command printed on stdout; :class:`PeerFailed` unless it ends with 0 in time. It runs in ``folder``."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -72,6 +77,7 @@ def run_to_end(command: list[str], environment: dict[str, str] | None = None, ti
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
+        cwd=folder,
     )
     try:
         out, err = process.communicate(timeout=timeout_s)

@@ -323,7 +323,7 @@ class ShareSession:
                 intake.said(partition, exchange.acks.get(partition), *ack_code(part))
         for partition in exchange.acks.keys() - answered:
             intake.said(partition, exchange.acks[partition], 0, None)
-        for partition in exchange.fetched - intake.errors.keys():
+        for partition in exchange.fetched.difference(intake.errors):
             self._rests.went_well(partition)
         self._flush = self._flush or intake.gives_back
         if intake.records and (self._next_expiry is None or deadline < self._next_expiry):

@@ -23,6 +23,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from kafka.tasks.copies import FLUSH_S, leave
@@ -54,6 +55,12 @@ NOT_LOADED = 69
 _NOWHERE = ""
 
 
+@lru_cache(maxsize=64)
+def _source(queue: str) -> Source:
+    """Of the jobs of a queue, whose topic a child does not know."""
+    return Source(queue, _NOWHERE)
+
+
 class ChildJob(Job):
     """A job in a child: ``cancelled`` is what the page says."""
 
@@ -71,7 +78,7 @@ class ChildJob(Job):
             crashes=packet.crashes,
             extra=packet.extra,
         )
-        lease = Lease(Source(packet.queue, _NOWHERE), packet.value, (), packet.deliveries)
+        lease = Lease(_source(packet.queue), packet.value, (), packet.deliveries)
         super().__init__(lease, envelope, task, crashes=packet.crashes)
 
     @property

@@ -1,16 +1,17 @@
 """The garbage collector in a worker's process, which runs no task, and in its children, which do.
 
-A worker makes a dozen objects for each job and keeps them for as long as the job is under way, thousands of jobs at
+A worker makes dozens of objects for each job and keeps them for as long as the job is under way, thousands of jobs at
 once; none of them is in a cycle, so there is nothing for the collector to find. With Python's own threshold of 700
 objects it looked all the same, several times for each batch of jobs: a tenth of the worker's CPU time, measured with
-``perf``. The children have the thresholds that the app's modules have left: what tasks make is not known here.
+``perf``; with 50,000 still once for each batch. The children have the thresholds that the app's modules have left: what
+tasks make is not known here.
 """
 
 from __future__ import annotations
 
 import gc
 
-CALM = 50_000
+CALM = 250_000
 """Objects more than at the last look."""
 
 _before: tuple[int, int, int] | None = None

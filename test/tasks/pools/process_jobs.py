@@ -159,6 +159,11 @@ def number() -> float:
     return random.random()
 
 
+@app.task(name="policy")
+def policy() -> int:
+    return os.sched_getscheduler(0)
+
+
 @app.task(name="remember")
 def remember(value: int) -> list[int]:
     """What was remembered in this process, with this."""

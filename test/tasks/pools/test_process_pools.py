@@ -23,6 +23,7 @@ from kafka.net.loop import Loop
 from kafka.tasks.delivery import Lease, Source
 from kafka.tasks.outcome import Failed, Lost, Outcome, Succeeded
 from kafka.tasks.payload import encode_value
+from kafka.tasks.pools import hygiene
 from kafka.tasks.pools.fork import ForkPool
 from kafka.tasks.pools.kept import Kept
 from kafka.tasks.pools.memory import vitals
@@ -540,3 +541,30 @@ def test_an_app_that_cannot_be_imported_degrades_the_pool_and_says_why(tmp_path:
     assert pool.free_slots == 0
     pool.stop(0.0)
     loop.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="only Linux has SCHED_BATCH")
+@kinds
+def test_a_child_that_is_woken_takes_no_core_from_the_worker(kind: type[PreforkPool]) -> None:
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    with a_pool(kind=kind) as bench:
+        assert bench.value(bench.submit("policy")) == encode_value("policy", os.SCHED_BATCH)
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux has SCHED_IDLE")
+def test_a_policy_that_was_chosen_for_the_worker_is_its_childrens_too() -> None:
+    answer, say = os.pipe()
+    pid = os.fork()  # one that took SCHED_IDLE may not be let out of it
+    if not pid:
+        try:
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            hygiene.take_turns()
+            os.write(say, bytes([os.sched_getscheduler(0)]))
+        finally:
+            os._exit(0)
+    os.close(say)
+    found = os.read(answer, 1)
+    os.close(answer)
+    os.waitpid(pid, 0)
+    assert found == bytes([os.SCHED_IDLE])
