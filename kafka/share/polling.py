@@ -97,13 +97,9 @@ class Polling:
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
         """Call it on the loop when all that was said is there; in implicit mode, what was taken is accepted first."""
-        is_first = self.is_implicit and self._inbox.accept_polled()
-        try:
-            return self._host.submit(self._after_said, fn, *args)
-        except BaseException:
-            if is_first:
-                self._inbox.not_told()
-            raise
+        if self.is_implicit:
+            self._inbox.accept_polled()
+        return self._tell(self._after_said, fn, *args)
 
     def say(self, record: ShareRecord, kind: AcknowledgeType) -> None:
         """Acknowledge a record. IllegalStateError as of :meth:`Inbox.say`."""
@@ -117,9 +113,9 @@ class Polling:
             self._tell(self._say_on_loop)
         return refused
 
-    def _tell(self, fn: Callable[[], None]) -> None:
+    def _tell(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
         try:
-            self._host.submit(fn)
+            return self._host.submit(fn, *args)
         except BaseException:  # an interrupt, say: else everybody would think that the loop knows
             self._inbox.not_told()
             raise
