@@ -19,7 +19,7 @@ import pytest
 
 from kafka.tasks import App
 from kafka.testing import EmbeddedBroker
-from test.benchmarks.jobs import NAME_VARIABLE, QUEUE, make_app
+from test.benchmarks.jobs import NAME_VARIABLE, make_app, worker_command
 from test.benchmarks.report import Report
 from test.support.apache_kafka import LATEST, ApacheKafka, require_apache_kafka
 
@@ -43,6 +43,12 @@ def report() -> Iterator[Report]:
     print("\n".join(found.lines()), flush=True)
 
 
+def apache_kafka() -> ApacheKafka:
+    """The latest release, with the JVM as it comes; not started yet."""
+    require_apache_kafka(LATEST)
+    return ApacheKafka(LATEST, jvm=("-Xms1g", "-Xmx1g"))
+
+
 @pytest.fixture(scope="session", params=["embedded", "apache"])
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """Each broker in turn, one at a time."""
@@ -50,8 +56,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
         with EmbeddedBroker() as embedded:
             yield Broker("embedded", embedded.bootstrap)
     else:
-        require_apache_kafka(LATEST)
-        with ApacheKafka(LATEST, jvm=("-Xms1g", "-Xmx1g")) as apache:
+        with apache_kafka() as apache:
             yield Broker(f"Apache Kafka {LATEST}", apache.bootstrap)
 
 
@@ -90,7 +95,6 @@ StartWorker = Callable[[], AbstractContextManager[subprocess.Popen[bytes]]]
 @pytest.fixture
 def start_worker(app: App, broker: Broker, tmp_path: pathlib.Path) -> StartWorker:
     """``with start_worker():`` one worker process with the threads pool, from its start to its end."""
-    command = [sys.executable, "-m", "kafka", "worker", "test.benchmarks.jobs:app", "--queues", QUEUE]
-    command += ["--pool", "threads", "--concurrency", str(CONCURRENCY), "--log-level", "WARNING"]
-    command += ["--bootstrap-server", broker.bootstrap]
+    flags = ["--pool", "threads", "--concurrency", str(CONCURRENCY)]
+    command = worker_command(sys.executable, "test.benchmarks.jobs:app", broker.bootstrap, flags)
     return lambda: running(command, ROOT, tmp_path / "log", {**os.environ, NAME_VARIABLE: app.name})

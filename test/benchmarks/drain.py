@@ -15,39 +15,49 @@ import subprocess
 import sys
 import time
 import uuid
+from typing import Any
+
+from kafka.tasks import JobHandle, JobState
 
 PATIENCE_S = 120.0
 STOP_S = 40.0
 
 
+def wait_for_any(jobs: list[JobHandle[Any]], worker: subprocess.Popen[bytes], patience_s: float) -> float:
+    """When the first result had come, about. Looks at a few jobs: which are first depends on the partitions."""
+    give_up_at = time.perf_counter() + patience_s
+    few = jobs[:64]
+    while not any(job.status() is JobState.SUCCESS for job in few):
+        assert worker.poll() is None, "the worker has ended by itself"
+        assert time.perf_counter() < give_up_at, "no job ends"
+        few[0].wait(0.005)
+    return time.perf_counter()
+
+
 def main(bootstrap: str, count: int, flags: list[str]) -> None:
     """Do it once."""
-    from bench_jobs import NAME_VARIABLE, QUEUE, make_app  # type: ignore[import-not-found]
-
-    from kafka.tasks import JobState
+    from bench_jobs import NAME_VARIABLE, make_app, worker_command  # type: ignore[import-not-found]
 
     app = make_app(f"bench-{uuid.uuid4().hex[:8]}", bootstrap)
     noop = app.tasks["noop"]
     jobs = [noop.delay(number) for number in range(count)]
     app.flush(PATIENCE_S)
-    command = [sys.executable, "-m", "kafka", "worker", "bench_jobs:app", "--queues", QUEUE]
-    command += [*flags, "--log-level", "WARNING", "--bootstrap-server", bootstrap]
+    command = worker_command(sys.executable, "bench_jobs:app", bootstrap, flags)
     caller_cpu, began = time.process_time(), time.perf_counter()
     worker = subprocess.Popen(command, env={**os.environ, NAME_VARIABLE: app.name}, stdout=sys.stderr)
     try:
-        few = jobs[:64]  # which are first depends on the partitions
-        while not any(job.status() is JobState.SUCCESS for job in few):
-            assert worker.poll() is None, "the worker has ended by itself"
-            assert time.perf_counter() < began + PATIENCE_S, "no job ends"
-            jobs[0].wait(0.005)
-        first = time.perf_counter()
+        first = wait_for_any(jobs, worker, PATIENCE_S)
         for job in reversed(jobs):
             assert job.wait(PATIENCE_S), "a job does not end"
         ended, caller_cpu = time.perf_counter(), time.process_time() - caller_cpu
         assert all(job.status() is JobState.SUCCESS for job in jobs), "a job has failed"
     finally:
         worker.terminate()
-        worker.wait(STOP_S)
+        try:
+            worker.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()
     app.close(10)
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = {

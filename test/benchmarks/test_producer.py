@@ -22,10 +22,10 @@ from typing import NamedTuple
 import pytest
 
 from kafka.admin import KafkaAdminClient, NewTopic
+from test.benchmarks.conftest import apache_kafka
 from test.benchmarks.installs import KINDS, NotInstalled, install
 from test.benchmarks.report import Measure, Report
-from test.support.apache_kafka import LATEST, ApacheKafka, require_apache_kafka
-from test.support.peers import require_peer, run_to_end
+from test.support.peers import foreign_environment, require_peer, run_to_end
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -67,8 +67,7 @@ def figures() -> Iterator[Report]:
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """Apache Kafka with the JVM as it comes."""
-    require_apache_kafka(LATEST)
-    with ApacheKafka(LATEST, jvm=("-Xms1g", "-Xmx1g")) as apache:
+    with apache_kafka() as apache:
         yield apache.bootstrap
 
 
@@ -123,8 +122,7 @@ def _run(what: str, subject: Subject, bootstrap: str, size: int, codec: str) -> 
         admin.create_topics([NewTopic(name=topic, num_partitions=1, replication_factor=1)])
         count = int(MESSAGES * subject.share)
         command = [str(subject.python), str(SCRIPT), what, subject.library, bootstrap, topic, str(count), str(size)]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-        printed = run_to_end([*command, codec], environment, RUN_TIMEOUT_S)
+        printed = run_to_end([*command, codec], foreign_environment(), RUN_TIMEOUT_S)
         admin.delete_topics([topic])  # the disk is not what is measured
     finally:
         admin.close()

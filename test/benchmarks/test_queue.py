@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
 import time
 
 import pytest
 
-from kafka.tasks import App, JobHandle, JobState
+from kafka.tasks import App, JobState
 from test.benchmarks.conftest import Broker, StartWorker
+from test.benchmarks.drain import wait_for_any
 from test.benchmarks.report import Measure, Report, percentile
 
 pytestmark = pytest.mark.timeout(600)
@@ -57,7 +57,7 @@ def test_no_op_jobs_go_in_and_come_out(app: App, broker: Broker, start_worker: S
     cpu = cpu_s(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     with start_worker() as worker:
-        first = wait_for_any(jobs, worker)
+        first = wait_for_any(jobs, worker, PATIENCE_S)
         for job in reversed(jobs):
             assert job.wait(PATIENCE_S)
         ended = time.perf_counter()
@@ -65,17 +65,6 @@ def test_no_op_jobs_go_in_and_come_out(app: App, broker: Broker, start_worker: S
     report.add(DRAIN, broker.name, JOBS / (ended - began))
     report.add(DRAIN_STEADY, broker.name, JOBS / (ended - first))
     report.add(DRAIN_CPU, broker.name, (cpu_s(resource.RUSAGE_CHILDREN) - cpu) / JOBS * 1e6)
-
-
-def wait_for_any(jobs: list[JobHandle[None]], worker: subprocess.Popen[bytes]) -> float:
-    """When the first result had come, about. Looks at a few jobs: which are first depends on the partitions."""
-    give_up_at = time.perf_counter() + PATIENCE_S
-    few = jobs[:64]
-    while not any(job.status() is JobState.SUCCESS for job in few):
-        assert worker.poll() is None, "the worker has ended by itself"
-        assert time.perf_counter() < give_up_at
-        few[0].wait(0.005)
-    return time.perf_counter()
 
 
 def test_a_job_on_an_idle_queue_starts_soon(

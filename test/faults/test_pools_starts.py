@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import http.client
 import pathlib
-import socket
 import time
 from collections.abc import Callable, Iterator
 
@@ -17,6 +16,7 @@ from kafka.testing import EmbeddedBroker
 from test.faults.pool_crew import PoolCrew, PoolWorker, wait_for
 from test.faults.test_pools_stopped import ended
 from test.faults.test_pools_stopped import pool_crew as pool_crew  # a fixture
+from test.support.ports import free_ports
 from test.support.process_table import needs_proc
 
 pytestmark = [needs_proc, pytest.mark.timeout(180)]
@@ -27,12 +27,6 @@ CRASHES = 15
 """In a row, which open the breaker."""
 CRASHES_CPU_S = 3.0
 """The worker's whole CPU until then, its own imports included, which are most of it."""
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def readiness(port: int) -> tuple[int, str]:
@@ -71,7 +65,7 @@ def import_crew(tmp_path: pathlib.Path) -> Iterator[Callable[[str, str], PoolCre
 def test_a_module_that_children_cannot_import_is_told_and_ends_the_worker_with_code_three(
     servers: str, import_crew: Callable[[str, str], PoolCrew]
 ) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     workers: list[tuple[PoolCrew, PoolWorker, str]] = []
     for how, text in TOLD.items():
         crew = import_crew(how, servers)
@@ -95,7 +89,7 @@ def test_a_module_that_takes_long_is_waited_for(
 
 def test_a_row_of_crashes_opens_the_breaker_costs_little_and_is_got_over(servers: str, pool_crew: MakeCrew) -> None:
     crew = pool_crew(servers)
-    port = free_port()
+    (port,) = free_ports(1)
     worker = crew.start("--health-port", str(port))
     crew.works()
     handles = [crew.delay("exit_while", "healed") for _ in range(2 * CRASHES)]

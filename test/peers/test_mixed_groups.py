@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import threading
 import time
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from kafka import KafkaConsumer, KafkaProducer
-from test.support.peers import CLIENTS, require_peer
+from test.support.peers import CLIENTS, foreign_environment, require_peer
 
 PARTITIONS = 6
 DEADLINE_S = 60.0
@@ -71,10 +70,9 @@ class Peer(Member):
     def __init__(self, name: str, bootstrap: str, topic: str, assignor: str) -> None:
         super().__init__()
         python = require_peer(PEERS[name])
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         self._process = subprocess.Popen(
             [str(python), str(CLIENTS / f"{name}_member.py"), bootstrap, topic, topic, assignor],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=foreign_environment(),
         )  # fmt: skip
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._listen, self._complain)]
         for thread in self._threads:

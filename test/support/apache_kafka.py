@@ -37,6 +37,7 @@ from typing import NoReturn
 import pytest
 
 from test.support import jars
+from test.support.ports import free_ports
 
 LATEST = "4.3.0"
 
@@ -220,7 +221,7 @@ class ApacheKafka:
         """Write the settings, start ZooKeeper or format the data directory."""
         (directory / "log4j.properties").write_text(_LOG4J1)
         (directory / "log4j2.yaml").write_text(_LOG4J2)
-        self._port, second_port = _free_ports(2)
+        self._port, second_port = free_ports(2)
         self.bootstrap = f"127.0.0.1:{self._port}"
         settings = self._settings(directory, second_port) | self._settings_given
         properties = directory / "server.properties"
@@ -402,14 +403,6 @@ def _end(process: subprocess.Popen[bytes], gracefully: bool) -> None:
 
 def _random_cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A", 1)
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 @atexit.register

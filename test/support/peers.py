@@ -55,10 +55,15 @@ def require_peer(name: str) -> pathlib.Path:
         refuse(f"needs {name} {PEERS[name]}: {reason}")
 
 
+def foreign_environment() -> dict[str, str]:
+    """This process's, for another Python: without what leads to modules of this one."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
 def run_peer(name: str, script: str, *arguments: str, timeout_s: float = 60.0) -> Any:
     """Run ``clients/<script>.py`` in the peer's environment, and give the JSON value of its last line."""
     python = require_peer(name)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    environment = foreign_environment()
     command = [str(python), str(CLIENTS / f"{script}.py"), *arguments]
     return json.loads(run_to_end(command, environment, timeout_s).splitlines()[-1])
 

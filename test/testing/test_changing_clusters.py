@@ -17,6 +17,7 @@ from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError, Unkno
 from kafka.net import resolve
 from kafka.net.transport import Address
 from kafka.testing import EmbeddedBroker
+from test.support.ports import free_ports
 
 RECONNECT: dict[str, Any] = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 20}
 
@@ -36,12 +37,6 @@ def broker(shared: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 def topic(broker: EmbeddedBroker) -> str:
     return broker.create_topic(f"topic-{uuid.uuid4().hex[:8]}")
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def until(is_so: Callable[[], bool], within_s: float = 30.0) -> None:
@@ -85,7 +80,7 @@ def test_clients_follow_a_broker_that_was_killed_and_came_back_at_another_addres
         assert next(consumer).value == b"before"
         first.kill()
         future = producer.send("t", b"after")
-        second = EmbeddedBroker(tmp_path, fsync="always", port=free_port())
+        second = EmbeddedBroker(tmp_path, fsync="always", port=free_ports(1)[0])
         stack.callback(second.stop)
         second.start()
         assert second.port != first.port
