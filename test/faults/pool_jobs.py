@@ -127,7 +127,7 @@ def signal_self(context: Context, signum: int) -> None:
 
 def close_channel(context: Context, then_wait_for: str | None) -> str:
     _note(context)
-    os.closerange(3, 4096)
+    os.closerange(3, 1 << 20)
     if then_wait_for is not None:
         _wait_for(then_wait_for)
     return "closed"

@@ -118,7 +118,7 @@ def exit_at_once(code: int) -> NoReturn:
 
 @app.task
 def close_descriptors() -> None:
-    os.closerange(3, 256)
+    os.closerange(3, 1 << 20)
 
 
 @app.task

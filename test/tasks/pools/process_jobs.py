@@ -151,7 +151,7 @@ def leave_a_broker() -> int:
 
 @app.task(name="close_and_return")
 def close_and_return() -> None:
-    os.closerange(3, 256)
+    os.closerange(3, 1 << 20)
 
 
 @app.task(name="number")
@@ -195,5 +195,5 @@ def signal_group() -> str:
 
 @app.task(name="close_channel")
 def close_channel() -> None:
-    os.closerange(3, 256)
+    os.closerange(3, 1 << 20)
     time.sleep(LONG_S)
