@@ -1,4 +1,4 @@
-"""KafkaConsumer in groups, as a user uses it: subscribing, committing, listeners, leaving. With every release.
+"""KafkaConsumer in groups, as a user uses it: subscribing, committing, listeners, leaving. Every release since 0.11.
 
 What rebalances is as small as it can be, since a rebalance takes a heartbeat. What members decide is tested without a
 broker in ``test/core/group``; groups of the new protocol have a suite of their own, ``test_consumer_groups_new.py``.
@@ -22,10 +22,10 @@ from kafka.errors import (
     OffsetMetadataTooLargeError,
     WakeupError,
 )
-from test.support.either_broker import every_release
+from test.support.either_broker import every_release_with_batches
 
 DEADLINE_S = 40.0
-pytestmark = every_release
+pytestmark = every_release_with_batches
 
 Make = Callable[..., KafkaConsumer]
 
@@ -411,25 +411,3 @@ def test_enforce_rebalance_begins_one(make: Make, new_topic: Callable[..., str])
     consumer.enforce_rebalance("for a test")
     poll_until(lambda: consumer.group_metadata().generation_id > before, consumer)
     poll_until(lambda: [what for what, _ in listener.heard][-2:] == ["revoked", "assigned"], consumer)
-
-
-def test_offsets_go_into_a_transaction_and_a_stale_member_is_refused(
-    make: Make, send: Callable[..., None], new_topic: Callable[..., str], bootstrap: str, unique: Callable[[str], str]
-) -> None:
-    topic = new_topic()
-    where = TopicPartition(topic, 0)
-    send(topic, 3)
-    consumer = make(topic)
-    take(consumer, 3)
-    with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=unique("tx")) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send_offsets_to_transaction({where: OffsetAndMetadata(3, "", -1)}, consumer.group_metadata())
-        producer.commit_transaction()
-        assert consumer.committed(where) == 3
-        stale = consumer.group_metadata()._replace(generation_id=0, member_id="nobody")
-        producer.begin_transaction()
-        with pytest.raises(KafkaError):  # KIP-447
-            producer.send_offsets_to_transaction({where: OffsetAndMetadata(1, "", -1)}, stale)
-        producer.abort_transaction()
-    assert consumer.committed(where) == 3

@@ -165,6 +165,34 @@ def test_who_was_fenced_and_writes_on_is_told_at_the_abort(cluster: Cluster, top
     assert read(cluster, topic) == []
 
 
+def test_a_member_reads_the_offsets_of_a_transaction_as_soon_as_that_is_committed(
+    cluster: Cluster, topic: str, make: Make
+) -> None:
+    """KIP-447: the member's own generation is what the broker checks, and its offsets are read when they are stable."""
+    where = TopicPartition(topic, 0)
+    producer = make()
+    with KafkaConsumer(
+        topic,
+        bootstrap_servers=cluster.bootstrap,
+        group_id=f"g-{topic}",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        until = time.monotonic() + DEADLINE_S
+        while where not in consumer.assignment():
+            assert time.monotonic() < until
+            consumer.poll(200)
+        with producer.transaction():
+            producer.send_offsets_to_transaction({where: OffsetAndMetadata(3, "", -1)}, consumer.group_metadata())
+        assert consumer.committed(where) == 3
+        stale = consumer.group_metadata()._replace(generation_id=0, member_id="nobody")
+        producer.begin_transaction()
+        with pytest.raises(AbortableTransactionError):
+            producer.send_offsets_to_transaction({where: OffsetAndMetadata(1, "", -1)}, stale)
+        producer.abort_transaction()
+        assert consumer.committed(where) == 3
+
+
 def test_a_member_that_is_not_in_the_group_makes_the_transaction_abortable(
     cluster: Cluster, topic: str, make: Make
 ) -> None:
