@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -34,11 +33,6 @@ from test.broker.driver import HandBroker, batch, fetch_request, fetched, produc
 NOTHING = MetadataRequest(topics=[])
 NOT_LEADER = 6
 A_TOPIC = UUID(int=5)
-
-
-@pytest.fixture
-def hand(tmp_path: Path) -> HandBroker:
-    return HandBroker(tmp_path)
 
 
 def heartbeat() -> HeartbeatRequest:

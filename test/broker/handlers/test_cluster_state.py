@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.configs import AlterConfigsRequest
 from kafka.protocol.consumer_group import ConsumerGroupDescribeRequest
@@ -16,11 +12,6 @@ from kafka.protocol.share import DescribeShareGroupOffsetsRequest, ShareGroupDes
 from test.broker.driver import HandBroker, batch
 
 UP, DOWN = 1, 2
-
-
-@pytest.fixture
-def hand(tmp_path: Path) -> HandBroker:
-    return HandBroker(tmp_path)
 
 
 def update(hand: HandBroker, name: str, level: int, how: int, version: int = 2, **options: bool) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,11 +25,6 @@ K = b"\0\x63"
 """A kind of key that nobody knows, so that the broker's own readers pass over it."""
 
 Seen = list[tuple[Any, ...]]
-
-
-@pytest.fixture
-def hand(tmp_path: Path) -> HandBroker:
-    return HandBroker(tmp_path)
 
 
 def replayed(broker: Broker, name: str) -> Seen:
@@ -95,9 +89,9 @@ def test_the_files_are_read_once_for_all_who_ask_at_the_start(
     assert len(replayed(hand.broker, CONSUMER_OFFSETS)) == 2
 
 
-def test_records_are_durable_against_a_killed_process_when_the_call_returns(hand: HandBroker, tmp_path: Path) -> None:
+def test_records_are_durable_against_a_killed_process_when_the_call_returns(hand: HandBroker) -> None:
     hand.broker.state.topic(TRANSACTION_STATE).append(0, [(K + b"a", b"1")])
-    copy = Broker(str(shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy"))), fsync="never")
+    copy = Broker(str(shutil.copytree(hand.data_dir, hand.data_dir.with_name("copy"))), fsync="never")
     assert replayed(copy, TRANSACTION_STATE) == [(0, K + b"a", b"1", None)]
     copy.close()
 
@@ -197,11 +191,11 @@ def test_a_compacted_topics_segment_is_closed_early_so_that_it_can_be_compacted(
     assert len(topic.log(0).segments) == 3
 
 
-def test_a_damaged_batch_stops_the_start_and_names_the_log(hand: HandBroker, tmp_path: Path) -> None:
+def test_a_damaged_batch_stops_the_start_and_names_the_log(hand: HandBroker) -> None:
     topic = hand.broker.state.topic(CONSUMER_OFFSETS)
     for number in range(3):
         topic.append(0, [(K + b"%d" % number, bytes(100))])
-    copy = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy"))  # without the seal of a good end
+    copy = shutil.copytree(hand.data_dir, hand.data_dir.with_name("copy"))  # without the seal of a good end
     path = next(copy.glob(f"topics/{CONSUMER_OFFSETS}*/0/*.log"))
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
