@@ -141,13 +141,16 @@ def group_configs(read_committed: bool = False) -> tuple[tuple[str, str], ...]:
     """The settings of a queue's share group, to be made and *seen* before its first heartbeat, most important first.
 
     Without ``earliest`` the jobs that were enqueued before the first worker vanish. A broker that lacks a name (4.2 the
-    last two) answers INVALID_CONFIG for it: leave that one out. The delivery limit is the largest that a broker allows.
+    last three) answers INVALID_CONFIG for it: leave that one out. The delivery limit is the largest that a broker
+    allows. The interval is how long a worker that joins waits for its partitions (a second otherwise), and its tenth of
+    a second still lets the coordinator plan once for many that join together.
     """
     return (
         ("share.auto.offset.reset", "earliest"),
         ("share.isolation.level", "read_committed" if read_committed else "read_uncommitted"),
         ("share.partition.max.record.locks", "4000"),
         ("share.delivery.count.limit", "10"),
+        ("share.assignment.interval.ms", "100"),
     )
 
 
