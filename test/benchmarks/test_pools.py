@@ -1,8 +1,10 @@
 """Pools: how fast each drains no-op jobs, how soon a job starts in a child, what an idle worker with children costs.
 
-Methods. *Drain*: as for the queue (``test_queue.py``), from the start of one worker process until every SUCCESS record
-has been read back (``drain.py``), and from the first result on. Worker, caller and, where it is the built-in one, the
-broker are this project installed from the tree, in plain Python and compiled. *Beside it*, Celery's prefork with two
+Methods. *Drain*: from the start of one worker process until the result of every job is stored, and from the first
+result on (``drain.py``); the caller sleeps meanwhile, as in the measurements of other queues. Again with a caller that
+reads all results as they come. Worker, caller and, where it is the built-in one, the broker are this project installed
+from the tree, in plain Python and compiled. Apache Kafka has had a drain of :data:`WARM_UP` times as many jobs before,
+since half of what it takes for the first ones is its just-in-time compiler's. *Beside it*, Celery's prefork with two
 children on Redis, which stores no results: from the start of its worker to the run of the last job, in the same run.
 *Hand-out to start*: from ``submit`` of a pool without a broker to the first line of the task, one job at a time.
 *Idle*: proportional set size and CPU of a worker with two children.
@@ -48,6 +50,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 JOBS = int(os.environ.get("KAFKA_BENCH_JOBS", "50000"))
 CELERY_SHARE = 0.2
+WARM_UP = 6
 PATIENCE_S = 120.0
 SINGLES = 500
 IDLE_S = 10.0
@@ -170,7 +173,9 @@ def place(request: pytest.FixtureRequest, installed: Installed) -> Iterator[Plac
     """Each broker in turn, for each kind of install: the built-in one is of that install, too."""
     if request.param == "apache":
         with apache_kafka() as apache:
-            yield Place(f"Apache Kafka {LATEST}, {installed.kind}", apache.bootstrap, apache.pid)
+            place = Place(f"Apache Kafka {LATEST}, {installed.kind}", apache.bootstrap, apache.pid)
+            _drain(installed, place, WARM_UP * JOBS, "stored", POOLS["prefork"].flags)
+            yield place
         return
     (port,) = free_ports(1)
     command = [str(installed.python), "-m", "kafka", "broker", "--port", str(port)]
@@ -180,6 +185,15 @@ def place(request: pytest.FixtureRequest, installed: Installed) -> Iterator[Plac
         yield Place(f"embedded, {installed.kind}", f"127.0.0.1:{port}", broker.pid)
 
 
+def _drain(installed: Installed, place: Place, count: int, how: str, flags: Sequence[str]) -> dict[str, float]:
+    """What ``drain.py`` prints."""
+    command = [str(installed.python), "drain.py", place.bootstrap, str(count), how, *flags]
+    environment = {**foreign_environment(), "PYTHONPATH": str(installed.folder)}
+    printed = run_to_end(command, environment, 4 * PATIENCE_S, installed.folder)
+    found: dict[str, float] = json.loads(printed.splitlines()[-1])
+    return found
+
+
 @pytest.mark.parametrize("pool", list(POOLS))
 def test_drain(
     pool: str, installed: Installed, place: Place, figures: Report, celery_rate: float | None
@@ -187,24 +201,29 @@ def test_drain(
     subject = POOLS[pool]
     count = max(100, int(JOBS * subject.share))
     broker_cpu = _cpu_of([place.pid])
-    command = [str(installed.python), "drain.py", place.bootstrap, str(count), *subject.flags]
-    environment = {**foreign_environment(), "PYTHONPATH": str(installed.folder)}
-    printed = run_to_end(command, environment, 4 * PATIENCE_S, installed.folder)
-    found = json.loads(printed.splitlines()[-1])
+    found = _drain(installed, place, count, "stored", subject.flags)
     broker_cpu = _cpu_of([place.pid]) - broker_cpu
     rate = count / found["seconds"]
     figures.add(Measure(f"drain, {pool} of 2", "jobs/s"), place.name, rate)
     steady = Measure(f"drain, {pool} of 2, from the first result on", "jobs/s", _goals(subject.goals))
-    figures.add(steady, place.name, count / found["steady_s"])
+    figures.add(steady, place.name, found["steady_jobs"] / found["steady_s"])
     for whose, cpu in (
         ("worker with children", found["worker_cpu_s"]),
-        ("caller", found["caller_cpu_s"]),
-        ("broker, with enqueueing", broker_cpu),
+        ("broker, with enqueueing and reading", broker_cpu),
     ):
         figures.add(Measure(f"drain, {pool} of 2, CPU of {whose}", "µs/job"), place.name, cpu / count * 1e6)
     if celery_rate is not None and subject.to_celery:
         times = Measure(f"drain, {pool} of 2, to Celery's", "times", _goals(subject.to_celery))
         figures.add(times, place.name, rate / celery_rate)
+
+
+def test_drain_with_a_caller_that_reads_all_results(installed: Installed, place: Place, figures: Report) -> None:
+    found = _drain(installed, place, JOBS, "read", POOLS["prefork"].flags)
+    title = "drain, prefork of 2, results read meanwhile"
+    figures.add(Measure(title, "jobs/s"), place.name, JOBS / found["seconds"])
+    steady = Measure(f"{title}, from the first on", "jobs/s")
+    figures.add(steady, place.name, found["steady_jobs"] / found["steady_s"])
+    figures.add(Measure(f"{title}, CPU of the caller", "µs/job"), place.name, found["caller_cpu_s"] / JOBS * 1e6)
 
 
 def _goals(by_kind: dict[str, str]) -> str:

@@ -57,7 +57,12 @@ def test_no_op_jobs_go_in_and_come_out(app: App, broker: Broker, start_worker: S
     cpu = cpu_s(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     with start_worker() as worker:
-        first = wait_for_any(jobs, worker, PATIENCE_S)
+
+        def check() -> None:
+            assert worker.poll() is None, "the worker has ended by itself"
+            assert time.perf_counter() < began + PATIENCE_S, "no job ends"
+
+        first = wait_for_any(jobs, check)
         for job in reversed(jobs):
             assert job.wait(PATIENCE_S)
         ended = time.perf_counter()
