@@ -3,10 +3,13 @@
 The public names are here, and each is imported when it is first used (PEP 562), so that ``import kafka`` costs nothing
 to speak of and a worker loads no more than it runs. A new public name is a line in :data:`_HOME`, one under
 ``TYPE_CHECKING`` for type checkers and editors, and one in ``__all__``; ``test/test_public_api.py`` compares the three.
+Modules are attributes, too (:data:`_MODULES`), and ``import`` finds the modules that only kafka-python has
+(``_older_paths.py``).
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +17,7 @@ from kafka._version import __version__
 
 if TYPE_CHECKING:
     from kafka._compiled import is_compiled
-    from kafka.admin import KafkaAdminClient
+    from kafka.admin import KafkaAdminClient, OffsetSpec
     from kafka.client.cluster import ClusterMetadata
     from kafka.client.connection import BrokerConnection
     from kafka.client.kafka_client import KafkaClient
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
         OffsetAndMetadata,
         OffsetAndTimestamp,
         TopicPartition,
+        TopicPartitionReplica,
     )
 
 _HOME = {
@@ -50,13 +54,24 @@ _HOME = {
     "KafkaShareConsumer": "kafka.share",
     "OffsetAndMetadata": "kafka.structs",
     "OffsetAndTimestamp": "kafka.structs",
+    "OffsetSpec": "kafka.admin",
     "Serializer": "kafka.serializer",
     "ShareRecord": "kafka.share",
     "SubscriptionPattern": "kafka.consumer",
     "TopicPartition": "kafka.structs",
+    "TopicPartitionReplica": "kafka.structs",
     "is_compiled": "kafka._compiled",
 }
 """Public name -> the module that it is imported from on first use."""
+
+_MODULES = frozenset(
+    [
+        "admin", "client", "client_async", "cluster", "codec", "conn", "consumer", "coordinator", "errors", "future",
+        "metrics", "net", "oauth", "partitioner", "producer", "protocol", "sasl", "serializer", "share", "structs",
+        "tasks", "testing", "version",
+    ]
+)  # fmt: skip
+"""Modules that are there after a plain ``import kafka``: ``kafka.admin.NewTopic`` is what people write."""
 
 __all__ = [
     "AcknowledgeType",
@@ -77,10 +92,12 @@ __all__ = [
     "KafkaShareConsumer",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetSpec",
     "Serializer",
     "ShareRecord",
     "SubscriptionPattern",
     "TopicPartition",
+    "TopicPartitionReplica",
     "__version__",
     "is_compiled",
 ]
@@ -92,10 +109,23 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(home), name)
         globals()[name] = value  # from now on without this function
         return value
-    if name in ("errors", "structs"):  # `import kafka` and then `kafka.errors.X` is what people write
+    if name in _MODULES:
         return import_module(f"kafka.{name}")
     raise AttributeError(f"module 'kafka' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _OlderPaths:
+    """The last finder on ``sys.meta_path``: asked for modules of this package that are not there as files."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if not name.startswith("kafka."):
+            return None
+        return import_module("kafka._older_paths").find_spec(name)
+
+
+sys.meta_path.append(_OlderPaths)

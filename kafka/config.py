@@ -27,15 +27,19 @@ from kafka.config_checks import (
     function,
     instance_id,
     integer,
+    integer_or_inf,
     interceptors,
+    iteration_limit,
     mechanism,
     name_text,
+    number,
     number_or_inf,
     offset_reset,
     one_of,
     optional,
     partitioner,
     path,
+    rack,
     release,
     reporters,
     secret,
@@ -48,6 +52,7 @@ from kafka.config_checks import (
     text,
     token_provider,
     topic_names,
+    word_of,
 )
 from kafka.config_checks import Secret as Secret
 from kafka.errors import KafkaConfigurationError
@@ -93,9 +98,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("request_timeout_ms", integer(1), 30_000,
             "From handing a request over to its answer. When it passes, the connection is closed.", "ms",
             defaults={"client": 40_000}),
-    Setting("reconnect_backoff_ms", integer(0), 50,
+    Setting("reconnect_backoff_ms", number(), 50,
             "Wait before connecting again to a node after a failure; doubled by each further one, +-20 %.", "ms"),
-    Setting("reconnect_backoff_max_ms", integer(0), 30_000, "The most that this wait grows to.", "ms"),
+    Setting("reconnect_backoff_max_ms", number(), 30_000, "The most that this wait grows to.", "ms"),
     Setting("socket_connection_setup_timeout_ms", integer(1), 10_000,
             "Most time for connecting to one address of a node; doubled by each failure in a row, +-20 % (KIP-601).",
             "ms"),
@@ -115,16 +120,16 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("receive_message_max_bytes", integer(1, _INT32), 100_000_000,
             "Longest answer that is taken; a longer one ends the connection. Consumers inflate no batch beyond it.",
             "bytes"),
-    Setting("retry_backoff_ms", integer(0), 100, "Wait before a failed request is tried again.", "ms"),
-    Setting("retry_backoff_max_ms", integer(0), 1_000, "The most that this wait grows to (KIP-580).", "ms"),
+    Setting("retry_backoff_ms", number(), 100, "Wait before a failed request is tried again.", "ms"),
+    Setting("retry_backoff_max_ms", number(), 1_000, "The most that this wait grows to (KIP-580).", "ms"),
     Setting("metadata_max_age_ms", integer(0), 300_000, "Read the cluster's metadata again after so long.", "ms"),
     Setting("allow_auto_create_topics", boolean, True,
             "Whether asking for the metadata of a missing topic may create it (the broker decides too)."),
-    Setting("api_version", optional(release), None,
-            "The cluster's release, instead of finding it out on the first connection."),
+    Setting("api_version", release, None,
+            "The cluster's release, instead of finding it out on the first connection, which is None or 'auto'."),
     Setting("api_version_auto_timeout_ms", integer(1), 2_000,
             "Most time for each step of finding out the cluster's release.", "ms"),
-    Setting("security_protocol", one_of(*SECURITY_PROTOCOLS), "PLAINTEXT",
+    Setting("security_protocol", word_of(*SECURITY_PROTOCOLS), "PLAINTEXT",
             "What the servers' listeners want: PLAINTEXT; SSL (TLS); SASL_PLAINTEXT (a password or token, in the clear "
             "for PLAIN and OAUTHBEARER); SASL_SSL (both). See :doc:`security`."),
     Setting("ssl_context", optional(ssl_context), None,
@@ -196,7 +201,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             clients=_PRODUCER),
     Setting("batch_max_records", integer(0), 0, "The same, up to so many records; 0: as many as fit.",
             clients=_PRODUCER),
-    Setting("linger_ms", integer(0), 0, "Wait for more records before a batch goes out.", "ms", clients=_PRODUCER),
+    Setting("linger_ms", number(), 0, "Wait for more records before a batch goes out.", "ms", clients=_PRODUCER),
     Setting("partitioner", optional(partitioner), None,
             "Chooses the partition. None: murmur2 of the key as in Java, and without one a partition for each "
             "batch_size of bytes, rather one with few batches waiting (KIP-794); 'sticky': another for each batch "
@@ -216,7 +221,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("buffer_memory", integer(1), 33_554_432,
             "Memory for records that were not answered, as Python holds them; send() waits above it.", "bytes",
             clients=_PRODUCER),
-    Setting("max_block_ms", integer(0), 60_000, "Most time that send() waits for memory or metadata.", "ms",
+    Setting("max_block_ms", integer_or_inf(), 60_000,
+            "Most time that send() waits for memory or metadata; float('inf'): as long as it takes.", "ms",
             clients=_PRODUCER),
     Setting("max_request_size", integer(1), 1_048_576, "Largest request, and so the largest record.", "bytes",
             clients=_PRODUCER),
@@ -254,7 +260,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             clients=_CONSUMER),
     Setting("check_crcs", boolean, True, "Check each batch's CRC.", clients=_READERS),
     Setting("max_poll_records", integer(1), 500, "Most records that one poll() returns.", clients=_READERS),
-    Setting("client_rack", text, "", "This client's rack (KIP-392, KIP-881).", clients=_READERS),
+    Setting("client_rack", rack, "", "This client's rack (KIP-392, KIP-881).", clients=_READERS),
     Setting("fetch_buffer_bytes", integer(1), 104_857_600,
             "Most that is held in memory: what is fetched and not yet handed out, and what the fetches under way may "
             "bring. A batch that is larger than what is left comes whole: up to two for each broker may be on top.",
@@ -265,10 +271,10 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "Where to read when no position is known or it is out of range: 'latest', 'earliest', the first record "
             "that is not older than a duration ('by_duration:PT1H', KIP-1106), or 'none': NoOffsetForPartitionError "
             "and OffsetOutOfRangeError tell. See :doc:`fetching`.", clients=_CONSUMER),
-    Setting("isolation_level", one_of("read_uncommitted", "read_committed"), "read_uncommitted",
+    Setting("isolation_level", word_of("read_uncommitted", "read_committed"), "read_uncommitted",
             "Whether records of open and aborted transactions are seen.", clients=_CONSUMER),
-    Setting("consumer_timeout_ms", number_or_inf(), inf, "Iteration ends when nothing came for so long.", "ms",
-            clients=_CONSUMER),
+    Setting("consumer_timeout_ms", iteration_limit, inf,
+            "Iteration ends when nothing came for so long; float('inf') or -1: never.", "ms", clients=_CONSUMER),
     Setting("default_api_timeout_ms", integer(1), 60_000,
             "Most time that calls wait which were given no timeout_ms: commit(), committed(), position(), look-ups of "
             "offsets.", "ms", clients=_CONSUMER),
@@ -335,15 +341,22 @@ def resolve(client: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of ``client``: what was given, checked, over the defaults.
 
     KafkaConfigurationError for an unknown name (with the nearest known one), for one that this client does not have,
-    and for a value that cannot be.
+    and for a value that cannot be. None for a setting that this version does not have asks for nothing, and is nothing.
     """
     rows = settings_of(client)
     found = {setting.name: setting.default_for(client) for setting in rows}
     for name, value in given.items():
+        if value is None and name in NOT_YET:
+            continue
         if name not in found:
             raise KafkaConfigurationError(_unknown(client, name, found))
         found[name] = check(name, value)
     return found
+
+
+def as_given(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A client's resolved settings for people to look at: ``bootstrap_servers`` in the shape in which they came."""
+    return {**settings, **{name: value for name, value in given.items() if name == "bootstrap_servers"}}
 
 
 def narrow(client: str, settings: Mapping[str, Any]) -> dict[str, Any]:

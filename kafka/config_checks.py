@@ -73,6 +73,28 @@ def integer(least: int = 0, most: float = inf) -> Check:
     return check
 
 
+def number(least: float = 0) -> Check:
+    """A number of at least ``least``, perhaps with a fraction."""
+    wanted = f"a number of at least {least:g}"
+
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < inf:
+            raise ValueError(wanted)
+        return value
+
+    return check
+
+
+FOREVER_MS: Final = 10 * 366 * 24 * 3_600_000
+"""Ten years, for ``float("inf")`` where something waits: locks and selectors take no infinity."""
+
+
+def integer_or_inf(least: int = 0) -> Check:
+    """A whole number of milliseconds; ``float("inf")`` means without limit, and becomes :data:`FOREVER_MS`."""
+    whole = integer(least)
+    return lambda value: FOREVER_MS if value == inf else whole(value)
+
+
 def number_or_inf(least: float = 0) -> Check:
     """A number of at least ``least``; ``float("inf")`` means without limit."""
 
@@ -84,11 +106,17 @@ def number_or_inf(least: float = 0) -> Check:
     return check
 
 
+def iteration_limit(value: Any) -> float:
+    """A number of milliseconds; ``float("inf")`` and -1 mean without limit."""
+    found: float = inf if value == -1 else number_or_inf()(value)
+    return found
+
+
 def boolean(value: Any) -> bool:
-    """True or False."""
-    if not isinstance(value, bool):
+    """True or False; 1 and 0 count as such."""
+    if not isinstance(value, int) or value not in (0, 1):
         raise ValueError("True or False")
-    return value
+    return bool(value)
 
 
 def text(value: Any) -> str:
@@ -144,8 +172,9 @@ def token_provider(value: Any) -> Any:
 
 
 def mechanism(value: Any) -> str:
-    """A SASL mechanism that is spoken here."""
+    """A SASL mechanism that is spoken here, in upper or lower case."""
     wanted = "one of " + ", ".join(repr(name) for name in SASL_MECHANISMS)
+    value = value.upper() if isinstance(value, str) else value
     if value in FOREIGN_MECHANISMS:
         raise ValueError(f"{wanted}; this package does not have {FOREIGN_MECHANISMS[value]}")
     if value not in SASL_MECHANISMS:
@@ -154,7 +183,8 @@ def mechanism(value: Any) -> str:
 
 
 def servers(value: Any) -> tuple[str, ...]:
-    """One text of servers separated by commas, or an iterable of such texts."""
+    """One text of servers separated by commas, or an iterable of such texts. As in Java's and kafka-python's clients,
+    a protocol in front (``SSL://host:port``, copied from a broker's settings) is passed over."""
     wanted = "HOST[:PORT], several in a list or separated by commas"
     if isinstance(value, (six.text_type, six.binary_type)):
         value = [value]
@@ -164,9 +194,10 @@ def servers(value: Any) -> tuple[str, ...]:
         raise ValueError(wanted) from None
     if not any(parts):
         raise ValueError(wanted)
-    return tuple(part for part in parts if part)
+    return tuple(_LISTENER.sub("", part) for part in parts if part)
 
 
+_LISTENER: Final = re.compile(f"(?:{'|'.join(SECURITY_PROTOCOLS)})://")
 _DURATION: Final = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?=[-+\d])(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:[.,](\d{0,9}))?S)?)?",
     re.IGNORECASE | re.ASCII,
@@ -203,6 +234,18 @@ def one_of(*allowed: Any) -> Check:
         return value
 
     return check
+
+
+def word_of(*allowed: str) -> Check:
+    """One of a few words, in upper or lower case."""
+    exact = one_of(*allowed)
+    by_lower = {word.lower(): word for word in allowed}
+    return lambda value: exact(by_lower.get(value.lower(), value) if isinstance(value, str) else value)
+
+
+def rack(value: Any) -> str:
+    """A text; None is the empty one."""
+    return "" if value is None else text(value)
 
 
 def optional(check: Check) -> Check:
@@ -345,8 +388,10 @@ def topic_names(value: Any) -> tuple[str, ...]:
         raise ValueError("a list of topics") from None
 
 
-def release(value: Any) -> tuple[int, ...]:
-    """A broker's release as "0.10.2" or (0, 10, 2)."""
+def release(value: Any) -> tuple[int, ...] | None:
+    """A broker's release as "0.10.2" or (0, 10, 2); None, or "auto", to find it out."""
+    if value in (None, "auto"):
+        return None
     wanted = "a release such as '0.10.2' or (0, 10, 2)"
     parts = value.split(".") if isinstance(value, str) else value
     try:

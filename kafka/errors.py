@@ -33,6 +33,13 @@ class KafkaError(Exception):
         text = super().__str__()
         return f"{type(self).__name__}: {text}" if text else type(self).__name__
 
+    def __eq__(self, other: object) -> bool:
+        """Errors of one class with the same arguments are equal."""
+        return type(self) is type(other) and self.args == getattr(other, "args", None)
+
+    def __hash__(self) -> int:
+        return hash(type(self))  # arguments may be what has no hash
+
 
 # -- the caller misused us --------------------------------------------------------------------------------------------
 
@@ -55,6 +62,16 @@ class UnsupportedCodecError(KafkaError):
 
 class CommitFailedError(KafkaError):
     """The group has moved on: the offsets were not committed."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.args else f"{text}: {_MOVED_ON}"
+
+
+_MOVED_ON = (
+    "the group has rebalanced, and the partitions may be another member's: their offsets were not committed. If poll() "
+    "comes too late, take less at a time (max_poll_records) or allow more time (max_poll_interval_ms)"
+)
 
 
 class NoOffsetForPartitionError(KafkaError):
@@ -212,10 +229,17 @@ class NoBrokersAvailable(RetriableError):
 
 
 class BrokerResponseError(KafkaError):
-    """An error code in a broker's answer: ``errno`` is the code, ``message`` its name in Kafka's documentation."""
+    """An error code in a broker's answer: ``errno`` is the code, ``message`` its name in Kafka's documentation,
+    ``description`` the same in words."""
 
     errno: int | None = None
     message: str = ""
+    description: str = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "message" in vars(cls):
+            cls.description = cls.message.replace("_", " ").capitalize()
 
     def __str__(self) -> str:
         text = Exception.__str__(self)
@@ -901,6 +925,10 @@ class ShareSessionLimitReachedError(RetriableError, BrokerResponseError):
     message = "SHARE_SESSION_LIMIT_REACHED"
 
 
+class IllegalTopicError(InvalidTopicError, IllegalArgumentError):
+    """A topic's name that no broker takes, refused at the call."""
+
+
 class IncompatibleBrokerVersion(UnsupportedVersionError):
     """The broker and this client share no version of the API that the call needs."""
 
@@ -941,6 +969,7 @@ def _by_code() -> dict[int, type[BrokerResponseError]]:
 
 ERRORS_BY_CODE: dict[int, type[BrokerResponseError]] = _by_code()
 """Kafka's error code -> class, for all codes of release 4.3.0."""
+kafka_errors = ERRORS_BY_CODE  # kafka-python's name for it
 
 
 def for_code(code: int) -> type[BrokerResponseError]:

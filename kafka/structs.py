@@ -13,9 +13,10 @@ class TopicPartition(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What a group commits: the next offset to read, a text of its own, and the leader epoch (-1: unknown)."""
+    """What a group commits: the next offset to read, a text of its own, and the leader epoch (-1: unknown). Without an
+    offset, as kafka-python lets it be made, it can not be committed."""
 
-    offset: int
+    offset: int = None  # type: ignore[assignment]
     metadata: str = ""
     leader_epoch: int = -1
 

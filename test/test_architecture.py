@@ -24,6 +24,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "_version": (),
     "_compiled": (),
     "_native": (),
+    "_older_paths": (),  # names everybody's modules, too, and imports them when asked for
+    "codec": ("records",),
     "errors": (),
     "structs": (),
     "future": ("errors",),
@@ -89,8 +91,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "__main__": ("public cli",),
 }  # fmt: skip
 
-# `kafka/__init__.py` names everybody's classes, lazily; by its own import statement it may load this only.
-ROOT_LOADS = ("kafka._version",)
+# `kafka/__init__.py` names everybody's classes, lazily; by its own statements it may load this only, and the second
+# when a module is looked for that is not there.
+ROOT_LOADS = ("kafka._version", "kafka._older_paths")
 
 PURE = ("core", "wire", "protocol", "records")
 IMPURE_MODULES = frozenset(

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.config import CLIENTS, NOT_YET, SETTINGS, narrow, resolve, settings_of
+from kafka.config_checks import FOREVER_MS
 from kafka.errors import KafkaConfigurationError
 
 
@@ -101,6 +103,19 @@ def test_nothing_is_both_honoured_and_not_yet_there() -> None:
         ("api_version", (2, 8), (2, 8)),
         ("acks", "all", -1),
         ("retries", inf, inf),
+        ("api_version", "auto", None),
+        ("bootstrap_servers", "PLAINTEXT://a:1,SSL://b", ("a:1", "b")),
+        ("bootstrap_servers", ["SASL_SSL://a:1", "SASL_PLAINTEXT://[::1]:2"], ("a:1", "[::1]:2")),
+        ("linger_ms", 0.5, 0.5),
+        ("retry_backoff_ms", 0.5, 0.5),
+        ("retry_backoff_max_ms", 1.5, 1.5),
+        ("reconnect_backoff_ms", 0.5, 0.5),
+        ("reconnect_backoff_max_ms", 1.5, 1.5),
+        ("max_block_ms", inf, FOREVER_MS),
+        ("enable_idempotence", 1, True),
+        ("enable_idempotence", 0, False),
+        ("security_protocol", "sasl_ssl", "SASL_SSL"),
+        ("sasl_mechanism", "scram-sha-256", "SCRAM-SHA-256"),
         ("receive_buffer_bytes", None, None),
     ],
 )
@@ -129,7 +144,15 @@ def test_values_become_what_the_client_uses(name: str, value: Any, expected: Any
         ("retries", -1),
         ("security_protocol", "TLS"),
         ("compression_type", "rar"),
-        ("enable_idempotence", 1),
+        ("enable_idempotence", 2),
+        ("enable_idempotence", 1.0),
+        ("enable_idempotence", "true"),
+        ("linger_ms", inf),
+        ("linger_ms", -0.5),
+        ("linger_ms", True),
+        ("max_block_ms", -1),
+        ("metadata_max_age_ms", -1),
+        ("retries", None),
         ("partitioner", 5),
         ("value_serializer", "str"),
     ],
@@ -137,6 +160,46 @@ def test_values_become_what_the_client_uses(name: str, value: Any, expected: Any
 def test_values_that_cannot_be_are_errors_that_name_the_setting(name: str, value: Any) -> None:
     with pytest.raises(KafkaConfigurationError, match=f"{name}=.*expected "):
         resolve("producer", {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("isolation_level", "READ_COMMITTED", "read_committed"),
+        ("client_rack", None, ""),
+        ("consumer_timeout_ms", -1, inf),
+        ("consumer_timeout_ms", inf, inf),
+        ("consumer_timeout_ms", 0.5, 0.5),
+    ],
+)
+def test_values_become_what_a_consumer_uses(name: str, value: Any, expected: Any) -> None:
+    assert resolve("consumer", {name: value})[name] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("isolation_level", "dirty"), ("isolation_level", 1), ("consumer_timeout_ms", -2)]
+)
+def test_values_that_a_consumer_cannot_use_are_errors_that_name_the_setting(name: str, value: Any) -> None:
+    with pytest.raises(KafkaConfigurationError, match=f"{name}=.*expected "):
+        resolve("consumer", {name: value})
+
+
+@pytest.mark.parametrize("name", sorted(NOT_YET))
+def test_none_asks_for_nothing_where_a_setting_is_not_there_yet(name: str) -> None:
+    assert resolve("consumer", {name: None}) == resolve("consumer", {})
+    with pytest.raises(KafkaConfigurationError, match="does not have that setting yet"):
+        resolve("consumer", {name: "x"})
+
+
+@pytest.mark.parametrize("client", [KafkaProducer, KafkaConsumer, KafkaAdminClient])
+@pytest.mark.parametrize("servers", ["127.0.0.1:1,127.0.0.1:2", ["127.0.0.1:1"]])
+def test_clients_tell_their_defaults_and_their_settings_with_the_servers_as_given(client: Any, servers: Any) -> None:
+    with client(bootstrap_servers=servers, request_timeout_ms=1000.0) as made:
+        assert made.config["bootstrap_servers"] == servers
+        assert made.config["request_timeout_ms"] == 1000
+        assert set(client.DEFAULT_CONFIG) <= set(made.config)
+        made.config.clear()
+        assert made.config["client_id"] is client.DEFAULT_CONFIG["client_id"] is None
 
 
 def test_a_wrong_configuration_is_a_value_error_too() -> None:

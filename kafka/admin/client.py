@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from kafka.admin import dialogues
@@ -15,10 +15,11 @@ from kafka.admin.older_calls import OlderCalls
 from kafka.client import Host, KafkaClient, make_host
 from kafka.client.metrics import ClientMetrics
 from kafka.client.telemetry import HasTelemetry
-from kafka.config import resolve
-from kafka.core.admin.configs import Altered, Described
+from kafka.config import as_given, resolve, settings_of
+from kafka.core.admin.configs import Described
 from kafka.core.admin.topics import NewTopics
 from kafka.core.admin.values import ConfigFilterType, ConfigResource, NewPartitions
+from kafka.errors import NoError
 from kafka.net.loop import Loop
 from kafka.structs import TopicPartition
 
@@ -27,12 +28,19 @@ class KafkaAdminClient(OlderCalls, HasTelemetry):
     """Administers a cluster. Any thread. ``configs``: see the reference of settings.
 
     Results are plain dictionaries with the field names of Kafka's messages. Errors in answers are raised as the class
-    of their code. With ``loop`` or ``client`` it lives there; on that loop's own thread the calls below are refused
-    with IllegalStateError, and :meth:`run` takes the same dialogues (``kafka.admin.dialogues``) without waiting.
+    of their code. No call creates a topic but :meth:`create_topics`. With ``loop`` or ``client`` it lives there; on
+    that loop's own thread the calls below are refused with IllegalStateError, and :meth:`run` takes the same dialogues
+    (``kafka.admin.dialogues``) without waiting.
     """
 
+    DEFAULT_CONFIG: Final[dict[str, Any]] = {
+        setting.name: setting.default_for("admin") for setting in settings_of("admin")
+    }
+    """All settings with their defaults."""
+
     def __init__(self, *, loop: Loop | None = None, client: KafkaClient | None = None, **configs: Any) -> None:
-        settings = resolve("admin", configs)
+        settings = {**resolve("admin", configs), "allow_auto_create_topics": False}
+        self._config = as_given(settings, configs)
         self._timeout_s: float = settings["request_timeout_ms"] / 1000
         self._is_closed = False
         self._host: Host = make_host("admin client", settings, loop, client)
@@ -54,7 +62,7 @@ class KafkaAdminClient(OlderCalls, HasTelemetry):
         wait_for_metadata: bool = False,
     ) -> dict[str, Any]:
         """Create topics: NewTopic, names, or ``{name: {"num_partitions", "replication_factor", "assignments",
-        "configs"}}``. Returns ``{"topics": [{"name", "error_code", ...}]}``; raises the first error unless
+        "configs"}}``. Returns ``{"topics": [{"name", "topic_id", "error_code", ...}]}``; raises the first error unless
         ``raise_errors`` is False. ``wait_for_metadata``: until every partition has a leader."""
         wanted = dict(new_topics) if isinstance(new_topics, Mapping) else list(new_topics)
         result = self._run(
@@ -106,7 +114,8 @@ class KafkaAdminClient(OlderCalls, HasTelemetry):
     def delete_records(
         self, records_to_delete: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, dict[str, Any]]:
-        """Delete what lies before an offset (-1: all): ``{partition: {"low_watermark", ...}}``."""
+        """Delete what lies before an offset (-1: all): ``{partition: {"low_watermark", ...}}``.
+        UnknownTopicOrPartitionError, before anything is deleted, when one is not there."""
         return self._run(
             dialogues.delete_records(records_to_delete, backoff=self._backoff, timeout_s=self._limit(timeout_ms))
         )
@@ -116,7 +125,9 @@ class KafkaAdminClient(OlderCalls, HasTelemetry):
         return self._run(dialogues.list_topics(backoff=self._backoff, timeout_s=self._timeout_s))
 
     def describe_topics(self, topics: Sequence[str | UUID] | None = None) -> list[dict[str, Any]]:
-        """Topics with their partitions; all of them for None. A missing one has ``error_code`` 3."""
+        """Topics with their partitions; all of them for None: ``[{"name", "topic_id", "error_code", "is_internal",
+        "partitions", "authorized_operations"}]``. ``topic_id`` is a text; None where there is none (before 2.8). A
+        missing one has ``error_code`` 3."""
         return self._run(dialogues.describe_topics(topics, backoff=self._backoff, timeout_s=self._timeout_s))
 
     # -- settings ------------------------------------------------------------------------------------------------------
@@ -145,12 +156,13 @@ class KafkaAdminClient(OlderCalls, HasTelemetry):
         validate_only: bool = False,
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
-    ) -> Altered:
+    ) -> dict[str, dict[str, str]]:
         """Change the settings that are named (``incremental`` False: all others fall back to their defaults).
 
-        Returns ``{"topic": {NAME: NoError}}``; raises the first error.
+        Returns ``{"topic": {NAME: "OK"}}``; raises the first error. Without ``raise_on_unknown`` a setting that the
+        broker refuses is no exception, but the error's text in place of "OK".
         """
-        return self._run(
+        altered = self._run(
             dialogues.alter_configs(
                 config_resources,
                 backoff=self._backoff,
@@ -160,14 +172,24 @@ class KafkaAdminClient(OlderCalls, HasTelemetry):
                 incremental=incremental,
             )
         )
+        return {
+            kind: {name: "OK" if isinstance(error, NoError) else str(error) for name, error in named.items()}
+            for kind, named in altered.items()
+        }
 
     # -- cluster -------------------------------------------------------------------------------------------------------
 
     def describe_cluster(self) -> dict[str, Any]:
-        """``{"cluster_id", "controller_id", "brokers": [{"broker_id", "host", "port", "rack"}]}``."""
+        """``{"cluster_id", "controller_id", "brokers": [{"broker_id", "host", "port", "rack", "is_fenced"}],
+        "authorized_operations"}``."""
         return self._run(dialogues.describe_cluster(backoff=self._backoff, timeout_s=self._timeout_s))
 
     # -- the end -------------------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All settings as they are in force, by name: a copy. ``bootstrap_servers`` as they were given."""
+        return dict(self._config)
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What was measured, as ``{group: {name: number}}``; ``raw``: the metrics themselves, as ``{MetricName:

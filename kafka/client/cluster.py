@@ -20,7 +20,14 @@ from kafka.config import resolve
 from kafka.core.dialogue import ByVersion
 from kafka.core.leader_hints import LeaderHint
 from kafka.core.retry import Rng
-from kafka.errors import AuthenticationError, MetadataEmptyBrokerList, for_code
+from kafka.errors import (
+    AuthenticationError,
+    LeaderNotAvailableError,
+    MetadataEmptyBrokerList,
+    NoError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from kafka.future import Future
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
@@ -31,6 +38,8 @@ Listener = Callable[["ClusterMetadata"], object]
 
 _AUTO_CREATION_SINCE = 4
 _ALL_AS_NULL_SINCE = 1
+_MADE = (NoError.errno, LeaderNotAvailableError.errno)
+_MISSING = (NoError.errno, UnknownTopicOrPartitionError.errno)
 
 
 class ClusterMetadata:
@@ -50,6 +59,7 @@ class ClusterMetadata:
         self._side_notes: dict[int, BrokerMetadata] = {}  # brokers told of by others than Metadata
         self._listeners: list[Listener] = []
         self._wanted: set[str] = set()
+        self._keepers: list[Callable[[str], bool]] = []
         self.former_cluster_id: str | None = None
         """The id that the cluster had before its last change of id; None when it never changed."""
         self.need_all_topics = True
@@ -210,6 +220,16 @@ class ClusterMetadata:
         """Ask for these no more: they are gone, and asking might create them again."""
         self._wanted -= set(topics)
 
+    def keep_from_creating(self, is_kept: Callable[[str], bool]) -> None:
+        """Topics of which ``is_kept(name)`` is true are found by other means than their names, by a pattern say: when
+        they are gone, asking for them does not make them again. Until :meth:`keep_no_more`."""
+        self._keepers.append(is_kept)
+
+    def keep_no_more(self, is_kept: Callable[[str], bool]) -> None:
+        """Nothing for one that is not there."""
+        if is_kept in self._keepers:
+            self._keepers.remove(is_kept)
+
     @property
     def wanted_topics(self) -> frozenset[str]:
         """What :meth:`set_topics` and :meth:`add_topic` asked for."""
@@ -280,17 +300,29 @@ class ClusterMetadata:
         self._need_update = self._is_urgent = False
         self._note_attempt()
         wanted = None if self.need_all_topics else sorted(self._wanted)
+        return _request(wanted, may_create=self._may_create and not any(map(self._is_kept, self._wanted)))
 
-        def build(version: int) -> MetadataRequest:
-            topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in wanted or ()]
-            # None asks for all topics; version 0 says that with an empty list, and cannot ask for none.
-            all_topics = wanted is None and version >= _ALL_AS_NULL_SINCE
-            request = MetadataRequest(topics=None if all_topics else topics)
-            if version >= _AUTO_CREATION_SINCE:
-                request.allow_auto_topic_creation = self._may_create
-            return request
+    def missing_topics(self) -> list[str]:
+        """After a refresh: topics that it would have had the broker make, if it had not been for others, which are not
+        to be made (:meth:`keep_from_creating`). :meth:`creating_request` is for these."""
+        if self.need_all_topics or not self._may_create or not self._keepers:
+            return []
+        kept = set(filter(self._is_kept, self._wanted))
+        there = self._snapshot.partitions
+        missing = (name for name in self._wanted - kept if name not in there and self.topic_error(name) in _MISSING)
+        return sorted(missing) if kept else []
 
-        return ByVersion(MetadataRequest, build)
+    def creating_request(self, topics: list[str]) -> ByVersion[MetadataResponse]:
+        """A request that lets the broker make these topics. Its answer goes to :meth:`created`."""
+        return _request(topics, may_create=True)
+
+    def created(self, metadata: MetadataResponse) -> None:
+        """Another refresh is due when the broker makes one of the topics."""
+        if any(topic.error_code in _MADE for topic in metadata.topics):
+            self.request_update()
+
+    def _is_kept(self, topic: str) -> bool:
+        return any(is_kept(topic) for is_kept in self._keepers)
 
     def update_metadata(self, metadata: MetadataResponse) -> None:
         """An answer has come. One without any broker counts as a failure."""
@@ -373,3 +405,20 @@ class ClusterMetadata:
     def __str__(self) -> str:
         snapshot = self._snapshot
         return f"ClusterMetadata(brokers: {len(snapshot.brokers)}, topics: {len(snapshot.partitions)})"
+
+
+def _request(wanted: list[str] | None, *, may_create: bool) -> ByVersion[MetadataResponse]:
+    """None asks for all topics, which creates none; so that is asked where a version cannot say that none is to be
+    created. Version 0 says all with an empty list, and cannot ask for none."""
+
+    def build(version: int) -> MetadataRequest:
+        names = wanted
+        if names and not may_create and version < _AUTO_CREATION_SINCE:
+            names = None
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names or ()]
+        request = MetadataRequest(topics=None if names is None and version >= _ALL_AS_NULL_SINCE else topics)
+        if version >= _AUTO_CREATION_SINCE:
+            request.allow_auto_topic_creation = may_create
+        return request
+
+    return ByVersion(MetadataRequest, build)

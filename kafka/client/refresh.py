@@ -87,8 +87,15 @@ class MetadataRefresher:
             self._recover("a broker said that it is required")
         elif not self._cluster.is_failing:
             self._end_patience()
+            self._create(self._cluster.missing_topics())
         self._on_updated()
         self.check()
+
+    def _create(self, topics: list[str]) -> None:
+        """By a request of its own, since the one for everything names topics that are not to be made. One that fails
+        is sent again after the next refresh, which whoever needs the topics asks for."""
+        if topics and not self._is_closed:
+            self._ask(self._cluster.creating_request(topics)).add_callback(self._cluster.created)
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, (Cancelled, IllegalStateError)) and self._is_closed:

@@ -7,6 +7,7 @@ are fetched by ``tokens.py``. To add a mechanism: a row in :data:`_MECHANISMS`, 
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,8 @@ from kafka.net.transport import Network
 
 if TYPE_CHECKING:
     from kafka.net.tls import TlsNetwork
+
+log = logging.getLogger(__name__)
 
 NONCE_BYTES: Final = 24
 
@@ -58,13 +61,23 @@ class ClientSecurity:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> ClientSecurity:
-        """From resolved settings. KafkaConfigurationError, also for files that cannot be read."""
+        """From resolved settings. KafkaConfigurationError, also for files that cannot be read.
+
+        What is given besides ``PLAINTEXT`` is a warning only, once for each client: programs take their settings from
+        an environment that has all of them, and kafka-python says nothing. Besides another protocol it is an error,
+        since a password would go over the network in the clear where a CA was given to keep it secret.
+        """
         protocol = settings["security_protocol"]
         unused = [] if protocol in WITH_TLS else ["ssl_context", *_FILES]
         unused += [] if protocol in WITH_SASL else ["sasl_mechanism", *_NAMED, *_TOKEN]
         given = [name for name in unused if settings[name] is not None]
-        if given:
+        if given and protocol != "PLAINTEXT":
             raise KafkaConfigurationError(f"{given[0]} means nothing with security_protocol={protocol!r}")
+        if given:
+            log.warning(
+                "%s: not used with security_protocol='PLAINTEXT', which neither encrypts nor authenticates; "
+                "set security_protocol, or leave them out", ", ".join(given),
+            )  # fmt: skip
         return cls(
             protocol,
             _context(settings) if protocol in WITH_TLS else None,

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import six
 
+from kafka.core.arguments import timeout_s, topic_name, topic_names
 from kafka.errors import IllegalArgumentError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-MAX_TOPIC_LENGTH: Final = 249
-_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+__all__ = [
+    "INT64", "offsets_to_commit", "partition", "partitions", "timeout_s", "timestamps", "topic_name", "topic_names"
+]  # fmt: skip
+
 INT64: Final = 2**63
-
-
-def topic_name(topic: Any) -> str:
-    """A topic as text; TypeError, or IllegalArgumentError for a name that no broker takes."""
-    if not isinstance(topic, (six.text_type, six.binary_type)):
-        raise TypeError(f"topics: each has to be a text, not {type(topic).__name__}")
-    name = six.ensure_text(topic)
-    if not _LEGAL_TOPIC.fullmatch(name) or name in (".", "..") or len(name) > MAX_TOPIC_LENGTH:
-        raise IllegalArgumentError(
-            f"{name[:300]!r}: a topic's name has 1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ - "
-            "and is neither '.' nor '..'"
-        )
-    return name
-
-
-def topic_names(topics: Any) -> list[str]:
-    """Topics as texts, each once."""
-    if isinstance(topics, (six.text_type, six.binary_type)):
-        raise TypeError("topics: a list of texts is needed, not one text")
-    return list(dict.fromkeys(topic_name(topic) for topic in topics))
 
 
 def partition(given: Any) -> TopicPartition:
@@ -76,24 +58,15 @@ def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 def timestamps(given: Any) -> dict[TopicPartition, int]:
-    """Times to look up, in ms since the epoch; TypeError or IllegalArgumentError."""
+    """Times to look up, in ms since the epoch, fractions left out; TypeError or IllegalArgumentError."""
     if not isinstance(given, Mapping):
         raise TypeError(f"timestamps: a dict of TopicPartition is needed, not {type(given).__name__}")
     found: dict[TopicPartition, int] = {}
     for where, timestamp in given.items():
         topic, number = each = partition(where)
-        if isinstance(timestamp, bool) or not isinstance(timestamp, int):
-            raise TypeError(f"the timestamp for {topic}-{number} has to be a whole number of ms, not {timestamp!r}")
+        if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
+            raise TypeError(f"the timestamp for {topic}-{number} has to be a number of ms, not {timestamp!r}")
         if not 0 <= timestamp < INT64:
             raise IllegalArgumentError(f"the timestamp for {topic}-{number} is negative, or no time")
-        found[each] = timestamp
+        found[each] = int(timestamp)
     return found
-
-
-def timeout_s(timeout_ms: Any, default_s: float) -> float:
-    """``timeout_ms`` in seconds; None is the default. IllegalArgumentError when it is negative or no number."""
-    if timeout_ms is None:
-        return default_s
-    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or not timeout_ms >= 0:
-        raise IllegalArgumentError(f"timeout_ms: a number of at least 0 is needed, not {timeout_ms!r}")
-    return timeout_ms / 1000

@@ -39,7 +39,7 @@ class Committing(ConsumerBase):
         with self._turn:
             found = self._membership.consumed() if wanted is None else wanted
             try:
-                self._host.wait(self._host.submit(commits.commit, found, timeout_s), timeout_s + 1)
+                self._wait_in_turn(self._host.submit(commits.commit, found, timeout_s), timeout_s, "commit")
             finally:
                 self._membership.callbacks.run()
 
@@ -110,7 +110,7 @@ class Committing(ConsumerBase):
                 )
             )
 
-        found = self._wait_for(fetch, timeout_s=timeout_s + 1)
+        found = self._wait_in_turn(self._host.submit(fetch), timeout_s, "committed")
         for error in found.errors.values():
             raise error
         return found.offsets

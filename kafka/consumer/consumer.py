@@ -16,10 +16,11 @@ from types import TracebackType
 from typing import Any, Final
 
 from kafka.client import Host, KafkaClient, make_host
-from kafka.config import resolve
+from kafka.config import as_given, resolve, settings_of
 from kafka.consumer import checks
 from kafka.consumer.assembly import make_fetcher
 from kafka.consumer.base import Reads, Turn
+from kafka.consumer.bell import Bell
 from kafka.consumer.closing import Closing
 from kafka.consumer.commits import Commits
 from kafka.consumer.committing import Committing
@@ -45,7 +46,6 @@ from kafka.core.group.machine import NO_GENERATION
 from kafka.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
-    WakeupError,
 )
 from kafka.future import Future
 from kafka.net.loop import Loop
@@ -59,7 +59,7 @@ _consumers: weakref.WeakSet[KafkaConsumer] = weakref.WeakSet()
 
 def _after_fork_in_child() -> None:
     for consumer in _consumers:
-        consumer._driver.lock = threading.Lock()  # the I/O thread, which is not here, may have held it
+        consumer._driver.lock = threading.RLock()  # the I/O thread, which is not here, may have held it
         consumer._turn = Turn()
         consumer._refusal = "the consumer belongs to the parent process: after a fork, make a new one in the child"
 
@@ -84,6 +84,11 @@ class KafkaConsumer(Iterating, Committing, Subscribing, Positions, Inquiries, Cl
     Errors of construction: KafkaConfigurationError for a setting that is unknown or cannot be.
     """
 
+    DEFAULT_CONFIG: Final[dict[str, Any]] = {
+        setting.name: setting.default_for("consumer") for setting in settings_of("consumer")
+    }
+    """All settings with their defaults."""
+
     def __init__(
         self,
         *topics: str,
@@ -99,13 +104,14 @@ class KafkaConsumer(Iterating, Committing, Subscribing, Positions, Inquiries, Cl
             raise KafkaConfigurationError("on_records needs a loop to be called on: give loop= or client=")
         checks.topic_names(topics)
         self._settings = settings
+        self._config = as_given(settings, configs)
         self._refusal = None
         self._closer = None
         self._is_woken = False
         self._reads = Reads.NOTHING
         self._subscribed = frozenset()
         self._turn = Turn()
-        self._news = threading.Event()
+        self._news = Bell()
         self._iteration = Iteration()
         self._iterating = None
         self._has_thread = loop is None and client is None
@@ -131,7 +137,7 @@ class KafkaConsumer(Iterating, Committing, Subscribing, Positions, Inquiries, Cl
         if self._has_thread:
             own_client.tell_when_unreached()
         self._fetcher = make_fetcher(own_client, settings, lambda node: driver.free_at(node))
-        lock = threading.Lock()
+        lock = threading.RLock()  # a signal handler may break into what holds it, and seek
         self._reader = Reader(self._fetcher, lock, lambda: own_loop.call_soon_threadsafe(driver.pump))
         source = self._reader if self._has_thread else Intake(self._reader)
         self._delivery = delivery = Delivery(
@@ -158,7 +164,7 @@ class KafkaConsumer(Iterating, Committing, Subscribing, Positions, Inquiries, Cl
             auto_commit_s=settings["auto_commit_interval_ms"] / 1000 if settings["enable_auto_commit"] else None,
             timeout_s=self._default_timeout_s,
             default_callback=settings["default_offset_commit_callback"],
-            wake=self._news.set,
+            wake=self._news.ring,
         )
         self._watch()
         if isinstance(source, Intake):
@@ -236,9 +242,10 @@ class KafkaConsumer(Iterating, Committing, Subscribing, Positions, Inquiries, Cl
         what *earlier* polls returned. To be called at least every ``max_poll_interval_ms``, or other members take over.
 
         Raises what stands in the way of a partition: OffsetOutOfRangeError and NoOffsetForPartitionError
-        (``auto_offset_reset`` "none"), CorruptRecordError, what a deserialiser raised; the position stays, and
-        seek() leads past it. Further TopicAuthorizationFailedError, GroupAuthorizationFailedError, what ends a
-        membership (FencedInstanceIdError and the like), KafkaError from a listener, WakeupError after :meth:`wakeup`.
+        (``auto_offset_reset`` "none"), CorruptRecordError, what a deserialiser raised; each says where in
+        ``topic_partition`` and ``offset``; the position stays, and seek() leads past it. Further
+        TopicAuthorizationFailedError, GroupAuthorizationFailedError, what ends a membership (FencedInstanceIdError and
+        the like), KafkaError from a listener, WakeupError after :meth:`wakeup`.
         """
         self._check_usable()
         limit = self._settings["max_poll_records"] if max_records is None else max_records
@@ -250,9 +257,13 @@ class KafkaConsumer(Iterating, Committing, Subscribing, Positions, Inquiries, Cl
         self._reader.begin()
         try:
             with self._turn:
+                self._check_usable()  # again: from here on, whoever closes waits for this call to end
                 if self._iterating is not None:
                     self._give_back_iterated(self._iteration.consumed())
                 records = self._poll(timeout_s, limit)
+                if self._refusal is not None:  # close() came meanwhile: it is not to commit what nobody gets
+                    self._reader.give_back()
+                    self._check_usable()
                 if records and not update_offsets:
                     with self._driver.lock:
                         for partition, batch in records.items():
@@ -275,10 +286,9 @@ class KafkaConsumer(Iterating, Committing, Subscribing, Positions, Inquiries, Cl
             if group is not None:
                 self._wake_member(group, may_block)
             while True:
-                self._news.clear()
+                self._news.silence()
                 if self._is_woken:
-                    self._is_woken = False
-                    raise WakeupError("wakeup() was called")
+                    self._raise_if_woken()
                 # What a step waits for is waited for below, where wakeup() and close() end that.
                 is_done = membership.is_idle or (membership.attend(clock()) if may_block else not membership.is_busy)
                 if not self._reports.is_empty:
@@ -292,7 +302,7 @@ class KafkaConsumer(Iterating, Committing, Subscribing, Positions, Inquiries, Cl
                 if now >= give_up_at:
                     return {}
                 self._host.check_may_block()
-                self._news.wait(min(give_up_at - now, max(commit_at - now, LEAST_WAIT_S), threading.TIMEOUT_MAX))
+                self._news.wait(min(give_up_at - now, max(commit_at - now, LEAST_WAIT_S)))
                 self._check_usable()
         finally:
             if group is not None:
@@ -312,9 +322,10 @@ class KafkaConsumer(Iterating, Committing, Subscribing, Positions, Inquiries, Cl
                 group.pump()
 
     def wakeup(self) -> None:
-        """Let the poll (or iteration) that waits, or else the next one, raise WakeupError. From any thread."""
+        """Let the call that waits for records or a position (``poll``, iteration, ``position``), or else the next one
+        that would, raise WakeupError. From any thread, and from a signal handler."""
         self._is_woken = True
-        self._news.set()
+        self._news.ring()
 
     # -- on a loop -----------------------------------------------------------------------------------------------------
 
@@ -330,6 +341,11 @@ class KafkaConsumer(Iterating, Committing, Subscribing, Positions, Inquiries, Cl
         return ready
 
     # -- the end -------------------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All settings as they are in force, by name: a copy. ``bootstrap_servers`` as they were given."""
+        return dict(self._config)
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What was measured, as ``{group: {name: number}}`` with kafka-python's names; ``raw``: the metrics themselves,

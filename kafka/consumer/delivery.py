@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from kafka.consumer.bell import Bell
 from kafka.consumer.reader import Records
 from kafka.future import Future
 from kafka.net.loop import Loop
@@ -23,7 +23,7 @@ class Source(Protocol):
 
 
 class Delivery:
-    """Tells of news. ``event`` is set for a thread that waits; the callbacks are for a consumer on a loop, and run
+    """Tells of news. ``bell`` is rung for a thread that waits; the callbacks are for a consumer on a loop, and run
     there: ``on_records`` with at most ``limit`` records at a time, ``on_error`` with what ``poll`` would have raised.
     """
 
@@ -31,14 +31,14 @@ class Delivery:
         self,
         loop: Loop,
         reader: Source,
-        event: threading.Event,
+        bell: Bell,
         limit: int,
         on_records: Callable[[Records], object] | None = None,
         on_error: Callable[[Exception], object] | None = None,
     ) -> None:
         self._loop = loop
         self._reader = reader
-        self._event = event
+        self._bell = bell
         self._limit = limit
         self._on_records = on_records
         self._on_error = on_error
@@ -57,7 +57,7 @@ class Delivery:
 
     def on_news(self) -> None:
         """There is something new. On the loop's thread."""
-        self._event.set()
+        self._bell.ring()
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting.success(None)

@@ -17,8 +17,7 @@ from kafka.core.consume.effects import AskEpochs, FindOffsets
 from kafka.core.consume.epochs import EpochEnd, epoch_ends
 from kafka.core.consume.fetcher import Fetcher
 from kafka.core.consume.node import SendFetch
-from kafka.core.consume.offsets import FoundOffset, list_offsets, list_offsets_or_ends
-from kafka.core.dialogue import Dialogue
+from kafka.core.consume.offsets import FoundOffset, list_offsets, offsets_at
 from kafka.errors import for_code
 from kafka.future import Future
 from kafka.net.alarm import Alarm
@@ -75,8 +74,15 @@ class ConsumerDriver:
                 future.add_callback(self._fetched, effect)
                 future.add_errback(self._fetch_failed, effect)
             elif isinstance(effect, FindOffsets):
-                looked_up = self._find(list_offsets_or_ends, effect.timestamps, self._timeout_s)
-                looked_up.add_callback(self._offsets_found, effect)
+                looked_up = self.client.run(
+                    offsets_at(
+                        effect.leader,
+                        effect.timestamps,
+                        timeout_s=self._timeout_s,
+                        read_committed=self.fetcher.options.read_committed,
+                    )
+                )
+                looked_up.add_callback(self._offsets_told, effect)
                 looked_up.add_errback(self._offsets_failed, effect)
             elif isinstance(effect, AskEpochs):
                 asked = self.client.run(epoch_ends(effect.questions, timeout_s=self._timeout_s))
@@ -96,17 +102,9 @@ class ConsumerDriver:
         self, timestamps: dict[TopicPartition, int], timeout_s: float
     ) -> Future[dict[TopicPartition, FoundOffset]]:
         """See :func:`kafka.core.consume.offsets.list_offsets`."""
-        return self._find(list_offsets, timestamps, timeout_s)
-
-    def _find(
-        self,
-        dialogue: Callable[..., Dialogue[dict[TopicPartition, FoundOffset]]],
-        timestamps: dict[TopicPartition, int],
-        timeout_s: float,
-    ) -> Future[dict[TopicPartition, FoundOffset]]:
         self.client.cluster.add_topics({partition.topic for partition in timestamps})
         return self.client.run(
-            dialogue(
+            list_offsets(
                 timestamps,
                 self.client.cluster.leader_for_partition,
                 timeout_s=timeout_s,
@@ -125,15 +123,13 @@ class ConsumerDriver:
             news = self.fetcher.failed(effect, error, self._loop.time())
         self._after(news)
 
-    def _offsets_found(self, effect: FindOffsets, found: dict[TopicPartition, FoundOffset]) -> None:
+    def _offsets_told(self, effect: FindOffsets, told: dict[TopicPartition, FoundOffset | BaseException]) -> None:
         with self.lock:
-            self.fetcher.offsets_found(effect, found)
-        self._after(True)
+            news = self.fetcher.offsets_told(effect, told, self._loop.time())
+        self._after(news)
 
     def _offsets_failed(self, effect: FindOffsets, error: BaseException) -> None:
-        with self.lock:
-            news = self.fetcher.offsets_failed(effect, error, self._loop.time())
-        self._after(news)
+        self._offsets_told(effect, dict.fromkeys(effect.timestamps, error))
 
     def _epochs_told(self, effect: AskEpochs, told: dict[TopicPartition, EpochEnd | BaseException]) -> None:
         with self.lock:

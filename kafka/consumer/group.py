@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from itertools import count
 from math import inf
 from typing import Any
@@ -44,6 +45,13 @@ log = logging.getLogger(__name__)
 
 Pending = Revoke | Lose | Assign
 _numbers = count(1)
+
+
+def __getattr__(name: str) -> Any:
+    """kafka-python has its consumer in a module of this name."""
+    if name == "KafkaConsumer":
+        return import_module("kafka.consumer").KafkaConsumer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class GroupDriver:
@@ -254,6 +262,7 @@ class GroupDriver:
     def _learn(self, need: NeedMetadata) -> None:
         self._topics.learn(need.topic_ids)
         if need.topics:
+            self._topics.note_found(need.topics)
             self._client.cluster.add_topics(need.topics)  # a leader's, from now on
         if need.topics or not need.topic_ids:
             try:
@@ -294,6 +303,15 @@ class GroupDriver:
         if self.pending is not None:
             self.carried_out(self.pending)
         return self.leave("the consumer was forgotten")
+
+    def depart(self, reason: str) -> None:
+        """Leave without waiting for anything: what is pending counts as carried out, and the request goes out if the
+        connection can take it now. The others need not wait for the session to end then."""
+        if self._is_closed or not self.has_begun:
+            return
+        left = self.leave(reason)
+        while self.pending is not None and not left.is_done:
+            self.carried_out(self.pending)
 
     def close(self) -> None:
         """Do nothing from now on; the group finds out by itself unless :meth:`leave` was called before."""

@@ -19,9 +19,9 @@ class Inquiries(ConsumerBase):
         answer = self._wait_for(self._ask_for_topics, None)
         return {topic.name for topic in answer.topics if topic.name and not topic.error_code and not topic.is_internal}
 
-    def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The numbers of the topic's partitions; None when there is no such topic: asking does not create it. Asks the
-        cluster if need be."""
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """The numbers of the topic's partitions; the empty set when there is no such topic: asking does not create it.
+        Asks the cluster if need be."""
         self._check_usable()
         topic = checks.topic_name(topic)
         found = self._host.client.cluster.partitions_for_topic(topic)
@@ -31,7 +31,7 @@ class Inquiries(ConsumerBase):
         for entry in answer.topics:
             if entry.name == topic and entry.partitions:
                 return {partition.partition_index for partition in entry.partitions}
-        return None
+        return set()
 
     def _ask_for_topics(self, name: str | None) -> Future[MetadataResponse]:
         """The metadata of one topic, or of all; creates none: where a version cannot say that, all are asked for."""

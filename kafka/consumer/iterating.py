@@ -10,9 +10,10 @@ import threading
 from collections.abc import Generator, Iterator
 from math import inf
 
-from kafka.consumer.base import ConsumerBase
+from kafka.consumer.base import CLOSED, ConsumerBase
 from kafka.consumer.reader import Reader, Records
 from kafka.core.consume.record import ConsumerRecord
+from kafka.errors import IllegalStateError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 
@@ -30,15 +31,19 @@ class Iterating(ConsumerBase):
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """The next record; StopIteration when none came for ``consumer_timeout_ms``. What was not handed out yet counts
-        as unread: :meth:`position` and commits are behind the last record that was."""
+        """The next record; StopIteration when none came for ``consumer_timeout_ms``, and for good when the consumer is
+        closed meanwhile. What was not handed out yet counts as unread: :meth:`position` and commits are behind the last
+        record that was."""
         if self._iterating is None:
             self._check_usable()
             self._iterating = self._iterate()
+        elif self._refusal is CLOSED:
+            raise StopIteration
         try:
             return next(self._iterating)
         except StopIteration:
-            self._iterating = None
+            if self._refusal is not CLOSED:
+                self._iterating = None
             raise
         except BaseException:
             self._give_back_interrupted()
@@ -49,16 +54,18 @@ class Iterating(ConsumerBase):
         timeout_s = threading.TIMEOUT_MAX if timeout_ms == inf else timeout_ms / 1000
         limit = self._settings["max_poll_records"]
         while True:
-            self._check_usable()
             self._reader.begin()
             try:
                 with self._turn:
+                    self._check_usable()
                     records = self._poll(timeout_s, limit)
                     self._iteration.begin(records)
             except BaseException as error:
                 self._reader.interrupted(error)
+                if self._refusal is CLOSED and isinstance(error, IllegalStateError):
+                    return
                 raise
-            if not records:
+            if not records or self._refusal is CLOSED:
                 return
             yield from self._iteration.run(records)
 

@@ -103,10 +103,15 @@ class Membership:
         finally:
             self._attending = None
 
+    @property
+    def is_attending_here(self) -> bool:
+        """This thread is in :meth:`attend`: in a listener or a callback, if it is in code of the user."""
+        return self._attending == threading.get_ident()
+
     def refuse_within_attend(self) -> None:
         """IllegalStateError in a listener or a callback: what calls them cannot be begun again in its midst."""
-        if self._attending == threading.get_ident():
-            raise IllegalStateError("a rebalance listener or a commit's callback must not poll, unsubscribe or close")
+        if self.is_attending_here:
+            raise IllegalStateError("a rebalance listener or a commit's callback must not poll or unsubscribe")
 
     def _attend(self, give_up_at: float) -> bool:
         group = self._group

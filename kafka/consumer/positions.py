@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kafka.consumer import checks
 from kafka.consumer.base import ConsumerBase
@@ -56,13 +55,14 @@ class Positions(ConsumerBase):
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """The offset of the next record that is handed out. Waits while it is being looked up: KafkaTimeoutError after
-        ``timeout_ms`` (default: ``default_api_timeout_ms``); NoOffsetForPartitionError and the like without one."""
+        ``timeout_ms`` (default: ``default_api_timeout_ms``); NoOffsetForPartitionError and the like without one;
+        WakeupError and IllegalStateError when :meth:`wakeup` or :meth:`close` end the wait."""
         self._check_usable()
         partition = checks.partition(partition)
         give_up_at = self._host.loop.time() + checks.timeout_s(timeout_ms, self._default_timeout_s)
         with self._turn:
             while True:
-                self._news.clear()
+                self._news.silence()
                 with self._driver.lock:
                     found = self._fetcher.position_of(partition)
                     unread = self._iteration.consumed().get(partition)
@@ -71,7 +71,7 @@ class Positions(ConsumerBase):
                     if found.position is not None:
                         return found.position
                     if found.error is not None:
-                        raise found.error
+                        raise found.fault()
                 self._host.check_may_block()
                 if found.is_awaiting and self._starts is not None:  # within a listener: nobody has asked yet
                     self._host.submit(self._starts.look_up, [partition])
@@ -82,13 +82,14 @@ class Positions(ConsumerBase):
                     raise KafkaTimeoutError(
                         f"the position of {name} was not found in time: no answer, or no such partition"
                     )
-                self._news.wait(min(left_s, threading.TIMEOUT_MAX))
+                self._check_usable()
+                self._raise_if_woken()
+                self._news.wait(left_s)
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Where the partition ended at the last fetch; None before the first."""
         self._check_usable()
-        with self._driver.lock:
-            return self._fetcher.position_of(checks.partition(partition)).highwater
+        return self._fetcher.position_of(checks.partition(partition)).highwater
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -109,7 +110,7 @@ class Positions(ConsumerBase):
         }
 
     def offsets_for_times(
-        self, timestamps: dict[TopicPartition, int], timeout_ms: float | None = None
+        self, timestamps: Mapping[TopicPartition, float], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each partition at or after a time in ms since the epoch; None when there is none."""
         wanted = checks.timestamps(timestamps)

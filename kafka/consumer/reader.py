@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from kafka.core.consume.faults import is_located, locate
 from kafka.core.consume.fetcher import Fetcher
 from kafka.core.consume.positions import PartitionPosition
 from kafka.core.consume.record import ConsumerRecord
@@ -44,9 +45,12 @@ class Reader:
     def interrupted(self, error: BaseException) -> None:
         """``error`` came before what was taken since :meth:`begin` reached anybody: after an interrupt (Ctrl-C) it
         comes again. Where reading itself raises, :meth:`take` has seen to that."""
+        if not isinstance(error, Exception):
+            self.give_back()
+
+    def give_back(self) -> None:
+        """What was taken since :meth:`begin` comes again, and counts as unread."""
         moved, self._moved = self._moved, {}
-        if isinstance(error, Exception):
-            return
         with self._lock:
             for position, (generation, offset, leader_epoch) in moved.items():
                 if position.generation == generation and offset is not None:
@@ -90,11 +94,13 @@ class Reader:
                 self._moved.setdefault(position, (generation, position.position, position.leader_epoch))
             try:
                 records = fetched.read(limit, fetcher.options)
-            except Exception:
+            except Exception as error:
                 with lock:
                     if found:
                         fetcher.put_first(position)
                         return
+                    if not is_located(error):
+                        locate(error, position.partition, fetched.position)
                     fetcher.after_fault(position, fetched, generation)
                     self._wants_more = True
                 raise
@@ -114,8 +120,7 @@ class Reader:
 
     def _raise_error(self, position: PartitionPosition) -> None:
         """Under the lock: raise what stands in the partition's way; it is tried again unless only a seek can help."""
-        error = position.error
-        assert error is not None
+        error = position.fault()
         if not isinstance(error, ONLY_A_SEEK_HELPS):
             position.error = None
             self._wants_more = True

@@ -46,7 +46,7 @@ class Subscribing(ConsumerBase):
             self._on_loop(self._assign_on_loop, wanted, awaiting)
 
     def _assign_on_loop(self, wanted: list[TopicPartition], awaiting: frozenset[TopicPartition]) -> None:
-        self._topics.watch({partition.topic for partition in wanted})
+        self._topics.watch_partitions(wanted)
         self._driver.assign(wanted, awaiting)
         if self._starts is not None:
             self._starts.look_up(wanted)
@@ -119,9 +119,16 @@ class Subscribing(ConsumerBase):
         if was_member:
             assert self._group is not None
             self._on_loop(self._group.subscribe, Subscription())
-            self._finish_steps(self._default_timeout_s, "unsubscribe")
-        elif self._reads is Reads.PARTITIONS:
+            try:
+                self._finish_steps(self._default_timeout_s, "unsubscribe")
+            finally:  # whatever the listener raises, the group is left
+                self._read_nothing(was_member)
+            return
+        if self._reads is Reads.PARTITIONS:
             self._commit_before_leaving(self._default_timeout_s)
+        self._read_nothing(was_member)
+
+    def _read_nothing(self, was_member: bool) -> None:
         self._driver.subscribed = frozenset()
         self._forget_iteration(set(self._driver.fetcher.positions))
         if not was_member or self._may_block:
@@ -140,9 +147,9 @@ class Subscribing(ConsumerBase):
     # -- what is read now ----------------------------------------------------------------------------------------------
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read."""
-        with self._driver.lock:
-            return set(self._fetcher.positions)
+        """The partitions that are read. From any thread or signal handler: without the lock, since the fetcher makes a
+        new dictionary for each assignment."""
+        return set(self._fetcher.positions)
 
     def subscription(self) -> set[str] | None:
         """The topics of :meth:`subscribe`, or those that match its pattern now; None without one."""
@@ -157,12 +164,11 @@ class Subscribing(ConsumerBase):
         """Go on with these."""
         self._set_paused(partitions, False)
         # What was fetched meanwhile is there already, and no fetch will tell of it.
-        self._host.loop.call_soon_threadsafe(self._driver.started)
+        self._tell_loop(self._driver.started)
 
     def paused(self) -> set[TopicPartition]:
         """What :meth:`pause` named."""
-        with self._driver.lock:
-            return {partition for partition, position in self._fetcher.positions.items() if position.is_paused}
+        return {partition for partition, position in self._fetcher.positions.items() if position.is_paused}
 
     def _set_paused(self, partitions: Iterable[TopicPartition], is_paused: bool) -> None:
         self._check_usable()
@@ -178,7 +184,7 @@ class Subscribing(ConsumerBase):
                         self._iteration.drop(position.partition)
                         position.seek(rest.offset, rest.leader_epoch)
             # What goes on may have something buffered: nobody else would tell of that.
-            self._host.loop.call_soon_threadsafe(self._driver.pump if is_paused else self._driver.started)
+            self._tell_loop(self._driver.pump if is_paused else self._driver.started)
 
     def _forget_iteration(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:

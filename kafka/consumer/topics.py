@@ -1,7 +1,8 @@
 """Which topics a consumer is about: those of a pattern, those it knows by their ids alone, and those it cannot have.
 
 A pattern of the client's own is matched against all topics, which are asked for now and after each
-``metadata_max_age_ms``; what the cluster's metadata keeps up to date are only those that match. All on the loop.
+``metadata_max_age_ms``; what the cluster's metadata keeps up to date are only those that match. Topics that a pattern
+has found are never created by asking for them: one that was deleted stays so. All on the loop.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kafka.errors import (
 from kafka.future import Future
 from kafka.net.alarm import Alarm
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.structs import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -64,11 +66,15 @@ class TopicWatch:
         self.matching: frozenset[str] = frozenset()
         """The topics that match the pattern, as last seen."""
         self._names: frozenset[str] = frozenset()
+        self._found: set[str] = set()  # by a pattern, ours or another member's, since the subscription changed
         self._told: dict[str, tuple[int, float]] = {}  # topic -> its error as last told, and when
+        self._numbers: dict[str, set[int]] = {}  # partitions that are assigned by hand
+        self._missing: dict[str, tuple[set[int], float]] = {}  # topic -> its missing partitions as last told, and when
         self._ids: dict[UUID, str] = {}
         self._asked_ids: frozenset[UUID] = frozenset()
         self._alarm = Alarm(client.loop, self._look)
         client.cluster.add_listener(self._metadata_changed)
+        client.cluster.keep_from_creating(self._is_found)
 
     # -- what is watched -----------------------------------------------------------------------------------------------
 
@@ -77,12 +83,25 @@ class TopicWatch:
         self._matches = self._on_names = None
         self.matching = frozenset()
         self._alarm.set(inf)
+        self._forget_found()
+        self._numbers = {}
         self._note(frozenset(names))
+
+    def watch_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """The troubles of these partitions' topics, and whether these have so many partitions."""
+        numbers: dict[str, set[int]] = {}
+        for topic, number in partitions:
+            numbers.setdefault(topic, set()).add(number)
+        self.watch(numbers)
+        self._numbers = numbers
+        self._tell_missing()
 
     def watch_pattern(self, matches: Callable[[str], object], on_names: Callable[[frozenset[str]], object]) -> None:
         """The topics whose names match, now and as they come and go."""
         self._matches, self._on_names = matches, on_names
         self.matching = frozenset()
+        self._forget_found()
+        self._numbers = {}
         self._note(frozenset())
         self._look()
 
@@ -115,9 +134,8 @@ class TopicWatch:
             and (self._has_internal or not topic.is_internal)
             and self._matches(topic.name)
         )
-        gone = self.matching - found
-        if gone:
-            self._client.cluster.forget_topics(gone)  # or asking for them might make them again
+        self._found |= found
+        self._client.cluster.forget_topics(name for name in self._found - found if self._matches(name))
         if found != self.matching or not found:
             self.matching = found
             self._note(found)
@@ -128,11 +146,28 @@ class TopicWatch:
             log.debug("the topics could not be listed: %s", error)
             self._alarm.set(self._client.loop.time() + self._client.retry_backoff.delay_s(3))
 
+    def note_found(self, names: Iterable[str]) -> None:
+        """Others told of these topics, the broker or members of the group; those that are not subscribed by name here
+        are not for us to create."""
+        self._found.update(name for name in names if name not in self._names)
+
+    def _is_found(self, name: str) -> bool:
+        return name in self._found
+
+    def _forget_found(self) -> None:
+        """Nothing is known by a pattern any more; what is gone of it is not to be made by asking for it now."""
+        cluster = self._client.cluster
+        cluster.forget_topics(name for name in self._found if cluster.partitions_for_topic(name) is None)
+        self._found.clear()
+
     # -- ids -----------------------------------------------------------------------------------------------------------
 
     def topic_of_id(self, topic_id: UUID) -> str | None:
         """The name of a topic, when anything has told it."""
-        return self._client.cluster.topic_name_for_id(topic_id) or self._ids.get(topic_id)
+        name = self._client.cluster.topic_name_for_id(topic_id) or self._ids.get(topic_id)
+        if name is not None:
+            self.note_found((name,))
+        return name
 
     def learn(self, ids: frozenset[UUID]) -> None:
         """Ask what these topics are called; listeners of the metadata hear of it."""
@@ -152,6 +187,7 @@ class TopicWatch:
         self._asked_ids = frozenset()
         names = {topic.topic_id: topic.name for topic in answer.topics if topic.name and not topic.error_code}
         self._ids.update(names)
+        self.note_found(names.values())
         if names:
             self._client.cluster.add_topics(names.values())
 
@@ -173,6 +209,9 @@ class TopicWatch:
                 continue
             kind = for_code(code)
             awaits = awaits or kind.retriable
+            if self._matches is not None and issubclass(kind, UnknownTopicOrPartitionError):
+                self._alarm.set(now)  # it matched, and is gone: look whether it is
+                continue
             told, told_at = self._told.get(name, (0, 0.0))
             if told == code and now < told_at + self._max_age_s / 2:
                 continue
@@ -184,6 +223,25 @@ class TopicWatch:
                 log.warning("topic %s is not there (yet); it is read as soon as it is", name)
         if awaits:
             cluster.request_update()  # after the back-off, which grows while nothing changes
+        self._tell_missing()
+
+    def _tell_missing(self) -> None:
+        """Partitions that were assigned by hand, and that their topics do not have: probably a wrong number."""
+        now = self._client.loop.time()
+        for name, numbers in self._numbers.items():
+            there = self._client.cluster.partitions_for_topic(name)
+            missing = numbers - there if there else set()
+            if not missing:
+                continue
+            told, told_at = self._missing.get(name, (set(), 0.0))
+            if told == missing and now < told_at + self._max_age_s / 2:
+                continue
+            self._missing[name] = (missing, now)
+            log.warning(
+                "%s: topic %s has %d partitions, and no such one (yet); it is read as soon as it is there. Correct "
+                "assign(), or add partitions to the topic",
+                ", ".join(f"{name}-{number}" for number in sorted(missing)), name, len(there or ()),
+            )  # fmt: skip
 
     def _ask(self, request: ByVersion[MetadataResponse], min_version: int | None = None) -> Future[MetadataResponse]:
         try:
@@ -195,4 +253,6 @@ class TopicWatch:
         """Watch nothing any more."""
         self._matches = self._on_names = None
         self._alarm.set(inf)
+        self._forget_found()
         self._client.cluster.remove_listener(self._metadata_changed)
+        self._client.cluster.keep_no_more(self._is_found)

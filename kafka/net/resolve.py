@@ -19,6 +19,9 @@ from kafka.net.transport import Address
 
 DEFAULT_PORT = 9092
 
+THREAD_NAME = "kafka-resolve"
+"""How the names of these threads begin."""
+
 _MAX_THREADS = 4
 
 _Lookup = tuple[str, int, int]
@@ -138,7 +141,7 @@ class Resolver:
         while self._backlog and self._thread_count < _MAX_THREADS:
             key = self._backlog.popleft()
             self._thread_count += 1
-            threading.Thread(target=self._work, args=(key,), name=f"kafka-resolve-{key[0]}", daemon=True).start()
+            threading.Thread(target=self._work, args=(key,), name=f"{THREAD_NAME}-{key[0]}", daemon=True).start()
 
     def _work(self, key: _Lookup) -> None:
         outcome: list[Address] | Exception

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from kafka.core.produce.murmur2 import murmur2 as murmur2
 from kafka.core.produce.murmur2 import partition_for_key
 from kafka.partitioner.abc import Partitioner
 

@@ -10,6 +10,7 @@ To add a combination: a row in the table, and a line in its test.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Any, Final
 
 from kafka.errors import KafkaConfigurationError
@@ -71,7 +72,7 @@ def _check_idempotence(settings: dict[str, Any], given: Settings) -> None:
 
 def _check_times(settings: dict[str, Any], given: Settings) -> None:
     """A record has time for lingering and for one request (KIP-91); as in Java, the default makes room for both."""
-    least = settings["linger_ms"] + settings["request_timeout_ms"]
+    least = ceil(settings["linger_ms"] + settings["request_timeout_ms"])
     if settings["delivery_timeout_ms"] >= least:
         return
     if "delivery_timeout_ms" in given:

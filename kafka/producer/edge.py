@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import six
 
-from kafka.errors import IllegalArgumentError, InvalidTopicError
+from kafka.errors import IllegalArgumentError, IllegalTopicError
 
 HeaderItems = list[tuple[str, bytes | None]]
 Serialize = Callable[[str, HeaderItems | None, Any], Any]
-"""``(topic, headers, data) -> bytes or None``."""
+"""``(topic, headers, data) -> bytes or None``. Headers are a list, to which some may be added, where one of the
+producer's serializers :func:`takes_headers`."""
 
 MAX_TOPIC_LENGTH: Final = 249
 _MAX_TIMESTAMP: Final = 2**63 - 2**13 - 1
@@ -24,12 +25,12 @@ _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def topic_name(topic: Any) -> str:
-    """A topic as text, or TypeError; InvalidTopicError for a name that no broker takes (``Topic.validate``)."""
+    """A topic as text, or TypeError; IllegalTopicError for a name that no broker takes (``Topic.validate``)."""
     if not isinstance(topic, (six.text_type, six.binary_type)):
         raise TypeError(f"topic: a text is needed, not {type(topic).__name__}")
     name = topic if isinstance(topic, six.text_type) else topic.decode("utf-8", "backslashreplace")
     if not _LEGAL_TOPIC.fullmatch(name) or name in (".", "..") or len(name) > MAX_TOPIC_LENGTH:
-        raise InvalidTopicError(
+        raise IllegalTopicError(
             f"{name[:300]!r}: a topic's name has 1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ - "
             "and is neither '.' nor '..'"
         )
@@ -49,7 +50,7 @@ def serializer_for(setting: str, given: Any) -> Serialize | None:
 
         def run(topic: str, headers: HeaderItems | None, data: Any) -> Any:
             return given(data)
-    elif _positional_count(method) == 2:
+    elif not takes_headers(given):
 
         def run(topic: str, headers: HeaderItems | None, data: Any) -> Any:
             return method(topic, data)
@@ -65,6 +66,12 @@ def serializer_for(setting: str, given: Any) -> Serialize | None:
         raise TypeError(f"{setting} returned {type(made).__name__} for {type(data).__name__}, and not bytes")
 
     return checked
+
+
+def takes_headers(given: Any) -> bool:
+    """Whether it is a serializer of kafka-python 3's shape."""
+    method = getattr(given, "serialize", None)
+    return method is not None and _positional_count(method) != 2
 
 
 def plain_bytes(kind: str, data: Any) -> bytes:

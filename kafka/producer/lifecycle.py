@@ -56,9 +56,12 @@ class Lifecycle(Sending):
         """Send everything that is here, and wait until each record was delivered or has failed.
 
         ``timeout`` in seconds: KafkaTimeoutError when it passes, and the rest goes on. Errors of records are their
-        futures', not this call's. IllegalStateError on the thread of the loop: see :meth:`flush_async`.
+        futures', not this call's. After :meth:`close` there is nothing to wait for. IllegalStateError on the thread of
+        the loop: see :meth:`flush_async`.
         """
         check_seconds(timeout)
+        if self._is_over():
+            return
         self._check_usable()
         self._guard()
         run: Callable[..., Any] = self._driver.when_answered
@@ -70,6 +73,8 @@ class Lifecycle(Sending):
 
     def flush_async(self) -> Future[None]:
         """On the loop: send everything that is here; done when each record was delivered or has failed."""
+        if self._is_over():
+            return Future[None]().success(None)
         self._check_usable()
         return self._driver.when_answered()
 
@@ -155,6 +160,10 @@ class Lifecycle(Sending):
     def _guard(self) -> None:
         """Raise where waiting would wait for ever."""
         self._host.check_may_block()
+
+    def _is_over(self) -> bool:
+        """Closed, and every record has its end. (In the child of a fork, none of them has.)"""
+        return self._refusal == CLOSED and not self._accumulator.incomplete
 
     def _check_usable(self) -> None:
         if self._refusal is not None:

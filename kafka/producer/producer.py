@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka.client import KafkaClient, make_host
 from kafka.client.telemetry import HasTelemetry
-from kafka.config import resolve, settings_of
+from kafka.config import as_given, resolve, settings_of
 from kafka.core.produce.accumulator import BufferFull, TopicQueues
 from kafka.core.produce.batch import Batch
 from kafka.errors import MessageSizeTooLargeError
@@ -21,7 +21,7 @@ from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.producer.assembly import assemble
 from kafka.producer.checks import check_together
-from kafka.producer.edge import serializer_for, sizes_of, topic_name
+from kafka.producer.edge import serializer_for, sizes_of, takes_headers, topic_name
 from kafka.producer.future import FutureRecordMetadata
 from kafka.producer.interceptors import Interceptors, ProducerRecord
 from kafka.producer.sending import Sending
@@ -57,8 +57,10 @@ class KafkaProducer(Transactional, HasTelemetry):
         settings = resolve("producer", configs)
         check_together(settings, configs)
         self._settings = settings
+        self._config = as_given(settings, configs)
         self._key_serializer = serializer_for("key_serializer", settings["key_serializer"])
         self._value_serializer = serializer_for("value_serializer", settings["value_serializer"])
+        self._shares_headers = any(takes_headers(settings[name]) for name in ("key_serializer", "value_serializer"))
         self._max_request_size: int = settings["max_request_size"]
         self._buffer_memory: int = settings["buffer_memory"]
         self._large_bytes = min(self._max_request_size, self._buffer_memory) - _SIZE_MARGIN
@@ -162,8 +164,8 @@ class KafkaProducer(Transactional, HasTelemetry):
 
     @property
     def config(self) -> dict[str, Any]:
-        """All settings as they are in force, by name: a copy."""
-        return dict(self._settings)
+        """All settings as they are in force, by name: a copy. ``bootstrap_servers`` as they were given."""
+        return dict(self._config)
 
     def _end_watching(self, timeout_s: float | None) -> None:
         self._end_telemetry(timeout_s)

@@ -50,6 +50,8 @@ class Sending:
     """Whether the partitioner is asked even for records without a key."""
     _wants_objects: bool
     """Whether it wants keys and values as they were given."""
+    _shares_headers: bool
+    """Whether a serializer is given the record's headers, and may add some."""
 
     def send(
         self,
@@ -69,7 +71,7 @@ class Sending:
         The first record for a topic waits for its metadata, and one that finds ``buffer_memory`` full for room, both
         for at most ``max_block_ms``: KafkaTimeoutError says which. (On a loop that was given, records wait for metadata
         in the background, and a full memory is that error at once.) TypeError for what is not bytes, with the setting
-        that helps; InvalidTopicError; MessageSizeTooLargeError above ``max_request_size``; IllegalArgumentError for a
+        that helps; IllegalTopicError; MessageSizeTooLargeError above ``max_request_size``; IllegalArgumentError for a
         partition that is not there; IllegalStateError when closed. Nothing is sent then.
         """
         queues: TopicQueues | None = None
@@ -84,13 +86,7 @@ class Sending:
                 return through
             queues = through
         header_size = -1
-        if headers:
-            headers = header_items(headers)
-            header_size = 0
-            for name, item in headers:
-                header_size += len(name) + len(item or b"")
-        else:
-            headers = None
+        headers = header_items(headers) if headers else [] if self._shares_headers else None
         given = (key, value) if self._wants_objects else None
         if self._key_serializer is not None:
             key = self._key_serializer(queues.name, headers, key)
@@ -100,6 +96,12 @@ class Sending:
             value = self._value_serializer(queues.name, headers, value)
         elif value is not None and type(value) is not bytes:
             value = plain_bytes("value", value)
+        if self._shares_headers:
+            headers = header_items(headers) or None
+        if headers is not None:
+            header_size = 0
+            for name, item in headers:
+                header_size += len(name) + len(item or b"")
         key_bytes: bytes | None = key
         value_bytes: bytes | None = value
         key_size = -1 if key_bytes is None else len(key_bytes)

@@ -13,7 +13,8 @@ class Serializer(abc.ABC):
 
     @abc.abstractmethod
     def serialize(self, topic: str, headers: Headers | None, data: Any) -> bytes | None:
-        """``data`` as bytes, or None. An error reaches the caller of ``send``, and nothing is sent."""
+        """``data`` as bytes, or None. An error reaches the caller of ``send``, and nothing is sent. ``headers`` is a
+        list, also for a record without any; what is added to it is sent with the record."""
 
     def close(self) -> None:  # noqa: B027 (it may be left as it is)
         """The client was closed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka.client import Host
+from kafka.core import arguments
 from kafka.core.share.holding import Holding
 from kafka.core.share.records import AcknowledgeType, ShareRecord
 from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaError
@@ -97,11 +98,13 @@ class Acknowledging:
         """Send what was acknowledged (in implicit mode: all that was polled), and wait for the answers.
 
         Returns the outcome of each partition since the last call: None, or the error of a record whose acknowledgement
-        was refused (it will be handed out again). KafkaTimeoutError when ``timeout_ms`` passes first.
+        was refused (it will be handed out again): InvalidRecordStateError where the lock had ended before.
+        KafkaTimeoutError when ``timeout_ms`` passes first.
         """
+        timeout_s = None if timeout_ms is None else arguments.timeout_s(timeout_ms, 0.0)
         self._check_open()
         self._host.check_may_block()
-        self._host.wait(self.commit_async(), None if timeout_ms is None else timeout_ms / 1000)
+        self._host.wait(self.commit_async(), timeout_s)
         self._polling.call_back()
         return self._inbox.take_outcomes()
 

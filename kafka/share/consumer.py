@@ -26,11 +26,10 @@ from math import inf
 from types import TracebackType
 from typing import Any, Final
 
-import six
-
 from kafka.client import KafkaClient, make_host
 from kafka.client.telemetry import HasTelemetry
 from kafka.config import resolve
+from kafka.core import arguments
 from kafka.core.share.membership import MemberState
 from kafka.core.share.records import ShareRecord, runs
 from kafka.errors import (
@@ -94,6 +93,7 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         settings = resolve("share", configs)
         if settings["group_id"] is None:
             raise KafkaConfigurationError("group_id: a share consumer needs the name of its group")
+        arguments.topic_names(topics)  # before there is a thread to end
         self._has_thread = loop is None and client is None
         self._inbox = Inbox()
         deserializers = Deserializers(settings["key_deserializer"], settings["value_deserializer"], self._inbox)
@@ -148,10 +148,9 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
     # -- subscription --------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read these topics from now on, instead of what was subscribed before. TypeError for what is no text."""
-        if isinstance(topics, (six.text_type, six.binary_type)):
-            raise TypeError("topics: a list of names, not one text")
-        names = [six.ensure_text(topic) for topic in topics]
+        """Read these topics from now on, instead of what was subscribed before. TypeError for what is no text,
+        IllegalArgumentError for a name that no topic can have."""
+        names = arguments.topic_names(topics)
         if not names:
             raise IllegalArgumentError("subscribe() wants at least one topic; to stop reading, call unsubscribe()")
         self._check_open()
@@ -182,11 +181,10 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         own thread. What a deserializer raises comes through; its record is released and comes again, here or elsewhere,
         until the group's limit. Records before it are returned first, records behind it next time.
         """
-        if max_records is not None and max_records < 1:
-            raise IllegalArgumentError(f"max_records={max_records}: at least 1")
-        count = min(max_records or self._max_poll_records, self._max_poll_records)
+        count = min(arguments.max_records(max_records, self._max_poll_records), self._max_poll_records)
+        timeout_s = arguments.timeout_s(timeout_ms, 0.0)
         by_partition: dict[TopicPartition, list[ShareRecord]] = {}
-        for run in runs(self._take(count, count, timeout_ms / 1000)):
+        for run in runs(self._take(count, count, timeout_s)):
             partition = TopicPartition(run[0].topic, run[0].partition)
             if partition in by_partition:
                 by_partition[partition] += run
@@ -266,6 +264,7 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
 
         Any number of times. On a loop's own thread: :meth:`close_async`.
         """
+        timeout_s = arguments.timeout_s(timeout_ms, CLOSE_TIMEOUT_S)
         if not self._host.loop.is_usable:  # closed, or the parent's
             self._inbox.is_closed = True
             self._host.close()
@@ -278,7 +277,6 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
             raise
         if not self._inbox.close():
             return
-        timeout_s = timeout_ms / 1000
         try:
             self._host.wait(self._polling.submit(self._engine.close, timeout_s), timeout_s + 1)
         except KafkaTimeoutError:

@@ -165,7 +165,8 @@ class Inbox:
             self._polled = []
 
     def accept_polled(self) -> bool:
-        """Accept what polls returned and nobody acknowledged; as :meth:`say`."""
+        """Accept what polls returned and nobody acknowledged; as :meth:`say`, but a lock that is gone is no error here:
+        who carries out what was said finds it, and tells :meth:`heard`."""
         with self._changed:
             return self._accept()
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kafka.client import KafkaClient
 from kafka.core.share.records import SharePartition
-from kafka.errors import IllegalStateError
+from kafka.errors import IllegalStateError, UnknownTopicOrPartitionError, for_code
 from kafka.net.loop import LoopTimer
 from kafka.structs import TopicPartition
 
@@ -34,6 +34,7 @@ class Leaders:
         self._on_change = on_change
         self._timer: LoopTimer | None = None
         self._is_closed = False
+        self._told: set[str] = set()  # topics that the log has as missing
         client.cluster.add_listener(self._changed)
 
     def look(self) -> None:
@@ -103,6 +104,18 @@ class Leaders:
                 return True
         return False
 
+    def _tell_of_missing_topics(self) -> None:
+        missing = {topic for topic in self.topics if self._is_missing(topic)}
+        for topic in sorted(missing - self._told):
+            log.warning("topic %s is not there (yet); it is read as soon as it is", topic)
+        self._told = missing
+
+    def _is_missing(self, topic: str) -> bool:
+        cluster = self._client.cluster
+        if cluster.need_all_topics and not cluster.topic_error(topic):
+            return cluster.partitions_for_topic(topic) is None
+        return issubclass(for_code(cluster.topic_error(topic)), UnknownTopicOrPartitionError)
+
     def _look_later(self) -> None:
         self._timer = self._client.loop.call_later(LOOK_S, self.look)
 
@@ -110,6 +123,7 @@ class Leaders:
         log.debug("no metadata of %s: %s", self.topics, error)
 
     def _changed(self, *_: object) -> None:
+        self._tell_of_missing_topics()
         self._on_change()
         if self._timer is None and not self._is_closed and self._is_anything_missing():
             self._look_later()

@@ -37,7 +37,7 @@ class LinkOwner(Protocol):
 
 class ShareLink:
     """One leader's session on the loop. ``asked`` is what the request in flight may bring at most; ``turn`` is lower
-    the longer ago the last fetch went out.
+    the longer ago the last fetch went out; ``failures`` counts errors in a row.
     """
 
     def __init__(self, client: KafkaClient, owner: LinkOwner, node_id: int, session: ShareSession) -> None:
@@ -52,7 +52,7 @@ class ShareLink:
         self._is_soon = False
         self._is_closed = False
         self._closing: Future[None] | None = None
-        self._failures = 0
+        self.failures = 0
         self._not_before = 0.0
         self._unsaid: list[Future[None]] = []  # flushes of what no request has carried yet
         self._unanswered: list[Future[None]] = []  # flushes of what the request in flight carries
@@ -91,7 +91,7 @@ class ShareLink:
         That of the last request: it went out because the one before had been answered, and has not failed since. So
         nothing has to be taken down for each fetch; a leader that is silent shows as an instant that stands still.
         """
-        return self.lanes.used_at if self.session.is_open and not self._failures else None
+        return self.lanes.used_at if self.session.is_open and not self.failures else None
 
     def close(self) -> Future[None]:
         """Say the last acknowledgements, give back what is held, and close the connection.
@@ -185,7 +185,7 @@ class ShareLink:
             return
         self.lanes.close_former()
         self._not_before = now + response.throttle_time_ms / 1000
-        self._failures = 0 if outcome.error is None else self._failures + 1
+        self.failures = 0 if outcome.error is None else self.failures + 1
         self._settle(outcome)
 
     def _failed(self, error: BaseException, exchange: Exchange) -> None:
@@ -195,20 +195,20 @@ class ShareLink:
             # The connection may stand, and while it does the broker keeps the locks that are given up here.
             self.lanes.drop()
         self.lanes.close_former()
-        self._failures += 1
+        self.failures += 1
         self._settle(self.session.on_failure(exchange, error))
 
     def _connection_lost(self, error: KafkaError) -> None:
         """With a request out, that has failed and said so."""
         if not self.session.in_flight and self.session.is_open and not self._is_closed:
-            self._failures += 1
+            self.failures += 1
             self._settle(self.session.on_connection_lost(error))
 
     def _settle(self, outcome: Outcome) -> None:
         self.asked = 0
         self._out = None
-        if self._failures > 1:  # the first time, the session is opened anew at once
-            wait_s = self._client.retry_backoff.delay_s(self._failures - 1)
+        if self.failures > 1:  # the first time, the session is opened anew at once
+            wait_s = self._client.retry_backoff.delay_s(self.failures - 1)
             self._not_before = max(self._not_before, self._client.loop.time() + wait_s)
         if self.session.has_pending and (outcome.error is not None or outcome.says_again or self.session.has_suspects):
             # Some of what was said has to be said again.

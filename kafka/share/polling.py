@@ -12,6 +12,7 @@ from typing import Any, Final
 from kafka.client import Host
 from kafka.core.share.holding import Answered
 from kafka.core.share.records import AcknowledgeType, ShareRecord, runs
+from kafka.errors import InvalidRecordStateError
 from kafka.future import Future
 from kafka.share.engine import ShareEngine
 from kafka.share.events import Events, call_back
@@ -148,7 +149,8 @@ class Polling:
 
     def _say_on_loop(self) -> None:
         for records, kind in self._inbox.take_said():
-            for others, error in self._engine.acknowledge_all(records, kind):
-                # Their locks went while this was on its way here.
+            for others, _ in self._engine.acknowledge_all(records, kind):
+                # Their locks ended while they were worked on, or this was on its way here. What the broker would say.
+                error = InvalidRecordStateError("the lock ended before the record was acknowledged")
                 answered = [Answered(kind, run, error) for run in runs(others)]
                 self._inbox.heard(answered, self._events.commit_callback is not None)

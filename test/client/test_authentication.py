@@ -433,8 +433,10 @@ def test_closing_in_the_midst_of_a_renewal_cancels_what_waits(world: World) -> N
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "sasl_plain_username and sasl_plain_pass"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}, "needs sasl_oauth_token_provider"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, "does not have GSSAPI"),
-        ({"sasl_mechanism": "PLAIN", **ALICE}, "means nothing with security_protocol='PLAINTEXT'"),
-        ({"ssl_cafile": "ca.pem"}, "means nothing with security_protocol='PLAINTEXT'"),
+        (
+            {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", **ALICE, "ssl_cafile": "ca.pem"},
+            "ssl_cafile means nothing with security_protocol='SASL_PLAINTEXT'",
+        ),
         ({"security_protocol": "SSL", **ALICE}, "means nothing"),
         ({"security_protocol": "SSL", "ssl_cafile": "/no/such/file"}, "ssl_cafile /no/such/file cannot be read"),
         ({"security_protocol": "SSL", "ssl_keyfile": "key.pem"}, "ssl_certfile is not"),
@@ -453,6 +455,15 @@ def test_settings_that_cannot_be_are_refused_at_construction(
     with pytest.raises(KafkaConfigurationError) as caught:
         world.client(**settings)
     assert words in str(caught.value) and "alice-secret" not in str(caught.value)
+
+
+def test_what_is_left_over_besides_plaintext_is_one_warning_that_names_it_and_no_secret(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.client(sasl_mechanism="PLAIN", ssl_cafile="/no/such/file", **ALICE)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "kafka.client.security"]
+    assert said.startswith("ssl_cafile, sasl_mechanism, sasl_plain_username, sasl_plain_password: not used with")
+    assert "alice" not in said
 
 
 def test_errors_of_authentication_are_a_family_that_is_not_retried() -> None:

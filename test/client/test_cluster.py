@@ -201,6 +201,50 @@ def test_automatic_creation_is_asked_for_where_the_version_has_it(clock: ManualC
     assert request.build(3).allow_auto_topic_creation is True  # type: ignore[attr-defined]
 
 
+def asked(cluster: ClusterMetadata, version: int) -> tuple[list[str | None] | None, bool]:
+    """The topics that the next request names (None: all), and whether it may create them."""
+    request = cluster.metadata_request().build(version)
+    assert isinstance(request, MetadataRequest)
+    names = None if request.topics is None else [entry.name for entry in request.topics]
+    return names, request.allow_auto_topic_creation
+
+
+def test_what_must_not_be_created_is_never_asked_for_by_name_where_that_creates(clock: ManualClock) -> None:
+    cluster = ClusterMetadata(now=clock.monotonic, allow_auto_create_topics=False)
+    cluster.set_topics(["a"])
+    assert asked(cluster, 4) == (["a"], False)
+    assert asked(cluster, 3)[0] is None  # all topics: a version that cannot forbid the creation
+    assert asked(cluster, 0)[0] == []  # the same in its words
+
+
+def test_topics_of_a_pattern_are_not_created_by_asking_for_them(cluster: ClusterMetadata) -> None:
+    found = {"found"}
+    cluster.keep_from_creating(found.__contains__)
+    cluster.set_topics(["found"])
+    assert asked(cluster, 9) == (["found"], False) and asked(cluster, 3)[0] is None
+    refresh(cluster, response(topic("found", error=3)))
+    assert cluster.missing_topics() == []
+    found.clear()
+    assert asked(cluster, 9) == (["found"], True)
+
+
+def test_a_topic_wanted_by_name_beside_a_patterns_is_created_by_a_request_of_its_own(cluster: ClusterMetadata) -> None:
+    found = {"found", "gone"}
+    cluster.keep_from_creating(found.__contains__)
+    cluster.set_topics(["found", "gone", "mine"])
+    refresh(cluster, response(topic("found", partition(0)), topic("gone", error=3), topic("mine", error=3)))
+    assert cluster.missing_topics() == ["mine"]
+    request = cluster.creating_request(["mine"]).build(9)
+    assert isinstance(request, MetadataRequest) and request.topics is not None
+    assert request.allow_auto_topic_creation and [entry.name for entry in request.topics] == ["mine"]
+    cluster.created(response(topic("mine", error=3)))  # the broker creates none
+    assert not cluster.need_update
+    cluster.created(response(topic("mine", error=5)))
+    assert cluster.need_update
+    refresh(cluster, response(topic("found", partition(0)), topic("mine", partition(0))))
+    assert cluster.missing_topics() == []
+
+
 def test_listeners_hear_of_each_update_until_they_are_removed(cluster: ClusterMetadata) -> None:
     heard: list[ClusterMetadata] = []
 

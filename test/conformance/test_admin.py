@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -14,6 +18,7 @@ from kafka.admin import (
     KafkaAdminClient,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     dialogues,
 )
 from kafka.client import KafkaClient
@@ -22,13 +27,14 @@ from kafka.errors import (
     IllegalArgumentError,
     IllegalStateError,
     InvalidPartitionsError,
-    NoError,
+    KafkaError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
-from kafka.structs import TopicPartition
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 NewTopicFixture = Callable[..., str]
 
@@ -39,6 +45,15 @@ def admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
         yield client
 
 
+def settings_of(admin: KafkaAdminClient, resource: ConfigResource, names: set[str]) -> dict[str, dict[str, Any]]:
+    """What was set for the resource, as soon as it is these: the broker learns of it behind the controller's answer."""
+    give_up_at = time.monotonic() + 20
+    while True:
+        found = admin.describe_configs([resource])[resource.resource_type.name.lower()][resource.name]
+        if set(found) == names or time.monotonic() > give_up_at:
+            return found
+
+
 def test_topics_are_created_described_listed_and_deleted(admin: KafkaAdminClient) -> None:
     names = [f"made-{uuid.uuid4().hex[:8]}" for _ in range(2)]
     created = admin.create_topics(
@@ -47,12 +62,22 @@ def test_topics_are_created_described_listed_and_deleted(admin: KafkaAdminClient
     )
     assert {topic["name"]: topic["error_code"] for topic in created["topics"]} == dict.fromkeys(names, 0)
     assert set(names) <= set(admin.list_topics())
+    assert set(created) == {"topics"} and json.dumps(created)
+    made = created["topics"][1]
+    assert made["configs"]["retention.ms"]["value"] == "60000"
+    assert made["configs"]["retention.ms"]["config_source"] == "DYNAMIC_TOPIC_CONFIG"
     (described,) = admin.describe_topics([names[0]])
+    assert json.dumps(described)
+    assert described["topic_id"] == created["topics"][0]["topic_id"] and uuid.UUID(described["topic_id"])
+    assert described["authorized_operations"][:3] == ["READ", "WRITE", "CREATE"]
+    assert admin.describe_topics([uuid.UUID(described["topic_id"])])[0]["name"] == names[0]
     assert sorted(partition["partition_index"] for partition in described["partitions"]) == [0, 1, 2]
     with pytest.raises(TopicAlreadyExistsError, match=names[0]):
         admin.create_topics([names[0]])
     deleted = admin.delete_topics(names)
     assert {topic["name"] for topic in deleted["topics"]} == set(names)
+    assert set(deleted) == {"topics"} and json.dumps(deleted)
+    assert admin.describe_topics([f"{names[0]}-never"])[0]["topic_id"] is None
     with pytest.raises(UnknownTopicOrPartitionError):
         admin.delete_topics([names[0]])
     assert admin.delete_topics([names[0]], raise_errors=False)["topics"][0]["error_code"] == 3
@@ -78,23 +103,26 @@ def test_settings_of_topics_are_changed_one_by_one(admin: KafkaAdminClient, new_
     altered = admin.alter_configs(
         [ConfigResource("topic", topic, {"retention.ms": 3_600_000, "cleanup.policy": (AlterConfigOp.SET, "compact")})]
     )
-    assert isinstance(altered["topic"][topic], NoError)
-    found = admin.describe_configs([resource])["topic"][topic]
+    assert altered == {"topic": {topic: "OK"}}
+    found = settings_of(admin, resource, {"retention.ms", "cleanup.policy"})
     assert {name: entry["value"] for name, entry in found.items()} == {
         "retention.ms": "3600000",
         "cleanup.policy": "compact",
     }
     assert found["retention.ms"]["config_source"] == "DYNAMIC_TOPIC_CONFIG"
     admin.alter_configs([ConfigResource("topic", topic, {"retention.ms": None})])
-    assert set(admin.describe_configs([resource])["topic"][topic]) == {"cleanup.policy"}
+    assert set(settings_of(admin, resource, {"cleanup.policy"})) == {"cleanup.policy"}
     everything = admin.describe_configs([resource], config_filter="all")["topic"][topic]
     assert everything["retention.ms"]["config_source"] != "DYNAMIC_TOPIC_CONFIG"
+    assert not everything["cleanup.policy"]["is_default"]
+    assert everything["flush.messages"]["config_source"] == "DEFAULT_CONFIG"
+    assert everything["flush.messages"]["is_default"]
 
 
 def test_settings_of_groups_are_set_before_the_group_is_there(admin: KafkaAdminClient) -> None:
     group = f"group-{uuid.uuid4().hex[:8]}"
     admin.alter_configs([ConfigResource("group", group, {"share.auto.offset.reset": "earliest"})])
-    found = admin.describe_configs([ConfigResource("group", group)])["group"][group]
+    found = settings_of(admin, ConfigResource("group", group), {"share.auto.offset.reset"})
     assert found["share.auto.offset.reset"]["value"] == "earliest"
     assert found["share.auto.offset.reset"]["config_source"] == "DYNAMIC_GROUP_CONFIG"
 
@@ -115,10 +143,89 @@ def test_records_are_deleted_up_to_an_offset(
     assert admin.delete_records({partition: -1})[partition]["low_watermark"] == 10
 
 
+NAMING: dict[str, Callable[[KafkaAdminClient, TopicPartition], object]] = {
+    "create_topics": lambda admin, at: admin.create_topics([NewTopic(at.topic, 1, 1)], validate_only=True),
+    "wait_for_topics": lambda admin, at: admin.wait_for_topics([at.topic], timeout_ms=100),
+    "delete_topics": lambda admin, at: admin.delete_topics([at.topic]),
+    "create_partitions": lambda admin, at: admin.create_partitions({at.topic: 2}),
+    "delete_records": lambda admin, at: admin.delete_records({at: 1}),
+    "delete_records, all": lambda admin, at: admin.delete_records({at: -1}),
+    "describe_topics": lambda admin, at: admin.describe_topics([at.topic]),
+    "describe_configs": lambda admin, at: admin.describe_configs([ConfigResource("topic", at.topic)]),
+    "alter_configs": lambda admin, at: admin.alter_configs(
+        [ConfigResource("topic", at.topic, {"retention.ms": 60_000})]
+    ),
+    "list_group_offsets": lambda admin, at: admin.list_group_offsets({"g": [at]}),
+    "list_consumer_group_offsets": lambda admin, at: admin.list_consumer_group_offsets("g", partitions=[at]),
+    "alter_group_offsets": lambda admin, at: admin.alter_group_offsets("g", {at: OffsetAndMetadata(1, "", -1)}),
+    "reset_group_offsets": lambda admin, at: admin.reset_group_offsets("g", {at: OffsetSpec.EARLIEST}),
+    "delete_group_offsets": lambda admin, at: admin.delete_group_offsets("g", [at]),
+    "list_share_group_offsets": lambda admin, at: admin.list_share_group_offsets({"s": [at]}),
+    "alter_share_group_offsets": lambda admin, at: admin.alter_share_group_offsets("s", {at: 1}),
+    "delete_share_group_offsets": lambda admin, at: admin.delete_share_group_offsets("s", [at.topic]),
+}
+
+
+@pytest.mark.parametrize("call", NAMING.values(), ids=NAMING)
+def test_no_call_makes_a_topic_that_it_names(
+    admin: KafkaAdminClient, call: Callable[[KafkaAdminClient, TopicPartition], object]
+) -> None:
+    partition = TopicPartition(f"mistyped-{uuid.uuid4().hex[:8]}", 0)
+    with contextlib.suppress(KafkaError):
+        call(admin, partition)
+    assert partition.topic not in admin.list_topics()
+
+
+def test_every_call_that_takes_topics_is_among_those_that_make_none() -> None:
+    about_topics = {
+        name
+        for name in vars(dialogues)["__all__"]
+        if any(word in name for word in ("topics", "partitions", "records", "offsets", "configs"))
+    }
+    assert about_topics - {"list_topics"} <= {name.partition(",")[0] for name in NAMING}
+
+
+@pytest.mark.parametrize("offset", [1, -1])
+def test_records_of_a_topic_that_is_not_there_are_an_error(admin: KafkaAdminClient, offset: int) -> None:
+    topic = f"mistyped-{uuid.uuid4().hex[:8]}"
+    with pytest.raises(UnknownTopicOrPartitionError, match=f"{topic}-0"):
+        admin.delete_records({TopicPartition(topic, 0): offset})
+    with pytest.raises(UnknownTopicOrPartitionError, match=f"{topic}-0"):
+        admin.reset_group_offsets("g", {TopicPartition(topic, 0): offset})
+
+
+def test_a_partition_that_is_not_there_is_an_error_at_once(admin: KafkaAdminClient, new_topic: NewTopicFixture) -> None:
+    topic = new_topic()
+    with pytest.raises(UnknownTopicOrPartitionError, match=f"no {topic}-7"):
+        admin.delete_records({TopicPartition(topic, 0): 0, TopicPartition(topic, 7): 0})
+
+
+def test_on_a_client_that_may_create_topics_administration_does_not(bootstrap: str) -> None:
+    loop = Loop()
+    client = KafkaClient(loop=loop, bootstrap_servers=bootstrap, all_topics=False)
+    partition = TopicPartition(f"mistyped-{uuid.uuid4().hex[:8]}", 0)
+    limits = {"backoff": client.retry_backoff, "timeout_s": 20.0}
+    leader_of = client.cluster.leader_for_partition
+    for dialogue in (
+        dialogues.delete_records({partition: 1}, **limits),
+        dialogues.reset_group_offsets("g", {partition: OffsetSpec.LATEST}, leader_of, **limits),
+    ):
+        done: Future[object] = client.run(dialogue)
+        assert loop.run_until(done, 30)
+        assert isinstance(done.exception, UnknownTopicOrPartitionError)
+    topics = client.run(dialogues.list_topics(**limits))
+    assert loop.run_until(topics, 30) and partition.topic not in topics.result()
+    client.close()
+    loop.close()
+
+
 def test_the_cluster_tells_its_brokers_and_groups(admin: KafkaAdminClient) -> None:
     cluster = admin.describe_cluster()
     assert cluster["cluster_id"]
     assert cluster["controller_id"] in {broker["broker_id"] for broker in cluster["brokers"]}
+    assert set(cluster) == {"cluster_id", "controller_id", "brokers", "authorized_operations"}
+    assert "CREATE" in cluster["authorized_operations"]
+    assert all(broker["is_fenced"] is False for broker in cluster["brokers"])
     assert isinstance(admin.list_groups(), list)
 
 
@@ -149,6 +256,7 @@ def test_wrong_arguments_are_refused_before_anything_is_sent(admin: KafkaAdminCl
         lambda: admin.describe_configs([ConfigResource("broker", "one")]),
         lambda: admin.describe_configs([ConfigResource("topic", "x")], config_filter="some"),
         lambda: admin.alter_configs([ConfigResource("topic", "x", ["retention.ms"])]),
+        lambda: admin.alter_configs([ConfigResource("topic", "x", {"retention.ms": ("PUT", "1")})]),
     ):
         with pytest.raises(IllegalArgumentError):
             call()

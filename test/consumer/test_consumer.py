@@ -247,10 +247,11 @@ def test_wrong_use_is_a_clear_error_at_the_call() -> None:
         for wrong in (None, 5, ["t"]):
             with pytest.raises(TypeError, match="topics: each has to be a text"):
                 consumer.partitions_for_topic(wrong)  # type: ignore[arg-type]
-        with pytest.raises(IllegalArgumentError, match="t-0 is negative"):
-            consumer.offsets_for_times({A: -5})
-        for timestamps in (None, [A], {A: 1.5}, {A: None}, {"t": 1}):
-            with pytest.raises(TypeError, match="needed|whole number"):
+        for timestamp in (-5, -0.5, float("inf"), float("nan")):
+            with pytest.raises(IllegalArgumentError, match="t-0 is negative"):
+                consumer.offsets_for_times({A: timestamp})
+        for timestamps in (None, [A], {A: "1"}, {A: True}, {A: None}, {"t": 1}):
+            with pytest.raises(TypeError, match="needed|a number of ms"):
                 consumer.offsets_for_times(timestamps)  # type: ignore[arg-type]
 
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from kafka.consumer.bell import Bell
 from kafka.consumer.delivery import Delivery
 from kafka.consumer.reader import Reader, Records
 from kafka.core.consume.effects import FindOffsets
@@ -121,10 +122,40 @@ def test_reading_what_has_taken_all_the_room_has_the_others_fetched() -> None:
     assert rig.fetches()
 
 
+def test_errors_of_a_partition_say_where_they_were() -> None:
+    def fussy(_topic: str, _headers: object, value: bytes | None) -> bytes | None:
+        if value == b"bad":
+            raise ValueError("fussy")
+        return value
+
+    def fault(rig: Rig) -> tuple[object, object]:
+        reader, _ = reader_of(rig)
+        for _ in range(3):
+            try:
+                reader.take(10)
+            except Exception as error:
+                return getattr(error, "topic_partition", None), getattr(error, "offset", "none")
+        raise AssertionError("the fault reached nobody")
+
+    assert fault(Rig(A, reset_policy="none")) == (A, None), "NoOffsetForPartitionError"
+    rig = Rig(A, reset_policy="none")
+    rig.seek_all(1000)
+    rig.answer(rig.fetch(), p0=1)
+    assert fault(rig) == (A, 1000), "OffsetOutOfRangeError"
+    rig = Rig(A, options=ReaderOptions(value=fussy))
+    rig.seek_all()
+    rig.answer(rig.fetch(), p0=batch(0, b"good", b"bad"))
+    assert fault(rig) == (A, 1), "what a deserialiser raises"
+    rig = Rig(A)
+    rig.seek_all()
+    rig.answer(rig.fetch(), p0=batch(0, b"a")[:-1] + b"?")
+    assert fault(rig) == (A, 0), "CorruptRecordError"
+
+
 def test_a_look_up_that_was_refused_is_tried_again_once_it_was_told() -> None:
     """The rights may have been granted since."""
     rig = Rig(A)
-    rig.fetcher.offsets_failed(rig.find(), TopicAuthorizationFailedError("t"), rig.now)
+    rig.fetcher.offsets_told(rig.find(), {A: TopicAuthorizationFailedError("t")}, rig.now)
     reader, changed = reader_of(rig)
     with pytest.raises(TopicAuthorizationFailedError):
         reader.take(10)
@@ -155,7 +186,7 @@ class Source:
 def test_on_a_loop_an_error_that_stands_keeps_no_records_from_anybody_and_no_loop_busy() -> None:
     loop = Loop()
     source, told, got = Source(), [], []
-    delivery = Delivery(loop, source, threading.Event(), 10, got.append, told.append)
+    delivery = Delivery(loop, source, Bell(), 10, got.append, told.append)
     delivery.on_news()
     for _ in range(30):
         loop.run_once(0)

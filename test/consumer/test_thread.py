@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from kafka.admin import KafkaAdminClient
+from kafka.client import KafkaClient
 from kafka.consumer import KafkaConsumer
+from kafka.consumer.listener import SubscriptionPattern
 from kafka.errors import IllegalStateError
+from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
@@ -22,11 +26,91 @@ def served() -> Iterator[str]:
 
 def test_asking_for_a_topics_partitions_does_not_create_it(served: str) -> None:
     with KafkaConsumer(bootstrap_servers=served) as consumer, KafkaAdminClient(bootstrap_servers=served) as admin:
-        assert consumer.partitions_for_topic("missing") is None
+        assert consumer.partitions_for_topic("missing") == set()
         assert "missing" not in admin.list_topics()
         admin.create_topics({"there": {"num_partitions": 3, "replication_factor": 1}})
         assert consumer.partitions_for_topic("there") == {0, 1, 2}
         assert "there" in consumer.topics()
+
+
+READERS_OF_PATTERNS: dict[str, dict[str, str]] = {
+    "alone": {},
+    "classic": {"group_id": "classic-pattern"},
+    "new": {"group_id": "new-pattern", "group_protocol": "consumer"},
+    "brokers": {"group_id": "brokers-pattern", "group_protocol": "consumer"},
+}
+
+
+@pytest.mark.parametrize("reader", READERS_OF_PATTERNS)
+def test_a_deleted_topic_of_a_pattern_is_not_made_again(served: str, reader: str) -> None:
+    gone, stays = f"pattern-{reader}-gone", f"pattern-{reader}-stays"
+    settings = READERS_OF_PATTERNS[reader]
+    with (
+        KafkaAdminClient(bootstrap_servers=served) as admin,
+        KafkaProducer(bootstrap_servers=served) as producer,
+        KafkaConsumer(bootstrap_servers=served, auto_offset_reset="earliest", **settings) as consumer,
+    ):
+        admin.create_topics({gone: {"num_partitions": 3}, stays: {"num_partitions": 1}}, wait_for_metadata=True)
+        producer.send(gone, b"1", partition=0)
+        producer.send(stays, b"1")
+        producer.flush()
+        pattern = f"pattern-{reader}-.*"
+        consumer.subscribe(pattern=SubscriptionPattern(pattern) if reader == "brokers" else pattern)
+        read = read_from(consumer, {gone, stays})
+        admin.delete_topics([gone])
+        cluster = consumer._host.client.cluster
+        give_up_at = time.monotonic() + 20
+        while cluster.partitions_for_topic(gone) is not None and time.monotonic() < give_up_at:
+            consumer.poll(20)
+        assert cluster.partitions_for_topic(gone) is None
+        producer.send(stays, b"2").get(30)
+        assert read_from(consumer, {stays}) == {stays} and read == {gone, stays}
+        assert gone not in admin.list_topics()
+
+
+def test_the_leader_of_a_group_does_not_make_the_topics_of_others(served: str) -> None:
+    """They may have found them by a pattern, and be the last to know that they were deleted."""
+    with (
+        KafkaAdminClient(bootstrap_servers=served) as admin,
+        KafkaConsumer(bootstrap_servers=served, group_id="led") as leader,
+        KafkaConsumer(bootstrap_servers=served, group_id="led", allow_auto_create_topics=False) as other,
+    ):
+        admin.create_topics({"led-mine": {"num_partitions": 1}}, wait_for_metadata=True)
+        leader.subscribe(["led-mine"])
+        other.subscribe(["led-others"])
+        cluster = leader._host.client.cluster
+        give_up_at = time.monotonic() + 30
+        while not leader.assignment() and time.monotonic() < give_up_at:
+            leader.poll(50)
+        while not cluster.topic_error("led-others") and time.monotonic() < give_up_at:
+            leader.poll(50)
+            other.poll(50)
+        assert cluster.topic_error("led-others") and cluster.partitions_for_topic("led-mine") == {0}
+        assert "led-others" not in admin.list_topics()
+
+
+def test_a_producer_on_the_client_of_a_patterns_consumer_still_has_topics_made(served: str) -> None:
+    with KafkaProducer(bootstrap_servers=served) as first:
+        first.send("shared-in", b"1").get(30)
+    loop = Loop()
+    with KafkaClient(bootstrap_servers=served, loop=loop, all_topics=False) as client:
+        consumer = KafkaConsumer(client=client)
+        consumer.subscribe(pattern="shared-in")
+        producer = KafkaProducer(client=client)
+        assert loop.run_until(lambda: client.cluster.partitions_for_topic("shared-in") is not None, 20)
+        sent = producer.send("shared-out", b"1")
+        assert loop.run_until(lambda: sent.is_done, 20) and sent.succeeded()
+        assert loop.run_until(consumer.close_async(), 20)
+    loop.close()
+
+
+def read_from(consumer: KafkaConsumer, wanted: set[str]) -> set[str]:
+    """The topics that records came from, until there were some from all that are wanted."""
+    found: set[str] = set()
+    give_up_at = time.monotonic() + 30
+    while not wanted <= found and time.monotonic() < give_up_at:
+        found |= {partition.topic for partition in consumer.poll(100)}
+    return found
 
 
 def test_iteration_ends_when_nothing_came_for_consumer_timeout_ms_and_goes_on_when_asked_again(served: str) -> None:
@@ -57,6 +141,26 @@ def test_a_partition_that_is_added_later_is_read(served: str) -> None:
         producer.send("grows", b"second", partition=1).get(30)
         record = next(consumer)
         assert (record.partition, record.value) == (1, b"second")
+
+
+def test_a_partition_that_is_not_there_is_told_once_and_holds_up_no_other(
+    served: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    there, missing = TopicPartition("some", 0), TopicPartition("some", 99)
+    with KafkaProducer(bootstrap_servers=served) as producer:
+        producer.send("some", b"1").get(30)
+    with KafkaConsumer(bootstrap_servers=served, auto_offset_reset="earliest", request_timeout_ms=20_000) as consumer:
+        consumer.assign([there, missing])
+        began = time.monotonic()
+        assert next(consumer).value == b"1"
+        assert time.monotonic() - began < 10
+        assert consumer.poll(500) == {}
+        times = {there: 1.5}
+        found = consumer.offsets_for_times(times)[there]
+        assert found is not None and found.offset == 0
+    told = [record for record in caplog.records if "some-99" in record.message]
+    assert [record.levelname for record in told] == ["WARNING"]
+    assert "topic some has 1 partitions, and no such one (yet)" in told[0].message
 
 
 def test_a_closed_consumer_refuses_calls_in_the_thread_that_closed_it_too(served: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from kafka.errors import (
     IllegalArgumentError,
+    IllegalTopicError,
     InvalidTopicError,
     KafkaConfigurationError,
     MessageSizeTooLargeError,
@@ -27,13 +28,15 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
     # -- of the wrong kind, or out of range
     ({"batch_size": "16k"}, "batch_size='16k': expected a whole number of at least 0 (bytes)"),
     ({"batch_size": -1}, "batch_size=-1: expected a whole number of at least 0 (bytes)"),
-    ({"linger_ms": True}, "linger_ms=True: expected a whole number of at least 0 (ms)"),
-    ({"linger_ms": 0.5}, "linger_ms=0.5: expected a whole number of at least 0 (ms)"),
+    ({"linger_ms": True}, "linger_ms=True: expected a number of at least 0 (ms)"),
+    ({"linger_ms": -0.5}, "linger_ms=-0.5: expected a number of at least 0 (ms)"),
+    ({"retry_backoff_ms": float("inf")}, "retry_backoff_ms=inf: expected a number of at least 0 (ms)"),
+    ({"metadata_max_age_ms": -1}, "metadata_max_age_ms=-1: expected a whole number of at least 0 (ms)"),
     ({"buffer_memory": 0}, "buffer_memory=0: expected a whole number of at least 1 (bytes)"),
     ({"max_block_ms": None}, "max_block_ms=None: expected a whole number of at least 0 (ms)"),
     ({"acks": 2}, "acks=2: expected 0, 1, -1 or 'all'"),
     ({"retries": -1}, "retries=-1: expected a number of at least 0, or float('inf')"),
-    ({"enable_idempotence": 1}, "enable_idempotence=1: expected True or False"),
+    ({"enable_idempotence": 2}, "enable_idempotence=2: expected True or False"),
     ({"compression_type": "rar"}, "compression_type='rar': expected None or one of"),
     ({"value_serializer": "str"}, "value_serializer='str': expected a function of the value, or an object with"),
     ({"partitioner": "magic"}, "partitioner='magic': expected 'sticky', 'round_robin', a function (key, all"),
@@ -60,6 +63,10 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
         "delivery_timeout_ms=5000 leaves no time for linger_ms=1001 and request_timeout_ms=4000: at least 5001 is",
     ),
     (
+        {"delivery_timeout_ms": 4000, "request_timeout_ms": 4000, "linger_ms": 0.5},
+        "delivery_timeout_ms=4000 leaves no time for linger_ms=0.5 and request_timeout_ms=4000: at least 4001 is",
+    ),
+    (
         {"partitioner": "sticky", "partitioner_ignore_keys": True},
         "partitioner_ignore_keys=True is for the partitioner that is built in, and partitioner='sticky' is another",
     ),
@@ -67,14 +74,14 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
 
 Arguments = dict[str, Any]
 SENDS: list[tuple[Arguments, type[Exception], str]] = [
-    ({"topic": "a b"}, InvalidTopicError, "'a b': a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -"),
-    ({"topic": ""}, InvalidTopicError, "'': a topic's name has"),
-    ({"topic": ".."}, InvalidTopicError, "'..': a topic's name has"),
-    ({"topic": "x" * 250}, InvalidTopicError, "a topic's name has 1 to 249"),
+    ({"topic": "a b"}, IllegalTopicError, "'a b': a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -"),
+    ({"topic": ""}, IllegalTopicError, "'': a topic's name has"),
+    ({"topic": ".."}, IllegalTopicError, "'..': a topic's name has"),
+    ({"topic": "x" * 250}, IllegalTopicError, "a topic's name has 1 to 249"),
     ({"topic": None}, TypeError, "topic: a text is needed, not NoneType"),
     ({"topic": 5}, TypeError, "topic: a text is needed, not int"),
     ({"topic": ["t"]}, TypeError, "topic: a text is needed, not list"),
-    ({"topic": b"\xff"}, InvalidTopicError, "a topic's name has 1 to 249"),
+    ({"topic": b"\xff"}, IllegalTopicError, "a topic's name has 1 to 249"),
     ({"value": "text"}, TypeError, "value: bytes are needed, not str; set value_serializer to send other types"),
     ({"value": {"a": 1}}, TypeError, "value: bytes are needed, not dict; set value_serializer to send other types"),
     ({"key": 7}, TypeError, "key: bytes are needed, not int; set key_serializer to send other types"),
@@ -104,6 +111,11 @@ def test_a_wrong_setting_is_an_error_at_construction_that_says_what_would_be_rig
 ) -> None:
     with pytest.raises(KafkaConfigurationError, match=re.escape(text)):
         KafkaProducer(**settings)
+
+
+def test_a_topic_that_cannot_be_is_the_brokers_error_and_a_value_error_too() -> None:
+    assert issubclass(IllegalTopicError, InvalidTopicError) and issubclass(IllegalTopicError, ValueError)
+    assert issubclass(IllegalTopicError, IllegalArgumentError) and IllegalTopicError.errno == InvalidTopicError.errno
 
 
 @pytest.mark.parametrize(("arguments", "error", "text"), SENDS, ids=[text[:50] for *_, text in SENDS])
@@ -196,7 +208,7 @@ def test_a_callback_that_is_no_function_is_refused_when_it_is_added(add: str) ->
 @pytest.mark.parametrize(
     ("offsets", "error", "text"),
     [
-        ({TopicPartition("a b", 0): 1}, InvalidTopicError, "'a b': a topic's name has"),
+        ({TopicPartition("a b", 0): 1}, IllegalTopicError, "'a b': a topic's name has"),
         ({TopicPartition("t", -4): 1}, IllegalArgumentError, "offsets: -4 is not a partition of t"),
         ({TopicPartition("t", 0): None}, IllegalArgumentError, "offsets: None of t-0 is not an offset"),
     ],

@@ -75,9 +75,12 @@ def test_close_async_delivers_what_is_there_and_takes_no_more() -> None:
         done = rig.producer.close_async()
         with pytest.raises(IllegalStateError, match="closed"):
             rig.producer.send("t", b"y")
+        with pytest.raises(IllegalStateError, match="closed"):
+            rig.producer.flush_async()  # the record is on its way
         assert rig.loop.run_until(done, 60)
         assert future.succeeded()
         assert rig.cluster.logs[0] == [b"x"]
+        assert rig.producer.flush_async().succeeded()
 
 
 def test_close_at_once_fails_what_is_left() -> None:

@@ -254,6 +254,43 @@ def test_kafka_pythons_serializers_are_there_and_closed_with_the_producer() -> N
         DefaultSerializer().serialize("t", None, 5)
 
 
+class Stamps(Serializer):
+    """Adds a header to each record, and takes one away."""
+
+    def serialize(self, topic: str, headers: Any, data: Any) -> bytes | None:
+        headers.append(("schema", b"7"))
+        if ("secret", b"1") in headers:
+            headers.remove(("secret", b"1"))
+        return None if data is None else str(data).encode()
+
+
+def test_what_a_serializer_adds_to_the_headers_is_sent() -> None:
+    mine = [("trace", b"1"), ("secret", b"1")]
+    with EmbeddedBroker(in_process=True) as broker:
+        with KafkaProducer(bootstrap_servers=broker.bootstrap, value_serializer=Stamps()) as producer:
+            sent = [producer.send("t", 1).get(30), producer.send("t", 2, headers=mine).get(30)]
+        with KafkaProducer(bootstrap_servers=broker.bootstrap, value_serializer=JsonSerializer()) as producer:
+            sent.append(producer.send("t", 3).get(30))
+        assert [one.serialized_header_size for one in sent] == [7, 13, -1]
+        assert mine == [("trace", b"1"), ("secret", b"1")], "the caller's list is the caller's"
+        with kafka.KafkaConsumer("t", bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:
+            read = [next(consumer) for _ in sent]
+        assert [record.headers for record in read] == [[("schema", b"7")], [("trace", b"1"), ("schema", b"7")], []]
+
+
+def test_a_header_that_a_serializer_adds_and_that_cannot_be_is_an_error_at_the_call() -> None:
+    class Wrong(Serializer):
+        def serialize(self, topic: str, headers: Any, data: Any) -> bytes | None:
+            headers.append(("schema", 7))
+            return b""
+
+    with producer_in_memory(key_serializer=Wrong()) as rig:
+        with pytest.raises(TypeError, match="the value of 'schema' is int, and not bytes"):
+            rig.producer.send("t", b"x")
+        rig.flush()
+        assert not rig.cluster.logs[0]
+
+
 class KnownCluster:
     """What kafka-python's partitioners ask of a cluster."""
 

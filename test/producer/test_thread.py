@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from math import inf
 
 import pytest
 
 from kafka.consumer import KafkaConsumer
-from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.errors import Cancelled, IllegalStateError, KafkaTimeoutError
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
@@ -52,9 +53,29 @@ def test_close_ends_the_thread_and_may_be_called_again(nobody: str) -> None:
     producer.close()
     producer.close()
     assert io_threads() == before
-    for call in (lambda: producer.send("t", b"x"), producer.flush, lambda: producer.partitions_for("t")):
+    for call in (lambda: producer.send("t", b"x"), lambda: producer.partitions_for("t")):
         with pytest.raises(IllegalStateError, match="closed"):
             call()
+
+
+def test_there_is_nothing_to_flush_after_close_also_when_records_were_given_up(served: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=served, linger_ms=60_000)
+    future = producer.send("t", b"x")
+    producer.close(timeout=0)
+    assert isinstance(future.exception, Cancelled)
+    producer.flush()
+    producer.flush(timeout=5)
+
+
+def test_a_producer_with_half_a_millisecond_to_linger_and_no_limit_to_wait_sends(served: str) -> None:
+    with KafkaProducer(
+        bootstrap_servers=f"PLAINTEXT://{served}", linger_ms=0.5, max_block_ms=inf, retry_backoff_ms=0.5,
+        retry_backoff_max_ms=1.5, reconnect_backoff_ms=0.5, reconnect_backoff_max_ms=1.5, transactional_id="endless",
+    ) as producer:  # fmt: skip
+        producer.init_transactions()
+        producer.begin_transaction()
+        assert producer.send("t", b"x").get(30).topic == "t"
+        producer.commit_transaction()
 
 
 def test_without_a_broker_send_gives_up_after_max_block_ms_and_says_what_it_waited_for(nobody: str) -> None:

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +16,12 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.core.share.intake import Outcome
 from kafka.core.share.session import Exchange
-from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaConfigurationError
+from kafka.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    InvalidRecordStateError,
+    KafkaConfigurationError,
+)
 from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
 from kafka.protocol.share import ShareFetchRequest
@@ -186,6 +191,25 @@ def test_records_whose_locks_ran_out_unpolled_are_not_returned_any_more(group: G
     (again,) = (each for each in take(consumer, 2) if each.value == b"b")
     assert again.delivery_count == 2
     assert buffered[0] not in lost, "nobody had it"
+
+
+def test_what_is_accepted_after_its_lock_has_ended_is_told_by_commit_and_to_the_callback(bootstrap: str) -> None:
+    group = Group(bootstrap, "accepted-too-late", lock_ms=1000)
+    group.put(b"a", b"b")
+    told: list[tuple[dict[TopicPartition, set[int]], Exception | None]] = []
+    consumer = group.member(acknowledgement_commit_callback=lambda offsets, error: told.append((offsets, error)))
+    records = take(consumer, 2)
+    end = time.monotonic() + 30
+    while not all(record.lost for record in records):
+        assert time.monotonic() < end
+        consumer._host.call(lambda: None)
+    partition = TopicPartition(group.name, 0)
+    outcome = consumer.commit(10_000)
+    assert list(outcome) == [partition] and isinstance(outcome[partition], InvalidRecordStateError)
+    assert told == [({partition: {0, 1}}, outcome[partition])]
+    assert [record.delivery_count for record in take(consumer, 2)] == [2, 2]
+    assert consumer.commit(10_000) == {partition: None}, "and of what came again, what became of that"
+    group.close()
 
 
 def test_wakeup_ends_a_poll_that_waits_for_ever(group: Group) -> None:
@@ -498,6 +522,38 @@ def test_arguments_that_cannot_be_are_refused() -> None:
     loop = Loop.simulated()
     with pytest.raises(KafkaConfigurationError, match="come as bytes"):
         KafkaShareConsumer("t", group_id="g", loop=loop, value_deserializer=int)
+
+
+IMPOSSIBLE: list[tuple[Callable[[KafkaShareConsumer], object], type[Exception], str]] = [
+    (lambda it: it.subscribe(["bad name!"]), IllegalArgumentError, "'bad name!': a topic's name has 1 to 249"),
+    (lambda it: it.subscribe([""]), IllegalArgumentError, "'': a topic's name has 1 to 249"),
+    (lambda it: it.subscribe(["t", 5]), TypeError, "topics: each has to be a text, not int"),  # type: ignore[list-item]
+    (lambda it: it.subscribe("t"), TypeError, "topics: a list of texts is needed, not one text"),
+    (lambda it: it.poll(-5), IllegalArgumentError, "timeout_ms: a number of at least 0 is needed, not -5"),
+    (lambda it: it.poll("a"), IllegalArgumentError, "timeout_ms: .* not 'a'"),  # type: ignore[arg-type]
+    (lambda it: it.poll(0, 1.5), TypeError, "max_records: a whole number is needed, not 1.5"),  # type: ignore[arg-type]
+    (lambda it: it.poll(0, 0), IllegalArgumentError, "max_records: at least 1, not 0"),
+    (lambda it: it.commit(-1), IllegalArgumentError, "timeout_ms: .* not -1"),
+    (lambda it: it.commit_sync("a"), IllegalArgumentError, "timeout_ms: .* not 'a'"),  # type: ignore[arg-type]
+    (lambda it: it.close("x"), IllegalArgumentError, "timeout_ms: .* not 'x'"),  # type: ignore[arg-type]
+]
+
+
+def test_arguments_of_calls_are_refused_at_the_call_and_the_consumer_goes_on(group: Group) -> None:
+    group.put(b"x")
+    consumer = group.member()
+    for call, error, text in IMPOSSIBLE:
+        with pytest.raises(error, match=text):
+            call(consumer)
+    assert consumer.poll(None) is not None  # type: ignore[arg-type]
+    assert values(take(consumer, 1)) == [b"x"] and consumer.subscription() == {group.name}
+
+
+def test_a_consumer_that_is_refused_its_topics_leaves_no_thread(bootstrap: str) -> None:
+    before = threading.active_count()
+    with pytest.raises(IllegalArgumentError, match="a topic's name"):
+        KafkaShareConsumer("no topic", group_id="g", bootstrap_servers=bootstrap)
+    assert threading.active_count() == before
 
 
 def test_renewing_passes_over_what_was_lost(machine: Machine) -> None:

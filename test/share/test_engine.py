@@ -4,6 +4,7 @@ kept for ever, and it recovers from whatever a broker does.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -154,6 +155,23 @@ def test_a_broker_that_is_gone_shows_as_an_answer_that_ages(leaders: MakeLeaders
     assert one.consumer.answered_at <= gone_at
 
 
+def test_a_broker_that_is_gone_is_told_once_in_the_log_and_not_with_every_attempt(
+    leaders: MakeLeaders, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = leaders(1)
+    one.consumer.request_records(5)
+    one.run(3)
+    with caplog.at_level(logging.DEBUG, "kafka.share"):
+        one.nodes[0].stop()
+        one.run(30)
+    levels = [record.levelname for record in caplog.records if "the session with node" in record.getMessage()]
+    assert levels[0] == "INFO"
+    assert len(levels) > 2
+    assert set(levels[1:]) == {"DEBUG"}
+    beats = [record.levelname for record in caplog.records if "heartbeat of member" in record.getMessage()]
+    assert beats.count("INFO") <= 1
+
+
 def test_a_leader_that_takes_requests_and_answers_none_shows_too(leaders: MakeLeaders) -> None:
     one = leaders(1)
     one.consumer.request_records(5)
@@ -269,6 +287,21 @@ def test_a_topic_that_does_not_exist_yet_is_read_soon_after_it_does(machine: Mac
     machine.create_topic("later")
     machine.produce("later", b"x")
     machine.wait(lambda: user.records, 2 * LOOK_S + 6)
+
+
+@pytest.mark.parametrize("all_topics", [False, True])
+def test_a_topic_that_is_missing_is_told_once_each_time(
+    machine: Machine, caplog: pytest.LogCaptureFixture, all_topics: bool
+) -> None:
+    caplog.set_level(logging.WARNING, "kafka.share.leaders")
+    Taker().consumer(machine.client(allow_auto_create_topics=False, all_topics=all_topics), "t", "later")
+    machine.run(60)
+    assert caplog.messages == ["topic later is not there (yet); it is read as soon as it is"]
+    machine.create_topic("later")
+    machine.run(10)
+    machine.delete_topic("later")
+    machine.run(400)
+    assert len(caplog.messages) == 2
 
 
 def test_a_topic_that_was_deleted_and_made_again_is_read_on(machine: Machine) -> None:

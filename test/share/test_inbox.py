@@ -184,7 +184,7 @@ def test_of_many_that_are_acknowledged_at_once_those_that_it_is_too_late_for_are
     assert inbox.take_said() == [([fine], AcknowledgeType.RENEW), ([fine], AcknowledgeType.RELEASE)]
 
 
-def test_polled_records_are_accepted_once_and_not_those_lost_settled_or_forgotten() -> None:
+def test_polled_records_are_accepted_once_with_those_lost_and_not_those_settled_or_forgotten() -> None:
     inbox = Inbox()
     fine, lost, settled, forgotten = (record(n) for n in range(4))
     inbox.returned([fine, lost])
@@ -192,7 +192,7 @@ def test_polled_records_are_accepted_once_and_not_those_lost_settled_or_forgotte
     lost.lost = True
     settled.is_settled = True
     assert inbox.accept_polled()
-    assert inbox.take_said() == [([fine], AcknowledgeType.ACCEPT)]
+    assert inbox.take_said() == [([fine, lost], AcknowledgeType.ACCEPT)], "whoever says it finds that it is too late"
     inbox.returned([forgotten])
     inbox.forget_polled()
     assert not inbox.accept_polled()

@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from kafka.core.admin.plain import raise_first, to_dict
-from kafka.core.dialogue import Dialogue, send
+from kafka.core.admin.plain import operations_of, raise_first, to_dict
+from kafka.core.dialogue import ByVersion, Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode
 from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.cluster import DescribeClusterRequest
 from kafka.protocol.metadata import MetadataRequest
 
+_FENCED_SINCE: Final = 2
+_OPERATIONS: Final = "cluster_authorized_operations"
+
 
 def describe_cluster(*, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[dict[str, Any]]:
-    """``{"cluster_id", "controller_id", "brokers": [{"broker_id", "host", "port", "rack", ...}]}``. Brokers before 2.8
-    are asked for metadata instead."""
-    return (yield from retrying(_describe, what="describing the cluster", backoff=backoff, timeout_s=timeout_s))
+    """``{"cluster_id", "controller_id", "brokers": [{"broker_id", "host", "port", "rack", "is_fenced"}],
+    "authorized_operations"}``, fenced brokers with the others (4.0). Brokers before 2.8 are asked for metadata instead,
+    which tells of no fences, and asked for no operations (None)."""
+    return (
+        yield from retrying(
+            lambda: _describe(is_whole=True), what="describing the cluster", backoff=backoff, timeout_s=timeout_s
+        )
+    )
 
 
-def _describe() -> Dialogue[dict[str, Any]]:
+def _describe(*, is_whole: bool) -> Dialogue[dict[str, Any]]:
+    """``is_whole`` False: the brokers that can be asked, and no operations."""
+
+    def build(version: int) -> DescribeClusterRequest:
+        request = DescribeClusterRequest(include_cluster_authorized_operations=is_whole)
+        if version >= _FENCED_SINCE:
+            request.include_fenced_brokers = is_whole
+        return request
+
     try:
-        answer = yield from send(AnyNode(), DescribeClusterRequest(include_cluster_authorized_operations=False))
+        answer = yield from send(AnyNode(), ByVersion(DescribeClusterRequest, build))
     except IncompatibleBrokerVersion:
         metadata = yield from send(AnyNode(), MetadataRequest(topics=[], allow_auto_topic_creation=True), min_version=1)
         found = to_dict(metadata)
-        brokers = [{"broker_id": broker.pop("node_id"), **broker} for broker in found["brokers"]]
-        return {"cluster_id": found["cluster_id"], "controller_id": found["controller_id"], "brokers": brokers}
-    raise_first([(answer.error_code, answer.error_message, "describe_cluster")])
-    return to_dict(answer)
+        found["brokers"] = [{"broker_id": broker.pop("node_id"), **broker} for broker in found["brokers"]]
+    else:
+        raise_first([(answer.error_code, answer.error_message, "describe_cluster")])
+        found = to_dict(answer)
+    told = {name: found[name] for name in ("cluster_id", "controller_id", "brokers")}
+    return {**told, "authorized_operations": operations_of(found[_OPERATIONS])}
 
 
 def broker_ids_of_the_cluster() -> Dialogue[list[int]]:
     """The node ids of all brokers, without trying again."""
-    cluster = yield from _describe()
+    cluster = yield from _describe(is_whole=False)
     return [broker["broker_id"] for broker in cluster["brokers"]]

@@ -87,9 +87,10 @@ def describe_configs(
                 source = _source(entry, kind)
                 if _is_told(source, entry["read_only"], wanted):
                     entry["config_source"] = source.name
+                    entry["is_default"] = source is ConfigSourceType.DEFAULT_CONFIG
                     entry["config_type"] = ConfigType(entry["config_type"]).name
                     for synonym in entry["synonyms"]:
-                        synonym["source"] = ConfigSourceType(synonym["source"]).name
+                        synonym["source"] = ConfigSourceType.of(synonym["source"]).name
                     described[entry.pop("name")] = entry
             found.setdefault(kind.name.lower(), {})[result.resource_name] = described
     return found
@@ -178,13 +179,24 @@ def _operations(resource: ConfigResource) -> list[tuple[str, AlterConfigOp, str 
     for name, value in resource.configs.items():
         operation = AlterConfigOp.SET
         if isinstance(value, tuple):
-            operation, value = AlterConfigOp(value[0]), value[1]
+            operation, value = _operation(resource, name, value)
         elif value is None:
             operation = AlterConfigOp.DELETE
         if isinstance(value, bool):
             value = str(value).lower()
         found.append((name, operation, None if value is None else str(value)))
     return found
+
+
+def _operation(resource: ConfigResource, name: str, given: tuple[Any, ...]) -> tuple[AlterConfigOp, Any]:
+    try:
+        kind, value = given
+        return AlterConfigOp[kind.upper()] if isinstance(kind, str) else AlterConfigOp(kind), value
+    except (KeyError, ValueError):
+        known = ", ".join(kind.name for kind in AlterConfigOp)
+        raise IllegalArgumentError(
+            f"{resource.name}: {name}={given!r}: a value, or (operation, value) with one of {known}"
+        ) from None
 
 
 def _by_target(resources: Iterable[ConfigResource]) -> dict[Target, list[ConfigResource]]:
@@ -213,10 +225,7 @@ def _filter(given: ConfigFilterType | str) -> ConfigFilterType:
 
 def _source(entry: dict[str, Any], kind: ConfigResourceType) -> ConfigSourceType:
     if entry["config_source"] >= 0:
-        try:
-            return ConfigSourceType(entry["config_source"])
-        except ValueError:
-            return ConfigSourceType.UNKNOWN
+        return ConfigSourceType.of(entry["config_source"])
     if entry["is_default"]:  # version 0 tells no source
         return ConfigSourceType.DEFAULT_CONFIG
     if entry["read_only"] and kind is ConfigResourceType.BROKER:

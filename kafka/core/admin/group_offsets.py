@@ -12,6 +12,7 @@ from typing import Any, Final
 from kafka.core.admin.coordinators import at_coordinator, at_coordinators, or_raise
 from kafka.core.admin.group_values import OffsetSpec, OffsetTimestamp
 from kafka.core.admin.plain import raise_first, raise_transient
+from kafka.core.admin.topics import check_partitions
 from kafka.core.consume.offsets import LeaderOf, list_offsets
 from kafka.core.dialogue import Dialogue, RefreshMetadata, send
 from kafka.core.partitions import by_topic
@@ -132,6 +133,7 @@ def reset_group_offsets(
     for partition, spec in specs.items():
         if not isinstance(spec, int) or isinstance(spec, bool):
             raise IllegalArgumentError(f"{partition}: {spec!r}: an OffsetSpec, an OffsetTimestamp or an offset")
+    yield from check_partitions(specs, backoff=backoff, timeout_s=timeout_s)
     yield RefreshMetadata(sorted({partition.topic for partition in specs}))
     for partition in specs:
         if leader_of(partition) is None:

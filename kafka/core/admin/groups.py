@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from kafka.core.admin.cluster import broker_ids_of_the_cluster
 from kafka.core.admin.coordinators import at_coordinator, at_coordinators
 from kafka.core.admin.group_values import GroupState, GroupType, MemberToRemove, texts
-from kafka.core.admin.plain import raise_first, raise_transient, to_dict
+from kafka.core.admin.plain import operations_of, raise_first, raise_transient, to_dict
 from kafka.core.dialogue import All, ByVersion, Dialogue, Send, send
 from kafka.core.group.protocol import read_assignment, read_subscription
 from kafka.core.partitions import by_topic
@@ -44,12 +44,6 @@ Group = dict[str, Any]
 _BATCHED_LEAVE_SINCE: Final = 3
 _REASONS_SINCE: Final = 5
 _OPERATIONS_SINCE: Final = 3
-_NO_OPERATIONS: Final = -2_147_483_648
-OPERATIONS: Final = (
-    "UNKNOWN", "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION",
-    "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS",
-)  # fmt: skip
-"""The bits of ``authorized_operations``, from the lowest (KIP-430)."""
 
 
 # -- which there are --------------------------------------------------------------------------------------------------
@@ -246,13 +240,6 @@ def _is_of_no_type(answer: Group | BrokerResponseError) -> bool:
     if isinstance(answer, BrokerResponseError):
         return False
     return answer["group_state"] == "Dead" and not answer["members"]
-
-
-def operations_of(bits: int) -> list[str] | None:
-    """Names of what may be done; None when that was not asked for."""
-    if bits == _NO_OPERATIONS:
-        return None
-    return [name for number, name in enumerate(OPERATIONS) if number > 2 and bits >> number & 1]
 
 
 # -- members, and the end ---------------------------------------------------------------------------------------------

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from kafka.core.admin.plain import Entry, raise_first, raise_transient, to_dict
-from kafka.core.admin.values import NewPartitions, NewTopic
+from kafka.core.admin.plain import Entry, operations_of, raise_first, raise_transient, to_dict
+from kafka.core.admin.values import ConfigSourceType, NewPartitions, NewTopic
 from kafka.core.dialogue import ByVersion, Dialogue, refresh_metadata, send, sleep
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, Controller, Leader
-from kafka.errors import Cancelled, IllegalArgumentError, KafkaError, KafkaTimeoutError, for_code
+from kafka.errors import (
+    Cancelled,
+    IllegalArgumentError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.topics import (
     CreatePartitionsRequest,
@@ -28,6 +35,9 @@ from kafka.structs import TopicPartition
 NewTopics = Mapping[str, Mapping[str, Any]] | Iterable["NewTopic | str"]
 """A list of NewTopic or names, or ``{name: {"num_partitions", "replication_factor", "assignments", "configs"}}``."""
 
+_NO_CREATION_SINCE: Final = 4
+_OPERATIONS_SINCE: Final = 8
+
 
 def create_topics(
     new_topics: NewTopics,
@@ -37,7 +47,8 @@ def create_topics(
     validate_only: bool = False,
     raise_errors: bool = True,
 ) -> Dialogue[dict[str, Any]]:
-    """Create topics: ``{"topics": [{"name", "error_code", ...}]}``, with the settings as ``{name: {...}}``.
+    """Create topics: ``{"topics": [{"name", "topic_id", "error_code", ...}]}``, with ``configs``, the settings as
+    ``{name: {...}}``, where the broker tells them (2.4).
 
     With ``raise_errors`` the first error is raised (TopicAlreadyExistsError, InvalidPartitionsError, ...).
     """
@@ -54,10 +65,14 @@ def create_topics(
     answer = yield from retrying(attempt, what="creating topics", backoff=backoff, timeout_s=timeout_s)
     if raise_errors:
         raise_first(_entries(answer.topics))
-    result = to_dict(answer)
-    for topic in result["topics"]:
-        topic["configs"] = {config.pop("name"): config for config in topic["configs"] or ()}
-    return result
+    topics_made = [to_dict(topic) for topic in answer.topics]
+    for topic in topics_made:
+        configs = topic.pop("configs")
+        for config in configs or ():
+            config["config_source"] = ConfigSourceType.of(config["config_source"]).name
+        if configs:
+            topic["configs"] = {config.pop("name"): config for config in configs}
+    return {"topics": topics_made}
 
 
 def delete_topics(
@@ -89,9 +104,7 @@ def delete_topics(
     answer = yield from retrying(attempt, what="deleting topics", backoff=backoff, timeout_s=timeout_s)
     if raise_errors:
         raise_first(_entries(answer.responses))
-    result = to_dict(answer)
-    result["topics"] = result.pop("responses")
-    return result
+    return {"topics": [to_dict(topic) for topic in answer.responses]}
 
 
 def create_partitions(
@@ -133,8 +146,9 @@ def delete_records(
 ) -> Dialogue[dict[TopicPartition, dict[str, Any]]]:
     """Delete what lies before an offset (-1: everything): ``{partition: {"low_watermark", "error_code", ...}}``.
 
-    Raises the first error. Source: KIP-107.
+    Raises the first error; UnknownTopicOrPartitionError before anything is deleted. Source: KIP-107.
     """
+    yield from check_partitions(records_to_delete, backoff=backoff, timeout_s=timeout_s)
     found: dict[TopicPartition, dict[str, Any]] = {}
     for partition, offset in records_to_delete.items():
         topic = DeleteRecordsRequest.DeleteRecordsTopic(
@@ -164,11 +178,37 @@ def delete_records(
 def describe_topics(
     topics: Sequence[str | UUID] | None = None, *, backoff: Backoff, timeout_s: float = 30.0
 ) -> Dialogue[list[dict[str, Any]]]:
-    """Topics as the cluster's metadata tells them, each with ``partitions``; all of them for None. Creates none."""
+    """Topics as the cluster's metadata tells them, each with ``partitions``; all of them for None. Creates none.
+    ``authorized_operations``: their names; None before 2.3."""
     answer = yield from retrying(
-        lambda: _metadata(topics), what="describing topics", backoff=backoff, timeout_s=timeout_s
+        lambda: _metadata(topics, with_operations=True), what="describing topics", backoff=backoff, timeout_s=timeout_s
     )
-    return [to_dict(topic) for topic in answer.topics]
+    described = [to_dict(topic) for topic in answer.topics]
+    for topic in described:
+        topic["authorized_operations"] = operations_of(topic.pop("topic_authorized_operations"))
+    return described
+
+
+def check_partitions(
+    partitions: Iterable[TopicPartition], *, backoff: Backoff, timeout_s: float = 30.0
+) -> Dialogue[None]:
+    """UnknownTopicOrPartitionError unless all are there. To be asked before anything that goes to leaders: looking for
+    the leader of a topic that is not there may create it, on a client that others use, too."""
+    wanted = list(partitions)
+    names = sorted({partition.topic for partition in wanted})
+
+    def attempt() -> Dialogue[MetadataResponse]:
+        answer = yield from _metadata(names)
+        raise_transient((topic.error_code, None, f"topic {topic.name}") for topic in answer.topics)
+        return answer
+
+    answer = yield from retrying(attempt, what="looking for partitions", backoff=backoff, timeout_s=timeout_s)
+    there = {(topic.name, each.partition_index) for topic in answer.topics for each in topic.partitions}
+    missing = [f"{topic}-{number}" for topic, number in wanted if (topic, number) not in there]
+    unknown = UnknownTopicOrPartitionError.errno
+    raise_first((each.error_code, None, f"topic {each.name}") for each in answer.topics if each.error_code != unknown)
+    if missing:
+        raise UnknownTopicOrPartitionError(f"there is no {', no '.join(missing)}")
 
 
 def list_topics(*, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[list[str]]:
@@ -206,10 +246,16 @@ def wait_for_topics(topic_names: Iterable[str], *, timeout_s: float = 10.0) -> D
         left_s -= 0.05
 
 
-def _metadata(topics: Sequence[str | UUID] | None) -> Dialogue[MetadataResponse]:
+def _metadata(topics: Sequence[str | UUID] | None, *, with_operations: bool = False) -> Dialogue[MetadataResponse]:
+    """Never creates a topic: a broker that cannot be told so is asked for all of them."""
+    spoken = _NO_CREATION_SINCE
+
     def build(version: int) -> MetadataRequest:
-        if topics is None:
-            wanted: list[MetadataRequest.MetadataRequestTopic] | None = None if version >= 1 else []
+        nonlocal spoken
+        spoken = version
+        wanted: list[MetadataRequest.MetadataRequestTopic] | None
+        if topics is None or version < _NO_CREATION_SINCE:
+            wanted = None if version >= 1 else []
         else:
             wanted = [
                 MetadataRequest.MetadataRequestTopic(topic_id=topic, name=None)
@@ -218,12 +264,24 @@ def _metadata(topics: Sequence[str | UUID] | None) -> Dialogue[MetadataResponse]
                 for topic in topics
             ]
         request = MetadataRequest(topics=wanted)
-        if version >= 4:
+        if version >= _NO_CREATION_SINCE:
             request.allow_auto_topic_creation = False
+        if version >= _OPERATIONS_SINCE:
+            request.include_topic_authorized_operations = with_operations
         return request
 
     by_id = topics is not None and any(isinstance(topic, UUID) for topic in topics)
-    return (yield from send(AnyNode(), ByVersion(MetadataRequest, build), min_version=12 if by_id else None))
+    answer = yield from send(AnyNode(), ByVersion(MetadataRequest, build), min_version=12 if by_id else None)
+    if topics is not None and spoken < _NO_CREATION_SINCE:
+        there = {topic.name: topic for topic in answer.topics}
+        answer.topics = [there.get(str(topic)) or _missing(str(topic)) for topic in topics]
+    return answer
+
+
+def _missing(name: str) -> MetadataResponse.MetadataResponseTopic:
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=UnknownTopicOrPartitionError.errno, name=name, partitions=[]
+    )
 
 
 def _entries(results: Iterable[Any]) -> list[Entry]:

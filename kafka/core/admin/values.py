@@ -33,6 +33,11 @@ class ConfigSourceType(IntEnum):
     DYNAMIC_CLIENT_METRICS_CONFIG = 7
     DYNAMIC_GROUP_CONFIG = 8
 
+    @classmethod
+    def of(cls, number: int) -> ConfigSourceType:
+        """The source with that number; UNKNOWN for one that is not known."""
+        return cls(number) if number in cls._value2member_map_ else cls.UNKNOWN
+
 
 class ConfigType(IntEnum):
     """A setting's type."""
@@ -73,7 +78,8 @@ class ConfigResource:
     """A topic, broker or group whose settings are meant.
 
     ``resource_type``: a :class:`ConfigResourceType` or its name. ``configs``: to describe, the names wanted (None:
-    all); to alter, ``{name: value}``, where None deletes and ``(AlterConfigOp, value)`` says what to do.
+    all); to alter, ``{name: value}``, where None deletes and ``(operation, value)`` says what to do: an
+    :class:`AlterConfigOp`, its name or its number.
     """
 
     def __init__(

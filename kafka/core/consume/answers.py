@@ -198,21 +198,27 @@ class Answers:
 
     # -- offsets and epochs --------------------------------------------------------------------------------------------
 
-    def offsets_found(self, effect: FindOffsets, found: Mapping[TopicPartition, FoundOffset]) -> None:
-        """Where the timestamps are."""
-        for position in self._current(effect.generations):
-            position.seek(found[position.partition].offset)
-
-    def offsets_failed(self, effect: FindOffsets, error: BaseException, now: float) -> bool:
-        """That is not to be found out. Whether there is something new for the reader."""
+    def offsets_told(
+        self, effect: FindOffsets, told: Mapping[TopicPartition, FoundOffset | BaseException], now: float
+    ) -> bool:
+        """Where the timestamps are. Whether there is something new for the reader."""
         news = False
         for position in self._current(effect.generations):
-            position.is_resetting = False
-            if getattr(error, "retriable", False):
-                self._rest(position, now)
-            else:
-                position.error = error
+            answer = told[position.partition]
+            if isinstance(answer, FoundOffset):
+                position.seek(answer.offset)
                 news = True
+                continue
+            position.is_resetting = False
+            if not getattr(answer, "retriable", False):
+                position.error = answer
+                news = True
+                continue
+            if position.failures == 0:
+                log.info("the position of %s is looked up again: %s", _name(position), answer)
+            self._stale.add(position.partition.topic)
+            self._rest(position, now)
+            position.refused_by = effect.leader
         return news
 
     def epochs_told(

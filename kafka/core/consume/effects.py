@@ -13,14 +13,15 @@ from kafka.structs import TopicPartition
 
 
 class FindOffsets(NamedTuple):
-    """Look up the offsets of these timestamps; ``generations`` are those of the positions."""
+    """Ask ``leader`` for the offsets of these timestamps; ``generations`` are those of the positions."""
 
+    leader: int
     timestamps: dict[TopicPartition, int]
     generations: dict[TopicPartition, int]
 
 
 class AskEpochs(NamedTuple):
-    """Ask the leaders where these epochs ended (``epochs.py``); ``generations`` are those of the positions."""
+    """Ask one leader where these epochs ended (``epochs.py``); ``generations`` are those of the positions."""
 
     questions: dict[TopicPartition, EpochQuestion]
     generations: dict[TopicPartition, int]

@@ -2,14 +2,15 @@
 
     poll(now) ──► effects: SendFetch, FindOffsets, AskEpochs, RefreshMetadata; and ``next_deadline``
     fetched(call, response, now) · failed(call, error, now)      once for each SendFetch
-    offsets_found(...) · offsets_failed(...)                     once for each FindOffsets
+    offsets_told(...)                                            once for each FindOffsets
     epochs_told(...)                                             once for each AskEpochs
     metadata_changed()                                           leaders may be others
 
 Each broker has a session and a fetch in flight (``node.py``, ``session.py``), with every partition there that may have
-more buffered. Reading ahead is bounded for each partition, which is left out when it has reached its bound until its
-reader has come closer; and in all: what is buffered and what may come of the fetches in flight is never more than
-``buffer_bytes``, but for single batches that are larger than what they have room in.
+more buffered. Positions and epochs are asked of each leader by itself, too: one that is silent, or that is not there,
+holds up its own partitions and no others. Reading ahead is bounded for each partition, which is left out when it has
+reached its bound until its reader has come closer; and in all: what is buffered and what may come of the fetches in
+flight is never more than ``buffer_bytes``, but for single batches that are larger than what they have room in.
 
 Work is done for what has changed: ``positions.py`` notes what was touched, and nothing here goes through all partitions
 but assignments and new metadata.
@@ -83,8 +84,8 @@ class Fetcher(Answers):
         self._buffer_bytes = buffer_bytes
         self._has_sessions = has_sessions
         self._free_at = free_at
-        self._resets: dict[TopicPartition, int] = {}
-        self._questions: dict[TopicPartition, EpochQuestion] = {}
+        self._resets: dict[int, dict[TopicPartition, int]] = {}
+        self._questions: dict[int, dict[TopicPartition, EpochQuestion]] = {}
 
     # -- what the user says --------------------------------------------------------------------------------------------
 
@@ -187,12 +188,12 @@ class Fetcher(Answers):
             self._place(position, now)
         self.next_deadline = timers[0][0] if timers else inf
         effects: list[Effect] = []
-        if self._resets:
-            effects.append(FindOffsets(self._resets, self._generations(self._resets)))
-            self._resets = {}
-        if self._questions:
-            effects.append(AskEpochs(self._questions, self._generations(self._questions)))
-            self._questions = {}
+        for leader, timestamps in self._resets.items():
+            effects.append(FindOffsets(leader, timestamps, self._generations(timestamps)))
+        self._resets = {}
+        for questions in self._questions.values():
+            effects.append(AskEpochs(questions, self._generations(questions)))
+        self._questions = {}
         for number, node in list(self._nodes.items()):
             call = node.next_fetch(now, self._free_at(number), self._room)
             if call is not None:
@@ -246,15 +247,17 @@ class Fetcher(Answers):
         if position.retry_at > now and not self._has_moved(position):
             self._look_again(position, position.retry_at)
             return None
-        if position.reset_to is not None and not position.is_resetting:
-            position.is_resetting = True
-            self._resets[partition] = position.reset_to
-        if position.fetch_offset is None or position.is_validating:
+        is_to_be_found = position.reset_to is not None and not position.is_resetting
+        if not is_to_be_found and (position.fetch_offset is None or position.is_validating):
             return None
         leader = self._leader_of(partition)
         if leader is None:
             self._stale.add(partition.topic)
             self._look_again(position, now + self._backoff(1))  # or earlier, with the new metadata
+            return None
+        if position.reset_to is not None:
+            position.is_resetting = True
+            self._resets.setdefault(leader, {})[partition] = position.reset_to
             return None
         epoch = self._epoch_of(partition)
         now_leads = LeaderAndEpoch(leader, NO_EPOCH if epoch == position.distrusted_epoch else epoch)
@@ -263,7 +266,8 @@ class Fetcher(Answers):
             position.read_replica = None
             if position.fetch_epoch >= 0 and now_leads.epoch >= 0:
                 position.is_validating = True
-                self._questions[partition] = EpochQuestion(leader, now_leads.epoch, position.fetch_epoch)
+                question = EpochQuestion(leader, now_leads.epoch, position.fetch_epoch)
+                self._questions.setdefault(leader, {})[partition] = question
                 return None
         if position.is_paused or position.buffered_bytes >= self._limits.max_partition_bytes:
             return None

@@ -1,4 +1,7 @@
-"""Offsets by time: the start, the end, the first at or after a timestamp. A dialogue over all leaders at once.
+"""Offsets by time: the start, the end, the first at or after a timestamp.
+
+    list_offsets   all or an error: a dialogue over all leaders at once, which tries again
+    offsets_at     an answer or an error for each partition: one leader, asked once
 
 Source: the protocol guide's ListOffsets; KIP-79 (by timestamp), KIP-207 (an offset that is not there yet).
 """
@@ -7,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from kafka.core.dialogue import All, ByVersion, Dialogue, RefreshMetadata, Send, Sleep, now
@@ -26,6 +30,8 @@ FIRST_VERSION_WITH_ISOLATION: Final = 2
 """Brokers that speak less have no transactions, so all that they have is committed."""
 
 END: Final = -1
+
+_LEFT_OUT: Final = "a broker left out a partition in its ListOffsets answer"
 
 LeaderOf = Callable[[TopicPartition], "int | None"]
 
@@ -66,7 +72,7 @@ def list_offsets(
         if not left:
             return found
         if not getattr(error, "retriable", False) or isinstance(error, Cancelled):
-            raise error if error is not None else KafkaError("a broker left out a partition in its ListOffsets answer")
+            raise error if error is not None else KafkaError(_LEFT_OUT)
         failures += 1
         wait_s = backoff.delay_s(failures)
         passed_s = (yield from now()) - began
@@ -81,33 +87,41 @@ def list_offsets(
                 raise
 
 
-def list_offsets_or_ends(
+def offsets_at(
+    leader: int,
     wanted: Mapping[TopicPartition, int],
-    leader_of: LeaderOf,
     *,
     timeout_s: float,
-    backoff: Backoff,
     read_committed: bool = False,
     lane: str | None = None,
-) -> Dialogue[dict[TopicPartition, FoundOffset]]:
-    """:func:`list_offsets`, and the end of a partition that has no record so late: what comes after is not left out.
+) -> Dialogue[dict[TopicPartition, FoundOffset | BaseException]]:
+    """The offset for each partition's timestamp as its leader tells it, or the reason why there is none: nothing is
+    raised, and nothing tried again. The end of a partition that has no record so late: what comes after is not left
+    out.
 
     Each of up to three looks has ``timeout_s``.
     """
 
-    def look(timestamps: Mapping[TopicPartition, int]) -> Dialogue[dict[TopicPartition, FoundOffset]]:
-        return list_offsets(
-            timestamps, leader_of, timeout_s=timeout_s, backoff=backoff, read_committed=read_committed, lane=lane
-        )
+    def look(timestamps: Mapping[TopicPartition, int]) -> Dialogue[dict[TopicPartition, FoundOffset | BaseException]]:
+        send = _send(leader, timestamps, read_committed, lane, timeout_s=timeout_s)
+        (answer,) = yield All([send], return_errors=True)
+        if isinstance(answer, BaseException):
+            return dict.fromkeys(timestamps, answer)
+        told = _read(answer)
+        return {partition: told.get(partition) or KafkaError(_LEFT_OUT) for partition in timestamps}
 
-    found = yield from look(wanted)
-    late = {partition: wanted[partition] for partition, each in found.items() if each.offset < 0}
+    told = yield from look(wanted)
+    late = {partition: wanted[partition] for partition, each in told.items() if _is_late(each)}
     if late:
-        found.update((yield from look(dict.fromkeys(late, END))))
+        told.update((yield from look(dict.fromkeys(late, END))))
         # What came between the first look and the second is behind neither of them.
         again = yield from look(late)
-        found.update({partition: each for partition, each in again.items() if each.offset >= 0})
-    return found
+        told.update({partition: each for partition, each in again.items() if not _is_late(each)})
+    return told
+
+
+def _is_late(told: FoundOffset | BaseException) -> bool:
+    return isinstance(told, FoundOffset) and told.offset < 0
 
 
 def _ask_leaders(
@@ -119,34 +133,49 @@ def _ask_leaders(
     give_up_at: float,
 ) -> Dialogue[BaseException | None]:
     """One round over all leaders: puts what they told into ``found``, returns the worst error met."""
-    by_leader: dict[int, dict[str, list[ListOffsetsRequest.ListOffsetsPartition]]] = {}
+    by_leader: dict[int, dict[TopicPartition, int]] = {}
     errors: list[BaseException] = []
     for partition, timestamp in wanted.items():
         leader = leader_of(partition)
         if leader is None or leader < 0:
             errors.append(LeaderNotAvailableError(f"{partition.topic}-{partition.partition} has no known leader"))
             continue
-        by_leader.setdefault(leader, {}).setdefault(partition.topic, []).append(
-            ListOffsetsRequest.ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
-        )
+        by_leader.setdefault(leader, {})[partition] = timestamp
     sends = [
-        Send(
-            leader,
-            ByVersion(ListOffsetsRequest, partial(_request, topics, read_committed)),
-            lane,
-            give_up_at=give_up_at,
-        )
-        for leader, topics in by_leader.items()
+        _send(leader, timestamps, read_committed, lane, give_up_at=give_up_at)
+        for leader, timestamps in by_leader.items()
     ]
     if sends:
         answers: list[Any] = yield All(sends, return_errors=True)
         for answer in answers:
             if isinstance(answer, BaseException):
                 errors.append(answer)
-            else:
-                errors += _read(answer, found)
+                continue
+            for partition, told in _read(answer).items():
+                if isinstance(told, FoundOffset):
+                    found[partition] = told
+                else:
+                    errors.append(told)
     errors.sort(key=lambda error: bool(getattr(error, "retriable", False)))
     return errors[0] if errors else None
+
+
+def _send(
+    leader: int,
+    timestamps: Mapping[TopicPartition, int],
+    read_committed: bool,
+    lane: str | None,
+    *,
+    timeout_s: float | None = None,
+    give_up_at: float = inf,
+) -> Send:
+    topics: dict[str, list[ListOffsetsRequest.ListOffsetsPartition]] = {}
+    for (topic, number), timestamp in timestamps.items():
+        topics.setdefault(topic, []).append(
+            ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
+        )
+    request = ByVersion(ListOffsetsRequest, partial(_request, topics, read_committed))
+    return Send(leader, request, lane, timeout_s, give_up_at=give_up_at)
 
 
 def _request(
@@ -165,14 +194,14 @@ def _request(
     )
 
 
-def _read(answer: ListOffsetsResponse, found: dict[TopicPartition, FoundOffset]) -> list[BaseException]:
-    errors: list[BaseException] = []
+def _read(answer: ListOffsetsResponse) -> dict[TopicPartition, FoundOffset | BaseException]:
+    told: dict[TopicPartition, FoundOffset | BaseException] = {}
     for topic in answer.topics:
         for entry in topic.partitions:
+            partition = TopicPartition(topic.name, entry.partition_index)
             if entry.error_code:
-                errors.append(for_code(entry.error_code)(f"{topic.name}-{entry.partition_index}"))
+                told[partition] = for_code(entry.error_code)(f"{topic.name}-{entry.partition_index}")
             else:
-                partition = TopicPartition(topic.name, entry.partition_index)
                 offset = entry.old_style_offsets[0] if entry.old_style_offsets else entry.offset
-                found[partition] = FoundOffset(offset, entry.timestamp, entry.leader_epoch)
-    return errors
+                told[partition] = FoundOffset(offset, entry.timestamp, entry.leader_epoch)
+    return told

@@ -19,6 +19,7 @@ from collections import deque
 from math import inf
 from typing import Final, NamedTuple
 
+from kafka.core.consume.faults import locate
 from kafka.core.consume.fetched import Fetched
 from kafka.structs import TopicPartition
 
@@ -186,6 +187,12 @@ class PartitionPosition:
     def error(self, error: BaseException | None) -> None:
         self._error = error
         self.touch()
+
+    def fault(self) -> BaseException:
+        """The error, to be raised now: it says where it was."""
+        assert self._error is not None
+        locate(self._error, self.partition, self.fetch_offset)
+        return self._error
 
     @property
     def is_ready(self) -> bool:

@@ -10,7 +10,7 @@ in the three methods here that have all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from kafka._native import mypyc_attr
 from kafka.records.reader import Headers, headers_of
@@ -108,6 +108,8 @@ class ConsumerRecord:
 
     # -- as a named tuple ----------------------------------------------------------------------------------------------
 
+    _fields: ClassVar[tuple[str, ...]] = FIELDS
+
     def _fields_of(self) -> tuple[Any, ...]:
         return (
             self.topic, self.partition, self.leader_epoch, self.offset, self.timestamp, self.timestamp_type, self.key,
@@ -134,6 +136,14 @@ class ConsumerRecord:
 
     def __getitem__(self, index: Any) -> Any:
         return self._fields_of()[index]
+
+    def index(self, value: Any, start: int = 0, stop: int = len(FIELDS)) -> int:
+        """The number of the first field with this value; ValueError when none has it."""
+        return self._fields_of().index(value, start, stop)
+
+    def count(self, value: Any) -> int:
+        """How many fields have this value."""
+        return self._fields_of().count(value)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, ConsumerRecord):

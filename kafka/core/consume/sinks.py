@@ -8,9 +8,11 @@ in ``fault``, and the records before it are good.
 from __future__ import annotations
 
 from kafka._native import i64
+from kafka.core.consume.faults import locate
 from kafka.core.consume.record import ConsumerRecord
 from kafka.core.deserialize import Deserialize
 from kafka.records.reader import RecordSink, headers_of
+from kafka.structs import TopicPartition
 
 
 class Records(RecordSink):
@@ -59,6 +61,7 @@ class Deserialized(Records):
             made_value = value if self.value is None else self.value(topic, parsed, value)
         except Exception as error:
             self.fault = error
+            locate(error, TopicPartition(topic, self.partition), offset)
             note = getattr(error, "add_note", None)  # since Python 3.11
             if note is not None:
                 note(f"in a deserialiser, for {topic}-{self.partition} at offset {offset}; seek() leads past it")

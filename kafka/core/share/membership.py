@@ -120,7 +120,8 @@ class ShareMembership:
         self._due_at: float | None = None
         self._said: _Said | None = None
         self._eager = 0
-        self._failures = 0
+        self.failures = 0
+        """Errors in a row."""
 
     def subscribe(self, topics: list[str], now: float) -> None:
         """Change what is subscribed to; the group learns it at once. An empty list: leave it until the next call."""
@@ -180,7 +181,7 @@ class ShareMembership:
         said = self._take_said()
         if response.error_code:
             return self._on_error_code(for_code(response.error_code)(response.error_message or ""), said, now)
-        self._failures = 0
+        self.failures = 0
         self.answered_at = now
         if said.leaving:
             return self._has_left(now)
@@ -244,8 +245,8 @@ class ShareMembership:
 
     def _delay_s(self, least_s: float) -> float:
         """A first error is retried as its recovery says; errors in a row wait longer, whatever they are."""
-        self._failures += 1
-        repeated_s = BACKOFF_S * 2.0 ** min(self._failures - 2, 10) if self._failures > 1 else 0.0
+        self.failures += 1
+        repeated_s = BACKOFF_S * 2.0 ** min(self.failures - 2, 10) if self.failures > 1 else 0.0
         return max(least_s, min(repeated_s, BACKOFF_MAX_S))
 
     def _forgotten(self) -> None:

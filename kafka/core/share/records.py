@@ -238,10 +238,10 @@ def without_lost(records: Sequence[ShareRecord]) -> list[ShareRecord]:
 
 
 def settle(records: Sequence[ShareRecord]) -> list[ShareRecord]:
-    """Those that can still be acknowledged; from now on they count as settled."""
+    """Those that nobody acknowledged, with those whose locks are gone; from now on they count as settled."""
     found: list[ShareRecord] = []
     for record in records:
-        if not (record.is_settled or record.lost):
+        if not record.is_settled:
             record.is_settled = True
             found.append(record)
     return found

@@ -57,6 +57,7 @@ def test_the_filter_says_which_settings_are_told(wanted: str, told: set[str]) ->
         describe_configs([ConfigResource("topic", "t")], backoff=BACKOFF, config_filter=wanted), described(1, 3, 4, 5)
     )
     assert set(found["topic"]["t"]) == told
+    assert {name for name, entry in found["topic"]["t"].items() if entry["is_default"]} == told & {"c5"}
 
 
 def test_a_broker_answers_for_itself_and_any_for_the_rest() -> None:
@@ -73,13 +74,15 @@ def altered(code: int = 0) -> IncrementalAlterConfigsResponse:
 
 
 def test_values_say_what_is_done_to_a_setting() -> None:
-    configs = {"a": 1, "b": None, "c": (AlterConfigOp.APPEND, "x"), "d": True}
+    configs = {"a": 1, "b": None, "c": (AlterConfigOp.APPEND, "x"), "d": True, "e": ("set", "y"), "f": (3, "z")}
     found, (send,) = run(alter_configs([ConfigResource("topic", "t", configs)], backoff=BACKOFF), altered())
     assert [(c.name, c.config_operation, c.value) for c in send.request.resources[0].configs] == [  # type: ignore[union-attr]
         ("a", 0, "1"),
         ("b", 1, None),
         ("c", 2, "x"),
         ("d", 0, "true"),
+        ("e", 0, "y"),
+        ("f", 3, "z"),
     ]
     assert isinstance(found["topic"]["t"], NoError)
 

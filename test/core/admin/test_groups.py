@@ -11,7 +11,8 @@ import pytest
 from kafka.core.admin.coordinators import find_coordinators
 from kafka.core.admin.group_offsets import alter_group_offsets, list_group_offsets
 from kafka.core.admin.group_values import GroupState, GroupType, MemberToRemove, texts
-from kafka.core.admin.groups import delete_groups, describe_groups, operations_of, remove_group_members
+from kafka.core.admin.groups import delete_groups, describe_groups, remove_group_members
+from kafka.core.admin.plain import operations_of
 from kafka.core.dialogue import ByVersion, Send
 from kafka.core.retry import Backoff
 from kafka.core.routing import AnyNode

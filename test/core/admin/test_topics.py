@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.admin.topics import create_topics, delete_topics, wait_for_topics
+from kafka.core.admin.topics import create_topics, delete_topics, describe_topics, wait_for_topics
 from kafka.core.admin.values import NewTopic
 from kafka.core.dialogue import ByVersion, RefreshMetadata, Send
 from kafka.core.retry import Backoff
 from kafka.core.routing import Controller
 from kafka.errors import KafkaTimeoutError, TopicAlreadyExistsError
-from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.topics import CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse
 from test.core.test_retry import drive
 
@@ -89,3 +89,26 @@ def test_a_topic_is_waited_for_until_its_partitions_have_leaders() -> None:
     assert steps[-1] == RefreshMetadata(["t"])
     with pytest.raises(KafkaTimeoutError, match="t: not every partition has a leader"):
         run(wait_for_topics(["t"], timeout_s=0.1), *[described(-1)] * 10)
+
+
+@pytest.mark.parametrize(("version", "asked"), [(0, []), (3, None), (4, ["there", "typo"])])
+def test_a_broker_that_cannot_be_told_to_create_nothing_is_asked_for_all_topics(
+    version: int, asked: list[str] | None
+) -> None:
+    def answer(step: Any) -> Any:
+        if not isinstance(step, Send):
+            return None
+        assert isinstance(step.request, ByVersion)
+        request = step.request.build(version)
+        assert isinstance(request, MetadataRequest)
+        assert (None if request.topics is None else [topic.name for topic in request.topics]) == asked
+        topic = MetadataResponse.MetadataResponseTopic
+        there = [topic(error_code=0, name=name, partitions=[]) for name in ("another", "there")]
+        missing = [topic(error_code=3, name="typo", partitions=[])]
+        return MetadataResponse(brokers=[], topics=there if version < 4 else there[1:] + missing)
+
+    found, _ = drive(describe_topics(["there", "typo"], backoff=BACKOFF), answer)
+    assert [(topic["name"], topic["error_code"], topic["topic_id"]) for topic in found] == [
+        ("there", 0, None),
+        ("typo", 3, None),
+    ]

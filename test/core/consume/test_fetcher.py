@@ -13,6 +13,7 @@ from kafka.errors import (
     KafkaConnectionError,
     KafkaProtocolError,
     NoOffsetForPartitionError,
+    NotLeaderForPartitionError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
 )
@@ -31,8 +32,55 @@ def test_a_partition_without_a_position_is_looked_up_by_the_policy() -> None:
         assert isinstance(effect, FindOffsets)
         assert effect.timestamps == {A: timestamp}
         assert rig.poll() == [], "it was asked already"
-        rig.fetcher.offsets_found(effect, {A: FoundOffset(42, -1, -1)})
+        assert rig.fetcher.offsets_told(effect, {A: FoundOffset(42, -1, -1)}, rig.now)
         assert rig.asked(rig.fetch()) == {0: 42}
+
+
+def test_a_partition_without_a_leader_waits_alone_and_is_looked_up_when_it_has_one() -> None:
+    rig = Rig(A, C)
+    rig.lead(C, None)
+    find, refresh = rig.poll()
+    assert (find.leader, list(find.timestamps)) == (1, [A])
+    assert refresh == RefreshMetadata(frozenset({"t"}))
+    rig.fetcher.offsets_told(find, {A: FoundOffset(42, -1, -1)}, rig.now)
+    assert rig.asked(rig.fetch()) == {0: 42}
+    rig.now = rig.fetcher.next_deadline
+    assert RefreshMetadata(frozenset({"t"})) in rig.poll(), "it is asked for again after a while"
+    rig.lead(C, 2)
+    assert rig.find().leader == 2
+
+
+def test_each_leader_is_asked_for_positions_by_itself() -> None:
+    """A silent one holds up its own partitions and no others."""
+    rig = Rig(A, B, C)
+    finds = {effect.leader: effect for effect in rig.poll() if isinstance(effect, FindOffsets)}
+    assert {leader: list(find.timestamps) for leader, find in finds.items()} == {1: [A, B], 2: [C]}
+    rig.fetcher.offsets_told(finds[2], {C: FoundOffset(7, -1, -1)}, rig.now)
+    assert rig.asked(rig.fetch()) == {2: 7}
+
+
+def test_each_partition_has_its_own_error_of_a_look_up() -> None:
+    rig = Rig(A, B, backoff=lambda failures: float(failures))
+    told = {A: TopicAuthorizationFailedError("t-0"), B: FoundOffset(7, -1, -1)}
+    assert rig.fetcher.offsets_told(rig.find(), told, rig.now)
+    assert isinstance(rig.fetcher.positions[A].error, TopicAuthorizationFailedError)
+    assert rig.fetcher.positions[B].error is None
+    assert rig.asked(rig.fetch()) == {1: 7}
+
+
+def test_a_look_up_that_failed_for_a_moment_is_made_again_after_a_while_or_at_another_leader_at_once() -> None:
+    rig = Rig(A, B, backoff=lambda failures: float(failures))
+    told = {A: FoundOffset(7, -1, -1), B: NotLeaderForPartitionError("t-1")}
+    assert rig.fetcher.offsets_told(rig.find(), told, rig.now)
+    effects = rig.poll()
+    assert RefreshMetadata(frozenset({"t"})) in effects
+    assert not [effect for effect in effects if isinstance(effect, FindOffsets)]
+    rig.now = 1.0
+    find = rig.find()
+    assert (find.leader, list(find.timestamps)) == (1, [B])
+    rig.fetcher.offsets_told(find, {B: NotLeaderForPartitionError("t-1")}, rig.now)
+    rig.lead(B, 2)
+    assert rig.find().leader == 2, "two seconds have not passed"
 
 
 def test_without_a_policy_a_missing_position_is_an_error_for_the_reader() -> None:
@@ -112,7 +160,7 @@ def test_an_offset_looked_up_before_a_seek_is_dropped() -> None:
     rig = Rig(A)
     (effect,) = rig.poll()
     rig.fetcher.positions[A].seek(7)
-    rig.fetcher.offsets_found(effect, {A: FoundOffset(99, -1, -1)})
+    assert not rig.fetcher.offsets_told(effect, {A: FoundOffset(99, -1, -1)}, rig.now)
     assert rig.fetcher.positions[A].position == 7
 
 

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from kafka.core.consume.offsets import FoundOffset, list_offsets, list_offsets_or_ends
+from kafka.core.consume.offsets import FoundOffset, list_offsets, offsets_at
 from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send, Sleep
 from kafka.core.retry import Backoff
 from kafka.errors import (
     KafkaConnectionError,
+    KafkaError,
     KafkaTimeoutError,
+    NotLeaderForPartitionError,
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
 )
@@ -149,7 +151,41 @@ def test_a_time_that_no_record_has_yet_is_the_end_or_what_came_meanwhile(again: 
         ]
         return [ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=parts)])]
 
-    leaders = {A: 1, B: 1}
-    found, _ = drive(list_offsets_or_ends({A: 1000, B: 1000}, leaders.get, timeout_s=5.0, backoff=BACKOFF), act)
+    found, _ = drive(offsets_at(1, {A: 1000, B: 1000}, timeout_s=5.0), act)
     assert {partition.partition: each.offset for partition, each in found.items()} == {0: 7, 1: expected}
     assert asked == [{0: 1000, 1: 1000}, {1: -1}, {1: 1000}]
+
+
+def test_one_leader_is_asked_once_and_each_partition_has_an_answer_or_a_reason() -> None:
+    found, steps = drive(offsets_at(1, {A: -1, B: -2}, timeout_s=5.0), lambda step: [answer(step.steps[0], {1: 6})])
+    assert found[A] == FoundOffset(10, -1, -1)
+    assert isinstance(found[B], NotLeaderForPartitionError) and "t-1" in str(found[B])
+    (step,) = steps
+    (send,) = step.steps
+    assert (send.target, send.timeout_s) == (1, 5.0)
+
+
+def test_a_leader_that_does_not_answer_is_the_reason_for_each_of_its_partitions() -> None:
+    lost = KafkaConnectionError("gone")
+    found, _ = drive(offsets_at(1, {A: -1, B: -2}, timeout_s=5.0), lambda _: [lost])
+    assert found == {A: lost, B: lost}
+
+
+def test_a_partition_that_the_leader_leaves_out_has_a_reason_too() -> None:
+    found, _ = drive(offsets_at(1, {A: -1}, timeout_s=5.0), lambda _: [ListOffsetsResponse(topics=[])])
+    assert isinstance(found[A], KafkaError) and not found[A].retriable
+
+
+def test_an_end_that_could_not_be_had_is_a_reason_and_no_offset() -> None:
+    """The time was looked up and no record is that late: without the end there is no position."""
+    looks: list[Any] = [-1, KafkaConnectionError("gone"), -1]
+
+    def act(_: Any) -> Any:
+        found = looks.pop(0)
+        if isinstance(found, Exception):
+            return [found]
+        part = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, error_code=0, offset=found)
+        return [ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[part])])]
+
+    found, _ = drive(offsets_at(1, {A: 1000}, timeout_s=5.0), act)
+    assert isinstance(found[A], KafkaConnectionError)

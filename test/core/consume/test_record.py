@@ -63,6 +63,10 @@ def test_it_is_shown_as_theirs_is(record: ConsumerRecord) -> None:
 
 def test_it_turns_into_a_dictionary_and_into_another_record(record: ConsumerRecord) -> None:
     assert record._asdict() == THEIRS._asdict()
+    assert record._fields == ConsumerRecord._fields == THEIRS._fields
+    assert record.index(THEIRS.offset) == THEIRS.index(THEIRS.offset) and record.count(None) == THEIRS.count(None)
+    with pytest.raises(ValueError, match="not in tuple"):
+        record.index("nowhere")
     other = record._replace(key="k", value={"a": 1})
     assert isinstance(other, ConsumerRecord)
     assert tuple(other) == tuple(THEIRS._replace(key="k", value={"a": 1}))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafka.core.consume.effects import AskEpochs
 from kafka.core.consume.epochs import EpochEnd, EpochQuestion
 from kafka.core.consume.positions import EARLIEST
 from kafka.errors import (
@@ -12,7 +13,7 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
 )
 from kafka.structs import OffsetAndMetadata
-from test.core.consume.rig import A, B, Rig, listed
+from test.core.consume.rig import A, B, C, Rig, listed
 from test.core.consume.test_fetched import batch
 
 FENCED, UNKNOWN_EPOCH = 74, 75
@@ -187,3 +188,12 @@ def test_an_epoch_that_leads_nowhere_is_left_out_until_there_is_another(code: in
     assert listed(rig.fetch()) == {0: 1}, "and stays left out"
     rig.lead(A, 1, 8)
     rig.ask_epochs()
+
+
+def test_each_leader_is_asked_for_epochs_by_itself() -> None:
+    rig = Rig(A, C)
+    for partition in (A, C):
+        rig.lead(partition, rig.leaders[partition], epoch=2)
+        rig.fetcher.positions[partition].seek(5, 1)
+    asked = [effect for effect in rig.poll() if isinstance(effect, AskEpochs)]
+    assert [list(effect.questions) for effect in asked] == [[A], [C]]

@@ -1,0 +1,53 @@
+"""What users hand to more than one client, looked at where they hand it in: complaints are made at the call."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import six
+
+from kafka.errors import IllegalArgumentError
+
+MAX_TOPIC_LENGTH: Final = 249
+_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def topic_name(topic: Any) -> str:
+    """A topic as text; TypeError, or IllegalArgumentError for a name that no broker takes."""
+    if not isinstance(topic, (six.text_type, six.binary_type)):
+        raise TypeError(f"topics: each has to be a text, not {type(topic).__name__}")
+    name = six.ensure_text(topic)
+    if not _LEGAL_TOPIC.fullmatch(name) or name in (".", "..") or len(name) > MAX_TOPIC_LENGTH:
+        raise IllegalArgumentError(
+            f"{name[:300]!r}: a topic's name has 1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ - "
+            "and is neither '.' nor '..'"
+        )
+    return name
+
+
+def topic_names(topics: Any) -> list[str]:
+    """Topics as texts, each once."""
+    if isinstance(topics, (six.text_type, six.binary_type)):
+        raise TypeError("topics: a list of texts is needed, not one text")
+    return list(dict.fromkeys(topic_name(topic) for topic in topics))
+
+
+def max_records(given: Any, default: int) -> int:
+    """The most records that a call returns; None is the default. TypeError or IllegalArgumentError."""
+    if given is None:
+        return default
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise TypeError(f"max_records: a whole number is needed, not {given!r}")
+    if given < 1:
+        raise IllegalArgumentError(f"max_records: at least 1, not {given}")
+    return given
+
+
+def timeout_s(timeout_ms: Any, default_s: float) -> float:
+    """``timeout_ms`` in seconds; None is the default. IllegalArgumentError when it is negative or no number."""
+    if timeout_ms is None:
+        return default_s
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or not timeout_ms >= 0:
+        raise IllegalArgumentError(f"timeout_ms: a number of at least 0 is needed, not {timeout_ms!r}")
+    return timeout_ms / 1000
