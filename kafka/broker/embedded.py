@@ -73,6 +73,11 @@ def ensure_running(
         raise EmbeddedBrokerError(f"no embedded broker in {path}: {error.strerror or error}") from error
 
 
+def is_running(data_dir: str) -> bool:
+    """Whether the broker of ``data_dir`` runs; starts and makes nothing."""
+    return has_broker(os.path.abspath(os.path.expanduser(data_dir)))
+
+
 def _start(path: str, give_up_at: float, idle_s: float, arguments: tuple[str, ...]) -> BrokerState:
     if not sys.executable:
         raise EmbeddedBrokerError("there is no Python interpreter to start the broker with (sys.executable is empty)")

@@ -26,9 +26,13 @@ from kafka.config import BY_NAME, check, settings_of
 from kafka.errors import KafkaConfigurationError
 
 if TYPE_CHECKING:
+    from kafka.client import ApiRanges
     from kafka.tasks import App
 
 VARIABLE: Final = "KAFKA_CLIENT_CONFIG"
+
+CHECK_S: Final = 10.0
+"""What a broker may take to say what it speaks."""
 
 SECURITY: Final = tuple(
     setting.name for setting in settings_of("client") if setting.name.startswith(("security_protocol", "ssl_", "sasl_"))
@@ -70,6 +74,15 @@ def read(args: argparse.Namespace, known: Collection[str] = ALL) -> dict[str, An
             raise KafkaConfigurationError(f"{name}: no setting {where}")
         found[name] = _value(name, value)
     return found
+
+
+def check_broker(address: str, settings: dict[str, Any]) -> ApiRanges:
+    """What the broker at ``address`` speaks. KafkaError at once when nothing answers there: other requests would try
+    again for their whole time-out."""
+    from kafka import KafkaClient
+
+    with KafkaClient(bootstrap_servers=address, **settings) as client:
+        return client.api_ranges(timeout=CHECK_S)
 
 
 def load_app(args: argparse.Namespace) -> App:

@@ -25,7 +25,7 @@ from itertools import islice
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from kafka import KafkaAdminClient, KafkaClient
+from kafka import KafkaAdminClient
 from kafka.cli import EXIT_FAILED, EXIT_OK, CommandError, client_settings
 from kafka.cli.demo_files import Found, text_files
 from kafka.cli.demo_interrupts import Interrupts
@@ -44,7 +44,6 @@ LONGEST_SHOWN: Final = 40
 
 TURN_S: Final = 0.05
 CLOSE_S: Final = 5.0
-CHECK_S: Final = 10.0
 LAST_WORDS_S: Final = 1.0
 """After the last worker has ended, so long for results that are on their way."""
 
@@ -69,12 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Count, print, and say by the exit code whether all went well."""
     found = _find(args.path)
-    summary = Summary()
-    commonest: list[Common] = []
-    if found.files:
-        with Interrupts() as interrupts:
-            place = _Place.of(args)
-            summary, commonest = _count(interrupts, found, place, args.workers, quiet=args.json)
+    if not found.files:
+        left_out = "binary files, and what is in hidden directories, are left out"
+        raise CommandError(f"no text file was found at {args.path}: {left_out}", EXIT_FAILED)
+    with Interrupts() as interrupts:
+        place = _Place.of(args)
+        summary, commonest = _count(interrupts, found, place, args.workers, quiet=args.json)
     if args.json:
         print(json.dumps(summary._asdict()))
     else:
@@ -257,7 +256,8 @@ def _count(
             _check(address, place.security)
         if not quiet:
             kind = "an embedded broker" if bootstrap is None else "the broker"
-            print(f"{len(found.files)} files, {count} workers, {kind} at {address}", flush=True)
+            files, processes = _counted(len(found.files), "file"), _counted(count, "worker")
+            print(f"{files}, {processes}, {kind} at {address}", flush=True)
         if bootstrap is not None:
             cleaning.callback(_delete_topics, app, address, place.security)
         logs = cleaning.enter_context(tempfile.TemporaryDirectory(prefix="kafka-demo-"))
@@ -288,8 +288,7 @@ def _check(address: str, security: dict[str, Any]) -> None:
     """Say at once when nothing answers, or when what answers has no share groups, before workers are started for it."""
     if address.startswith("embedded:"):
         return
-    with KafkaClient(bootstrap_servers=address, **security) as client:
-        found = client.api_ranges(timeout=CHECK_S)
+    found = client_settings.check_broker(address, security)
     if found.features.get("share.version", (0, 0))[1] < 1:
         raise CommandError(
             f"{address} is Kafka {found.release} without share groups, which the workers need: 4.2 or later, with the "
@@ -331,7 +330,14 @@ def _print(summary: Summary, commonest: list[Common]) -> None:
     for common in commonest:
         print(f"{common.times:>{width}}  {_shown(common.word)}")
     jobs, done, failed, lost, words, seconds = summary
-    print(f"demo: {jobs} jobs, {done} done, {failed} failed, {lost} lost, {words} words, {seconds:.1f} s")
+    print(
+        f"demo: {_counted(jobs, 'job')}, {done} done, {failed} failed, {lost} lost, {_counted(words, 'word')}, "
+        f"{seconds:.1f} s"
+    )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _shown(word: str) -> str:

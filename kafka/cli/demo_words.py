@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections import Counter
 from typing import Any, Final, NamedTuple
+
+WORD: Final = re.compile(r"[^\W\d_]+")
+"""Letters of any script: neither digits nor what stands between words."""
 
 CHUNK_BYTES: Final = 1 << 20
 COUNTS_BYTES: Final = 500_000
@@ -20,9 +24,21 @@ COUNTS_BYTES: Final = 500_000
 
 
 def count_words(path: str) -> Counter[str]:
-    """How often each word is in a file: ``text.split()`` of the file read as UTF-8, undecodable bytes replaced.
+    """How often each word is in a file: the runs of letters of the file read as UTF-8, undecodable bytes replaced.
 
-    Read piece by piece: memory goes with the number of different words, not with the file's size.
+    What stands between spaces is counted first, and taken apart once for all its times: to look for letters
+    everywhere takes three times as long (44 MB of "some words": 2.5 s for 0.7 s).
+    """
+    counts: Counter[str] = Counter()
+    for text, times in _count_spaced(path).items():
+        for word in WORD.findall(text):
+            counts[word] += times
+    return counts
+
+
+def _count_spaced(path: str) -> Counter[str]:
+    """``text.split()`` of the file, counted. Read piece by piece: memory goes with the number of different words, not
+    with the file's size.
     """
     counts: Counter[str] = Counter()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

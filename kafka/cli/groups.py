@@ -43,13 +43,25 @@ def run(args: argparse.Namespace) -> int:
     if (args.action == "list") == bool(args.groups):
         raise CommandError("list takes no names of groups" if args.groups else f"{args.action}: which groups?")
     settings = client_settings.read(args)
+    if not args.address.startswith("embedded:"):
+        client_settings.check_broker(args.address, settings)
+    rows: list[Sequence[Any]] = []
+    missing: CommandError | None = None
     with KafkaAdminClient(bootstrap_servers=args.address, **settings) as admin:
-        rows = list(ACTIONS[args.action](admin, args))
+        try:
+            for row in ACTIONS[args.action](admin, args):
+                rows.append(row)
+        except CommandError as error:
+            if len(rows) < 2:
+                raise
+            missing = error  # the others are shown
     if args.json:
         head, *found = rows
         print(json.dumps([dict(zip(head, row, strict=True)) for row in found], indent=2))
     else:
         print("\n".join(lines(rows)))
+    if missing is not None:
+        raise missing
     return EXIT_FAILED if any(str(cell).endswith("Error") for row in rows for cell in row[-1:]) else 0
 
 
@@ -70,12 +82,27 @@ def _list(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
 
 def _describe(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
     yield ("group", "type", "state", "member", "client", "host", "partitions")
-    for group_id, group in admin.describe_groups(args.groups).items():
+    found = admin.describe_groups(args.groups)
+    missing = [group_id for group_id, group in found.items() if _is_missing(group)]
+    for group_id, group in found.items():
+        if group_id in missing:
+            continue
         start = (group_id, group.get("group_type"), group["group_state"])
         for member in group["members"]:
             yield *start, member["member_id"], member["client_id"], member["client_host"], _reads(member)
         if not group["members"]:
             yield *start, None, None, None, None
+    _fail_for(missing)
+
+
+def _is_missing(group: dict[str, Any]) -> bool:
+    """Brokers before 4.0 call a group that is not there dead, and mention no error."""
+    return bool(group["group_state"] == "Dead" and not group["members"])
+
+
+def _fail_for(missing: Sequence[str]) -> None:
+    if missing:
+        raise CommandError("; ".join(f"there is no group {group}" for group in missing), EXIT_FAILED)
 
 
 def _reads(member: dict[str, Any]) -> str:
@@ -91,11 +118,15 @@ def _reads(member: dict[str, Any]) -> str:
 
 def _offsets(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
     yield ("group", "topic", "partition", "offset", "end", "lag")
-    share = _share_groups(admin, args.groups)
+    described = admin.describe_groups(args.groups)
+    share = _shares_of(described)
     others = [group for group in args.groups if group not in share]
+    missing = []
     with KafkaConsumer(bootstrap_servers=args.address, **client_settings.read(args)) as consumer:
         if others:
             for group, offsets in admin.list_group_offsets(others).items():
+                if not offsets and _is_missing(described[group]):
+                    missing.append(group)
                 ends = consumer.end_offsets(list(offsets)) if offsets else {}
                 for partition in sorted(offsets):
                     offset, end = offsets[partition].offset, ends[partition]
@@ -108,6 +139,7 @@ def _offsets(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
                     known = at.start_offset >= 0
                     lag = at.lag if known and at.lag >= 0 else None
                     yield group, *partition, at.start_offset if known else None, ends[partition], lag
+    _fail_for(missing)
 
 
 def _reset(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
@@ -133,7 +165,10 @@ def _delete(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
 
 
 def _share_groups(admin: KafkaAdminClient, groups: Iterable[str]) -> list[str]:
-    described = admin.describe_groups(groups)
+    return _shares_of(admin.describe_groups(groups))
+
+
+def _shares_of(described: dict[str, dict[str, Any]]) -> list[str]:
     return [group for group, found in described.items() if found.get("group_type") == "share" and not found["error"]]
 
 

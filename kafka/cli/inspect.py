@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kafka.cli import CommandError, client_settings
@@ -50,12 +51,21 @@ def _show(app: App, directory: Directory, args: argparse.Namespace) -> None:
     if args.json:
         _repeat(directory, seen, args.interval, lambda found: _print_json(found, args.interval is None))
         return
-    live = None if args.once or not sys.stdout.isatty() else rich_view(app.name)
+    where = partial(_where, app, directory)
+    live = None if args.once or not sys.stdout.isatty() else rich_view(app.name, where)
     if live is None:
-        _repeat(directory, seen, args.interval, lambda found: print("\n".join(plain(app.name, found)), flush=True))
+        _repeat(
+            directory, seen, args.interval, lambda found: print("\n".join(plain(app.name, found, where())), flush=True)
+        )
         return
     with live:
         _repeat(directory, seen, args.interval or REFRESH_S, live.show)
+
+
+def _where(app: App, directory: Directory) -> str:
+    """The brokers that are asked: ``embedded:DIR`` with another directory is another broker."""
+    servers = app.settings.bootstrap_servers
+    return servers if directory.has_broker else f"{servers} (no broker runs there)"
 
 
 def _repeat(

@@ -21,10 +21,12 @@ class Table(NamedTuple):
     rows: list[tuple[str, ...]]
 
 
-def tables(app: str, found: Sequence[Seen]) -> list[Table]:
-    """What there is to show; tables without rows are left out, but for the first."""
+def tables(app: str, found: Sequence[Seen], where: str) -> list[Table]:
+    """What there is to show; tables without rows are left out, but for the first. ``where``: the brokers asked."""
     count = len(found)
-    title = f"{count} worker{'' if count == 1 else 's'} of {app}" if count else f"no worker of {app} tells of itself"
+    title = f"{count} worker{'' if count == 1 else 's'} of {app}"
+    if not count:
+        title = f"no worker of {app} tells of itself at {where}"
     workers = Table(title, _WORKERS, [_worker(seen) for seen in found])
     children = Table("children", _CHILDREN, [row for seen in found for row in _children(seen.worker)])
     running = Table("running jobs", _RUNNING, [row for seen in found for row in _running(seen.worker)])
@@ -131,9 +133,9 @@ def size(count: int | None) -> str:
 # -- the three ways to show it -----------------------------------------------------------------------------------------
 
 
-def plain(app: str, found: Sequence[Seen]) -> Iterator[str]:
+def plain(app: str, found: Sequence[Seen], where: str) -> Iterator[str]:
     """Lines of text."""
-    for table in tables(app, found):
+    for table in tables(app, found, where):
         yield table.title
         if table.rows:
             widths = [max(map(len, column)) for column in zip(table.heads, *table.rows, strict=True)]
@@ -159,7 +161,7 @@ def as_objects(found: Sequence[Seen]) -> list[dict[str, Any]]:
 class RichView:
     """Tables that are drawn over one another on a terminal."""
 
-    def __init__(self, app: str) -> None:
+    def __init__(self, app: str, where: Callable[[], str]) -> None:
         from rich.box import SIMPLE_HEAD
         from rich.console import Group
         from rich.live import Live
@@ -167,6 +169,7 @@ class RichView:
         from rich.text import Text
 
         self._app = app
+        self._where = where
         self._box = SIMPLE_HEAD
         self._group: Callable[..., Any] = Group
         self._table: Callable[..., Any] = RichTable
@@ -177,7 +180,7 @@ class RichView:
         """Draw this in the place of what is there."""
         text = self._text
         drawn: list[Any] = []
-        for table in tables(self._app, found):
+        for table in tables(self._app, found, self._where()):
             shown = self._table(*table.heads, title=text(table.title), title_justify="left", box=self._box)
             for row in table.rows:
                 shown.add_row(*map(text, row))
@@ -195,9 +198,9 @@ class RichView:
         self._live.stop()
 
 
-def rich_view(app: str) -> RichView | None:
+def rich_view(app: str, where: Callable[[], str]) -> RichView | None:
     """The view of rich, or None where that is not installed."""
     try:
-        return RichView(app)
+        return RichView(app, where)
     except ImportError:
         return None

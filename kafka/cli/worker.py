@@ -83,9 +83,13 @@ def _start_method(flag: str, text: str) -> dict[str, Any]:
     return {"start_method": text}
 
 
+_LIMITED = ("asyncio", "fork", "prefork", "threads")
+
 POOL_OPTIONS: Final[dict[str, _Option]] = {
-    "--timeout": _Option("S", _seconds("timeout"), None, "hard limit of jobs whose call and task say none"),
-    "--soft-timeout": _Option("S", _seconds("soft_timeout"), None, "soft limit of jobs whose call and task say none"),
+    "--timeout": _Option("S", _seconds("timeout"), _LIMITED, "hard limit of jobs whose call and task say none"),
+    "--soft-timeout": _Option(
+        "S", _seconds("soft_timeout"), _LIMITED, "soft limit of jobs whose call and task say none"
+    ),
     "--kill-grace": _Option(
         "S", _seconds("kill_grace"), None, "between SIGTERM and SIGKILL, and between the last stages of a stop (5)"
     ),
@@ -104,6 +108,9 @@ POOL_OPTIONS: Final[dict[str, _Option]] = {
     ),
     "--start-method": _Option(
         "NAME", _start_method, ("fork", "prefork"), f"how children start: {', '.join(start_methods()) or 'not here'}"
+    ),
+    "--start-limit": _Option(
+        "S", _seconds("start_limit"), ("fork", "prefork"), "a child must have loaded the app by then, or is killed (60)"
     ),
 }
 

@@ -26,6 +26,7 @@ from kafka.tasks.outcome import (
     Policy,
     Standing,
     Succeeded,
+    Unknown,
     Verdict,
     admit,
     crashes_of,
@@ -39,8 +40,16 @@ from kafka.tasks.task import Task
 log = logging.getLogger(__name__)
 
 
-MOST_TEXT = 200
+MOST_TEXT = 500
 """Characters of an error's first line in the log; all of it is in the dead topic and the result."""
+
+MOST_LINES = 20
+MOST_LINE = 300
+"""Last lines of the traceback of a job that failed for good in the log, and characters of each."""
+
+
+MOST_NAMES = 100
+"""Unknown tasks that the log names; whoever enqueues others' names without end fills no log."""
 
 
 _ANY = Standing()
@@ -74,6 +83,7 @@ class Clerk:
         self._numbers = numbers
         self._limits: dict[Task[..., Any], tuple[float | None, float | None]] = {}
         self._policies: dict[tuple[str, bool], Policy] = {}
+        self._unknown: set[str] = set()  # those that were told
 
     def admit(self, lease: Lease, now_ms: int) -> Job | Ending | Hold:
         """A job that may run, or how the lease ends without a run."""
@@ -110,16 +120,40 @@ class Clerk:
             standing = Standing(envelope.attempt, crashes, lease.deliveries, envelope.expires_ms)
         decision = decide(outcome, standing, policy, now_ms)
         if decision.verdict is Verdict.RELEASE:
+            self._tell_of_unknown(envelope, lease, policy)
             return Hold(decision.hold_s)
         records = self._consequences.of(decision, outcome, envelope, lease, now_ms)
         if decision.move is Move.DEAD:
             place = records[0].topic
-            said = "%s %s has failed for good (%s) and is in %s; cause %s"
-            log.warning(said, envelope.name, envelope.id, _brief(outcome), place, decision.cause)
+            said = "%s %s has failed for good (%s) and is in %s; cause %s%s"
+            log.warning(said, envelope.name, envelope.id, _brief(outcome), place, decision.cause, _where(outcome))
         elif decision.state is JobState.RETRY:
             _tell_of_retry(envelope, outcome, decision, policy)
         move = decision.move
-        return Ending(lease, envelope, records, is_move=move is Move.SUSPECT, is_dead=move is Move.DEAD)
+        is_dead = move is Move.DEAD
+        is_last = is_dead or move is Move.NOWHERE
+        return Ending(lease, envelope, records, is_move=move is Move.SUSPECT, is_dead=is_dead, is_last=is_last)
+
+    def _tell_of_unknown(self, envelope: Envelope, lease: Lease, policy: Policy) -> None:
+        """Once for each name: its jobs wait for another worker, and nothing else would show that."""
+        name = envelope.name
+        if name in self._unknown or len(self._unknown) >= MOST_NAMES:
+            return
+        self._unknown.add(name)
+        waits_s, deliveries, longest_s = 0.0, lease.deliveries, self._delivery.lock_s / 3
+        while True:
+            decision = decide(Unknown(name), Standing(deliveries=deliveries), policy, 0)
+            if decision.verdict is not Verdict.RELEASE:
+                break
+            waits_s += min(decision.hold_s, longest_s)
+            deliveries += 1
+        log.warning(
+            "this worker has no task %r: job %s waits for a worker that has it, and fails if there is none within "
+            "about %.0f s; import the module that defines it where the app is made, or deploy that to this worker",
+            name,
+            envelope.id,
+            waits_s,
+        )
 
     def _limits_of(
         self, task: Task[..., Any], soft: float | None, hard: float | None
@@ -158,5 +192,21 @@ def _tell_of_retry(envelope: Envelope, outcome: Outcome, decision: Decision, pol
 
 def _brief(outcome: Outcome) -> str:
     fault = fault_of(outcome)
-    text = fault.text.partition("\n")[0]
-    return f"{fault.type}: {text[:MOST_TEXT]}"
+    first, _, more = fault.text.partition("\n")
+    return f"{fault.type}: {_cut(first, MOST_TEXT, bool(more))}"
+
+
+def _where(outcome: Outcome) -> str:
+    """The end of its traceback, as lines below the first; empty when it has none."""
+    lines = fault_of(outcome).traceback.splitlines()
+    if not lines:
+        return ""
+    last = [_cut(line, MOST_LINE) for line in lines[-MOST_LINES:]]
+    if len(lines) > MOST_LINES:
+        last.insert(0, f"... {len(lines) - MOST_LINES} lines left out: all are in the dead topic ...")
+    return "\n" + "\n".join(last)
+
+
+def _cut(text: str, most: int, is_cut: bool = False) -> str:
+    """The first ``most`` characters, with a mark where more follow, or ``is_cut`` says so."""
+    return f"{text[:most]}..." if is_cut or len(text) > most else text

@@ -198,8 +198,11 @@ class App:
             soft_timeout=read.soft_timeout,
             store_result=read.store_result,
         ).headers()[1:]
+        is_stored = read.store_result is not False
+        if task is not None and read.store_result is None:
+            is_stored = task.store_result
         target = check_queue(queue or self.settings.default_queue)
-        return self.enqueue(name, target, headers, expires, positional, named)
+        return self.enqueue(name, target, headers, expires, positional, named, is_stored)
 
     def batch(self, timeout: Seconds | None = None) -> Batch:
         """Many jobs, one flush: ``with app.batch() as b: task.delay(...)``; leaving it flushes, and raises the first
@@ -276,6 +279,7 @@ class App:
         expires_s: float | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        is_stored: bool = True,
     ) -> JobHandle[Any]:
         """Encode a call and hand it to the producer; see :meth:`Task.delay` for what it raises."""
         value = encode_call(name, args, kwargs)
@@ -292,7 +296,7 @@ class App:
         if expires_s is not None:
             own.append(("expires", b"%d" % (backend.clock.now_ms() + int(expires_s * 1000))))
         handle: JobHandle[Any] = JobHandle(
-            job_id, backend, self.settings.result_ttl, backend.send(route.topic, value, own)
+            job_id, backend, self.settings.result_ttl, backend.send(route.topic, value, own), is_stored
         )
         if self.settings.track_queued:
             backend.send_state(StateRecord(job_id, JobState.QUEUED))

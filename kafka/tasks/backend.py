@@ -42,6 +42,8 @@ class Route(NamedTuple):
 class Backend(Protocol):
     """A place for jobs. All methods may be called from any thread; errors are the clients' own."""
 
+    address: str
+    """The brokers as the app's settings have them, for messages."""
     clock: BrokerClock
     new_id: Callable[[], str]
     """Makes the next job id: broker time, this process's results partition."""
@@ -110,13 +112,20 @@ class BoardReader(Protocol):
         """Disconnect."""
 
 
+def _reached() -> None:
+    """For back ends that cannot lose their broker."""
+
+
 class WorkerSide(NamedTuple):
-    """A worker's half of a back end. ``board`` None: its workers cannot be found by others."""
+    """A worker's half of a back end. ``board`` None: its workers cannot be found by others. ``unreached``: the last
+    error when no broker is connected ("": not known), None when one is.
+    """
 
     delivery: Delivery
     publisher: Publisher
     results_partitions: int
     board: Board | None = None
+    unreached: Callable[[], str | None] = _reached
 
 
 BACKENDS: dict[str, str] = {

@@ -24,9 +24,11 @@ from kafka.tasks.outcome import (
     Succeeded,
     Unknown,
 )
-from kafka.tasks.results import fault_value, is_late, reason_value, state_headers
+from kafka.tasks.results import fault_value, is_late, reason_value, shortened, state_headers
 from kafka.tasks.states import JobState
 from kafka.tasks.topics import Names
+
+_SUCCESS: Header = ("state", JobState.SUCCESS.name.encode())
 
 
 class Consequences:
@@ -63,12 +65,13 @@ class Consequences:
         """Whether this record went to the results topic (not the late one)."""
         return record.topic == self._names.results
 
-    def too_large(self, envelope: Envelope, record: Outgoing, delivery: int, now_ms: int) -> Outgoing:
-        """A FAILURE in the place of a state record that its topic does not take."""
-        size = len(record.value or b"")
-        text = f"its result is {size} bytes, more than {record.topic} takes; store it elsewhere"
-        fault = Fault("ResultTooLarge", text)
-        return self.state(envelope, JobState.FAILURE, delivery, fault_value(fault, self._host, now_ms), now_ms)
+    def is_result(self, record: Outgoing) -> bool:
+        """Whether this record has a job's result in it."""
+        return _SUCCESS in (record.headers or ())
+
+    def shorter(self, record: Outgoing) -> Outgoing:
+        """The same state record, of another state than SUCCESS, without its traceback and most of its text."""
+        return record._replace(value=shortened(record.value or b"{}"))
 
     def no_job(self, lease: Lease, outcome: NoJob, now_ms: int) -> Outgoing:
         """The dead record of something that is no job: key left out, value and headers as they were."""
@@ -90,6 +93,15 @@ class Consequences:
             Move.SUSPECT: self._names.suspect(queue),
         }[decision.move]
         return Outgoing(topic, envelope.value, None, moved.headers())
+
+
+def too_large(envelope: Envelope, record: Outgoing) -> Failed:
+    """The outcome of a job whose result, this record, its topic does not take."""
+    text = (
+        f"the result of task {envelope.name} is {len(record.value or b'')} bytes, more than the topic {record.topic}"
+        " takes: store it elsewhere and return where it is, or raise that topic's max.message.bytes"
+    )
+    return Failed(Fault("PayloadTooLarge", text), listed=False)
 
 
 def fault_of(outcome: Outcome) -> Fault:

@@ -24,7 +24,8 @@ class JobFailed(TaskError):
     """The job ended in FAILURE: what was raised, where and when.
 
     ``type`` is the class (``OSError``, ``shop.errors.NoStock``), ``text`` its message, ``traceback`` the worker's text,
-    ``host`` the worker's host name, ``job_id`` the job. The error's own text holds type and message.
+    ``host`` the worker's host name, ``job_id`` the job. The error's own text holds type and message; its cause is a
+    :class:`RemoteTraceback`, so that Python shows both when nobody catches it.
     """
 
     def __init__(self, type: str, text: str = "", traceback: str = "", host: str = "", job_id: str = "") -> None:
@@ -34,9 +35,22 @@ class JobFailed(TaskError):
         self.traceback = traceback
         self.host = host
         self.job_id = job_id
+        if traceback:
+            self.__cause__ = RemoteTraceback(traceback)
 
     def __reduce__(self) -> tuple[type[JobFailed], tuple[str, str, str, str, str]]:
         return JobFailed, (self.type, self.text, self.traceback, self.host, self.job_id)
+
+
+class RemoteTraceback(Exception):
+    """The cause of a :class:`JobFailed`: shows ``text``, where the error was raised in the worker. Nobody raises it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.text.rstrip()}\n"""'
 
 
 class JobRevoked(TaskError):
@@ -44,7 +58,12 @@ class JobRevoked(TaskError):
 
 
 class JobUnknown(TaskError):
-    """No record of this job: it was never enqueued here, or its result is older than the app's ``result_ttl``."""
+    """No record of a bare id: nothing has been written about the job yet, it was never enqueued here, or its result is
+    older than the app's ``result_ttl``. The text says what is possible."""
+
+
+class NoResult(TaskError):
+    """The job was enqueued with ``store_result=False``: there will be no result to wait for."""
 
 
 class JobTimeout(TaskError, TimeoutError):

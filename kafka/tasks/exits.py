@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kafka.tasks.admission import Clerk, Hold
-from kafka.tasks.delivery import Lease
+from kafka.tasks.consequences import too_large
+from kafka.tasks.delivery import Lease, Outgoing
 from kafka.tasks.leases import GONE, MOVING, SETTLING, Leases
 from kafka.tasks.outcome import Failed, Lost, NotStarted, Outcome
 from kafka.tasks.runner import Job, fault_of
@@ -20,8 +21,10 @@ from kafka.tasks.settling import Ending, Settler
 
 log = logging.getLogger(__name__)
 
-COUNTS: Final = ("refused", "given_back", "failed", "dead")
-"""Jobs refused and given back; runs that failed, other attempts or not, or were lost; records put into a dead topic."""
+COUNTS: Final = ("done", "refused", "given_back", "failed", "dead")
+"""Jobs whose run here was their last, well or not; jobs refused and given back; runs that failed, other attempts or
+not, or were lost; records put into a dead topic.
+"""
 
 
 class Exits:
@@ -73,6 +76,17 @@ class Exits:
         self.counts["given_back"] += 1
         self._end(job, NotStarted(), self._now_ms())
 
+    def too_large(self, ending: Ending, record: Outgoing) -> Ending:
+        """How a job ends whose result, this record, its topic does not take: as one that has failed."""
+        lease, envelope = ending.lease, ending.envelope
+        assert envelope is not None  # what is no job has no result
+        outcome = too_large(envelope, record)
+        self.counts["failed"] += 1
+        self.counts["dead"] += 1
+        found = self._clerk.end(lease, envelope, outcome, lease.job.crashes, self._now_ms())
+        assert isinstance(found, Ending)  # an error is never held
+        return found
+
     def flush(self) -> None:
         """Settle what left in this turn."""
         endings, self._endings = self._endings, []
@@ -80,7 +94,10 @@ class Exits:
             self._settler.end(endings)
 
     def _end(self, job: Job, outcome: Outcome, now_ms: int) -> None:
-        self._conclude(job.lease, self._clerk.end(job.lease, job.envelope, outcome, job.crashes, now_ms))
+        found = self._clerk.end(job.lease, job.envelope, outcome, job.crashes, now_ms)
+        if isinstance(found, Ending):
+            self.counts["done"] += found.is_last
+        self._conclude(job.lease, found)
 
     def _conclude(self, lease: Lease, found: Ending | Hold) -> None:
         if isinstance(found, Hold):

@@ -1,9 +1,9 @@
 """``@app.success_handler`` and ``@app.error_handler``: functions of the user's that are told how a run of a job ended.
 
 They run where the job ran, after it and within its limits, so they can neither block the worker's loop nor end the
-worker. A job whose process was killed has no such place any more: the worker then has the error handlers run by the
-pool, as a job of the hidden task :data:`ERROR_TASK`, which no topic knows and whose outcome is only logged
-(:class:`LostJobs`). An error in a handler is logged and changes nothing about the job.
+worker. A job whose process was killed, or whose thread was given up at the hard limit, has no such place any more: the
+worker then has the error handlers run by the pool, as a job of the hidden task :data:`ERROR_TASK`, which no topic knows
+and whose outcome is only logged (:class:`LostJobs`). An error in a handler is logged and changes nothing about the job.
 """
 
 from __future__ import annotations
@@ -122,13 +122,13 @@ class LostJobs:
         return len(self._waiting) + len(self._running)
 
     def note(self, job: Job, outcome: Outcome) -> None:
-        """A job has ended: if it was killed, its handlers are due."""
+        """A job has ended: if it was killed or given up, its handlers are due."""
         if self._task is None:
             return
         if isinstance(outcome, Lost) and outcome.counts:
             lost = {name: getattr(outcome, name) for name in _FACTS}
             lost["text"] = outcome.fault().text
-        elif isinstance(outcome, Failed) and outcome.kill_signal is not None:
+        elif isinstance(outcome, Failed) and not outcome.is_told:
             lost = {"cause": "time", "text": outcome.fault.text, "signal": outcome.kill_signal}
         else:
             return
@@ -168,6 +168,6 @@ class LostJobs:
     def drop(self) -> None:
         """The worker leaves without them."""
         if len(self):
-            log.warning("the error handlers for %d killed jobs do not run: the worker leaves", len(self))
+            log.warning("the error handlers for %d jobs do not run: the worker leaves", len(self))
         self._waiting.clear()
         self._running.clear()

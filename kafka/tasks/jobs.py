@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from kafka.tasks.backend import Backend, Sent
-from kafka.tasks.errors import JobFailed, JobRevoked, JobTimeout, JobUnknown
+from kafka.tasks.errors import JobFailed, JobRevoked, JobTimeout, JobUnknown, NoResult
 from kafka.tasks.ids import time_of
 from kafka.tasks.payload import decode_value
 from kafka.tasks.results import StateRecord
@@ -26,16 +26,19 @@ _LOOK_S = 1.0
 
 
 class JobHandle(Generic[R]):
-    """One enqueued call of a task that returns ``R``."""
+    """One enqueued call of a task that returns ``R``. ``is_stored``: its result is kept, as far as is known here."""
 
-    __slots__ = ("_backend", "_sent", "_ttl_s", "id")
+    __slots__ = ("_backend", "_is_stored", "_sent", "_ttl_s", "id")
 
-    def __init__(self, job_id: str, backend: Backend, ttl_s: float, sent: Sent | None = None) -> None:
+    def __init__(
+        self, job_id: str, backend: Backend, ttl_s: float, sent: Sent | None = None, is_stored: bool = True
+    ) -> None:
         self.id = job_id
         """32 hex digits; enough to find the job's state from any process."""
         self._backend = backend
         self._ttl_s = ttl_s
         self._sent = sent
+        self._is_stored = is_stored
 
     def status(self) -> JobState:
         """Where the job is now.
@@ -50,7 +53,9 @@ class JobHandle(Generic[R]):
         return JobState.UNKNOWN if self._sent is None else JobState.QUEUED
 
     def wait(self, timeout: float | timedelta | None = None) -> bool:
-        """Wait until the job has ended, for at most ``timeout`` seconds; whether it has."""
+        """Wait until the job has ended, for at most ``timeout`` seconds; whether it has. Raises what :meth:`result`
+        raises at once: :class:`NoResult`, and the producer's error.
+        """
         record = self._ended(patience("timeout", timeout))
         return record is not None and record.state in READY
 
@@ -59,8 +64,8 @@ class JobHandle(Generic[R]):
 
         Raises :class:`JobFailed`, :class:`JobRevoked`, :class:`JobTimeout` when it has not ended in time,
         :class:`JobUnknown` when a bare id has no record at all by then (or is older than results are kept), and the
-        producer's error when the job could not be enqueued. A task with ``store_result=False`` leaves no record of a
-        success to wait for.
+        producer's error when the job could not be enqueued. A job with ``store_result=False`` leaves no record of a
+        success to wait for: :class:`NoResult` at once, from the handle that enqueued it; a bare id does not know that.
         """
         timeout = patience("timeout", timeout)
         record = self._ended(timeout)
@@ -85,6 +90,11 @@ class JobHandle(Generic[R]):
 
     def _ended(self, timeout: float | None) -> StateRecord | None:
         self.raise_if_not_sent()
+        if not self._is_stored:
+            raise NoResult(
+                f"{self.id} stores no result, as its task or the call says store_result=False: its success is recorded"
+                " nowhere, and there is nothing to wait for. Leave that out to wait; status() tells of a failure anyway"
+            )
         if self._sent is None and self._expired():
             return self._backend.find(self.id)
         until = None if timeout is None else time.monotonic() + timeout
@@ -99,8 +109,14 @@ class JobHandle(Generic[R]):
 
     def _not_ended(self, record: StateRecord | None, timeout: float | None) -> Exception:
         if record is None and self._sent is None:
-            return JobUnknown(f"there is no record of {self.id}: never enqueued on this app, or its result has expired")
-        state = record.state.name if record is not None else "QUEUED"
+            if self._expired():
+                return JobUnknown(f"there is no record of {self.id}: its result has expired, or there never was one")
+            return JobUnknown(
+                f"nothing has been written about {self.id} yet: it waits in its queue or runs (an app with"
+                " track_queued=True and track_started=True records that), stores no result, or was never enqueued on"
+                " this app"
+            )
+        state = record.state.name if record is not None else f"QUEUED at {self._backend.address}"
         return JobTimeout(f"{self.id} has not ended within {timeout} s; it is {state}, and goes on")
 
     def _expired(self) -> bool:

@@ -1,7 +1,7 @@
 """``MODULE:APP`` on the command line -> the :class:`kafka.tasks.App`, or an error that says which half failed.
 
-``APP`` may be dotted, and is looked for when it is left out: ``app`` first, else the only App in the module. The
-current directory comes first on the path, as for ``python -m``.
+``APP`` may be dotted; left out, it is the only App in the module. The current directory comes first on the path, as for
+``python -m``.
 """
 
 from __future__ import annotations
@@ -71,11 +71,9 @@ def _place(error: BaseException) -> str:
 
 
 def _only_app(module: str, names: dict[str, object]) -> App:
-    if isinstance(names.get("app"), App):
-        return names["app"]  # type: ignore[return-value]
-    apps = [name for name, value in names.items() if isinstance(value, App)]
-    if len(apps) == 1:
-        return names[apps[0]]  # type: ignore[return-value]
+    apps = {name: value for name, value in names.items() if isinstance(value, App)}
+    if apps and len(set(map(id, apps.values()))) == 1:  # it may have several names
+        return next(iter(apps.values()))
     if not apps:
         name = module.split(".")[0]
         raise LoadError(f"the module {module} has no App; make one with app = kafka.tasks.App({name!r})")

@@ -66,12 +66,13 @@ class Succeeded:
 @dataclass(frozen=True, slots=True)
 class Failed:
     """The function raised. ``listed``: the task's policy lists the error as worth another attempt. ``kill_signal``: its
-    child was ended with this signal at its hard limit.
+    child was ended with this signal at its hard limit. ``is_told``: the error handlers were called where it ran.
     """
 
     fault: Fault
     listed: bool = True
     kill_signal: int | None = None
+    is_told: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +127,11 @@ class Lost:
 
     def fault(self) -> Fault:
         """``WorkerLost`` with all that is known of the death, on one line."""
-        return Fault("WorkerLost", f"the process that ran it is gone: {'; '.join(self._facts())}")
+        cause = LOST_CAUSES.get(self.cause, self.cause)
+        return Fault("WorkerLost", f"the process that ran it is gone: {'; '.join((cause, *self.facts()))}")
 
-    def _facts(self) -> Iterator[str]:
-        yield LOST_CAUSES.get(self.cause, self.cause)
+    def facts(self) -> Iterator[str]:
+        """How it ended and what it used, as far as that is known."""
         if self.signal is not None:
             yield f"signal {self.signal} ({_signal_name(self.signal)})"
         if self.exit_code is not None:

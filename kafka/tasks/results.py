@@ -39,6 +39,9 @@ LATE_AFTER_MS = 60_000
 SKEW_MS = 60_000
 """How far before the id's time a look-up starts: what is left of clock differences."""
 
+MOST_SHORTENED = 200
+"""Characters of a text in a state record whose topic does not take it whole."""
+
 _NAMES = {state.name: state for state in JobState if state is not JobState.UNKNOWN}
 
 
@@ -115,6 +118,17 @@ def fault_value(fault: Fault, host: str, time_ms: int) -> bytes:
 def reason_value(reason: str, host: str) -> bytes:
     """The value of a REVOKED record."""
     return _json({"reason": reason, "host": host})
+
+
+def shortened(value: bytes) -> bytes:
+    """A value of a FAILURE, RETRY or REVOKED record without its traceback, and with the beginning of its text."""
+    body = json.loads(value)
+    for name in body:
+        if name == "traceback":
+            body[name] = ""
+        elif isinstance(body[name], str) and len(body[name]) > MOST_SHORTENED:
+            body[name] = body[name][:MOST_SHORTENED] + "..."
+    return _json(body)
 
 
 def _json(body: dict[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import CoroutineType
+from types import CoroutineType, FrameType
 from typing import Any, Protocol
 
 from kafka.tasks import copies
@@ -20,7 +20,7 @@ from kafka.tasks.context import Context
 from kafka.tasks.delivery import Lease
 from kafka.tasks.enqueued import Enqueued
 from kafka.tasks.envelope import Envelope
-from kafka.tasks.errors import BadRecord, Cancel, NotSerialisable
+from kafka.tasks.errors import BadRecord, Cancel, NotSerialisable, PayloadTooLarge
 from kafka.tasks.outcome import Cancelled, Failed, Fault, Outcome, Succeeded
 from kafka.tasks.payload import decode_call, encode_value
 from kafka.tasks.task import Task
@@ -42,9 +42,12 @@ class Job:
 
     ``soft_s`` and ``hard_s`` are the limits that hold for it (None: none). ``cancelled`` is set by the worker and read
     by the task through its context; ``started_at`` and ``ran_s`` (monotonic seconds) are set by whoever runs it.
+    ``is_given_up`` is set by the pool at the hard limit: the job has ended without its run, whose end is told nobody.
     """
 
-    __slots__ = ("cancelled", "crashes", "envelope", "hard_s", "lease", "ran_s", "soft_s", "started_at", "task")
+    __slots__ = (
+        "cancelled", "crashes", "envelope", "hard_s", "is_given_up", "lease", "ran_s", "soft_s", "started_at", "task",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class Job:
         self.hard_s = hard_s
         self.crashes = crashes
         self.cancelled = False
+        self.is_given_up = False
         self.started_at: float | None = None
         self.ran_s = 0.0
 
@@ -77,6 +81,8 @@ class Window(Protocol):
 
     disarm: Callable[[int], object]
     """Called with 0 when the function has ended: a function of C, so that nothing can happen between."""
+    waiting: Waiting | None
+    """While the function is a coroutine: what to strike when the coroutine does not run itself."""
 
     def open(self) -> None:
         """The function is about to be called. May raise :class:`SoftTimeLimit`."""
@@ -89,16 +95,27 @@ class Window(Protocol):
         """All that its limits hold for is over."""
 
 
+class Waiting(Protocol):
+    """A coroutine on an event loop. What a signal raises in the loop, or in another task, would never reach it."""
+
+    def is_running(self, frame: FrameType | None) -> bool:
+        """Whether ``frame`` is one of the coroutine's: what is raised there is raised in it."""
+
+    def strike(self, error: BaseException) -> None:
+        """Have ``error`` raised where it waits. From a signal handler."""
+
+
 class _NoWindow:
     """In the worker's own process: no signal raises anything here. One for each run."""
 
-    __slots__ = ("_app", "_forks")
+    __slots__ = ("_app", "_forks", "waiting")
 
     disarm: Callable[[int], object] = abs
 
     def __init__(self, job: Job) -> None:
         self._app = job.task.app
         self._forks = copies.forks
+        self.waiting: Waiting | None = None
 
     def open(self) -> None:
         """Nothing to open."""
@@ -166,7 +183,7 @@ def run(job: Job, window: Window | None = None) -> Outcome:
         window.open()
         value = call()
         if type(value) is CoroutineType:
-            value = _to_its_end(value)
+            value = _to_its_end(value, window)
         disarm(0)
         window.ended(None)
         if enqueued:
@@ -222,7 +239,9 @@ async def run_async(job: Job, limited_by: Callable[[], type[BaseException] | Non
 
 
 class _Unfit(Exception):
-    """What goes into the function or comes out of it is no JSON. ``fault`` says which; another attempt is no use."""
+    """What goes into the function or comes out of it is no JSON, or too large. ``fault`` says which; another attempt is
+    no use.
+    """
 
     def __init__(self, fault: Fault, error: Exception) -> None:
         super().__init__(fault.text)
@@ -244,7 +263,7 @@ def call_of(job: Job) -> Callable[[], Any]:
 
 
 def returned(job: Job, value: Any) -> Outcome:
-    """The outcome of a function that returned ``value``."""
+    """The outcome of a function that returned ``value``; raises what :func:`failed` takes when it cannot be stored."""
     if isinstance(value, Cancel):
         return Cancelled(_text(value.reason))
     envelope = job.envelope
@@ -252,9 +271,17 @@ def returned(job: Job, value: Any) -> Outcome:
     if not stored:
         return Succeeded(b"")
     try:
-        return Succeeded(encode_value(envelope.name, value))
+        encoded = encode_value(envelope.name, value)
     except NotSerialisable as error:
         raise _Unfit(Fault("NotSerialisable", str(error.args[0])), error) from None
+    most = job.task.app.settings.max_payload_bytes
+    if len(encoded) > most:
+        text = (
+            f"the result of task {envelope.name} is {len(encoded)} bytes, and max_payload_bytes is {most}: store it"
+            " elsewhere and return where it is, or raise max_payload_bytes and the topics' max.message.bytes"
+        )
+        raise _Unfit(Fault("PayloadTooLarge", text), PayloadTooLarge(text))
+    return Succeeded(encoded)
 
 
 def failed(job: Job, error: BaseException) -> tuple[Outcome, BaseException]:
@@ -268,6 +295,8 @@ def failed(job: Job, error: BaseException) -> tuple[Outcome, BaseException]:
 
 def tell(job: Job, outcome: Outcome, error: BaseException | None) -> None:
     """Call the app's handlers."""
+    if job.is_given_up:
+        return
     handlers = job.task.app.handlers
     if isinstance(outcome, Succeeded):
         if handlers.successes:
@@ -276,10 +305,87 @@ def tell(job: Job, outcome: Outcome, error: BaseException | None) -> None:
         handlers.failed(job, error)
 
 
-def _to_its_end(coroutine: CoroutineType[Any, Any, Any]) -> Any:
+def _to_its_end(coroutine: CoroutineType[Any, Any, Any], window: Window) -> Any:
     import asyncio  # some 3 MB and 30 ms that most workers do not need
 
-    return asyncio.run(coroutine)
+    limited = _Limited(coroutine)
+    window.waiting = limited
+    try:
+        return asyncio.run(limited.run())
+    except RuntimeError:
+        if limited.late is None:
+            raise
+        raise limited.late from None
+    finally:
+        window.waiting = None
+
+
+class _Limited:
+    """A coroutine on a loop of its own that can be struck: implements :class:`Waiting`.
+
+    A strike is a cancellation that arrives as another error. When the coroutine has ended, and the loop waits for
+    others that do not end when they are cancelled, a strike stops the loop; ``late`` is the error then.
+    """
+
+    __slots__ = ("_coroutine", "_error", "_loop", "_steps", "_task", "late")
+
+    def __init__(self, coroutine: CoroutineType[Any, Any, Any]) -> None:
+        self.late: BaseException | None = None
+        self._coroutine = coroutine
+        self._steps: Any = coroutine.__await__()
+        self._error: BaseException | None = None
+        self._loop: Any = None
+        self._task: Any = None
+
+    async def run(self) -> Any:
+        """To its end. The main function of a loop."""
+        import asyncio
+
+        self._task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        return await self
+
+    def is_running(self, frame: FrameType | None) -> bool:
+        """See :class:`Waiting`. Before it has begun, what is raised ends the run."""
+        if self._loop is None:
+            return True
+        its_own = self._coroutine.cr_frame
+        while frame is not None and frame is not its_own:
+            frame = frame.f_back
+        return frame is not None
+
+    def strike(self, error: BaseException) -> None:
+        """See :class:`Waiting`."""
+        if self._task.done():
+            self.late = error
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        else:
+            self._error = error
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+    def __await__(self) -> _Limited:
+        return self
+
+    def __iter__(self) -> _Limited:
+        return self
+
+    def __next__(self) -> Any:
+        return self._steps.send(None)
+
+    def send(self, value: Any) -> Any:
+        return self._steps.send(value)
+
+    def throw(self, *raised: Any) -> Any:
+        error = self._error
+        if error is None or "CancelledError" not in (raised[0].__class__.__name__, getattr(raised[0], "__name__", "")):
+            return self._steps.throw(*raised)
+        self._error = None
+        if hasattr(self._task, "uncancel"):  # Python 3.11; else timeouts in its own handling would count it
+            self._task.uncancel()
+        return self._steps.throw(error)
+
+    def close(self) -> None:
+        self._steps.close()
 
 
 def fault_of(error: BaseException) -> Fault:

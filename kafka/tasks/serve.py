@@ -25,6 +25,7 @@ from kafka.tasks.errors import UnknownQueue, did_you_mean
 from kafka.tasks.health import Monitor
 from kafka.tasks.pools import PROCESS_POOLS, PoolSettings, check_pool, make_loop, make_pool
 from kafka.tasks.pools.collector import calm
+from kafka.tasks.pools.joblog import show_jobs
 from kafka.tasks.worker import Timers, Worker, WorkerOptions
 
 log = logging.getLogger(__name__)
@@ -82,8 +83,9 @@ def run_worker(
     """Run a worker until it is stopped and has left; returns it, with its counts.
 
     ``settings``: all that can be said about the pool, ``concurrency`` included. ``health``: PORT or HOST:PORT where
-    probes and scrapes are answered. ``is_alone``: the process is the worker's own; when tasks do not run in it, its
-    garbage collector is set to look seldom (:mod:`kafka.tasks.pools.collector`).
+    probes and scrapes are answered. ``is_alone``: the process is the worker's own. When tasks do not run in it, its
+    garbage collector is set to look seldom (:mod:`kafka.tasks.pools.collector`); when they do, its log handlers show
+    which job a line is of (:mod:`kafka.tasks.pools.joblog`).
 
     In the main thread signals stop it (:data:`SIGNALS`); in another, whoever got it through ``on_start`` does, on the
     loop's thread: ``loop.call_soon_threadsafe(worker.stop)``.
@@ -122,8 +124,8 @@ def run_worker(
         ends.callback(monitor.close)
         if health is not None:
             monitor.listen(health)
-        if is_alone and pool in PROCESS_POOLS:
-            calm()
+        if is_alone:
+            calm() if pool in PROCESS_POOLS else show_jobs()
         side = backend.worker_side(loop, wanted, worker)
         worker.start(side, slots)
         monitor.start(slots, side)
@@ -151,7 +153,7 @@ def filled(settings: PoolSettings, app: App) -> PoolSettings:
                 task.name,
                 hard,
             )
-    return dataclasses.replace(settings, app=app, max_payload_bytes=app.settings.max_payload_bytes)
+    return dataclasses.replace(settings, app=app)
 
 
 def _watch_signals(loop: ServeLoop, worker: Worker) -> Any:

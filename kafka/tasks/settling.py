@@ -3,7 +3,8 @@
 Owns what is between "the job has ended" and "its lease is accepted". Groups are whatever the worker hands over in one
 turn of its loop, so results are batched by themselves when jobs are short. What can go wrong on the way:
 
-* a record that its topic does not take (too large): a FAILURE takes its place, and the lease is accepted after that;
+* a result that its topic does not take (too large): the job has failed for good instead, which is told as that of any
+  other, and the lease is accepted after that; another state record that is too large is written without its texts;
 * a state record appended after the time that a look-up scans: a copy goes to the late topic first;
 * a job that moves to the suspects counts as settled when the broker has *answered* its ACCEPT: whoever starts it before
   that, and dies of it, leaves two of it behind;
@@ -33,10 +34,11 @@ class Ending:
     """One lease with the records that must be durable before it is accepted.
 
     ``envelope`` None: it was no job. ``is_shortened``: a record was too large and has been replaced already.
-    ``is_move``: the job goes to the suspects; ``is_dead``: to the dead topic.
+    ``is_move``: the job goes to the suspects; ``is_dead``: to the dead topic. ``is_last``: nothing follows, it has
+    ended for good.
     """
 
-    __slots__ = ("envelope", "is_dead", "is_move", "is_shortened", "lease", "records")
+    __slots__ = ("envelope", "is_dead", "is_last", "is_move", "is_shortened", "lease", "records")
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class Ending:
         is_shortened: bool = False,
         is_move: bool = False,
         is_dead: bool = False,
+        is_last: bool = False,
     ) -> None:
         self.lease = lease
         self.envelope = envelope
@@ -53,24 +56,27 @@ class Ending:
         self.is_shortened = is_shortened
         self.is_move = is_move
         self.is_dead = is_dead
+        self.is_last = is_last
 
 
 class Settler:
-    """Sends groups of endings. ``on_settled(leases, well)`` is told when their part here is over."""
+    """Sends groups of endings. ``on_settled(leases, well)`` is told when their part here is over; ``on_too_large`` says
+    how a job ends instead whose result, this record, its topic does not take.
+    """
 
     def __init__(
         self,
         delivery: Delivery,
         publisher: Publisher,
         consequences: Consequences,
-        now_ms: Callable[[], int],
         on_settled: Callable[[list[Lease], bool], None],
+        on_too_large: Callable[[Ending, Outgoing], Ending],
     ) -> None:
         self._delivery = delivery
         self._publisher = publisher
         self._consequences = consequences
-        self._now_ms = now_ms
         self._on_settled = on_settled
+        self._on_too_large = on_too_large
 
     def end(self, endings: Sequence[Ending]) -> None:
         """Publish the records of these and accept their leases afterwards; those without records at once."""
@@ -90,23 +96,28 @@ class Settler:
         position = 0
         for ending in endings:
             more: list[Outgoing] = []
+            other: Ending | None = None
             error: BaseException | None = None
             shortened = ending.is_shortened
             for record in ending.records:
                 answer = answers[position]
                 position += 1
                 if isinstance(answer, BaseException):
-                    replaced = self._replaced(ending, record, answer)
-                    if replaced is None:
+                    if not _may_be_replaced(ending, record, answer):
                         error = answer
+                    elif self._consequences.is_result(record):
+                        other = self._on_too_large(ending, record)
+                        other.is_shortened = True
                     else:
-                        more.append(replaced)
+                        more.append(self._consequences.shorter(record))
                         shortened = True
                 elif ending.envelope is not None and self._too_late(record, ending.envelope, answer):
                     more.append(self._consequences.late_copy(record))
             if error is not None:
                 log.error("the records of job %s could not be written: %s", ending.lease.origin, error)
                 failed.append(ending.lease)
+            elif other is not None:
+                again.append(other)
             elif more:
                 again.append(Ending(ending.lease, ending.envelope, more, shortened))
             elif ending.is_move:
@@ -135,11 +146,12 @@ class Settler:
         else:
             self._on_settled(leases, True)
 
-    def _replaced(self, ending: Ending, record: Outgoing, error: BaseException) -> Outgoing | None:
-        """A shorter state record in the place of one that was too large; None when that cannot help."""
-        if not isinstance(error, _TOO_LARGE) or ending.is_shortened or ending.envelope is None or record.key is None:
-            return None
-        return self._consequences.too_large(ending.envelope, record, ending.lease.deliveries, self._now_ms())
-
     def _too_late(self, record: Outgoing, envelope: Envelope, append_ms: int) -> bool:
         return self._consequences.is_state(record) and append_ms - time_of(envelope.id) > LATE_AFTER_MS
+
+
+def _may_be_replaced(ending: Ending, record: Outgoing, error: BaseException) -> bool:
+    """Whether it is a state record that was too large, and not the second one of its job."""
+    if ending.is_shortened or ending.envelope is None or record.key is None:
+        return False
+    return isinstance(error, _TOO_LARGE)

@@ -8,7 +8,9 @@ from enum import IntEnum
 
 
 class JobState(IntEnum):
-    """Where a job is. ``UNKNOWN`` stands apart: no record of the job was found, which is no state of the job's own."""
+    """Where a job is; as a text its name. ``UNKNOWN`` stands apart: no record of the job was found, which is no state
+    of the job's own.
+    """
 
     SUCCESS = 1
     FAILURE = 2
@@ -17,6 +19,12 @@ class JobState(IntEnum):
     STARTED = 5
     QUEUED = 6
     UNKNOWN = 7
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return format(self.name, spec)
 
     @property
     def is_final(self) -> bool:

@@ -24,6 +24,7 @@ from kafka.tasks.retry import Retry
 if TYPE_CHECKING:
     from kafka.tasks.hooks import Handlers
     from kafka.tasks.jobs import JobHandle
+    from kafka.tasks.settings import Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +37,7 @@ class Enqueue(Protocol):
     """What a task needs of its app."""
 
     handlers: Handlers
+    settings: Settings
 
     def check_queue(self, queue: str) -> str:
         """``queue`` itself when the app knows it; an error that names the nearest else."""
@@ -48,8 +50,9 @@ class Enqueue(Protocol):
         expires_s: float | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        is_stored: bool = True,
     ) -> JobHandle[Any]:
-        """Encode the call and hand it to the producer."""
+        """Encode the call and hand it to the producer. ``is_stored``: for the handle, whether its result is kept."""
 
     def close(self, timeout: float | None = None) -> None:
         """Flush and disconnect, within so many seconds."""
@@ -129,7 +132,7 @@ class Task(Generic[P, R]):
 class Call(Generic[P, R]):
     """A task with the options of one call."""
 
-    __slots__ = ("_expires_s", "_headers", "_queue", "_task")
+    __slots__ = ("_expires_s", "_headers", "_is_stored", "_queue", "_task")
 
     def __init__(self, task: Task[P, R], given: dict[str, Any]) -> None:
         options = call_options(given)
@@ -138,6 +141,7 @@ class Call(Generic[P, R]):
         self._task = task
         self._queue = task.app.check_queue(options.queue) if options.queue else task.queue
         self._expires_s = options.expires if options.expires is not None else own.expires
+        self._is_stored = task.store_result if options.store_result is None else options.store_result
         self._headers = Envelope(
             _NO_ID,
             task.name,
@@ -159,7 +163,9 @@ class Call(Generic[P, R]):
         """As :meth:`Task.delay`."""
         task = self._task
         task.check_call(args, kwargs)
-        return task.app.enqueue(task.name, self._queue, self._headers, self._expires_s, args, kwargs)
+        return task.app.enqueue(
+            task.name, self._queue, self._headers, self._expires_s, args, kwargs, self._is_stored
+        )
 
 
 class Arguments:

@@ -33,7 +33,7 @@ from kafka.errors import KafkaError
 from kafka.tasks.admission import Clerk
 from kafka.tasks.backend import WorkerSide
 from kafka.tasks.consequences import Consequences
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.errors import PoolFailed
 from kafka.tasks.exits import COUNTS, Exits
 from kafka.tasks.feeding import Feeder
@@ -44,7 +44,7 @@ from kafka.tasks.options import WorkerOptions
 from kafka.tasks.outcome import Failed, LockLost, Lost, Outcome, Succeeded, Verdict
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.runner import Job
-from kafka.tasks.settling import Settler
+from kafka.tasks.settling import Ending, Settler
 from kafka.tasks.states import JobState
 from kafka.tasks.stopping import Stage, Stopping
 from kafka.tasks.suspects import Suspects
@@ -90,7 +90,7 @@ class Worker:
         on_left: Callable[[], None] = lambda: None,
     ) -> None:
         self.error: KafkaError | None = None
-        self._counts = {"leased": 0, "done": 0, "lost": 0, "dropped": 0, "unsettled": 0}
+        self._counts = {"leased": 0, "locks_lost": 0, "dropped": 0, "unsettled": 0}
         self._tasks = tasks
         self._names = names
         self._queue_names = list(queues)
@@ -116,7 +116,7 @@ class Worker:
         self._publisher = side.publisher
         self._pool = pool
         self._clerk = Clerk(self._tasks, self._consequences, side.delivery, side.results_partitions, self._options)
-        settler = Settler(side.delivery, side.publisher, self._consequences, self._now_ms, self._settled)
+        settler = Settler(side.delivery, side.publisher, self._consequences, self._settled, self._too_large)
         self._exits = Exits(self._clerk, settler, self._leases, self._now_ms, self._hold_until)
         self._lines = Lines(self._names, self._queue_names, side.delivery, pool.concurrency)
         on_started = self._tell_started if self._options.track_started else None
@@ -206,7 +206,6 @@ class Worker:
                     self._exits.give_back(job)
                     continue
                 self._lost_jobs.note(job, outcome)
-            self._counts["done"] += 1
             self._exits.end(job, outcome, now_ms)
         for source, times in ran.items():
             self._lines[source].pace.ran(sum(times), len(times))
@@ -247,11 +246,16 @@ class Worker:
     def resize(self, by: int) -> None:
         """So many slots more, or less."""
         if self._is_started and not self._stopping.has_begun:
+            pool, before = self._pool, self._pool.concurrency
             if by > 0:
-                self._pool.grow(by)
+                pool.grow(by)
             else:
-                self._pool.shrink(-by)
-            log.info("the pool has %d slots now", self._pool.concurrency)
+                pool.shrink(-by)
+            if pool.concurrency == before:
+                why = "the last one stays" if before == 1 and by < 0 else "this kind of pool cannot change them"
+                log.warning("the pool keeps its slots (%d): %s", before, why)
+            else:
+                log.info("the pool has %d slots now", pool.concurrency)
             self._go()
 
     @property
@@ -290,6 +294,9 @@ class Worker:
             self._go()
         else:
             self._maybe_leave()
+
+    def _too_large(self, ending: Ending, record: Outgoing) -> Ending:
+        return self._exits.too_large(ending, record)
 
     def _ended_by_the_stop(self, job: Job, outcome: Outcome) -> bool:
         """It ended because this worker stops: it runs again elsewhere, and that is no failure of its own."""
@@ -350,7 +357,7 @@ class Worker:
                 if is_running:
                     self._pool.cancel(lease.job)
         if count:
-            self._counts["lost"] += count
+            self._counts["locks_lost"] += count
             log.warning("the locks of %d jobs are lost (%s): they run elsewhere", count, reason)
 
     def _look_at_the_clock(self, now: float) -> None:

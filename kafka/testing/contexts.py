@@ -47,7 +47,7 @@ class RunningWorker:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What it has done so far: ``leased``, ``done``, ``refused``, ``given_back``, ``lost``, ..."""
+        """What it has done so far: ``leased``, ``done``, ``refused``, ``given_back``, ``locks_lost``, ..."""
         return dict(self._worker.counts)
 
     def drain(self, timeout: float = DRAIN_S) -> None:

@@ -40,7 +40,9 @@ def plain_count(paths: list[str]) -> Counter[str]:
     """The words of files, counted in the plainest way."""
     counts: Counter[str] = Counter()
     for path in paths:
-        counts.update(pathlib.Path(path).read_bytes().decode("utf-8", "replace").split())
+        text = pathlib.Path(path).read_bytes().decode("utf-8", "replace")
+        counts.update("".join(each if re.match(r"[^\W\d_]", each) else " " for each in text).split(" "))
+    del counts[""]
     return counts
 
 
@@ -120,7 +122,7 @@ def test_a_file_that_cannot_be_read_is_told(tree: pathlib.Path, monkeypatch: pyt
 
 # -- counting ---------------------------------------------------------------------------------------------------------
 
-PIECES = [b" ", b"\n", b"\xe2\x80\x83", b"\xc2\x85", b"\xff", b"\xe2\x80", b"a", b"word"]
+PIECES = [b" ", b"\n", b"\xe2\x80\x83", b"\xc2\x85", b"\xff", b"\xe2\x80", b"a", b"word", b"_", b"1", b".", b"\xc3\xa4"]
 TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.binary())).map(b"".join)
 
 
@@ -143,7 +145,7 @@ def test_the_commonest_words_are_exact_also_where_a_result_had_no_room_for_count
     expected = plain_count(files)
     assert tally.words == expected.total()
     found = tally.commonest(3)
-    assert [common.times for common in found] == [2, 2, 1]
+    assert [common.times for common in found] == [3, 2, 1]
     assert dict(found) == {word: expected[word] for word, _ in found}
     assert tally.commonest(3) == found
 
@@ -429,12 +431,30 @@ def test_a_wrong_use_is_one_line_and_exit_code_2(
     assert err.startswith("kafka demo: ") and text in err
 
 
-def test_an_empty_path_is_no_jobs_and_no_failure(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "demo: 0 jobs, 0 done, 0 failed, 0 lost, 0 words, 0.0 s\n"
-    assert main(["demo", "--json", str(tmp_path)]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found == {"jobs": 0, "done": 0, "failed": 0, "lost": 0, "words": 0, "seconds": 0.0}
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_a_path_without_a_text_file_is_one_line_and_exit_code_1(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "binary").write_bytes(b"\0")
+    for path in (tmp_path, tmp_path / "binary"):
+        assert main(["demo", *arguments, str(path)]) == 1
+        out, err = capsys.readouterr()
+        assert not out
+        assert err.startswith(f"kafka demo: no text file was found at {path}: binary files")
+        assert err.count("\n") == 1
+
+
+def test_words_are_runs_of_letters(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "text").write_text("self.send(word_count, 'w\u00f6rd') == 12 # word!\n")
+    assert count_words(str(tmp_path / "text")) == {"self": 1, "send": 1, "word": 2, "count": 1, "w\u00f6rd": 1}
+
+
+def test_one_of_a_kind_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+    demo._print(demo.Summary(1, 1, 0, 0, 1, 0.5), [])
+    demo._print(demo.Summary(2, 2, 0, 0, 0, 0.5), [])
+    assert capsys.readouterr().out.splitlines() == [
+        "demo: 1 job, 1 done, 0 failed, 0 lost, 1 word, 0.5 s", "demo: 2 jobs, 2 done, 0 failed, 0 lost, 0 words, 0.5 s"
+    ]  # fmt: skip
 
 
 def test_a_broker_that_cannot_be_reached_is_one_line_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:

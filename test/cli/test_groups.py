@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,8 @@ from kafka.producer import KafkaProducer
 from kafka.share import KafkaShareConsumer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.testing import EmbeddedBroker
+
+SOON_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +57,36 @@ def test_groups_are_listed_by_type_and_described(address: str, capsys: pytest.Ca
     assert ["workers", "share", "Empty"] in rows
     assert ["readers", "classic", "Empty"] in rows
     assert shown(capsys, "list", address, "--type", "share")[1:] == [["workers", "share", "Empty"]]
-    described = told(capsys, "describe", address, "workers", "nobody")
-    assert [(each["group"], each["state"], each["member"]) for each in described] == [
-        ("workers", "Empty", None), ("nobody", "Dead", None),
-    ]  # fmt: skip
+    described = told(capsys, "describe", address, "workers")
+    assert [(each["group"], each["state"], each["member"]) for each in described] == [("workers", "Empty", None)]
+
+
+@pytest.mark.parametrize("action", ["describe", "offsets"])
+def test_a_group_that_is_not_there_is_one_line_beside_those_that_are(
+    address: str, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    assert main(["groups", action, address, "nosuch"]) == 1
+    assert capsys.readouterr() == ("", "kafka groups: there is no group nosuch\n")
+    assert main(["groups", action, address, "nosuch", "readers", "nor-this"]) == 1
+    out, err = capsys.readouterr()
+    assert err == "kafka groups: there is no group nosuch; there is no group nor-this\n"
+    assert [line.split()[0] for line in out.splitlines()] == ["group", "readers"]
+
+
+def test_a_group_that_is_not_there_is_one_line_with_older_brokers_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with EmbeddedBroker(in_process=True, emulate="2.8") as broker:
+        assert main(["groups", "describe", broker.bootstrap, "nosuch"]) == 1
+    assert capsys.readouterr() == ("", "kafka groups: there is no group nosuch\n")
+
+
+def test_no_broker_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    began_at = time.monotonic()
+    assert main(["groups", "list", "127.0.0.1:1"]) == 1
+    assert time.monotonic() - began_at < SOON_S
+    out, err = capsys.readouterr()
+    assert not out
+    assert "127.0.0.1:1: Connection refused" in err
+    assert len(err.splitlines()) == 1
 
 
 def test_members_are_shown_with_what_they_read(address: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ WORKER = WorkerSnapshot(
 
 
 def test_workers_children_and_running_jobs_are_tables() -> None:
-    assert list(plain("shop", [Seen(WORKER, 1.0)])) == [
+    assert list(plain("shop", [Seen(WORKER, 1.0)], "db:9092")) == [
         "1 worker of shop",
         "  worker  state  queues        pool     busy  held  done  lost   up     rss  brokers",
         "  web:12  ready  default,mail  prefork  1/2   7     5     oom 1  1h02m  30M  0.2s",
@@ -67,7 +67,7 @@ def test_workers_children_and_running_jobs_are_tables() -> None:
 
 
 def test_an_app_without_workers_is_told_so() -> None:
-    assert list(plain("shop", [])) == ["no worker of shop tells of itself", ""]
+    assert list(plain("shop", [], "db:9092")) == ["no worker of shop tells of itself at db:9092", ""]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_an_app_without_workers_is_told_so() -> None:
 def test_what_is_wrong_with_a_worker_is_its_state_and_a_line(
     changed: dict[str, Any], age_s: float, state: str, note: str | None
 ) -> None:
-    lines = list(plain("shop", [Seen(WorkerSnapshot(**{**vars(WORKER), **changed}), age_s)]))
+    lines = list(plain("shop", [Seen(WorkerSnapshot(**{**vars(WORKER), **changed}), age_s)], "db:9092"))
     assert lines[2].split()[1] == state
     assert (lines[-1] or None) == note
 
@@ -110,7 +110,7 @@ def test_sizes_are_short(count: int | None, text: str) -> None:
 def test_names_of_others_are_no_markup_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     console = pytest.importorskip("rich.console", reason="needs the extra cli")
     out = io.StringIO()
-    view = inspect_view.rich_view("shop")
+    view = inspect_view.rich_view("shop", lambda: "db:9092")
     assert view is not None
     view._live.console = console.Console(file=out, width=200, force_terminal=False)
     running = (RunningJob("[bold]j1[/bold]", "[/nonsense]", 1.0),)
@@ -127,6 +127,7 @@ class ADirectory:
     """A directory whose reader is interrupted (Ctrl-C) at the third look."""
 
     looks = 0
+    has_broker = True
 
     def __init__(self, app: App) -> None:
         ADirectory.looks = 0
@@ -164,7 +165,7 @@ def test_elsewhere_than_on_a_terminal_it_is_shown_once(
     tasks: str, fake: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["inspect", tasks]) == 0
-    assert capsys.readouterr().out == "\n".join(plain("shop", [Seen(WORKER, 1.0)])) + "\n"
+    assert capsys.readouterr().out == "\n".join(plain("shop", [Seen(WORKER, 1.0)], "db:9092")) + "\n"
     assert ADirectory.looks == 1
 
 
@@ -230,6 +231,29 @@ def test_a_wrong_use_is_one_line_and_exit_code_2(
     assert captured.err.startswith("kafka inspect: ")
     assert text in captured.err
     assert captured.err.count("\n") == 1
+
+
+def test_an_embedded_broker_that_does_not_run_is_named_and_neither_started_nor_made(
+    tasks: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["inspect", tasks, "--bootstrap-server", "embedded:.kafka"]) == 0
+    assert capsys.readouterr().out.strip() == (
+        f"no worker of shop tells of itself at embedded:{tmp_path}/.kafka (no broker runs there)"
+    )
+    assert main(["inspect", tasks, "--bootstrap-server", "embedded:.kafka", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert not (tmp_path / ".kafka").exists()
+
+
+def test_a_directory_finds_an_embedded_broker_that_is_started_later(tmp_path: Path) -> None:
+    app = App("shop", bootstrap_servers=f"embedded:{tmp_path}/later")
+    with Directory(app) as directory:
+        assert directory.workers() == []
+        assert not directory.has_broker
+        with EmbeddedBroker(tmp_path / "later"):
+            assert directory.workers() == []
+            assert directory.has_broker
+    app.close()
 
 
 def test_a_broker_that_cannot_be_reached_is_exit_code_1(tasks: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -79,7 +79,7 @@ def settings_for(pool: str, *arguments: str) -> PoolSettings:
 
 def test_what_is_said_reaches_the_pool() -> None:
     said = "--timeout 60 --soft-timeout 50 --kill-grace 2 --max-jobs-per-child 1000 --concurrency 3 --prefetch 4"
-    memory = "--max-memory-per-child 512M,1G --start-method spawn --autoscale 2,8"
+    memory = "--max-memory-per-child 512M,1G --start-method spawn --autoscale 2,8 --start-limit 90"
     settings = settings_for("prefork", *said.split(), *memory.split())
     assert settings == PoolSettings(
         concurrency=3,
@@ -93,6 +93,7 @@ def test_what_is_said_reaches_the_pool() -> None:
         max_memory_hard=1 << 30,
         autoscale=(2, 8),
         prefetch=4,
+        start_limit=90,
     )
 
 
@@ -123,6 +124,12 @@ def test_a_limit_that_makes_no_sense_says_which(arguments: list[str], text: str)
     with pytest.raises(IllegalArgumentError) as found:
         settings_for("prefork", *arguments)
     assert text in str(found.value)
+
+
+@pytest.mark.parametrize("flag", ["--timeout", "--soft-timeout"])
+def test_a_limit_that_the_pool_cannot_keep_is_refused(flag: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=f"{flag} is for the pool .* or threads, not for inline"):
+        settings_for("inline", flag, "3")
 
 
 def test_a_pool_that_never_came_up_is_exit_code_3(

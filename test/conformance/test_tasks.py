@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -219,17 +220,21 @@ def test_jobs_by_name_and_their_states(bench: Bench) -> None:
         late.result(SOON_S)
 
 
-def test_a_result_that_its_topic_does_not_take_is_a_failure_that_says_so(bench: Bench) -> None:
-    bench.app = bench.another(max_payload_bytes=2000)
+@pytest.mark.parametrize("most_bytes", [2000, 1_000_000], ids=["the setting", "the topic"])
+def test_a_result_that_is_too_large_is_a_failure_that_says_so_and_is_dead(bench: Bench, most_bytes: int) -> None:
+    bench.another(max_payload_bytes=2000).backend().new_id()  # it connects, which makes the results topics
+    bench.app = bench.another(max_payload_bytes=most_bytes)
 
     @bench.app.task
     def big() -> str:
-        return "x" * 200_000
+        return os.urandom(100_000).hex()  # which no compression makes small enough
 
     job = big.delay()
     bench.work()
-    with pytest.raises(JobFailed, match="200002 bytes"):
+    with pytest.raises(JobFailed, match="200002 bytes") as caught:
         job.result(SOON_S)
+    assert caught.value.type == "PayloadTooLarge"
+    assert [death.type for death in bench.dead()] == ["PayloadTooLarge"]
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
@@ -338,7 +343,7 @@ def test_a_stopping_worker_ends_what_runs_and_gives_back_the_rest_unsuspected(be
     until(lambda: worker.counts["given_back"] > 0)  # while one runs: else all that is held might have been done by then
     go_on.set()
     counts = first.stop()
-    assert counts["lost"] == counts["unsettled"] == 0
+    assert counts["locks_lost"] == counts["unsettled"] == 0
     bench.work()
     assert [job.result(SOON_S) for job in jobs] == list(range(400))
     assert sorted(ran) == list(range(400))

@@ -71,12 +71,12 @@ class Crew:
             "COUNTED_FILE": str(self.file),
         }
 
-    def start(self, concurrency: int = 2) -> subprocess.Popen[bytes]:
-        """One more worker; its log is in the crew's directory."""
+    def start(self, concurrency: int = 2, pool: str = "threads") -> subprocess.Popen[bytes]:
+        """One more worker; its log is in the crew's directory. With threads, a start's pid is its worker's."""
         command = [
             sys.executable, "-m", "kafka", "worker", "test.faults.counted_jobs:app",
-            "--pool", "threads",  # a start's pid is its worker's; children that die are test_pools*.py's
-            "--concurrency", str(concurrency), "--log-level", os.environ.get("KAFKA_TEST_WORKER_LOG", "INFO"),
+            "--pool", pool, "--concurrency", str(concurrency),
+            "--log-level", os.environ.get("KAFKA_TEST_WORKER_LOG", "INFO"),
         ]  # fmt: skip
         with open(self.directory / f"worker-{len(self.workers)}.log", "ab") as log_file:
             self.workers.append(subprocess.Popen(command, cwd=ROOT, env=self._environment, stderr=log_file))

@@ -14,23 +14,32 @@ from kafka.broker.embedded import ensure_running
 from kafka.testing import EmbeddedBroker
 from test.faults.conftest import wait_until
 from test.faults.counted_jobs import Crew
+from test.support.process_table import children_of
 
 
 def _has_come_to(team: Crew, goal: int) -> bool:
     return team.starts_count() > goal
 
 
+def _children(pid: int) -> set[int]:
+    return {child.pid for child in children_of(pid)}
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("pool", ["threads", "prefork"])
 def test_no_acknowledged_job_is_lost_when_the_broker_is_killed_and_comes_back(
-    crew: Callable[[str, int], Crew], rounds: int
+    crew: Callable[[str, int], Crew], rounds: int, pool: str
 ) -> None:
     with EmbeddedBroker() as broker:
         team = crew(broker.bootstrap, 4)
-        team.start()
-        team.start()
+        team.start(pool=pool)
+        team.start(pool=pool)
         work = team.app.tasks["work"]
         handles = [work.delay(0, 0.0)]
         assert handles[0].wait(30)
+        count = 2 if pool == "prefork" else 0
+        wait_until(lambda: all(len(_children(worker.pid)) == count for worker in team.workers), "all children are up")
+        before = {worker.pid: _children(worker.pid) for worker in team.workers}
         for _ in range(rounds * 2):
             goal = team.starts_count() + 300
             for _ in range(1000):
@@ -45,6 +54,7 @@ def test_no_acknowledged_job_is_lost_when_the_broker_is_killed_and_comes_back(
             handle.raise_if_not_sent()
         assert [handle.result(90) for handle in handles] == list(range(len(handles))), team.logs()
         assert [worker.poll() for worker in team.workers] == [None, None], team.logs()
+        assert {worker.pid: _children(worker.pid) for worker in team.workers} == before  # who is up stays
 
 
 def test_a_killed_broker_of_a_directory_is_started_again_by_those_who_use_it(

@@ -62,6 +62,10 @@ def import_crew(tmp_path: pathlib.Path) -> Iterator[Callable[[str, str], PoolCre
         each.close()
 
 
+def _tells_why(answer: tuple[int, str]) -> bool:
+    return answer[0] == 503 and "pool: " in answer[1]
+
+
 def test_a_module_that_children_cannot_import_is_told_and_ends_the_worker_with_code_three(
     servers: str, import_crew: Callable[[str, str], PoolCrew]
 ) -> None:
@@ -71,7 +75,7 @@ def test_a_module_that_children_cannot_import_is_told_and_ends_the_worker_with_c
         crew = import_crew(how, servers)
         health = () if workers else ("--health-port", str(port))
         workers.append((crew, crew.start("--start-method", "spawn", "--concurrency", "1", *health), text))
-    wait_for(lambda: readiness(port)[0] == 503, "it is not ready", workers[0][0])
+    wait_for(lambda: _tells_why(readiness(port)), "it is not ready, and says why", workers[0][0])
     for crew, worker, text in workers:
         ended(worker, crew, 3)
         assert text in worker.log().strip().splitlines()[-1], crew.logs()

@@ -322,6 +322,7 @@ class FakeBackend:
     def __init__(self, app: str, settings: Settings) -> None:
         self.names = Names(app)
         self.settings = settings
+        self.address = settings.bootstrap_servers
         self.clock_of_test = ManualClock()
         self.queues = Queues(self.clock_of_test)
         self.clock = BrokerClock(self.clock_of_test.time)

@@ -11,13 +11,14 @@ from contextlib import closing, contextmanager
 import pytest
 
 from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaTimeoutError
 from kafka.net.loop import Loop
 from kafka.tasks import App, Directory, WorkerSnapshot
 from kafka.tasks.health.snapshot import to_json
 from kafka.tasks.kafka_backend import board, board_reader
 from kafka.tasks.kafka_backend.board import KafkaBoard
 from kafka.tasks.kafka_backend.board_reader import KafkaBoardReader
-from kafka.tasks.kafka_backend.connection import connect
+from kafka.tasks.kafka_backend.connection import connect, unreached
 from kafka.tasks.topics import Names, Shape, workers_plan
 from kafka.testing import EmbeddedBroker
 
@@ -219,7 +220,21 @@ def test_where_topics_may_not_be_made_a_worker_says_once_what_is_missing(
     assert "--partitions 1" in caplog.text
 
 
-def test_a_broker_that_is_away_costs_a_line_and_no_wait(
+def test_a_broker_that_refuses_for_now_costs_one_line(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    with a_worker(app) as worker, caplog.at_level(logging.WARNING, "kafka.tasks"):
+        worker.say_and_wait("a")
+        worker.board._failed(KafkaTimeoutError("not delivered"))
+        assert "does not see this worker" not in caplog.text, "it may be the last of an outage"
+        for _ in range(2):
+            worker.board._failed(KafkaTimeoutError("not delivered"))
+        assert caplog.text.count("python -m kafka inspect does not see this worker for now: not delivered") == 1
+        worker.say_and_wait("a")
+        for _ in range(2):
+            worker.board._failed(KafkaTimeoutError("not delivered"))
+    assert caplog.text.count("python -m kafka inspect does not see this worker for now") == 2
+
+
+def test_a_broker_that_is_away_costs_no_wait_and_no_line_beside_the_workers_own(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(board, "STALE_S", 0.6)
@@ -227,13 +242,15 @@ def test_a_broker_that_is_away_costs_a_line_and_no_wait(
         lonely = App("shop", bootstrap_servers=short_lived.bootstrap, request_timeout=0.5)
         worker = AWorker(lonely)
         worker.say_and_wait("a")
+        assert unreached(worker.client) is None
     with closing(worker), caplog.at_level(logging.WARNING, "kafka.tasks"):
         worker.say("a")
         worker.wait(lambda: not worker.board._is_busy)
+        assert unreached(worker.client)
         worker.say("a")
         began_at = time.monotonic()
     assert time.monotonic() - began_at < SOON_S / 2, "after a failure nothing is waited for"
-    assert caplog.text.count("python -m kafka inspect does not see this worker for now") == 1
+    assert "python -m kafka inspect does not see this worker" not in caplog.text
 
 
 def test_other_peoples_records_in_the_topic_hurt_nobody(app: App, broker: EmbeddedBroker) -> None:

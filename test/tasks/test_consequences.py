@@ -9,8 +9,8 @@ import pytest
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
-from kafka.tasks.consequences import Consequences
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.consequences import Consequences, too_large
+from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.envelope import Envelope, death_of, decode
 from kafka.tasks.outcome import Failed, Fault, Lost, NoJob, Policy, Standing, Succeeded, Suspicious, decide
 from kafka.tasks.results import StateRecord
@@ -123,12 +123,20 @@ class Bench:
             self.delivery,
             self.publisher,
             MAKER,
-            self.now_ms,
             lambda leases, well: self.over.extend((lease, well) for lease in leases),
+            self._too_large,
         )
 
     def now_ms(self) -> int:
         return int(self.clock.time() * 1000)
+
+    def _too_large(self, ending: Ending, record: Outgoing) -> Ending:
+        assert ending.envelope is not None
+        outcome = too_large(ending.envelope, record)
+        decision = decide(outcome, Standing(), Policy(), 0)
+        return Ending(
+            ending.lease, ending.envelope, MAKER.of(decision, outcome, ending.envelope, ending.lease, self.now_ms())
+        )
 
     def ending(self, value: bytes = b"1") -> Ending:
         envelope = a_job("f", clock=self.clock)
@@ -183,7 +191,9 @@ def test_a_result_that_its_topic_does_not_take_is_a_failure_that_says_so(bench: 
     settle(bench.loop)
     (state,) = bench.states()
     assert state.state is JobState.FAILURE
-    assert state.detail()["type"] == "ResultTooLarge"
+    assert state.detail()["type"] == "PayloadTooLarge"
+    assert "5002 bytes, more than the topic shop.results takes" in state.detail()["text"]
+    assert len(bench.queues.topics["shop.mail.dead"]) == 1
     assert len(bench.delivery.settled) == 1
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafka.errors import IllegalArgumentError
-from kafka.tasks import App, JobFailed, JobHandle, JobRevoked, JobState, JobTimeout, JobUnknown
+from kafka.tasks import App, JobFailed, JobHandle, JobRevoked, JobState, JobTimeout, JobUnknown, NoResult, Task
 from kafka.tasks.ids import make_id
 from kafka.tasks.outcome import Fault
 from kafka.tasks.results import StateRecord, fault_value, reason_value
@@ -51,6 +53,20 @@ def test_a_failure_tells_type_text_traceback_and_host(backend: FakeBackend, job:
     assert error.job_id == job.id
 
 
+def test_a_failure_that_nobody_catches_shows_where_it_was_raised(
+    backend: FakeBackend, job: JobHandle[int]
+) -> None:
+    trace = 'Traceback (most recent call last):\n  File "jobs.py", line 3, in f\nOSError: disk full\n'
+    write(backend, job.id, JobState.FAILURE, fault_value(Fault("OSError", "disk full", trace), "host1", 5))
+    with pytest.raises(JobFailed) as caught:
+        job.result()
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        shown = "".join(traceback.format_exception(error))
+        assert f'RemoteTraceback: \n"""\n{trace}"""\n' in shown
+        assert shown.endswith("JobFailed: OSError: disk full\n")
+    assert JobFailed("OSError").__cause__ is None
+
+
 def test_a_revoked_job_says_why(backend: FakeBackend, job: JobHandle[int]) -> None:
     write(backend, job.id, JobState.REVOKED, reason_value("expired", "h"))
     with pytest.raises(JobRevoked, match="expired"):
@@ -58,7 +74,7 @@ def test_a_revoked_job_says_why(backend: FakeBackend, job: JobHandle[int]) -> No
 
 
 def test_a_job_that_has_not_ended_in_time_is_a_timeout(backend: FakeBackend, job: JobHandle[int]) -> None:
-    with pytest.raises(JobTimeout, match="QUEUED"):
+    with pytest.raises(JobTimeout, match="QUEUED at "):
         job.result(timeout=0)
     write(backend, job.id, JobState.STARTED)
     with pytest.raises(TimeoutError, match="STARTED"):
@@ -66,14 +82,46 @@ def test_a_job_that_has_not_ended_in_time_is_a_timeout(backend: FakeBackend, job
     assert not job.wait(0)
 
 
-def test_a_bare_id_without_a_record_is_unknown(app: App, backend: FakeBackend) -> None:
-    with pytest.raises(JobUnknown):
+def test_a_bare_id_without_a_record_may_still_wait_in_its_queue(app: App, backend: FakeBackend) -> None:
+    with pytest.raises(JobUnknown, match="nothing has been written about .* yet: it waits in its queue") as caught:
         app.job(backend.new_id()).result(timeout=0)
+    assert "track_queued=True" in str(caught.value)
+    assert "expired" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["task", "call", "app", "name"])
+def test_a_job_that_stores_no_result_is_not_waited_for(app: App, backend: FakeBackend, option: str) -> None:
+    if option == "app":
+        app = App("quiet", bootstrap_servers="fake://", store_result=False)
+    declare: Any = app.task(store_result=False) if option in ("task", "name") else app.task
+    task: Task[..., Any] = declare(_nothing)
+    job: JobHandle[Any]
+    if option == "name":
+        job = app.send(task.name)
+    else:
+        job = task.using(store_result=False).delay() if option == "call" else task.delay()
+    for wait in (job.result, job.wait):
+        with pytest.raises(NoResult, match="stores no result, as its task or the call says store_result=False"):
+            wait()
+    assert backend.waits == []
+    assert job.status() is JobState.QUEUED
+
+
+def test_a_call_may_want_the_result_that_its_task_does_not_store(app: App, backend: FakeBackend) -> None:
+    declare: Any = app.task(store_result=False)
+    task: Task[..., Any] = declare(_nothing)
+    for job in (task.using(store_result=True).delay(), app.send(task.name, store_result=True)):
+        write(backend, job.id, JobState.SUCCESS, b"null")
+        assert job.result(0) is None
+
+
+def _nothing() -> None:
+    """A task."""
 
 
 def test_an_id_older_than_results_are_kept_is_not_waited_for(app: App, backend: FakeBackend) -> None:
     old = make_id(backend.clock.now_ms() - 2 * 86_400_000, 3, b"\0" * 8)
-    with pytest.raises(JobUnknown):
+    with pytest.raises(JobUnknown, match="its result has expired"):
         app.job(old).result()
     assert backend.waits == []
 

@@ -5,7 +5,9 @@ The whole of it, with workers and on both brokers, is in ``test/conformance/test
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -29,8 +31,8 @@ from kafka.tasks import App, JobState
 from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.ids import BrokerClock
 from kafka.tasks.kafka_backend import KafkaBackend, delivery
-from kafka.tasks.kafka_backend.admin import check_share_groups, prepare_groups
-from kafka.tasks.kafka_backend.connection import connect
+from kafka.tasks.kafka_backend.admin import check_enqueueing, check_share_groups, prepare_groups
+from kafka.tasks.kafka_backend.connection import RECONNECT_MAX_S, connect
 from kafka.tasks.kafka_backend.delivery import ShareDelivery
 from kafka.tasks.kafka_backend.publisher import KafkaPublisher
 from kafka.tasks.outcome import Verdict
@@ -66,6 +68,14 @@ def test_a_wrong_address_is_one_line_that_says_what_to_do() -> None:
 def test_servers_may_be_said_with_and_without_a_scheme(broker: EmbeddedBroker, scheme: str) -> None:
     loop = Loop()
     client = connect(read_settings({"bootstrap_servers": f"{scheme}127.0.0.1:1, {broker.bootstrap}"}), loop)
+    client.close()
+    loop.close()
+
+
+def test_a_broker_that_is_back_is_found_soon_however_long_it_was_away(broker: EmbeddedBroker) -> None:
+    loop = Loop()
+    client = connect(read_settings({"bootstrap_servers": broker.bootstrap}), loop)
+    assert client.config["reconnect_backoff_max_ms"] == RECONNECT_MAX_S * 1000 == 5000
     client.close()
     loop.close()
 
@@ -107,6 +117,39 @@ def test_a_cluster_without_share_groups_is_one_clear_error(
     assert text in caught.value.args[0]
     fine: Any = Ranges(SHARE_APIS, {"share.version": (1, 1)})
     check_share_groups(fine)
+
+
+@pytest.mark.parametrize("release", ["0.9", "0.10"])
+def test_enqueueing_on_a_broker_that_cannot_keep_jobs_is_one_clear_error_at_once(release: str) -> None:
+    with EmbeddedBroker(in_process=True, emulate=release) as old:
+        app = App("shop", bootstrap_servers=old.bootstrap)
+        began_at = time.monotonic()
+        with pytest.raises(IncompatibleBrokerVersion) as caught:
+            app.backend().route("default", True)
+        app.close()
+    assert time.monotonic() - began_at < SOON_S
+    assert f"no jobs can be enqueued, as the broker (it looks like release {release}" in caught.value.args[0]
+    assert "DescribeConfigs: Apache Kafka 4.2 or later has" in caught.value.args[0]
+
+
+@pytest.mark.parametrize("release", ["0.11", "3.9"])
+def test_enqueueing_where_no_worker_can_run_is_told_once(release: str, caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker(in_process=True, emulate=release) as old:
+        app = App("shop", bootstrap_servers=old.bootstrap)
+        with caplog.at_level(logging.WARNING, "kafka.tasks"):
+            for queue in ("default", "mail"):
+                app.backend().route(queue, True)
+        app.close()
+    told = [record.getMessage() for record in caplog.records if "share groups" in record.getMessage()]
+    assert len(told) == 1
+    assert "jobs wait until there are workers that can run them" in told[0]
+
+
+def test_where_topics_are_not_to_be_made_no_broker_has_to_be_able_to() -> None:
+    client: Any = Ranges({32: (0, 4), **SHARE_APIS}, {"share.version": (1, 1)})
+    check_enqueueing(client, creates_topics=False)
+    with pytest.raises(IncompatibleBrokerVersion, match="has no CreateTopics"):
+        check_enqueueing(client, creates_topics=True)
 
 
 # -- share groups' settings --------------------------------------------------------------------------------------------

@@ -35,6 +35,11 @@ def test_an_app_is_loaded_by_its_path(tmp_path: Path) -> None:
     assert load("good_tasks", where).name == "shop"
 
 
+def test_one_app_with_two_names_is_one_app(tmp_path: Path) -> None:
+    where = write(tmp_path, "good_tasks", GOOD + "celery = app\n")
+    assert load("good_tasks", where).name == "shop"
+
+
 @pytest.mark.parametrize(
     ("target", "text"),
     [
@@ -67,6 +72,7 @@ def test_what_leads_to_no_app_says_which_half_failed(tmp_path: Path, target: str
         ),
         ("x = 1\n", "the module bad_tasks has no App"),
         ("from kafka.tasks import App\na = App('a')\nb = App('b')\n", "say bad_tasks:a or bad_tasks:b"),
+        ("from kafka.tasks import App\napp = App('a')\nb = App('b')\n", "say bad_tasks:app or bad_tasks:b"),
     ],
 )
 def test_a_module_that_fails_is_told_with_its_place(tmp_path: Path, body: str, text: str) -> None:

@@ -6,12 +6,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kafka.errors import IllegalArgumentError
 from kafka.net.loop import Loop
-from kafka.tasks import App, PoolSettings, UnknownQueue
+from kafka.tasks import App, FinishedJob, PoolSettings, UnknownQueue
 from kafka.tasks.serve import SIGNALS, check_queues, filled, run_worker
 from kafka.tasks.worker import Stage, Worker
 from test.tasks.fakes import FakeBackend
@@ -125,6 +126,33 @@ def test_sighup_is_a_stop_that_waits_and_sigterm_goes_further(app: App, backend:
     assert worker.stage is Stage.LEFT
 
 
+@pytest.mark.parametrize("pool", ["asyncio", "threads"])
+def test_the_error_handler_of_a_thread_that_is_stuck_is_called_once_at_its_hard_limit(
+    app: App, backend: FakeBackend, pool: str
+) -> None:
+    gate = threading.Event()
+    threads: list[threading.Thread] = []
+    told: list[tuple[str, object, int | None, str, str]] = []
+
+    @app.error_handler
+    def note(job: FinishedJob, kill_signal: int | None, exc_info: Any) -> None:
+        told.append((job.id, job.args, kill_signal, exc_info[0].__name__, str(exc_info[1])))
+
+    @app.task(timeout=0.05)
+    def stuck(number: int) -> None:
+        threads.append(threading.current_thread())
+        gate.wait(DEADLINE_S)
+
+    run = Signalled(app, backend, pool)
+    run.gate.set()
+    job = stuck.delay(7)
+    run.run(
+        (lambda: told, gate.set),
+        (lambda: not threads[0].is_alive(), send(signal.SIGTERM)),
+    )
+    assert told == [(job.id, [7], None, "TimeLimit", "it ran for longer than its timeout of 0.05 s")]
+
+
 def test_sigttin_and_sigttou_change_the_number_of_slots(app: App, backend: FakeBackend) -> None:
     run = Signalled(app, backend, "asyncio")
     run.run(
@@ -168,11 +196,6 @@ def test_a_workers_limit_that_makes_no_sense_beside_a_tasks_is_refused(
     app.task(name="quick", timeout=5)(lambda: None)
     assert filled(PoolSettings(soft_timeout=10), app).app is app
     assert "does not hold for quick" in caplog.text
-
-
-def test_the_pool_is_told_the_largest_result_that_the_app_takes() -> None:
-    app = App("shop", max_payload_bytes=2048)
-    assert filled(PoolSettings(), app).max_payload_bytes == 2048
 
 
 def test_queues_are_those_of_the_app_when_none_is_named(app: App) -> None:

@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks import App, Cancel, Retry
+from kafka.tasks.admission import MOST_NAMES
 from kafka.tasks.backend import WorkerSide
 from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.envelope import Envelope, death_of
-from kafka.tasks.outcome import Cancelled, Failed, Fault, Outcome, Succeeded, Verdict
+from kafka.tasks.outcome import Cancelled, Failed, Fault, Lost, Outcome, Succeeded, Verdict
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.pools.inline import InlinePool
 from kafka.tasks.results import StateRecord
@@ -267,8 +268,76 @@ def test_without_a_policy_an_error_ends_the_job_and_the_log_says_so(
     bench.settle()
     assert bench.final(job.id) is JobState.FAILURE
     assert [cause for _, cause in bench.dead()] == ["error"]
-    (line,) = [record.message for record in caplog.records if "for good" in record.message]
+    (said,) = [record.message for record in caplog.records if "for good" in record.message]
+    line, _, trace = said.partition("\n")
     assert line.startswith(f"break {job.id} has failed for good (") and line.endswith(f"is in {DEAD}; cause error")
+    assert trace.startswith("Traceback (most recent call last):\n")
+    assert f'File "{__file__}", line ' in trace and trace.endswith("ValueError: no")
+
+
+def test_long_errors_are_cut_in_the_log_with_a_mark(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    lines = "\n".join(f"line {n} {'y' * 1000}" for n in range(50))
+    process.end(outcome=Failed(Fault("ValueError", "x" * 600 + "\nmore", lines)))
+    (said,) = [record.message for record in caplog.records if "for good" in record.message]
+    first, note, *trace = said.splitlines()
+    assert f"(ValueError: {'x' * 500}...) and is in" in first
+    assert note == "... 30 lines left out: all are in the dead topic ..."
+    assert [line[:8] for line in trace] == [f"line {n} " for n in range(30, 50)]
+    assert all(line.endswith("yyy...") and len(line) == 303 for line in trace)
+
+
+def test_a_result_that_its_topic_does_not_take_is_logged_counted_and_dead(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = bench.put("note", 1)
+    process = Process(bench, inline=True)
+    process.publisher.errors["shop.results"] = [MessageSizeTooLargeError()]
+    bench.settle()
+    assert bench.final(job.id) is JobState.FAILURE
+    ((record, cause),) = bench.dead()
+    assert (record.header("dead-type"), cause) == ("PayloadTooLarge", "error")
+    assert "the result of task note is 1 bytes, more than the topic shop.results takes" in caplog.text
+    assert "raise that topic's max.message.bytes" in caplog.text
+    counts = process.worker.counts
+    assert (counts["done"], counts["failed"], counts["dead"], counts["unsettled"]) == (1, 1, 1, 0)
+    assert process.worker.statistics()["held"] == 0
+
+
+def test_a_retry_whose_state_is_too_large_for_its_topic_is_still_one(bench: Bench) -> None:
+    job = bench.put("fail", 1)
+    process = Process(bench)
+    process.publisher.errors["shop.results"] = [MessageSizeTooLargeError()]
+    bench.settle()
+    process.end(outcome=Failed(Fault("OSError", "x" * 5000, "Trace")))
+    (state,) = bench.states()
+    assert (state.id, state.state) == (job.id, JobState.RETRY)
+    assert (state.detail()["type"], state.detail()["text"], state.detail()["traceback"]) == (
+        "OSError", "x" * 200 + "...", "",
+    )  # fmt: skip
+    process.end()
+    assert bench.final(job.id) is JobState.SUCCESS
+
+
+def test_done_are_the_jobs_that_have_ended_for_good_and_not_their_runs(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    bench.put("fail", 1)
+    bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    for outcome in (Failed(Fault("OSError")), Failed(Fault("OSError")), Lost("oom", 9)):
+        process.end(next(job for job in process.manual.jobs if job.task.name == "fail"), outcome)
+    assert process.worker.counts["done"] == 0
+    process.end(next(job for job in process.manual.jobs if job.task.name == "fail"), Failed(Fault("OSError")))
+    process.end()
+    assert process.worker.counts["done"] == 2
+    process.worker.stop()
+    bench.settle()
+    assert "the worker has left: 2 jobs done, 0 given back" in caplog.text
 
 
 def test_an_outcome_that_cannot_be_written_fails_its_own_job_and_no_other(bench: Bench) -> None:
@@ -341,6 +410,33 @@ def test_an_unknown_task_is_released_for_others_and_dead_after_its_deliveries(be
     assert verdicts == [Verdict.RELEASE] * 3 + [Verdict.ACCEPT]
     assert [cause for _, cause in bench.dead()] == ["unknown-task"]
     assert bench.final(job.id) is JobState.FAILURE
+
+
+def test_an_unknown_task_is_told_once_with_how_long_its_job_waits_and_what_to_do(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, _ = bench.put("new.task"), bench.put("new.task")
+    bench.put("other.task")
+    Process(bench, inline=True)
+    with caplog.at_level(logging.WARNING, "kafka.tasks.admission"):
+        bench.settle()
+        told = [record.getMessage() for record in caplog.records]
+        assert [text.split(":")[0] for text in told] == [
+            "this worker has no task 'new.task'", "this worker has no task 'other.task'"
+        ]  # fmt: skip
+        assert f"job {first.id} waits for a worker that has it" in told[0]
+        assert "fails if there is none within about 7 s; import the module" in told[0]
+        bench.pass_time(30)
+    assert len([record for record in caplog.records if "has no task" in record.getMessage()]) == 2
+
+
+def test_names_of_unknown_tasks_do_not_fill_the_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(MOST_NAMES + 5):
+        bench.put(f"new.task{number}")
+    Process(bench, inline=True)
+    with caplog.at_level(logging.WARNING, "kafka.tasks.admission"):
+        bench.pass_time(3)
+    assert len([record for record in caplog.records if "has no task" in record.getMessage()]) == MOST_NAMES
 
 
 def test_a_worker_that_knows_the_task_gets_what_another_released(bench: Bench) -> None:
@@ -464,7 +560,7 @@ def test_locks_that_turn_out_to_be_short_are_renewed_in_time(bench: Bench) -> No
     bench.put("note", 1)
     bench.settle()
     bench.pass_time(5.0)
-    assert process.worker.counts["lost"] == 0
+    assert process.worker.counts["locks_lost"] == 0
     assert len(process.delivery.renewed) >= 4
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Mapping
 from typing import Any
@@ -112,7 +113,7 @@ def test_a_process_that_stood_still_drops_what_its_children_ended_meanwhile(benc
     zombie.manual._ended.append((running, Succeeded(b"2")))
     zombie.manual.jobs.clear()
     zombie.worker.finished()
-    assert zombie.worker.counts["lost"] == zombie.worker.counts["dropped"] == 1
+    assert zombie.worker.counts["locks_lost"] == zombie.worker.counts["dropped"] == 1
     assert running.cancelled
     assert (bench.states(), zombie.delivery.settled) == ([], [])
 
@@ -229,6 +230,22 @@ def test_the_pool_grows_and_shrinks_while_it_works(bench: Bench) -> None:
     assert len(process.manual.jobs) == 1
 
 
+def test_a_pool_that_keeps_its_slots_is_not_said_to_have_changed(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "kafka.tasks.worker"):
+        inline = Process(bench, inline=True)
+        inline.worker.resize(1)
+        manual = Process(bench, concurrency=1)
+        manual.worker.resize(-1)
+        manual.worker.resize(1)
+    assert [record.getMessage() for record in caplog.records if "slots" in record.getMessage()] == [
+        "the pool keeps its slots (1): this kind of pool cannot change them",
+        "the pool keeps its slots (1): the last one stays",
+        "the pool has 2 slots now",
+    ]
+
+
 def test_the_pool_is_told_how_much_waits(bench: Bench) -> None:
     bench.put_many(300)
     process = Process(bench)
@@ -338,7 +355,7 @@ def test_leases_are_renewed_until_the_last_child_has_ended(bench: Bench) -> None
         bench.pass_time(4)
         assert len(process.delivery.renewed) >= before + 3
         process.worker.stop()
-    assert process.worker.counts["lost"] == 0
+    assert process.worker.counts["locks_lost"] == 0
 
 
 def test_a_graceful_stop_stays_one_however_often_it_is_asked_for(bench: Bench) -> None:
@@ -396,7 +413,7 @@ def test_the_error_handler_of_a_killed_job_runs_in_the_pool(bench: Bench) -> Non
     assert kill_signal == signal.SIGSEGV
     assert isinstance(error, WorkerLost)
     assert (error.cause, error.signal, error.rss_bytes) == ("signal", 11, 50 << 20)
-    assert process.worker.counts["done"] == 1
+    assert process.worker.counts["done"] == 0  # the job runs again, and its handlers' is none of its own
 
 
 def test_a_job_that_was_killed_at_its_hard_limit_tells_so(bench: Bench) -> None:
@@ -404,12 +421,26 @@ def test_a_job_that_was_killed_at_its_hard_limit_tells_so(bench: Bench) -> None:
     bench.put("note", 7)
     process = Process(bench)
     bench.settle()
-    process.end(outcome=Failed(Fault("TimeLimit", "it ran for longer than 1 s"), kill_signal=signal.SIGKILL))
+    fault = Fault("TimeLimit", "it ran for longer than 1 s")
+    process.end(outcome=Failed(fault, kill_signal=signal.SIGKILL, is_told=False))
     handling = the_handlers_job(process)
     process.end(handling, run(handling))
     ((_, kill_signal, error),) = told.calls
     assert (kill_signal, type(error)) == (signal.SIGKILL, TimeLimit)
     assert bench.dead() != []
+
+
+def test_a_job_that_was_given_up_at_its_hard_limit_tells_so_without_a_signal(bench: Bench) -> None:
+    told = Told(bench)
+    job = bench.put("note", 7)
+    process = Process(bench)
+    bench.settle()
+    process.end(outcome=Failed(Fault("TimeLimit", "it ran for longer than 1 s"), is_told=False))
+    handling = the_handlers_job(process)
+    process.end(handling, run(handling))
+    ((seen, kill_signal, error),) = told.calls
+    assert (seen.id, seen.args, kill_signal) == (job.id, [7], None)
+    assert (type(error), str(error)) == (TimeLimit, "it ran for longer than 1 s")
 
 
 def test_the_arguments_of_a_large_payload_are_not_sent_around_again(bench: Bench) -> None:

@@ -5,6 +5,7 @@
     http.py        bytes -> request, answer -> bytes: pure
     server.py      connections of strangers, bounded in number, size and time, on the worker's loop
     metrics.py     a snapshot as Prometheus's text; needs the extra ``metrics``
+    outage.py      no broker can be reached: what the log says of that
     monitor.py     all of it for one worker: reads the worker, answers, posts snapshots every few seconds
     directory.py   the other side: the snapshots of all of an app's workers
 

@@ -7,13 +7,17 @@ more *silent*; so does one whose process stands still, or that cannot reach the 
 from __future__ import annotations
 
 import logging
+import time
 from types import TracebackType
 from typing import Final, NamedTuple
 
+from kafka.broker.embedded import is_running
 from kafka.tasks.app import App
+from kafka.tasks.backend import BoardReader
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.health.monitor import POST_S
 from kafka.tasks.health.snapshot import WorkerSnapshot, from_json
+from kafka.tasks.settings import EMBEDDED
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +38,14 @@ class Seen(NamedTuple):
 
 
 class Directory:
-    """Reads until :meth:`close`; connects at once, with a connection of its own. For one thread."""
+    """Reads until :meth:`close`; connects at once, with a connection of its own. For one thread.
+
+    The broker of ``embedded:DIR`` is not started for this: while none runs there, there is no worker.
+    """
 
     def __init__(self, app: App) -> None:
-        self._reader = app.backend().board_reader()
+        self._app = app
+        self._reader = self._open()
         self._unreadable: set[str] = set()
 
     def workers(self, wait_s: float = 0.0) -> list[Seen]:
@@ -46,6 +54,11 @@ class Directory:
         Takes in news for ``wait_s`` seconds first. When there is no word of a worker at all that is not old, it waits
         for as long as one that lives is silent at most: the clocks of this machine and the broker may differ.
         """
+        if self._reader is None:
+            self._reader = self._open()
+            if self._reader is None:
+                time.sleep(wait_s)
+                return []
         found = []
         for worker_id, text, age_s in self._reader.read(wait_s):
             try:
@@ -58,7 +71,19 @@ class Directory:
 
     def close(self) -> None:
         """Disconnect."""
-        self._reader.close()
+        if self._reader is not None:
+            self._reader.close()
+
+    @property
+    def has_broker(self) -> bool:
+        """Whether there is a broker to ask, as far as is known."""
+        return self._reader is not None
+
+    def _open(self) -> BoardReader | None:
+        servers = self._app.settings.bootstrap_servers
+        if servers.startswith(EMBEDDED) and not is_running(servers.removeprefix(EMBEDDED)):
+            return None
+        return self._app.backend().board_reader()
 
     def __enter__(self) -> Directory:
         return self

@@ -1,4 +1,5 @@
-"""One worker watched from inside: its state for probes and scrapes, and its snapshot posted every few seconds.
+"""One worker watched from inside: its state for probes and scrapes, its snapshot posted every few seconds, and a
+line in the log when no broker can be reached (:mod:`kafka.tasks.health.outage`).
 
 It reads the worker, the pool and the delivery when it is asked and writes to none of them. It is made before there is a
 pool or a connection, so that probes are answered while children still import the tasks::
@@ -27,6 +28,7 @@ from kafka.tasks.backend import Board, WorkerSide
 from kafka.tasks.health.checks import STARTING, Condition, contact_age_s, reasons_not_ready
 from kafka.tasks.health.http import Answer, Request
 from kafka.tasks.health.metrics import MetricsMissing, WorkerMetrics
+from kafka.tasks.health.outage import LOOK_S, Outage
 from kafka.tasks.health.server import HealthServer, parse_address
 from kafka.tasks.health.snapshot import RunningJob, WorkerSnapshot, to_json
 from kafka.tasks.pools.base import ChildSnapshot, Pool
@@ -80,6 +82,8 @@ class Monitor:
         self._server: HealthServer | None = None
         self._metrics: WorkerMetrics | str = "nobody listens"
         self._timer: Any = None
+        self._outage = Outage()
+        self._outage_timer: Any = None
         self._has_posted = False
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -105,12 +109,16 @@ class Monitor:
         self._side = side
         if side.board is not None:
             self._timer = self._loop.call_later(FIRST_POST_S, self._post, side.board)
+        self._look_for_brokers(side)
 
     def close(self) -> None:
         """The worker has left. May drive the loop for a moment: the last word is that it is gone."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._outage_timer is not None:
+            self._outage_timer.cancel()
+            self._outage_timer = None
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -124,6 +132,10 @@ class Monitor:
         self._timer = self._loop.call_later(POST_S, self._post, board)
         self._has_posted = True
         board.post(self.worker_id, to_json(self.snapshot()))
+
+    def _look_for_brokers(self, side: WorkerSide) -> None:
+        self._outage_timer = self._loop.call_later(LOOK_S, self._look_for_brokers, side)
+        self._outage.look(self._loop.time(), side.delivery.contacts(), side.unreached())
 
     # -- what is so ---------------------------------------------------------------------------------------------------
 

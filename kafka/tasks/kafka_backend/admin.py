@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka import admin
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
-from kafka.client import KafkaClient
+from kafka.client import ApiRanges, KafkaClient
 from kafka.errors import (
     IncompatibleBrokerVersion,
     InvalidConfigurationError,
@@ -34,6 +34,10 @@ Wait = Callable[[Any], Any]
 SEEN_TIMEOUT_S = 15.0
 DEFAULT_DELIVERY_LIMIT = 5
 """``share.delivery.count.limit`` of a broker that does not tell (4.2)."""
+
+CREATE_TOPICS = 19
+ENQUEUE_APIS = {CREATE_TOPICS: "CreateTopics", 32: "DescribeConfigs"}
+"""From 0.11 on, which also began to keep headers of records: a job's name and id are there."""
 
 SHARE_APIS = {76: "ShareGroupHeartbeat", 78: "ShareFetch", 79: "ShareAcknowledge"}
 
@@ -112,19 +116,45 @@ class Administration:
 
 def check_share_groups(client: KafkaClient) -> None:
     """:class:`IncompatibleBrokerVersion` with what to do, when the cluster has no share groups."""
+    why = _why_no_share_groups(client.api_ranges())
+    if why is not None:
+        raise IncompatibleBrokerVersion(f"a worker needs share groups, and {why}")
+
+
+def check_enqueueing(client: KafkaClient, creates_topics: bool) -> None:
+    """:class:`IncompatibleBrokerVersion` with what to do, when the broker cannot keep jobs. A warning in the log when
+    it can, and has no share groups, which workers need."""
     ranges = client.api_ranges()
-    lacking = [name for key, name in SHARE_APIS.items() if key not in ranges]
-    release = f" (it looks like release {ranges.release})" if ranges.release else ""
+    needed = {key: name for key, name in ENQUEUE_APIS.items() if creates_topics or key != CREATE_TOPICS}
+    lacking = [name for key, name in needed.items() if key not in ranges]
     if lacking:
         raise IncompatibleBrokerVersion(
-            f"a worker needs share groups, and the broker{release} has no {', '.join(lacking)}: Apache Kafka 4.2 or "
-            "later has them, and our embedded broker; workers on consumer groups follow in a later release"
+            f"no jobs can be enqueued, as the broker{_looks_like(ranges)} has no {', '.join(lacking)}: Apache Kafka "
+            "4.2 or later has all that the task queue needs, and our embedded broker"
+        )
+    why = _why_no_share_groups(ranges)
+    if why is not None:
+        log.warning("jobs wait until there are workers that can run them: these need share groups, and %s", why)
+
+
+def _why_no_share_groups(ranges: ApiRanges) -> str | None:
+    lacking = [name for key, name in SHARE_APIS.items() if key not in ranges]
+    release = _looks_like(ranges)
+    if lacking:
+        return (
+            f"the broker{release} has no {', '.join(lacking)}: Apache Kafka 4.2 or later has them, and our embedded "
+            "broker; workers on consumer groups follow in a later release"
         )
     if ranges.features.get("share.version", (0, 0))[1] < 1:
-        raise IncompatibleBrokerVersion(
-            f"a worker needs share groups, and the cluster{release} has not switched them on: its operator does, with "
-            "kafka-features.sh upgrade --feature share.version=1"
+        return (
+            f"the cluster{release} has not switched them on: its operator does, with kafka-features.sh upgrade "
+            "--feature share.version=1"
         )
+    return None
+
+
+def _looks_like(ranges: ApiRanges) -> str:
+    return f" (it looks like release {ranges.release})" if ranges.release else ""
 
 
 def prepare_groups(

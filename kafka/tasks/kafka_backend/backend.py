@@ -21,7 +21,7 @@ from kafka.tasks.delivery import DeliveryEvents
 from kafka.tasks.envelope import Header
 from kafka.tasks.errors import UnknownQueue
 from kafka.tasks.ids import BrokerClock, IdMaker
-from kafka.tasks.kafka_backend.admin import Administration
+from kafka.tasks.kafka_backend.admin import Administration, check_enqueueing
 from kafka.tasks.kafka_backend.board_reader import KafkaBoardReader
 from kafka.tasks.kafka_backend.connection import connect_in_thread, producer_configs
 from kafka.tasks.kafka_backend.results import Results
@@ -47,6 +47,7 @@ class KafkaBackend:
 
     def __init__(self, app: str, settings: Settings) -> None:
         self.clock = BrokerClock()
+        self.address = settings.bootstrap_servers
         self._names = Names(app)
         self._settings = settings
         self._shape = Shape(
@@ -164,6 +165,7 @@ class _Front:
         try:
             client = io.client
             run: Callable[..., Any] = client.run
+            io.call(check_enqueueing, client, settings.create_topics)
             self.administration = Administration(
                 client, lambda dialogue: io.call(run, dialogue), settings.request_timeout
             )

@@ -22,7 +22,7 @@ from kafka.errors import (
     for_code,
 )
 from kafka.producer import KafkaProducer
-from kafka.tasks.kafka_backend.connection import producer_configs
+from kafka.tasks.kafka_backend.connection import producer_configs, unreached
 from kafka.tasks.settings import Settings
 from kafka.tasks.topics import TopicPlan
 
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 STALE_S: Final = 10.0
 """A word that has not arrived after so long is given up."""
+TOLD_AT: Final = 2
+"""Failures in a row: what was under way in an outage may fail just after it."""
 BATCH_BYTES: Final = 65_536
 
 _NOT_THERE: Final = frozenset({UnknownTopicOrPartitionError.errno, LeaderNotAvailableError.errno})
@@ -47,6 +49,7 @@ class KafkaBoard:
         self._is_busy = False
         self._is_off = False
         self._has_failed = False
+        self._failures = 0  # in a row, but for those of an outage
 
     def post(self, worker_id: str, text: bytes | None) -> None:
         """See :class:`kafka.tasks.backend.Board`."""
@@ -121,13 +124,17 @@ class KafkaBoard:
 
     def _sent(self, _: object) -> None:
         self._is_busy = self._has_failed = False
+        self._failures = 0
         self._go()
 
     def _failed(self, error: BaseException) -> None:
         self._is_busy = False
         self._next = None  # it would fail, too; the next one comes in a few seconds
-        if not self._has_failed:
-            self._has_failed = True
+        self._has_failed = True
+        if unreached(self._client) is not None:
+            return  # the log tells that by itself (kafka.tasks.health.outage)
+        self._failures += 1
+        if self._is_off or self._failures == TOLD_AT:
             reason = error.args[0] if error.args else type(error).__name__
             until = "" if self._is_off else " for now"
             log.warning("python -m kafka inspect does not see this worker%s: %s", until, reason)

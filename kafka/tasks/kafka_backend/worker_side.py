@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from kafka.client import KafkaClient
@@ -12,7 +13,7 @@ from kafka.tasks.delivery import DeliveryEvents, Outgoing, Source
 from kafka.tasks.ids import BrokerClock
 from kafka.tasks.kafka_backend.admin import Administration, check_share_groups, prepare_groups
 from kafka.tasks.kafka_backend.board import KafkaBoard
-from kafka.tasks.kafka_backend.connection import connect
+from kafka.tasks.kafka_backend.connection import connect, unreached
 from kafka.tasks.kafka_backend.delivery import ShareDelivery
 from kafka.tasks.kafka_backend.publisher import KafkaPublisher
 from kafka.tasks.settings import Settings
@@ -62,7 +63,8 @@ def open_worker_side(
         _learn_the_time(publisher, names.results, loop, settings.request_timeout)
         delivery = ShareDelivery(client, sources, events, limit)
         board = KafkaBoard(client, workers_plan(names, shape), settings)
-        return WorkerSide(delivery, publisher, topics[names.results].partitions, board), client
+        partitions = topics[names.results].partitions
+        return WorkerSide(delivery, publisher, partitions, board, partial(unreached, client)), client
     except BaseException:
         client.close()
         raise

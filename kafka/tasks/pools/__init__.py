@@ -11,6 +11,7 @@ from importlib import import_module
 from kafka.errors import IllegalArgumentError
 from kafka.net.loop import Loop
 from kafka.tasks.errors import did_you_mean
+from kafka.tasks.outcome import Outcome
 from kafka.tasks.pools.base import ChildSnapshot, Finished, Pool, Run, Wake
 from kafka.tasks.pools.settings import (
     MOST_CONCURRENCY,
@@ -21,6 +22,7 @@ from kafka.tasks.pools.settings import (
     parse_memory,
     start_methods,
 )
+from kafka.tasks.runner import Job
 from kafka.tasks.runner import run as run_job
 
 __all__ = [
@@ -71,7 +73,22 @@ def make_pool(name: str, settings: PoolSettings, wake: Wake, loop: Loop | None =
     make: Callable[..., Pool] = getattr(import_module(module), attribute)
     if name in PROCESS_POOLS:
         return make(settings, wake, loop)
-    return make(run, settings.slots, wake)
+    return make(_marked(run), settings.slots, wake)
+
+
+def _marked(run: Run) -> Run:
+    """The same, and what is logged meanwhile has the job's name and id."""
+    from kafka.tasks.pools import joblog
+
+    def run_marked(job: Job) -> Outcome:
+        joblog.begin_here(job.envelope.id, job.envelope.name)
+        try:
+            return run(job)
+        finally:
+            joblog.end_here()
+
+    joblog.mark_here()
+    return run_marked
 
 
 def check_pool(name: str) -> str:

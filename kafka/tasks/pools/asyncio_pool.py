@@ -24,6 +24,7 @@ from functools import partial
 
 from kafka.tasks.errors import SoftTimeLimit, TimeLimit
 from kafka.tasks.outcome import Failed, Outcome
+from kafka.tasks.pools import joblog
 from kafka.tasks.pools.base import Finished, Run, Wake
 from kafka.tasks.pools.off_loop import OffLoopPool
 from kafka.tasks.runner import Job, fault_of, run_async
@@ -195,6 +196,7 @@ class AsyncioPool(OffLoopPool):
                 run.timer = self._loop.call_later(job.soft_s, self._soft_limit, run)
 
     async def _work(self, run: _Run) -> None:
+        joblog.begin_here(run.job.envelope.id, run.job.envelope.name)
         self._ended(run, await run_async(run.job, lambda: run.limited_by))
 
     def _task_has_ended(self, run: _Run, task: asyncio.Task[None]) -> None:

@@ -44,7 +44,7 @@ def main(spec: dict[str, Any], role: str, numbers: Sequence[int]) -> NoReturn:
             return load_app(spec)
 
     worker_pid = spec["worker_pid"]
-    become_child(ends, loaded, Terms(spec["max_payload_bytes"], worker_pid, worker_pid, stacks, spec["descriptors"]))
+    become_child(ends, loaded, Terms(worker_pid, worker_pid, stacks, spec["descriptors"]))
 
 
 def load_app(spec: dict[str, Any]) -> App:

@@ -30,7 +30,7 @@ from kafka.tasks.copies import FLUSH_S, leave
 from kafka.tasks.delivery import Lease, Source
 from kafka.tasks.envelope import Envelope
 from kafka.tasks.errors import SoftTimeLimit
-from kafka.tasks.outcome import Failed, Fault, Outcome, Succeeded
+from kafka.tasks.outcome import Failed, Fault, Outcome
 from kafka.tasks.pools import hygiene
 from kafka.tasks.pools.channel import ChildEnds
 from kafka.tasks.pools.guard import Guard
@@ -102,7 +102,6 @@ class Servant:
         self._app = app
         self._guard = guard
         self._log = jobs_log
-        self._most = terms.max_payload_bytes
         self.is_stray = False
         """Whether this is a copy that a task has forked: it has no channel, and its job is the original's."""
 
@@ -163,13 +162,6 @@ class Servant:
             return Failed(fault, task.retries(late)), time.monotonic() - self._page.started_at
         except BaseException as late:  # of a handler of the task's own
             return Failed(fault_of(late), task.retries(late)), time.monotonic() - self._page.started_at
-        if type(outcome) is Succeeded and len(outcome.value) > self._most:
-            text = (
-                f"the result of task {packet.name} is {len(outcome.value)} bytes, and max_payload_bytes is"
-                f" {self._most}: store it elsewhere and return where it is, or raise max_payload_bytes and the topics'"
-                " max.message.bytes"
-            )
-            return Failed(Fault("PayloadTooLarge", text), listed=False), job.ran_s
         return outcome, job.ran_s
 
     def became_stray(self) -> None:
@@ -201,7 +193,6 @@ class Terms(NamedTuple):
     nothing to compare with it. ``process_per_job``: each job runs in a fork of the child.
     """
 
-    max_payload_bytes: int
     worker_pid: int
     parent_pid: int | None
     stacks_fd: int

@@ -13,6 +13,12 @@ as the handler runs                    what happens
 =====================================  ==========================================================
 before the window opens                nothing; :meth:`Guard.open` looks at the page and raises
 in the task's code                     raised there
+in an event loop, or in another task   raised where the task's own coroutine waits, on the loop's next turn
+   of it (a coroutine)
+in a callback of a loop that the       nothing; the parent signals again after a second, since the loop would log the
+   task's function runs itself         error and go on
+in a finaliser, whose errors Python    nothing more comes of that one (:func:`sys.unraisablehook`); as above
+   drops
 in C code that does not return         raised as it returns; the hard limit does not wait for that
 as the function returns or raises      raised in ``runner.run``; the job ends with the soft limit
 after the window is closed             nothing: the job had ended in time
@@ -28,25 +34,35 @@ when that call is over. It still counts for the function: the run fails with it.
 
 from __future__ import annotations
 
+import inspect
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from kafka.tasks.errors import SoftTimeLimit
 from kafka.tasks.pools.page import SharedPage
+from kafka.tasks.runner import Waiting
 
 SOFT_SIGNAL: int = getattr(signal, "SIGUSR1", 0)
+
+
+STRUCK = "its soft time limit, or the worker stops"
 
 
 class Guard:
     """The window of one child. Implements :class:`kafka.tasks.runner.Window`."""
 
-    __slots__ = ("_open_for", "_page", "disarm", "leave", "seq")
+    __slots__ = ("_former_hook", "_open_for", "_page", "_struck", "disarm", "leave", "seq", "waiting")
 
     def __init__(self, page: SharedPage) -> None:
         self._page = page
         self._open_for = 0
+        self._struck = 0
+        """The job that was struck, while its window was open."""
+        self._former_hook: Callable[[Any], object] = sys.unraisablehook
+        self.waiting: Waiting | None = None
         self.disarm: Callable[[int], object] = signal.alarm
         self.seq = 0
         """The job that :meth:`open` opens for; set before it runs."""
@@ -57,13 +73,31 @@ class Guard:
         """Take the signal. In the main thread."""
         signal.signal(SOFT_SIGNAL, self.on_signal)
         signal.siginterrupt(SOFT_SIGNAL, False)
+        self._former_hook, sys.unraisablehook = sys.unraisablehook, self._dropped
 
     def on_signal(self, signum: int, frame: FrameType | None) -> None:
         """Raise, when it is for the job whose window is open."""
         seq = self._open_for
-        if seq and self._page.soft_seq == seq:
-            self._open_for = 0
-            raise SoftTimeLimit("its soft time limit, or the worker stops")
+        if not seq or self._page.soft_seq != seq:
+            return
+        waiting = self.waiting
+        if waiting is not None:
+            if not waiting.is_running(frame):
+                self._open_for = 0
+                waiting.strike(SoftTimeLimit(STRUCK))
+                return
+        elif _is_callback(frame):
+            return
+        self._open_for = 0
+        self._struck = seq
+        raise SoftTimeLimit(STRUCK)
+
+    def _dropped(self, unraisable: Any) -> None:
+        """Python drops an error that nobody can catch. When that was the strike, another one may follow."""
+        if self._struck and isinstance(unraisable.exc_value, SoftTimeLimit):
+            self._open_for, self._struck = self._struck, 0
+        else:
+            self._former_hook(unraisable)
 
     def open(self) -> None:
         """From here on the job may be struck; at once, when its limit has passed already."""
@@ -77,4 +111,17 @@ class Guard:
 
     def close(self) -> None:
         """From here on it is not."""
-        self._open_for = 0
+        self._open_for = self._struck = 0
+
+
+def _is_callback(frame: FrameType | None) -> bool:
+    """Whether this is a callback of an event loop, and no coroutine in it: what it raises is logged there, and lost."""
+    events = sys.modules.get("asyncio.events")
+    if events is None:
+        return False
+    callback = events.Handle._run.__code__
+    while frame is not None and not frame.f_code.co_flags & inspect.CO_COROUTINE:
+        if frame.f_code is callback:
+            return True
+        frame = frame.f_back
+    return False

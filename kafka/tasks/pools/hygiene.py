@@ -96,6 +96,13 @@ def reseed() -> None:
             numpy.random.seed()  # Python's own random does that by itself
 
 
+def let_children_wait() -> None:
+    """In the worker: children that end wait for it. With SIGCHLD ignored, as a process may inherit it, the kernel reaps
+    them, and nobody learns how they ended."""
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def reset_signals() -> None:
     """Default actions for all that has a Python handler; SIGINT is ignored: it is the worker's to stop its children.
     SIGCHLD is not, as the worker may have inherited it: the kernel would reap what is to be waited for here."""

@@ -15,6 +15,7 @@ from kafka.tasks.pools.deaths import KILL, TERM, Doom
 from kafka.tasks.pools.kept import ChildStage, Kept
 from kafka.tasks.pools.limits import Act, too_long_text
 from kafka.tasks.pools.memory import Vitals
+from kafka.tasks.pools.processes import Phase
 from kafka.tasks.pools.settings import PoolSettings
 from kafka.tasks.runner import Job
 
@@ -24,6 +25,8 @@ SAMPLE_S = 1.0
 """Between two looks at memory and state of each child."""
 SAMPLE_AGAIN_S = 0.1
 """After a job, a child with a memory limit is looked at again unless that was so short ago. A look is about 10 µs."""
+INNOCENT_S = 0.05
+"""A job that had begun so shortly before is not to blame for what its child held as the last one ended."""
 FROZEN_S = 5.0
 """A stopped child that has begun no job is replaced after that long: what it has received is with nobody else."""
 
@@ -66,6 +69,16 @@ class Inspection:
         if kept.limits.note(job, self._deadlines.time()):
             self._look_later(kept)
 
+    def interrupt(self, kept: Kept) -> None:
+        """Strike the job that it runs, as at its soft limit."""
+        running = kept.running()
+        if running is not None:
+            running.job.cancelled = True
+            kept.child.page.cancel(running.seq)
+            kept.child.soft(running.seq)
+            kept.limits.struck(running.seq, self._deadlines.time())
+            self._look_later(kept)
+
     def _look_later(self, kept: Kept) -> None:
         if kept.look_timer is not None:
             kept.look_timer.cancel()
@@ -77,9 +90,11 @@ class Inspection:
             return
         self._keeper.look(kept)  # it may have ended in time, and this process be late
         running = kept.running()
+        if kept.child.page.phase == Phase.WRITING:
+            running = None  # its code has ended, and what is left of its outcome is ours to read
         act = kept.limits.look(self._deadlines.time(), running, kept.jobs.values())
-        if running is not None and act is Act.SOFT:
-            self.counts["soft_limits"] += 1
+        if running is not None and act in (Act.SOFT, Act.AGAIN):
+            self.counts["soft_limits"] += act is Act.SOFT
             kept.child.soft(running.seq)
         elif running is not None and act is Act.HARD:
             self.counts["hard_limits"] += 1
@@ -107,11 +122,12 @@ class Inspection:
         if self._has_memory_limit:
             now = self._deadlines.time()
             if now >= kept.sampled_at + SAMPLE_AGAIN_S:
-                self.sample(kept, now)
+                self.sample(kept, now, is_after_job=True)
 
-    def sample(self, kept: Kept, now: float) -> None:
+    def sample(self, kept: Kept, now: float, is_after_job: bool = False) -> None:
         """Look at memory and state."""
-        pid = kept.runner_pid if kept.running() is not None else kept.pid  # that of the last job may be a zombie
+        running = kept.running()
+        pid = kept.runner_pid if running is not None else kept.pid  # that of the last job may be a zombie
         seen = self._vitals(pid) if pid > 0 else None
         if seen is None:
             return
@@ -123,6 +139,8 @@ class Inspection:
             text = f"it held {_mib(rss)} of memory, more than its limit of {_mib(self._hard)}"
             if not kept.given:
                 text = self._too_large_fresh(rss)
+            if running is not None and not (is_after_job and now < running.started_at + INNOCENT_S):
+                kept.doomed_seq = running.seq
             self._keeper.kill(kept, Doom("memory", text), KILL)
         elif self._soft is not None and rss > self._soft and pid == kept.pid:  # another one ends with its job anyway
             if kept.given:

@@ -1,8 +1,10 @@
-"""What a child writes: log lines that carry the job's id and name, and ``print`` in the order in which it happened.
+"""What jobs write: log lines that carry the job's id and name, and ``print`` in the order in which it happened.
 
 Every log record made while a job runs has the attributes ``job_id`` and ``job_name`` (empty at other times), for the
-formats of those who have their own. Handlers with a plain formatter, or none, get them in front of the message. A line
-that is printed is written at once and as one piece, so what several children print does not mix within a line.
+formats of those who have their own. Handlers with a plain formatter, or none, get them in front of the message: all in
+a child, and those of ``python -m kafka worker`` where jobs run in the worker's own process (a program that runs a pool
+itself keeps its handlers as they are). A line that is printed is written at once and as one piece, so what several
+children print does not mix within a line.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import copy
 import io
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -28,17 +31,8 @@ class JobLog:
 
     def install(self) -> None:
         """Mark all records from now on, and show the mark in all handlers that are there."""
-        make = logging.getLogRecordFactory()
-
-        def marked(*args: Any, **kwargs: Any) -> logging.LogRecord:
-            record = make(*args, **kwargs)
-            record.job_id = self.job_id
-            record.job_name = self.job_name
-            return record
-
-        logging.setLogRecordFactory(marked)
-        for handler in _handlers():
-            _show_job(handler)
+        _mark(lambda: (self.job_id, self.job_name))
+        show_jobs()
 
     def begin(self, job_id: str, job_name: str) -> None:
         """A job is about to run."""
@@ -49,6 +43,46 @@ class JobLog:
         """It has ended: what it has printed is out before its outcome is."""
         self.job_id = self.job_name = ""
         flush_streams()
+
+
+_NOBODY = ("", "")
+_here: ContextVar[tuple[str, str]] = ContextVar("kafka_tasks_job", default=_NOBODY)
+_marks_here = False
+
+
+def mark_here() -> None:
+    """Mark all records from now on with the job that runs in their thread, or in their coroutine's task."""
+    global _marks_here
+    if not _marks_here:
+        _marks_here = True
+        _mark(_here.get)
+
+
+def begin_here(job_id: str, job_name: str) -> None:
+    """A job is about to run in this thread, or in this coroutine's task."""
+    _here.set((job_id, job_name))
+
+
+def end_here() -> None:
+    """It has ended."""
+    _here.set(_NOBODY)
+
+
+def _mark(which: Callable[[], tuple[str, str]]) -> None:
+    make = logging.getLogRecordFactory()
+
+    def marked(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = make(*args, **kwargs)
+        record.job_id, record.job_name = which()
+        return record
+
+    logging.setLogRecordFactory(marked)
+
+
+def show_jobs() -> None:
+    """Show the mark in all handlers that are there."""
+    for handler in _handlers():
+        _show_job(handler)
 
 
 class JobFormatter(logging.Formatter):

@@ -32,6 +32,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
 from kafka.errors import IllegalArgumentError
+from kafka.net.resolve import THREAD_NAME
 from kafka.tasks.app import App
 from kafka.tasks.pools import hygiene, joblog, kernel, spill
 from kafka.tasks.pools.channel import ChildEnds, ParentEnds
@@ -53,16 +54,20 @@ if hasattr(os, "wait4"):
     # would lose the exit of its child.
     import resource as resource
 
+RESOLVE_S = 0.3
+"""A fork waits so long for each look-up of a name that is under way."""
+
 _MAX_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def make_launcher(settings: PoolSettings) -> Launcher:
     """The launcher for the start method of ``settings``; IllegalArgumentError when it cannot be used here."""
     method = check_start_method(settings.start_method)
+    hygiene.let_children_wait()
     if method == "fork":
         if settings.app is None:
             raise IllegalArgumentError("the start method fork needs the app itself")
-        return ForkLauncher(settings.app, settings.max_payload_bytes, settings.process_per_job)
+        return ForkLauncher(settings.app, settings.process_per_job)
     if settings.app_path is None:
         raise IllegalArgumentError(
             f"the start method {method} loads the app in another process: it needs its path, MODULE:APP"
@@ -273,11 +278,10 @@ def send_signal(pid: int, signum: int, group: bool = False) -> None:
 class ForkLauncher:
     """Children are forks of this process. The collector runs once, so that their pages are shared for long."""
 
-    def __init__(self, app: App, max_payload_bytes: int, process_per_job: bool = False) -> None:
+    def __init__(self, app: App, process_per_job: bool = False) -> None:
         self.registry_hash = ""
         """Empty: nothing to compare, a fork knows what this process knows."""
         self._app = app
-        self._max_payload_bytes = max_payload_bytes
         self._process_per_job = process_per_job
         self._descriptors = hygiene.descriptor_limit()
         self._orphans = Orphans()
@@ -288,7 +292,7 @@ class ForkLauncher:
         gc.collect()
 
     def start(self, generation: int) -> Process:
-        self._warn_of_threads()
+        self._look_at_threads()
         ends = ParentEnds(generation, True, self._spare)
         joblog.flush_streams()
         worker_pid = os.getpid()
@@ -314,7 +318,6 @@ class ForkLauncher:
         with no_way_back():
             child = ChildEnds(ends.generation, ends.for_child, ends.page)
             terms = Terms(
-                self._max_payload_bytes,
                 worker_pid,
                 worker_pid,
                 self.stacks_fd,
@@ -324,7 +327,13 @@ class ForkLauncher:
             )
             become_child(child, lambda: self._app, terms)
 
-    def _warn_of_threads(self) -> None:
+    def _look_at_threads(self) -> None:
+        """Those that look names up end soon. They are waited for: what the system's resolver has locked would stay so
+        in a fork.
+        """
+        for thread in threading.enumerate():
+            if thread.name.startswith(THREAD_NAME):
+                thread.join(RESOLVE_S)
         if not self._has_warned and threading.active_count() > 1:
             self._has_warned = True
             names = ", ".join(thread.name for thread in threading.enumerate() if thread.ident != threading.get_ident())
@@ -334,8 +343,7 @@ class ForkLauncher:
         self._orphans.tidy()
 
     def close(self) -> None:
-        self._orphans.sweep()
-        self._orphans.tidy()
+        self._orphans.end()
         self._spare.let_go()
         os.close(self.stacks_fd)
 
@@ -354,7 +362,6 @@ def spec_of(settings: PoolSettings) -> dict[str, Any]:
         "app": settings.app_path,
         "directory": os.getcwd(),
         "path": sys.path,
-        "max_payload_bytes": settings.max_payload_bytes,
         "process_per_job": settings.process_per_job,
         "descriptors": hygiene.descriptor_limit(),
         "worker_pid": os.getpid(),
@@ -438,8 +445,7 @@ class SpawnLauncher:
         self._orphans.tidy()
 
     def close(self) -> None:
-        self._orphans.sweep()
-        self._orphans.tidy()
+        self._orphans.end()
         self._executor.close()
         self._spare.let_go()
         os.close(self.stacks_fd)

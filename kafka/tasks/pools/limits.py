@@ -23,6 +23,7 @@ class Act(Enum):
 
     NOTHING = "nothing"
     SOFT = "soft"
+    AGAIN = "again"
     HARD = "hard"
 
 
@@ -34,14 +35,20 @@ class Running(NamedTuple):
     started_at: float
 
 
+AGAIN_S = 1.0
+"""A job that runs on after its soft limit is struck again so much later: the first one may have come where nobody could
+catch it. A child that has raised it ignores the others."""
+
+
 class Limits:
     """The next look at one child. ``look_at`` None: none of its jobs has a limit."""
 
-    __slots__ = ("_softened", "look_at")
+    __slots__ = ("_again_at", "_softened", "look_at")
 
     def __init__(self) -> None:
         self.look_at: float | None = None
         self._softened = 0
+        self._again_at = 0.0
 
     def note(self, job: Job, now: float) -> bool:
         """A job was handed to the child; whether the next look is earlier for it. Jobs without limits need no call."""
@@ -51,10 +58,17 @@ class Limits:
         self.look_at = at
         return True
 
+    def struck(self, seq: int, now: float) -> None:
+        """The running job was told to end, for another reason than its limit: see AGAIN."""
+        self._softened = seq
+        self._again_at = now + AGAIN_S
+        if self.look_at is None or self.look_at > self._again_at:
+            self.look_at = self._again_at
+
     def look(self, now: float, running: Running | None, jobs: Iterable[Job]) -> Act:
         """What is due for the running job; afterwards ``look_at`` is the next look. ``jobs``: all that the child has.
 
-        SOFT is said once for a job. HARD ends the looking: the child is killed.
+        SOFT is said once for a job, and AGAIN each second after it. HARD ends the looking: the child is killed.
         """
         due: list[float] = []
         for job in jobs:
@@ -72,9 +86,18 @@ class Limits:
             if now >= started_at + job.hard_s:
                 return Act.HARD
             due.append(started_at + job.hard_s)
-        if job.soft_s is not None and self._softened != seq:
+        if self._softened == seq:
+            act = Act.NOTHING
+            if now >= self._again_at:
+                act = Act.AGAIN
+                self._again_at = now + AGAIN_S
+            due.append(self._again_at)
+            return act
+        if job.soft_s is not None:
             if now >= started_at + job.soft_s:
                 self._softened = seq
+                self._again_at = now + AGAIN_S
+                due.append(self._again_at)
                 return Act.SOFT
             due.append(started_at + job.soft_s)
         return Act.NOTHING
@@ -93,7 +116,7 @@ def too_long_text(job: Job) -> str:
     return f"it ran for longer than its timeout of {job.hard_s:g} s"
 
 
-def too_long(job: Job, more: str = "", kill_signal: int | None = None) -> Failed:
+def too_long(job: Job, more: str = "", kill_signal: int | None = None, is_told: bool = False) -> Failed:
     """The outcome of a job that has reached its hard limit; ``more`` goes behind the text."""
     fault = Fault("TimeLimit", too_long_text(job) + more)
-    return Failed(fault, job.task.retries(TimeLimit()), kill_signal)
+    return Failed(fault, job.task.retries(TimeLimit()), kill_signal, is_told)

@@ -80,8 +80,10 @@ class OffLoopPool(SimplePool):
         self._check_at = at if self._check_at is None else min(at, self._check_at)
 
     def _give_up(self, job: Job, limit: float) -> None:
-        """The job has run for too long: it ends for the outside, whatever its task still does."""
-        job.cancelled = True
+        """The job has run for too long: it ends for the outside, whatever its task still does. Its error handlers are
+        the worker's to call: where it runs they would come late, or never.
+        """
+        job.cancelled = job.is_given_up = True
         job.ran_s = limit
         self._counts["hard_limits"] += 1
         self._tell(job, too_long(job))

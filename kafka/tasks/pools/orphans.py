@@ -30,6 +30,9 @@ MARK = "KAFKA_TASKS_CHILD_OF"
 ZOMBIE_S = 5.0
 """A zombie that nobody of this program has reaped for so long is nobody's."""
 
+END_S = 1.0
+"""At the end of the pool, what was killed has so long to die, and what comes from it to be killed, too."""
+
 
 class Orphans:
     """Finds, kills and reaps them. ``own``: pids that the launcher watches and reaps itself."""
@@ -40,6 +43,8 @@ class Orphans:
         self._zombies: dict[int, float] = {}
         self._died: set[int] = set()
         self._died_before: set[int] = set()
+        self._more_may_come = False
+        """What was killed had children, perhaps in sessions of their own: they come when it is dead."""
 
     def died(self, pid: int) -> None:
         """A child has ended and was reaped: zombies of its session are nobody's."""
@@ -47,17 +52,37 @@ class Orphans:
         self._died.add(pid)
 
     def sweep(self) -> list[int]:
-        """Kill all orphans; returns their pids. They are reaped by :meth:`tidy`."""
-        found = [pid for pid in children_of(os.getpid()) if pid not in self.own and _is_orphan(pid)]
+        """Kill all orphans; returns their pids. They are reaped by :meth:`tidy`, which kills what comes from them."""
+        found = [pid for pid in children_of(os.getpid()) if pid not in self.own and self._has_to_die(pid)]
+        self._more_may_come = bool(found)
         for pid in found:
-            log.warning("process %d was left behind by a child that is gone; it is killed", pid)
-            self._killed.add(pid)
+            if pid not in self._killed:
+                log.warning("process %d was left behind by a child that is gone; it is killed", pid)
+                self._killed.add(pid)
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         return found
 
+    def _has_to_die(self, pid: int) -> bool:
+        """Or dies: one that was killed has no memory any more by which it could be known, and its children have not
+        come yet."""
+        if pid not in self._killed:
+            return _is_orphan(pid)
+        stat = stat_of(pid)
+        return stat is not None and stat[0] != "Z"
+
+    def end(self) -> None:
+        """Kill and reap all there are, and what comes from them. Waits for that, but not for long."""
+        give_up_at = time.monotonic() + END_S
+        while self.sweep() and time.monotonic() < give_up_at:
+            time.sleep(0.005)
+            self.tidy()
+        self.tidy()
+
     def tidy(self) -> None:
         """Reap what has ended and is nobody else's."""
+        if self._more_may_come:
+            self.sweep()
         now = time.monotonic()
         ours = self._died | self._died_before | self.own
         zombies: dict[int, float] = {}

@@ -180,11 +180,7 @@ class PreforkPool:
 
     def interrupt(self) -> None:
         for kept in self.supervision.children.values():
-            running = kept.running()
-            if running is not None:
-                running.job.cancelled = True
-                kept.child.page.cancel(running.seq)
-                kept.child.soft(running.seq)
+            self.supervision.inspection.interrupt(kept)
 
     def cancel(self, job: Job) -> None:
         """One that no child has received never will run."""
@@ -237,7 +233,7 @@ class PreforkPool:
         log.info("the pool goes from %d to %d children", self.concurrency, slots)
         self.depth = slots if self.depth == self.concurrency else max(self.depth, slots)
         self.concurrency = self.supervision.slots = slots
-        self.supervision.maintain()
+        self.supervision.change_later()  # this may be the callback of a descriptor: that of signals
         self.changed()
 
     # -- handing out --------------------------------------------------------------------------------------------------
@@ -347,8 +343,9 @@ class PreforkPool:
                 continue
             job.started_at = started_at
             job.ran_s = ran_s
-            if kept.doom is not None and kept.doomed_seq == seq and isinstance(outcome, Failed):
-                outcome = too_long(job, _ENDED)
+            is_too_long = kept.doom is not None and kept.doom.cause == "time" and kept.doomed_seq == seq
+            if is_too_long and isinstance(outcome, Failed):
+                outcome = too_long(job, _ENDED, is_told=True)
             done.append((job, outcome))
         self._counts["done"] += len(news)
         if log.isEnabledFor(logging.DEBUG):
@@ -358,8 +355,13 @@ class PreforkPool:
         self._hand_out_later()
 
     def came_back(self, jobs: list[tuple[int, Job]]) -> None:
+        """One that was cancelled meanwhile never will run: somebody else runs it."""
         self._counts["put_back"] += len(jobs)
-        self._line.extendleft(job for _, job in reversed(jobs))
+        cancelled = [job for _, job in jobs if job.cancelled]
+        if cancelled:
+            self._done += [(job, LockLost()) for job in cancelled]
+            self._tell()
+        self._line.extendleft(job for _, job in reversed(jobs) if not job.cancelled)
         self._hand_out_later()
 
     def lost(self, kept: Kept, running: Running, death: Death) -> None:
@@ -369,25 +371,25 @@ class PreforkPool:
         if death.cause == "stopped" and self._never is not None:
             self._never.append(job)
             return
-        outcome: Outcome
-        its_fault = running.seq == kept.doomed_seq or death.cause not in ("time", "stopped")
-        if death.cause == "time" and its_fault:
-            outcome = too_long(job, _ENDED, death.signal)
-        else:
-            rss_bytes = kept.rss_bytes
-            if self._is_per_job and kept.sampled_at < running.started_at:
-                rss_bytes = None  # that was the process of another job, or the child's own
-            detail = f"process {kept.pid}{'; ' if death.detail else ''}{death.detail}"
-            outcome = Lost(
-                death.cause,
-                death.signal,
-                death.exit_code,
-                rss_bytes,
-                detail,
-                its_fault,
-                death.peak_rss_bytes,
-                death.cpu_s,
-            )
+        rss_bytes = kept.rss_bytes
+        if self._is_per_job and kept.sampled_at < running.started_at:
+            rss_bytes = None  # that was the process of another job, or the child's own
+        its_fault = running.seq == kept.doomed_seq or death.cause not in ("time", "memory", "stopped")
+        is_time = death.cause == "time" and its_fault
+        detail = f"process {kept.pid}{'; ' if death.detail and not is_time else ''}{'' if is_time else death.detail}"
+        lost = Lost(
+            death.cause,
+            death.signal,
+            death.exit_code,
+            rss_bytes,
+            detail,
+            its_fault,
+            death.peak_rss_bytes,
+            death.cpu_s,
+        )
+        outcome: Outcome = lost
+        if is_time:
+            outcome = too_long(job, f"{_ENDED}: {'; '.join(lost.facts())}", death.signal)
         self._done.append((job, outcome))
         self._counts["done"] += 1
         self._tell()

@@ -119,8 +119,6 @@ class PoolSettings:
     """Seconds from the start of a child until it must be up."""
     breaker_failures: int = 5
     """So many starts that failed one after another, with no child up, open the breaker."""
-    max_payload_bytes: int = 1_000_000
-    """Of one job or result."""
     process_per_job: bool = False
     """Children fork a process for each job (Linux); the pool ``fork`` sets it."""
 
@@ -138,7 +136,6 @@ class PoolSettings:
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name), least, most)
         _whole("breaker_failures", self.breaker_failures, 1, 10**6)
-        _whole("max_payload_bytes", self.max_payload_bytes, 1, 1 << 40)
         soft, hard = self.max_memory_soft, self.max_memory_hard
         if hard is not None and soft is not None and soft >= hard:
             raise IllegalArgumentError(

@@ -66,12 +66,13 @@ class Starts:
         self.next_at = max(self.next_at, now + delay_s(self.crashes - FREE_CRASHES))
 
     def open_because(self, now: float) -> str | None:
-        """Why the breaker is open (for a pool with no child up); None: it is closed."""
+        """Why the breaker is open (for a pool with no child up); None: it is closed. Of a pool that never had one no
+        next try is announced: its worker ends."""
         if self.boot_failures >= self._most_failures:
             what = f"{self.boot_failures} starts of children failed in a row"
         elif self.crashes >= FREE_CRASHES + self._most_failures:
             what = f"{self.crashes} children died in a row without one job done"
         else:
             return None
-        wait = max(0.0, self.next_at - now)
-        return f"{what}; the next is tried in {wait:.0f} s; the last: {self.why}"
+        wait = f"; the next is tried in {max(0.0, self.next_at - now):.0f} s" if self.ever_up else ""
+        return f"{what}{wait}; the last: {self.why}"

@@ -38,6 +38,8 @@ from kafka.tasks.runner import Job
 
 log = logging.getLogger(__name__)
 
+LAST_WORDS_S = 0.5
+"""What a child says before it is up is told after that, unless it has ended: then they are a part of why."""
 RETIRE_S = 5.0
 """A retired child without a job has so long to end."""
 ABANDON_S = 1.0
@@ -152,7 +154,7 @@ class Supervision:
             self._next_maintenance.cancel()
         self._next_maintenance = self.deadlines.at(when, self.maintain)
 
-    def _change_later(self) -> None:
+    def change_later(self) -> None:
         """Maintain, and tell the pool, after the callbacks of this turn."""
         if self._loop is None:
             self._change()
@@ -170,7 +172,7 @@ class Supervision:
         self._list_takers()
         if kept not in self.takers:
             self._back(kept)
-        self._change_later()
+        self.change_later()
 
     def _list_takers(self) -> None:
         self.takers = [
@@ -196,7 +198,7 @@ class Supervision:
 
     def _unblock(self, kept: Kept) -> None:
         kept.is_blocked = False
-        self._change_later()
+        self.change_later()
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
@@ -234,7 +236,7 @@ class Supervision:
         self.starts.up()
         self._list_takers()
         log.debug("%s is up: %s", kept, up.versions)
-        self._change_later()
+        self.change_later()
 
     def _too_slow(self, kept: Kept) -> None:
         self.look(kept)  # it may be up, and this process be late: stopped and continued, say
@@ -249,8 +251,10 @@ class Supervision:
         was_open = self.starts.open_because(now) is not None
         self.starts.boot_failed(now, started_at, why)
         wait = self.starts.next_at - now
-        when = f"in {wait:.3g} s" if wait > 0 else "at once"
-        log.warning("a child did not come up: %s; the next is tried %s", why, when)
+        when = f"; the next is tried {f'in {wait:.3g} s' if wait > 0 else 'at once'}"
+        if not self.starts.ever_up and self.starts.open_because(now) is not None:
+            when = ""  # the worker gives up
+        log.warning("a child did not come up: %s%s", why, when)
         self._say_if_degraded(was_open, now)
         self._maintain_at(max(now, self.starts.next_at))
         self._owner.changed()
@@ -281,7 +285,7 @@ class Supervision:
                     self._up(kept, news)
                 elif isinstance(news, Progress):
                     kept.progress = news.text
-                    log.info("child %d (process %d): %s", kept.generation, kept.pid, news.text)
+                    self.deadlines.after(LAST_WORDS_S, partial(self._tell_progress, kept, news.text))
         except ChannelDamaged as error:
             self.kill(kept, Doom("channel", str(error)), KILL)
             self.deaths.suspect(kept)
@@ -296,6 +300,10 @@ class Supervision:
                 self._retired_later(kept)  # from now on, not from its retirement, it flushes what its tasks enqueued
         if kept.child.news_eof:
             self.deaths.suspect(kept)
+
+    def _tell_progress(self, kept: Kept, text: str) -> None:
+        if kept.stage is ChildStage.BOOTING:  # else it is up, or these were its last words, which its end has told
+            log.info("child %d (process %d): %s", kept.generation, kept.pid, text)
 
     def _after_jobs(self, kept: Kept) -> None:
         if kept.quota is not None and kept.ended >= kept.quota.soft and kept.replace is None:
@@ -319,7 +327,7 @@ class Supervision:
             kept.replace = why
             self.counts["replaced"] += 1
             log.log(logging.DEBUG if self.is_strict else logging.INFO, "%s is replaced: %s", kept, why)
-            self._change_later()
+            self.change_later()
 
     def retire(self, kept: Kept) -> None:
         """No more jobs for this child: it ends what it runs, and then itself."""
@@ -370,7 +378,7 @@ class Supervision:
         if signum != KILL:
             grace_s = self._settings.kill_grace if grace_s is None else grace_s
             kept.stage_timer = self.deadlines.after(grace_s, partial(self.kill, kept, doom, KILL))
-        self._change_later()
+        self.change_later()
 
     def _back(self, kept: Kept) -> None:
         back = kept.take_back()

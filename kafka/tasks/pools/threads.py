@@ -55,7 +55,7 @@ class _Slot:
             if self.job is not job:
                 return False
             self.struck = True
-            self.given_up = give_up
+            self.given_up = job.is_given_up = give_up
             _raise_in(self.thread, error)
             return True
 

@@ -149,8 +149,7 @@ class ForkServerLauncher:
                     os.waitpid(server.pid, 0)  # it has had its SIGKILL
             server.close()
         self._ended.clear()
-        self._orphans.sweep()
-        self._orphans.tidy()
+        self._orphans.end()
         self._executor.close()
         self._spare.let_go()
         os.close(self.stacks_fd)
@@ -322,7 +321,6 @@ class _Server:
         with no_way_back():
             spec = self._spec
             terms = Terms(
-                spec["max_payload_bytes"],
                 spec["worker_pid"],
                 None,
                 self._stacks_fd,

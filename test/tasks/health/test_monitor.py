@@ -94,13 +94,14 @@ class World:
         self.network = MemoryNetwork(self.loop, "worker")
         self.worker, self.pool, self.board = AWorker(), APool(), ABoard()
         self.delivery = ADelivery(self.clock)
+        self.unreached: str | None = None
         self.monitor = Monitor("shop", ["default", "mail"], "prefork", self.worker, self.loop)
 
     def start(self) -> World:
         pool: Any = self.pool
         delivery: Any = self.delivery
         publisher: Any = None
-        self.monitor.start(pool, WorkerSide(delivery, publisher, 8, self.board))
+        self.monitor.start(pool, WorkerSide(delivery, publisher, 8, self.board, lambda: self.unreached))
         return self
 
     def listen(self) -> World:
@@ -273,6 +274,28 @@ def test_without_the_extra_probes_are_answered_and_metrics_name_it(
     assert status == 501
     assert "pip install 'kafka-taskloop[metrics]'" in body
     assert world.get("/readyz")[0] == 200
+
+
+# -- outages -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_without_brokers_says_so_and_when_that_is_over(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.start()
+    world.unreached = "Connection refused"
+    with caplog.at_level(logging.WARNING, "kafka.tasks.health"):
+        world.pass_time(28.0)
+        world.unreached, world.delivery.at = None, world.clock.monotonic()
+        world.pass_time(1.0)
+    assert "no broker can be reached, nothing is leased until one can (last error: Connection refused)" in caplog.text
+    assert "a broker can be reached again, after 2" in caplog.text
+    assert len(caplog.records) == 2
+    world.monitor.close()
+    caplog.clear()
+    world.unreached = "Connection refused"
+    world.pass_time(28.0)
+    assert not caplog.records, "a worker that has left looks no more"
 
 
 # -- snapshots ---------------------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import contextlib
 import os
 import random
 import signal
@@ -196,4 +198,100 @@ def signal_group() -> str:
 @app.task(name="close_channel")
 def close_channel() -> None:
     os.closerange(3, 1 << 20)
+    time.sleep(LONG_S)
+
+
+# -- coroutines, and others in whom a signal's exception would be lost -------------------------------------------------
+
+
+@app.task(name="turns_of_a_loop")
+async def turns_of_a_loop() -> None:
+    while True:
+        await asyncio.sleep(0)
+
+
+@app.task(name="waits_on_a_loop")
+async def waits_on_a_loop() -> str:
+    try:
+        await asyncio.sleep(LONG_S)
+    except SoftTimeLimit:
+        await asyncio.sleep(0.01)  # what it has to do at its end may wait, too
+        return "struck where it waits"
+    return "not struck"
+
+
+@app.task(name="computes_in_a_coroutine")
+async def computes_in_a_coroutine() -> str:
+    try:
+        while True:
+            pass
+    except SoftTimeLimit:
+        return "struck where it computes"
+
+
+@app.task(name="waits_for_another_that_computes")
+async def waits_for_another_that_computes() -> str:
+    async def other() -> None:
+        until = time.monotonic() + LONG_S
+        while time.monotonic() < until:
+            await asyncio.sleep(0)
+            sum(range(10_000))
+
+    task = asyncio.create_task(other())
+    try:
+        await task
+    except SoftTimeLimit:
+        return "struck where it waits"
+    return "not struck"
+
+
+@app.task(name="cleans_up_for_long")
+async def cleans_up_for_long() -> str:
+    try:
+        await asyncio.sleep(LONG_S)
+    except SoftTimeLimit:
+        await asyncio.sleep(2.2)
+    return "cleaned up"
+
+
+@app.task(name="leaves_a_stubborn_one")
+async def leaves_a_stubborn_one() -> str:
+    async def stubborn() -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(LONG_S)
+
+    _remembered.append(id(asyncio.create_task(stubborn())))
+    await asyncio.sleep(0)
+    return "done"
+
+
+@app.task(name="runs_a_loop_itself")
+def runs_a_loop_itself() -> None:
+    asyncio.run(turns_of_a_loop.function())
+
+
+class _Finalised:
+    def __del__(self) -> None:
+        sum(range(1_000))
+
+
+@app.task(name="lives_in_finalisers")
+def lives_in_finalisers() -> str:
+    try:
+        while True:
+            _Finalised()
+            sum(range(2_000))
+    except SoftTimeLimit:
+        return "struck"
+
+
+@app.task(name="chain_of_sessions")
+def chain_of_sessions(folder: str, depth: int = 3) -> None:
+    """Processes one below the other, each in a session of its own; then it waits."""
+    for level in range(depth):
+        if os.fork():
+            break
+        os.setsid()
+        Path(folder, str(level)).write_text(str(os.getpid()))
     time.sleep(LONG_S)

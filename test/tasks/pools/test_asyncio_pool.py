@@ -116,6 +116,9 @@ def test_a_cancellation_of_the_tasks_own_is_no_time_limit(bench: Bench) -> None:
 
 
 def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_though_the_coroutine_goes_on(bench: Bench) -> None:
+    told: list[object] = []
+    bench.app.success_handler(lambda job: told.append(job.name))
+    bench.app.error_handler(lambda *seen: told.append(seen))
     ends = asyncio.Event()
 
     async def stubborn() -> str:
@@ -133,10 +136,13 @@ def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_though_the_coroutin
     submit(bench, *jobs)
     found = bench.outcomes(3)
     assert [fault_type(found[job]) for job in jobs] == ["TimeLimit"] * 3
+    assert not any(outcome.is_told for outcome in found.values() if isinstance(outcome, Failed))
     assert all(job.cancelled for job in jobs)
     last = bench.job(end_it)
     submit(bench, last)
     assert bench.outcomes(1) == {last: Succeeded(b"null")}
+    until(lambda: all(job.ran_s > 0.05 for job in jobs))
+    assert told == [last.task.name]  # of the others the worker tells, at their limit
     assert bench.pool.statistics()["hard_limits"] == 3
     assert bench.pool.finished() == []
 

@@ -61,7 +61,7 @@ class Stage:
         self.ends = ChildEnds(1, self.parent.for_child, self.parent.page)
         self.page: SharedPage = self.parent.page
         self.guard = Guard(self.page)
-        self.servant = Servant(self.ends, APP, self.guard, JobLog(), Terms(1000, os.getpid(), None, -1, 1024))
+        self.servant = Servant(self.ends, APP, self.guard, JobLog(), Terms(os.getpid(), None, -1, 1024))
 
     def run(
         self,

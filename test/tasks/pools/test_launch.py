@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from kafka.errors import IllegalArgumentError
+from kafka.net.resolve import THREAD_NAME
 from kafka.tasks import App
 from kafka.tasks.outcome import Succeeded
 from kafka.tasks.pools import boot, channel, hygiene, kernel, launch
@@ -99,7 +101,7 @@ def test_the_descriptor_of_the_end_becomes_readable(method: str) -> None:
 
 @each_method
 def test_payloads_pass_by_every_method(method: str) -> None:
-    with Nursery(method, max_payload_bytes=20_000_000) as nursery:
+    with Nursery(method) as nursery:
         child = nursery.start()
         assert _value(nursery.run(child, tasks.length, "x" * 10_000_000)) == 10_000_000
         assert len(_value(nursery.run(child, tasks.repeat, "y", 10_000_000))) == 10_000_000
@@ -138,8 +140,6 @@ def test_no_password_is_on_a_command_line(method: str, monkeypatch: pytest.Monke
 @pytest.mark.skipif("fork" not in METHODS, reason="no fork here")
 @pytest.mark.filterwarnings("error")
 def test_a_fork_beside_threads_warns_nobody_and_works() -> None:
-    import threading
-
     over = threading.Event()
     thread = threading.Thread(target=over.wait, args=(DEADLINE_S,))
     thread.start()
@@ -149,6 +149,16 @@ def test_a_fork_beside_threads_warns_nobody_and_works() -> None:
     finally:
         over.set()
         thread.join()
+
+
+def test_a_fork_waits_for_a_name_that_is_being_looked_up() -> None:
+    found = threading.Event()
+    resolver = threading.Thread(target=found.wait, name=f"{THREAD_NAME}-host", daemon=True)
+    resolver.start()
+    threading.Timer(0.05, found.set).start()
+    with Nursery("fork") as nursery:
+        nursery.start()
+        assert not resolver.is_alive()
 
 
 def test_a_fork_leaves_signals_and_collector_as_they_were() -> None:

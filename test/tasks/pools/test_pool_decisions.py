@@ -98,12 +98,20 @@ def test_children_that_began_together_fail_once() -> None:
     starts.boot_failed(12.0, 10.5, "no module")
     starts.boot_failed(14.0, 12.5, "no module")
     assert starts.next_at == 16.0
+    assert starts.open_because(15.0) == "3 starts of children failed in a row; the last: no module"
+    starts.up()
+    assert starts.open_because(15.0) is None
+
+
+def test_a_next_try_is_announced_where_there_will_be_one() -> None:
+    starts = Starts(3)
+    starts.up()
+    for began_at in (10.0, 11.0, 13.0):
+        starts.boot_failed(began_at + 1.0, began_at, "no module")
     assert (
         starts.open_because(15.0)
         == "3 starts of children failed in a row; the next is tried in 1 s; the last: no module"
     )
-    starts.up()
-    assert starts.open_because(15.0) is None
 
 
 def test_crashes_open_the_breaker_unless_jobs_end_between() -> None:
@@ -150,8 +158,12 @@ def test_limits_count_from_the_start_that_the_page_tells() -> None:
     assert limits.look(104.0, running, [job]) is Act.NOTHING
     assert limits.look_at == 105.0
     assert limits.look(105.0, running, [job]) is Act.SOFT
+    assert limits.look_at == 106.0
+    assert limits.look(105.5, running, [job]) is Act.NOTHING
+    assert limits.look(106.5, running, [job]) is Act.AGAIN
+    assert limits.look_at == 107.5
+    assert limits.look(107.5, running, [job]) is Act.AGAIN
     assert limits.look_at == 108.0
-    assert limits.look(107.0, running, [job]) is Act.NOTHING
     assert limits.look(108.0, running, [job]) is Act.HARD
     assert limits.look_at is None
 

@@ -6,6 +6,7 @@ object with the test either, so gates are files.
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import threading
@@ -211,6 +212,32 @@ def test_many_outcomes_wake_the_loop_once(threads: Bench) -> None:
     assert threads.wakes < 100
 
 
+def _big() -> str:
+    return "x" * 2_000_000
+
+
+async def _big_coroutine() -> str:
+    return _big()
+
+
+@pytest.mark.parametrize("function", [_big, _big_coroutine])
+def test_a_result_that_is_too_large_is_a_failure_that_the_error_handlers_alone_are_told(
+    bench: Bench, tmp_path: Path, function: Callable[[], Any]
+) -> None:
+    bench.app.success_handler(lambda job: (tmp_path / "success").touch())
+    bench.app.error_handler(lambda job, kill_signal, exc_info: (tmp_path / exc_info[0].__name__).touch())
+    job = bench.job(function, retry=Retry())
+    bench.submit(job)
+    outcome = bench.outcomes(1)[job]
+    assert isinstance(outcome, Failed)
+    assert (outcome.fault.type, outcome.listed) == ("PayloadTooLarge", False)
+    assert outcome.fault.text == (
+        f"the result of task {job.task.name} is 2000002 bytes, and max_payload_bytes is 1000000: store it elsewhere"
+        " and return where it is, or raise max_payload_bytes and the topics' max.message.bytes"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["PayloadTooLarge"]
+
+
 def test_the_soft_limit_is_an_exception_that_except_exception_does_not_eat(threads: Bench) -> None:
     def stubborn() -> str:
         try:
@@ -241,19 +268,25 @@ def test_a_soft_limit_that_is_let_out_is_a_failure_that_a_policy_can_list(thread
 
 
 def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_again(threads: Bench) -> None:
+    told: list[object] = []
+    threads.app.success_handler(told.append)
+    threads.app.error_handler(lambda *seen: told.append(seen))
     gate = threading.Event()
     stuck = [threads.job(gate.wait, DEADLINE_S, timeout=0.05) for _ in range(2)]
     for job in stuck:
         threads.pool.submit(job)
     found = threads.outcomes(2)
     assert {o.fault.type for o in found.values() if isinstance(o, Failed)} == {"TimeLimit"}
+    assert not any(o.is_told for o in found.values() if isinstance(o, Failed))
     assert all(job.cancelled for job in stuck)
     again = threads.job(lambda: 1)
     threads.pool.submit(again)
     assert threads.outcomes(1) == {again: Succeeded(b"1")}
+    assert len(told) == 1
     gate.set()
     _until(lambda: sum(t.name == "kafka-task" for t in threading.enumerate()) == 2)
     assert threads.pool.finished() == []
+    assert len(told) == 1  # of the two that were stuck the worker tells, at their limit
     assert threads.pool.statistics()["hard_limits"] == 2
 
 
@@ -358,3 +391,32 @@ def test_a_limit_leaves_nothing_behind_that_a_profiler_or_debugger_would_hang_on
         stdin=subprocess.DEVNULL,
     )
     assert (found.stdout, found.stderr) == ("kafka.tasks.errors.SoftTimeLimit True\n", "")
+
+
+# -- the log -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["inline", "threads", "asyncio"])
+@pytest.mark.parametrize("is_coroutine", [False, True])
+def test_what_a_job_logs_in_the_workers_own_process_has_its_name_and_id(
+    name: str, is_coroutine: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def say() -> None:
+        logging.getLogger("shop").warning("said")
+
+    async def say_on_a_loop() -> None:
+        say()
+
+    bench = Bench(name)
+    jobs = [bench.job(say_on_a_loop if is_coroutine else say) for _ in range(2)]
+    try:
+        bench.submit(jobs[0])
+        bench.outcomes(1)
+        bench.submit(jobs[1])
+        bench.outcomes(1)
+    finally:
+        bench.stop(0.0)
+    say()
+    records = [record for record in caplog.records if record.name == "shop"]
+    found = [(getattr(each, "job_name", None), getattr(each, "job_id", None)) for each in records]
+    assert found == [*((job.envelope.name, job.envelope.id) for job in jobs), ("", "")]

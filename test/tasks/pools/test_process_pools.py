@@ -48,8 +48,7 @@ class Bench:
         self.loop = Loop()
         self.wakes = 0
         self.ended: dict[Job, Outcome] = {}
-        given = PoolSettings(concurrency, app=process_jobs.app, app_path=process_jobs.PATH,
-                             max_payload_bytes=process_jobs.app.settings.max_payload_bytes, **settings)  # fmt: skip
+        given = PoolSettings(concurrency, app=process_jobs.app, app_path=process_jobs.PATH, **settings)
         self.pool = kind(given, self._wake, self.loop)
         self.until(lambda: len(self.pool.supervision.takers) == concurrency)
 

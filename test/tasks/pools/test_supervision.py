@@ -22,7 +22,7 @@ from kafka.tasks.pools.fork import ForkPool
 from kafka.tasks.pools.kept import Kept
 from kafka.tasks.pools.memory import OomCounter
 from kafka.tasks.pools.prefork import PreforkPool
-from kafka.tasks.pools.processes import Exit, Progress, Up
+from kafka.tasks.pools.processes import Exit, Phase, Progress, Up
 from kafka.tasks.pools.settings import PoolSettings
 from kafka.tasks.pools.supervision import CLOGGED_S
 from kafka.tasks.runner import Job
@@ -389,7 +389,7 @@ def test_a_child_that_dies_while_idle_is_replaced_and_nothing_is_lost() -> None:
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_soft_limit_is_said_once_and_counts_from_the_start_of_the_job() -> None:
+def test_the_soft_limit_counts_from_the_start_of_the_job_and_is_said_again_each_second() -> None:
     bench = Bench(1)
     bench.submit(1, soft=2.0)
     child = bench.children[0]
@@ -399,7 +399,10 @@ def test_the_soft_limit_is_said_once_and_counts_from_the_start_of_the_job() -> N
     bench.pass_time(1.5)
     assert child.softened == []
     bench.pass_time(3)
-    assert child.softened == [1]
+    assert child.softened == [1, 1, 1]  # the first may have come where nobody could catch what it raised
+    child.end()
+    bench.pass_time(5)
+    assert len(child.softened) == 3
     assert bench.pool.statistics()["soft_limits"] == 1
 
 
@@ -436,6 +439,19 @@ def test_a_job_that_fails_of_the_sigterm_has_failed_of_its_limit() -> None:
     assert isinstance(outcome, Failed) and outcome.fault.type == "TimeLimit"
 
 
+def test_a_job_whose_result_is_being_written_has_ended_in_time() -> None:
+    bench = Bench(1)
+    (job,) = bench.submit(1, hard=2.0)
+    child = bench.children[0]
+    child.begin()
+    bench.pass_time(1.5)
+    child.page.phase = int(Phase.WRITING)
+    bench.pass_time(3)
+    child.end()
+    bench.turn()
+    assert bench.outcomes() == {job: OK}
+
+
 def test_a_job_that_waits_behind_another_has_its_limit_from_its_own_start() -> None:
     bench = Bench(1)
     bench.pool.depth = 2
@@ -461,6 +477,8 @@ def test_interrupt_reaches_running_jobs_through_flag_page_and_signal() -> None:
     assert (jobs[0].cancelled, jobs[1].cancelled) == (True, False)
     assert child.page.cancelled == [1]
     assert child.softened == [1]
+    bench.pass_time(1.5)
+    assert child.softened == [1, 1]
 
 
 def test_a_cancelled_job_that_no_child_has_received_never_runs() -> None:
@@ -491,6 +509,21 @@ def test_a_cancelled_job_that_a_child_has_received_and_not_begun_learns_it() -> 
     child.end()
     bench.turn()
     assert bench.outcomes() == {job: OK}
+
+
+def test_a_cancelled_job_that_comes_back_from_a_dead_child_never_runs() -> None:
+    bench = Bench(1)
+    (job,) = bench.submit(1)
+    stopped = bench.children[0]
+    stopped.receive()
+    bench.launcher.stopped.add(stopped.pid)
+    job.cancelled = True  # as the worker does, whose lock it was
+    bench.pool.cancel(job)
+    bench.pass_time(8)
+    assert not stopped.is_alive
+    assert bench.children[0].run_all() == 0
+    assert bench.outcomes() == {job: LockLost()}
+    assert bench.pool.busy == 0
 
 
 def test_abandon_kills_what_runs_and_says_that_it_was_the_worker() -> None:
@@ -709,6 +742,34 @@ def test_a_child_that_is_not_up_in_time_is_killed_and_the_text_says_what_it_was_
     assert "not up within 10 s" in why and "importing shop.tasks" in why
 
 
+def test_what_a_failing_child_says_is_told_once_and_the_last_failure_announces_no_next_try(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(child: FakeChild) -> None:
+        child.say(Progress("no module named shop"))
+        child.die(code=69)
+
+    with caplog.at_level(logging.INFO, "kafka.tasks.pools"):
+        bench = Bench(1, plan=fail, breaker_failures=3)
+        bench.pass_time(0.5)
+        bench.pass_time(2)
+    told = [record.getMessage() for record in caplog.records if "no module named shop" in record.getMessage()]
+    assert [text.partition("; the next is tried ")[2] for text in told[:3]] == ["at once", "in 1 s", ""]
+    assert all(text.startswith("a child did not come up: exit code 69; ") for text in told[:3])
+    assert "no module named shop" in str(bench.pool.degraded)
+    assert "next is tried" not in str(bench.pool.degraded)
+
+
+def test_what_a_slow_child_is_at_is_told_while_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "kafka.tasks.pools"):
+        bench = Bench(1, plan=lambda child: child.say(Progress("importing shop.tasks for 5 s")))
+        bench.pass_time(2)
+        (child,) = bench.children
+        assert [record.getMessage() for record in caplog.records] == [
+            f"child 1 (process {child.pid}): importing shop.tasks for 5 s"
+        ]
+
+
 def test_a_child_that_is_up_is_not_taken_for_slow_by_a_worker_that_is_late() -> None:
     bench = Bench(1, plan=lambda child: None, start_limit=10.0)
     (child,) = bench.children
@@ -871,7 +932,25 @@ def test_above_the_hard_memory_limit_a_child_is_killed_and_its_job_lost() -> Non
     assert isinstance(lost, Lost)
     assert (lost.cause, lost.signal, lost.rss_bytes) == ("memory", signal.SIGKILL, 250 << 20)
     assert "limit of 200 MiB" in lost.detail
+    assert lost.counts
     assert bench.pool.ready
+
+
+def test_what_the_last_job_has_left_in_memory_is_no_crash_of_the_next_one() -> None:
+    bench = Bench(1, max_memory_hard=200 << 20)
+    bench.pool.depth = 2
+    child = bench.children[0]
+    first, second = bench.submit(2)
+    child.begin()
+    bench.pass_time(0.5)
+    bench.launcher.rss[child.pid] = 250 << 20
+    child.end()
+    child.begin()
+    bench.turn()
+    outcomes = bench.outcomes()
+    lost = outcomes[second]
+    assert outcomes[first] == OK
+    assert isinstance(lost, Lost) and (lost.cause, lost.counts) == ("memory", False)
 
 
 FRESH = "a fresh child holds 250 MiB, above the hard limit of 200 MiB: raise it"
