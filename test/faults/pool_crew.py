@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import os
 import pathlib
 import signal
@@ -107,6 +108,12 @@ class PoolWorker:
     def log(self) -> str:
         """What it and its children have written."""
         return self.log_path.read_text(errors="replace")
+
+    def tracebacks_of_its_own(self) -> list[str]:
+        """The lines before tracebacks in its log, but for those of jobs that have failed for good."""
+        lines = self.log().splitlines()
+        before = [line for line, next_one in itertools.pairwise(lines) if next_one.startswith("Traceback")]
+        return [line for line in before if "has failed for good" not in line]
 
     def children(self) -> set[int]:
         """Pids of its child processes that live."""

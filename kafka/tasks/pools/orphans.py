@@ -53,7 +53,10 @@ class Orphans:
 
     def sweep(self) -> list[int]:
         """Kill all orphans; returns their pids. They are reaped by :meth:`tidy`, which kills what comes from them."""
-        found = [pid for pid in children_of(os.getpid()) if pid not in self.own and self._has_to_die(pid)]
+        # One that was killed counts until it is reaped: what it leaves behind comes as it dies, perhaps after this.
+        found = [
+            pid for pid in children_of(os.getpid()) if pid not in self.own and (pid in self._killed or _is_orphan(pid))
+        ]
         self._more_may_come = bool(found)
         for pid in found:
             if pid not in self._killed:
@@ -62,14 +65,6 @@ class Orphans:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         return found
-
-    def _has_to_die(self, pid: int) -> bool:
-        """Or dies: one that was killed has no memory any more by which it could be known, and its children have not
-        come yet."""
-        if pid not in self._killed:
-            return _is_orphan(pid)
-        stat = stat_of(pid)
-        return stat is not None and stat[0] != "Z"
 
     def end(self) -> None:
         """Kill and reap all there are, and what comes from them. Waits for that, but not for long."""
