@@ -78,7 +78,7 @@ def test_a_stop_reaches_a_coroutine_without_limits() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="who leaves its session is found by Linux alone")
 @pytest.mark.parametrize("how", ["limit", "stop"])
 def test_processes_below_processes_in_sessions_of_their_own_end_too(tmp_path: Path, how: str) -> None:
-    with a_pool(kill_grace=0.1) as bench:
+    with a_pool(kill_grace=10.0) as bench:
         job = bench.submit("chain_of_sessions", str(tmp_path), hard=1.0 if how == "limit" else None)
         files = [tmp_path / str(level) for level in range(3)]
         bench.until(lambda: all(file.exists() and file.read_text() for file in files))
