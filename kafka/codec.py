@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka.records.compression import available_codecs
+from kafka.records.compression import CODECS, works
 
 
 def has_gzip() -> bool:
@@ -26,4 +26,4 @@ def has_zstd() -> bool:
 
 
 def _has(name: str) -> bool:
-    return name in available_codecs().split(", ")
+    return any(codec.name == name and works(codec) for codec in CODECS.values())

@@ -337,14 +337,18 @@ def settings_of(client: str) -> list[Setting]:
     return [setting for setting in SETTINGS if client in setting.clients]
 
 
+def defaults(client: str) -> dict[str, Any]:
+    """All settings of ``client`` with their defaults: a new dict."""
+    return {setting.name: setting.default_for(client) for setting in settings_of(client)}
+
+
 def resolve(client: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of ``client``: what was given, checked, over the defaults.
 
     KafkaConfigurationError for an unknown name (with the nearest known one), for one that this client does not have,
     and for a value that cannot be. None for a setting that this version does not have asks for nothing, and is nothing.
     """
-    rows = settings_of(client)
-    found = {setting.name: setting.default_for(client) for setting in rows}
+    found = defaults(client)
     for name, value in given.items():
         if value is None and name in NOT_YET:
             continue
@@ -356,7 +360,7 @@ def resolve(client: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_given(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """A client's resolved settings for people to look at: ``bootstrap_servers`` in the shape in which they came."""
-    return {**settings, **{name: value for name, value in given.items() if name == "bootstrap_servers"}}
+    return {**settings, "bootstrap_servers": given.get("bootstrap_servers", settings["bootstrap_servers"])}
 
 
 def narrow(client: str, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from kafka.admin.older_calls import OlderCalls
 from kafka.client import Host, KafkaClient, make_host
 from kafka.client.metrics import ClientMetrics
 from kafka.client.telemetry import HasTelemetry
-from kafka.config import as_given, resolve, settings_of
+from kafka.config import as_given, defaults, resolve
 from kafka.core.admin.configs import Described
 from kafka.core.admin.topics import NewTopics
 from kafka.core.admin.values import ConfigFilterType, ConfigResource, NewPartitions
@@ -33,9 +33,7 @@ class KafkaAdminClient(OlderCalls, HasTelemetry):
     (``kafka.admin.dialogues``) without waiting.
     """
 
-    DEFAULT_CONFIG: Final[dict[str, Any]] = {
-        setting.name: setting.default_for("admin") for setting in settings_of("admin")
-    }
+    DEFAULT_CONFIG: Final = defaults("admin")
     """All settings with their defaults."""
 
     def __init__(self, *, loop: Loop | None = None, client: KafkaClient | None = None, **configs: Any) -> None:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from kafka.client import Host, KafkaClient, make_host
-from kafka.config import as_given, resolve, settings_of
+from kafka.config import as_given, defaults, resolve
 from kafka.consumer import checks
 from kafka.consumer.assembly import make_fetcher
 from kafka.consumer.base import Reads, Turn
@@ -42,9 +42,9 @@ from kafka.consumer.starts import Starts
 from kafka.consumer.subscribing import Subscribing
 from kafka.consumer.topics import TopicWatch
 from kafka.consumer.watching import resource_of, watcher
+from kafka.core import arguments
 from kafka.core.group.machine import NO_GENERATION
 from kafka.errors import (
-    IllegalArgumentError,
     KafkaConfigurationError,
 )
 from kafka.future import Future
@@ -84,9 +84,7 @@ class KafkaConsumer(Iterating, Committing, Subscribing, Positions, Inquiries, Cl
     Errors of construction: KafkaConfigurationError for a setting that is unknown or cannot be.
     """
 
-    DEFAULT_CONFIG: Final[dict[str, Any]] = {
-        setting.name: setting.default_for("consumer") for setting in settings_of("consumer")
-    }
+    DEFAULT_CONFIG: Final = defaults("consumer")
     """All settings with their defaults."""
 
     def __init__(
@@ -248,11 +246,7 @@ class KafkaConsumer(Iterating, Committing, Subscribing, Positions, Inquiries, Cl
         the like), KafkaError from a listener, WakeupError after :meth:`wakeup`.
         """
         self._check_usable()
-        limit = self._settings["max_poll_records"] if max_records is None else max_records
-        if isinstance(limit, bool) or not isinstance(limit, int):
-            raise TypeError(f"max_records: a whole number is needed, not {max_records!r}")
-        if limit < 1:
-            raise IllegalArgumentError(f"max_records: at least 1, not {max_records}")
+        limit = arguments.max_records(max_records, self._settings["max_poll_records"])
         timeout_s = checks.timeout_s(timeout_ms, 0.0)
         self._reader.begin()
         try:

@@ -18,12 +18,20 @@ def topic_name(topic: Any) -> str:
     if not isinstance(topic, (six.text_type, six.binary_type)):
         raise TypeError(f"topics: each has to be a text, not {type(topic).__name__}")
     name = six.ensure_text(topic)
-    if not _LEGAL_TOPIC.fullmatch(name) or name in (".", "..") or len(name) > MAX_TOPIC_LENGTH:
-        raise IllegalArgumentError(
-            f"{name[:300]!r}: a topic's name has 1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ - "
-            "and is neither '.' nor '..'"
-        )
+    complaint = topic_complaint(name)
+    if complaint is not None:
+        raise IllegalArgumentError(complaint)
     return name
+
+
+def topic_complaint(name: str) -> str | None:
+    """Why no broker takes a topic of that name (``Topic.validate``); None when it does."""
+    if _LEGAL_TOPIC.fullmatch(name) and name not in (".", "..") and len(name) <= MAX_TOPIC_LENGTH:
+        return None
+    return (
+        f"{name[:300]!r}: a topic's name has 1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ - "
+        "and is neither '.' nor '..'"
+    )
 
 
 def topic_names(topics: Any) -> list[str]:

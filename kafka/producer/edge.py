@@ -5,12 +5,12 @@ Every complaint about an argument of ``send`` is made here, at the call, and nam
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import six
 
+from kafka.core.arguments import topic_complaint
 from kafka.errors import IllegalArgumentError, IllegalTopicError
 
 HeaderItems = list[tuple[str, bytes | None]]
@@ -18,22 +18,18 @@ Serialize = Callable[[str, HeaderItems | None, Any], Any]
 """``(topic, headers, data) -> bytes or None``. Headers are a list, to which some may be added, where one of the
 producer's serializers :func:`takes_headers`."""
 
-MAX_TOPIC_LENGTH: Final = 249
 _MAX_TIMESTAMP: Final = 2**63 - 2**13 - 1
 """The greatest that :mod:`kafka.records.reader` takes as a batch's first; what is above it would be read by nobody."""
-_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def topic_name(topic: Any) -> str:
-    """A topic as text, or TypeError; IllegalTopicError for a name that no broker takes (``Topic.validate``)."""
+    """A topic as text, or TypeError; IllegalTopicError for a name that no broker takes."""
     if not isinstance(topic, (six.text_type, six.binary_type)):
         raise TypeError(f"topic: a text is needed, not {type(topic).__name__}")
     name = topic if isinstance(topic, six.text_type) else topic.decode("utf-8", "backslashreplace")
-    if not _LEGAL_TOPIC.fullmatch(name) or name in (".", "..") or len(name) > MAX_TOPIC_LENGTH:
-        raise IllegalTopicError(
-            f"{name[:300]!r}: a topic's name has 1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ - "
-            "and is neither '.' nor '..'"
-        )
+    complaint = topic_complaint(name)
+    if complaint is not None:
+        raise IllegalTopicError(complaint)
     return name
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka.client import KafkaClient, make_host
 from kafka.client.telemetry import HasTelemetry
-from kafka.config import as_given, resolve, settings_of
+from kafka.config import as_given, defaults, resolve
 from kafka.core.produce.accumulator import BufferFull, TopicQueues
 from kafka.core.produce.batch import Batch
 from kafka.errors import MessageSizeTooLargeError
@@ -47,9 +47,7 @@ class KafkaProducer(Transactional, HasTelemetry):
     Errors of construction: KafkaConfigurationError for a setting that is unknown or cannot be.
     """
 
-    DEFAULT_CONFIG: Final[dict[str, Any]] = {
-        setting.name: setting.default_for("producer") for setting in settings_of("producer")
-    }
+    DEFAULT_CONFIG: Final = defaults("producer")
     """All settings with their defaults."""
     DEPRECATED_CONFIGS: Final = ()
 

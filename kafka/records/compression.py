@@ -259,8 +259,12 @@ def codec_for(number: int) -> Codec:
 
 def available_codecs() -> str:
     """The names of the codecs that work here, for messages: ``none, gzip``."""
-    works = [codec.name for codec in CODECS.values() if not codec.library or _is_installed(codec.library)]
-    return ", ".join(["none", *works])
+    return ", ".join(["none", *(codec.name for codec in CODECS.values() if works(codec))])
+
+
+def works(codec: Codec) -> bool:
+    """Whether it is here, and not in a library that is not installed."""
+    return not codec.library or _is_installed(codec.library)
 
 
 def _is_installed(library: str) -> bool:

@@ -255,7 +255,7 @@ class ShareEngine:
             if reaction.final:
                 self._give_up(outcome.error)
             else:
-                level = logging.ERROR if reaction.told else logging.INFO if link.failures <= 1 else logging.DEBUG
+                level = _level(reaction.told, link.failures)
                 log.log(level, "%s: the session with node %s ended: %s", self.group_id, link.node_id, outcome.error)
                 if reaction.told:
                     self._events.on_trouble(outcome.error)
@@ -338,7 +338,7 @@ class ShareEngine:
             self._assign_links()
         state = self._membership.state
         if outcome.error is not None and state is not MemberState.FATAL:
-            level = logging.ERROR if outcome.told else logging.INFO if self._membership.failures <= 1 else logging.DEBUG
+            level = _level(outcome.told, self._membership.failures)
             log.log(level, "%s: heartbeat of member %s: %s", self.group_id, self.member_id, outcome.error)
             if outcome.told and self._closing is None:
                 self._events.on_trouble(outcome.error)
@@ -415,3 +415,10 @@ def _when_all(futures: Sequence[Future[None]]) -> Future[None]:
     if not futures:
         done.success(None)
     return done
+
+
+def _level(is_told: bool, failures: int) -> int:
+    """Of an error in the log: the user is told of it, or it is tried again; ``failures`` in a row are one line."""
+    if is_told:
+        return logging.ERROR
+    return logging.INFO if failures <= 1 else logging.DEBUG

@@ -131,35 +131,50 @@ class _NoWindow:
 _NO_LOOP = RuntimeError("a copy of the worker's process, made by os.fork(), has no event loop to wait on")
 
 
-class _Steps:
+class _Stepped:
+    """A coroutine that is awaited step by step, through this."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, coroutine: Awaitable[Any]) -> None:
+        self._steps: Any = coroutine.__await__()
+
+    def __await__(self) -> _Stepped:
+        return self
+
+    def __iter__(self) -> _Stepped:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        return self._steps.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._steps.throw(*error)
+
+    def close(self) -> None:
+        self._steps.close()
+
+
+class _Steps(_Stepped):
     """Awaits a coroutine on an event loop that others use, too. A copy of the process ends where the coroutine would
     wait: the loop is a copy there, and would go on with all of the others. (Beside the 3 us that the loop takes each
     time that a coroutine waits, this could not be measured.)
     """
 
-    __slots__ = ("_steps", "_window")
+    __slots__ = ("_window",)
 
     def __init__(self, coroutine: Awaitable[Any], window: _NoWindow) -> None:
-        self._steps: Any = coroutine.__await__()
+        super().__init__(coroutine)
         self._window = window
-
-    def __await__(self) -> _Steps:
-        return self
-
-    def __iter__(self) -> _Steps:
-        return self
-
-    def __next__(self) -> Any:
-        return self._waits(self._steps.send(None))
 
     def send(self, value: Any) -> Any:
         return self._waits(self._steps.send(value))
 
     def throw(self, *error: Any) -> Any:
         return self._waits(self._steps.throw(*error))
-
-    def close(self) -> None:
-        self._steps.close()
 
     def _waits(self, for_what: Any) -> Any:
         self._window.ended(_NO_LOOP)
@@ -320,19 +335,19 @@ def _to_its_end(coroutine: CoroutineType[Any, Any, Any], window: Window) -> Any:
         window.waiting = None
 
 
-class _Limited:
+class _Limited(_Stepped):
     """A coroutine on a loop of its own that can be struck: implements :class:`Waiting`.
 
     A strike is a cancellation that arrives as another error. When the coroutine has ended, and the loop waits for
     others that do not end when they are cancelled, a strike stops the loop; ``late`` is the error then.
     """
 
-    __slots__ = ("_coroutine", "_error", "_loop", "_steps", "_task", "late")
+    __slots__ = ("_coroutine", "_error", "_loop", "_task", "late")
 
     def __init__(self, coroutine: CoroutineType[Any, Any, Any]) -> None:
+        super().__init__(coroutine)
         self.late: BaseException | None = None
         self._coroutine = coroutine
-        self._steps: Any = coroutine.__await__()
         self._error: BaseException | None = None
         self._loop: Any = None
         self._task: Any = None
@@ -363,18 +378,6 @@ class _Limited:
             self._error = error
             self._loop.call_soon_threadsafe(self._task.cancel)
 
-    def __await__(self) -> _Limited:
-        return self
-
-    def __iter__(self) -> _Limited:
-        return self
-
-    def __next__(self) -> Any:
-        return self._steps.send(None)
-
-    def send(self, value: Any) -> Any:
-        return self._steps.send(value)
-
     def throw(self, *raised: Any) -> Any:
         error = self._error
         if error is None or "CancelledError" not in (raised[0].__class__.__name__, getattr(raised[0], "__name__", "")):
@@ -383,9 +386,6 @@ class _Limited:
         if hasattr(self._task, "uncancel"):  # Python 3.11; else timeouts in its own handling would count it
             self._task.uncancel()
         return self._steps.throw(error)
-
-    def close(self) -> None:
-        self._steps.close()
 
 
 def fault_of(error: BaseException) -> Fault:

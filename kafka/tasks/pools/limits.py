@@ -59,7 +59,7 @@ class Limits:
         return True
 
     def struck(self, seq: int, now: float) -> None:
-        """The running job was told to end, for another reason than its limit: see AGAIN."""
+        """The running job is told to end, at its limit or for another reason: see AGAIN."""
         self._softened = seq
         self._again_at = now + AGAIN_S
         if self.look_at is None or self.look_at > self._again_at:
@@ -95,8 +95,7 @@ class Limits:
             return act
         if job.soft_s is not None:
             if now >= started_at + job.soft_s:
-                self._softened = seq
-                self._again_at = now + AGAIN_S
+                self.struck(seq, now)
                 due.append(self._again_at)
                 return Act.SOFT
             due.append(started_at + job.soft_s)
