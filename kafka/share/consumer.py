@@ -71,7 +71,10 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
     Without ``loop`` it has a loop of its own in an I/O thread, and its methods may be called from any thread. With
     ``loop`` or ``client`` it lives there beside others and is used on that loop's thread: no call blocks, and
     ``on_records``, ``on_acknowledged``, ``on_lost`` and ``on_error`` are called there; what they raise is logged.
-    Deserializers belong to :meth:`poll` and are refused.
+    Deserializers belong to :meth:`poll` and are refused. ``look_every_s`` above 0: brokers are asked so often (seconds)
+    and answer at once, instead of waiting for records. A poll that waits outlives its member: Apache Kafka sees the end
+    of a connection when it has answered what came over it, and until then hands records to a process that is gone. They
+    come back in a moment, with one more delivery counted. :meth:`look` asks at once.
 
     ``acknowledgement_commit_callback``: see :meth:`set_acknowledgement_commit_callback`.
 
@@ -88,6 +91,7 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         on_lost: OnLost | None = None,
         on_error: OnError | None = None,
         acknowledgement_commit_callback: CommitCallback | None = None,
+        look_every_s: float = 0.0,
         **configs: Any,
     ) -> None:
         settings = resolve("share", configs)
@@ -121,6 +125,7 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
             fetch_max_bytes=settings["fetch_max_bytes"],
             fetch_max_wait_ms=min(max(settings["fetch_max_wait_ms"], FETCH_WAIT_MS[0]), FETCH_WAIT_MS[1]),
             check_crcs=settings["check_crcs"],
+            look_every_s=look_every_s,
         )
         self._metrics: ShareMetrics | None = None
         if settings["metrics_enabled"]:
@@ -218,6 +223,11 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         """
         self._check_open()
         self._engine.request_records(count, exactly)
+
+    def look(self) -> None:
+        """On a loop, with ``look_every_s``: ask now for what :meth:`request_records` wants."""
+        self._check_open()
+        self._engine.look()
 
     def wakeup(self) -> None:
         """Let a :meth:`poll` that waits, or the next one, return at once. From any thread."""

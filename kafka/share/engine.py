@@ -86,13 +86,15 @@ class ShareEngine:
         fetch_max_bytes: int = 52_428_800,
         fetch_max_wait_ms: int = 500,
         check_crcs: bool = True,
+        look_every_s: float = 0.0,
     ) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self._client = client
         self._events = events
         self._fetch_max_bytes = fetch_max_bytes
-        self._fetch_max_wait_ms = fetch_max_wait_ms
+        self._fetch_max_wait_ms = fetch_max_wait_ms if not look_every_s else 0
+        self._look_every_s = look_every_s
         self._check_crcs = check_crcs
         self._membership = ShareMembership(group_id, member_id, rack_id or None)
         self._leaders = Leaders(client, self._assign_links)
@@ -125,6 +127,11 @@ class ShareEngine:
         self._until_some = until_some
         if grew:
             self._pump_all()
+
+    def look(self) -> None:
+        """With ``look_every_s``: fetch what is wanted now, not when it is time."""
+        for link in self._links.values():
+            link.look()
 
     @property
     def demand(self) -> int:
@@ -221,13 +228,13 @@ class ShareEngine:
     def demand_for(self, link: ShareLink) -> Demand:
         """The link's part of what is wanted; with ``exactly``, of what nobody has been asked for yet."""
         wanted, exactly, _ = self._demand
-        if self._closing is not None or not wanted or not link.session.is_wanted:
+        now = self._client.loop.time()
+        if self._closing is not None or not wanted or not link.session.is_wanted or not link.looks(now):
             return Demand(0)
         fetching = sum(each.session.is_wanted for each in self._links.values())
         part = -(-wanted // max(1, fetching))
         if exactly:
             free = wanted - sum(each.asked for each in self._links.values())
-            now = self._client.loop.time()
             for each in sorted(self._links.values(), key=lambda one: one.turn):
                 if each is link or free <= 0:
                     break
@@ -310,7 +317,7 @@ class ShareEngine:
                     check_crcs=self._check_crcs,
                     max_wait_ms=self._fetch_max_wait_ms,
                 )
-                self._links[node_id] = ShareLink(self._client, self, node_id, session)
+                self._links[node_id] = ShareLink(self._client, self, node_id, session, self._look_every_s)
         for node_id, link in list(self._links.items()):
             link.session.set_partitions(by_leader.get(node_id, ()), topics)
             moved = [each for each in link.session.in_use if self._leaders.has_moved(each, node_id)]

@@ -24,6 +24,11 @@ log = logging.getLogger(__name__)
 
 _turns = itertools.count()
 
+LOOK_AGAIN_S = 0.02
+EXPECTS_S = 1.0
+"""So long after some records there may be more, though a fetch that does not wait finds none: it gives nothing of a
+partition that another member's fetch is at."""
+
 
 class LinkOwner(Protocol):
     """What a link asks of the engine and tells it."""
@@ -37,12 +42,19 @@ class LinkOwner(Protocol):
 
 class ShareLink:
     """One leader's session on the loop. ``asked`` is what the request in flight may bring at most; ``turn`` is lower
-    the longer ago the last fetch went out; ``failures`` counts errors in a row.
+    the longer ago the last fetch went out; ``failures`` counts errors in a row. ``look_every_s``: after a fetch that
+    brought nothing the next one waits so long, since the broker has been told not to; :data:`LOOK_AGAIN_S` while more
+    is to be expected.
     """
 
-    def __init__(self, client: KafkaClient, owner: LinkOwner, node_id: int, session: ShareSession) -> None:
+    def __init__(
+        self, client: KafkaClient, owner: LinkOwner, node_id: int, session: ShareSession, look_every_s: float = 0.0
+    ) -> None:
         self.node_id = node_id
         self.session = session
+        self._look_every_s = look_every_s
+        self._next_look = 0.0
+        self._expects_until = 0.0
         self.lanes = Lanes(client, node_id, self._connection_lost, self.pump_soon)
         self.asked = 0
         self.turn = next(_turns)
@@ -80,9 +92,20 @@ class ShareLink:
             done.success(None)
         return done
 
+    def look(self) -> None:
+        """Fetch now, however little the last fetch has brought, and expect to find something."""
+        self._next_look = 0.0
+        self._expects_until = self._client.loop.time() + EXPECTS_S
+        self.pump_soon()
+
+    def looks(self, now: float) -> bool:
+        """It is time for a fetch, as far as ``look_every_s`` goes."""
+        return now >= self._next_look
+
     def can_fetch(self, now: float) -> bool:
         """A fetch could go out now, if there were demand."""
-        return not self._is_closed and self._closing is None and now >= self._not_before and self.session.can_fetch(now)
+        is_open = not self._is_closed and self._closing is None
+        return is_open and now >= self._not_before and self.looks(now) and self.session.can_fetch(now)
 
     @property
     def answered_at(self) -> float | None:
@@ -185,6 +208,11 @@ class ShareLink:
             return
         self.lanes.close_former()
         self._not_before = now + response.throttle_time_ms / 1000
+        if self._look_every_s and self.asked:
+            if outcome.records:
+                self._expects_until = now + EXPECTS_S
+            else:
+                self._next_look = now + (self._look_every_s if now >= self._expects_until else LOOK_AGAIN_S)
         self.failures = 0 if outcome.error is None else self.failures + 1
         self._settle(outcome)
 
@@ -239,8 +267,9 @@ class ShareLink:
     def _arm(self, now: float) -> None:
         self._disarm()
         deadline = self.session.next_deadline(now)
-        if self._not_before > now and (deadline is None or self._not_before < deadline):
-            deadline = self._not_before
+        for instant in (self._not_before, self._next_look):
+            if instant > now and (deadline is None or instant < deadline):
+                deadline = instant
         if self._closing is None and self.session.in_use:
             replace_at = self.lanes.replace_at()
             if replace_at > now and (deadline is None or replace_at < deadline):

@@ -132,6 +132,9 @@ class Delivery(Protocol):
         ``count`` at most (record limit: the broker resends whole batches for few records).
         """
 
+    def look(self, queue: str) -> None:
+        """There are suspects of this queue now: what is wanted of them is asked for at once."""
+
     def renew(self, leases: Sequence[Lease]) -> None:
         """Start the locks of these anew."""
 

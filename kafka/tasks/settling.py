@@ -142,9 +142,14 @@ class Settler:
     def _accept_moved(self, leases: list[Lease]) -> None:
         ours = [lease for lease in leases if not lease.lost]
         if ours:
-            self._delivery.settle(ours, Verdict.ACCEPT, lambda: self._on_settled(leases, True))
+            self._delivery.settle(ours, Verdict.ACCEPT, lambda: self._moved(leases))
         else:
-            self._on_settled(leases, True)
+            self._moved(leases)
+
+    def _moved(self, leases: list[Lease]) -> None:
+        self._on_settled(leases, True)
+        for queue in {lease.source.queue for lease in leases}:
+            self._delivery.look(queue)
 
     def _too_late(self, record: Outgoing, envelope: Envelope, append_ms: int) -> bool:
         return self._consequences.is_state(record) and append_ms - time_of(envelope.id) > LATE_AFTER_MS

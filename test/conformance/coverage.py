@@ -1,7 +1,8 @@
 """Which answers the conformance tests have seen: (API, version, error code), printed when they have run.
 
 Everything that reads an answer in this process goes through ``framing.decode_response``; :func:`watch` puts a counter
-around it. Broker by broker is not told apart: each test runs over both and expects the same.
+around it, which counts inside :func:`counted` only: other tests in the process make up answers of their own. Broker by
+broker is not told apart: each test runs over both and expects the same.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from kafka.protocol import framing
@@ -19,19 +21,33 @@ from kafka.wire.schema import fields_of
 _seen: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
 """API key -> version -> error codes."""
 
+_is_counting = False
+
+
+@contextmanager
+def counted() -> Iterator[None]:
+    """Count the answers that come meanwhile."""
+    global _is_counting
+    _is_counting = True
+    try:
+        yield
+    finally:
+        _is_counting = False
+
 
 def watch() -> None:
-    """Count from now on, in every module that has taken the function by its name, too."""
+    """Be able to count, in every module that has taken the function by its name, too."""
     original = framing.decode_response
 
-    def counted(cls: Any, version: int, frame: Any) -> Any:
+    def watched(cls: Any, version: int, frame: Any) -> Any:
         answer = original(cls, version, frame)
-        _seen[cls.api_key][version].update(error_codes(answer))
+        if _is_counting:
+            _seen[cls.api_key][version].update(error_codes(answer))
         return answer
 
     for module in list(sys.modules.values()):
         if getattr(module, "decode_response", None) is original:
-            module.decode_response = counted  # type: ignore[attr-defined]
+            module.decode_response = watched  # type: ignore[attr-defined]
 
 
 def error_codes(value: Any) -> Iterator[int]:

@@ -163,6 +163,46 @@ def test_a_process_that_is_killed_gives_its_records_to_others_at_once(queue: Mak
         holder.communicate()
 
 
+_LOOKER = """
+import sys
+from kafka.client import KafkaClient
+from kafka.net.loop import Loop
+from kafka.share import KafkaShareConsumer
+loop = Loop()
+client = KafkaClient(loop=loop, bootstrap_servers=sys.argv[2], all_topics=False)
+consumer = KafkaShareConsumer(
+    sys.argv[1], group_id=sys.argv[1], client=client, on_records=lambda records: None, look_every_s=0.3
+)
+consumer.request_records(10)
+loop.run_until(lambda: consumer._engine._links and all(link.answered_at for link in consumer._engine._links.values()))
+print("looks", flush=True)
+loop.run_until(lambda: False, 60)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
+def test_a_killed_member_that_looked_leaves_no_poll_that_takes_records(queue: MakeQueue, bootstrap: str) -> None:
+    """One that waits is left, and a broker that sees the end only when it has answered counts a delivery more."""
+    jobs = queue()
+    with KafkaProducer(bootstrap_servers=bootstrap, linger_ms=0) as producer:
+        producer.partitions_for(jobs.name)
+        counts = []
+        for _ in range(6):
+            looker = subprocess.Popen(
+                [sys.executable, "-c", _LOOKER, jobs.name, bootstrap], stdout=subprocess.PIPE
+            )
+            assert looker.stdout is not None
+            assert looker.stdout.readline() == b"looks\n"
+            looker.kill()
+            producer.send(jobs.name, b"x").get(10)
+            looker.communicate()
+            with jobs.member() as other:
+                (record,) = take(other, 1)
+                counts.append(record.delivery_count)
+                other.acknowledge(record)
+    assert counts == [1] * 6
+
+
 # -- acknowledgements -------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import KafkaConfigurationError
+from kafka.share import KafkaShareConsumer
 from kafka.tasks import (
     App,
     Cancel,
@@ -28,7 +29,10 @@ from kafka.tasks import (
 )
 from kafka.tasks.envelope import Death, death_of
 from kafka.tasks.ids import make_id
+from kafka.tasks.kafka_backend.admin import Administration, begin_groups
+from kafka.tasks.kafka_backend.connection import connect
 from kafka.tasks.pools import make_loop
+from kafka.tasks.settings import read_settings
 from kafka.tasks.worker import Worker
 
 SOON_S = 20.0
@@ -153,6 +157,40 @@ def bench(bootstrap: str, unique: Unique) -> Iterator[Bench]:
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
+
+
+def test_groups_begin_at_the_first_records_without_their_setting(
+    bootstrap: str, new_topic: Callable[..., str]
+) -> None:
+    """Which a leader may hear of later than the first member fetches; also where the first records are gone."""
+    whole, cut = topics = [new_topic(2), new_topic(2)]
+    places = {topic: [TopicPartition(topic, number) for number in (0, 1)] for topic in topics}
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for topic in topics:
+            for number in range(6):
+                producer.send(topic, str(number).encode(), partition=number % 2)
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.delete_records({TopicPartition(cut, 0): 2})
+    loop = make_loop()
+    client = connect(read_settings({"bootstrap_servers": bootstrap}), loop)
+
+    def wait(dialogue: Any) -> Any:
+        loop.run_until(future := client.run(dialogue))
+        return future.result()
+
+    administration = Administration(client, wait, SOON_S)
+    for _ in range(2):
+        begin_groups(administration, places, lambda seconds: loop.run_until(lambda: False, seconds))
+        assert administration.not_begun(places) == {whole: [], cut: []}
+    client.close()
+    loop.close()
+    for topic, expected in ((whole, {b"0", b"1", b"2", b"3", b"4", b"5"}), (cut, {b"1", b"3", b"4", b"5"})):
+        values = set[bytes | None]()
+        with KafkaShareConsumer(topic, bootstrap_servers=bootstrap, group_id=topic) as consumer:
+            give_up_at = time.monotonic() + SOON_S
+            while values != expected and time.monotonic() < give_up_at:
+                values.update(each.value for records in consumer.poll(200).values() for each in records)
+            assert values == expected
 
 
 @pytest.mark.parametrize("pool", ["threads", "inline"])

@@ -45,9 +45,11 @@ def crew(tmp_path: pathlib.Path) -> Iterator[Callable[[str, int], Crew]]:
         each.close()
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
-    """Until the condition holds; fails with ``what`` when it does not in time."""
+def wait_until(
+    condition: Callable[[], object], what: str, seconds: float = 30.0, seen: Callable[[], object] = lambda: ""
+) -> None:
+    """Until the condition holds; fails with ``what``, and what there is to see, when it does not in time."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        assert time.monotonic() < end, f"not within {seconds} s: {what}\n{seen()}"
         time.sleep(0.01)

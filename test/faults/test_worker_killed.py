@@ -147,10 +147,13 @@ def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(servers: str
     team = crew(servers, 2)
     bad = team.app.tasks["kill_the_worker"].delay()
     team.app.flush(10)
-    for _ in range(4):  # the first time unseen on the queue itself, then three that count
+    for number in range(4):  # the first time unseen on the queue itself, then three that count
         team.start()
-        wait_until(lambda: team.workers[-1].poll() is not None, "the job has killed another worker", A_LOCK_AND_MORE_S)
-        assert team.workers[-1].returncode == -signal.SIGKILL
+        wait_until(
+            lambda: team.workers[-1].poll() is not None,
+            f"the job has killed worker {number}", A_LOCK_AND_MORE_S, lambda: f"{team.starts()}\n{team.logs()}",
+        )  # fmt: skip
+        assert team.workers[-1].returncode == -signal.SIGKILL, team.logs()
     team.start()
     with pytest.raises(JobFailed, match="3 workers died"):
         bad.result(A_LOCK_AND_MORE_S)
@@ -158,7 +161,7 @@ def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(servers: str
     death = death_of(dead[2])
     assert death is not None
     assert (death.cause, death.type) == ("crashes", "WorkerLost")
-    assert len(team.starts()[bad.id]) == 4
+    assert len(team.starts()[bad.id]) == 4, team.logs()
 
 
 def test_a_worker_that_is_told_to_stop_leaves_nothing_to_suspect(servers: str, crew: MakeCrew) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,11 +26,11 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 @pytest.fixture
-def leaders() -> Iterator[Callable[[int], Leaders]]:
+def leaders() -> Iterator[Callable[..., Leaders]]:
     made: list[Leaders] = []
 
-    def make(count: int) -> Leaders:
-        made.append(Leaders(count))
+    def make(count: int, **configs: Any) -> Leaders:
+        made.append(Leaders(count, **configs))
         return made[-1]
 
     yield make

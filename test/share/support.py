@@ -176,6 +176,8 @@ class Leader(ScriptedBroker):
         """Offsets to be handed out."""
         self.asked: list[int] = []
         """``max_records`` of every fetch."""
+        self.waits: list[int] = []
+        """``max_wait_ms`` of the same."""
         self.said: list[tuple[int, int, int]] = []
         """(first, last, type) of acknowledgements."""
         self.throttle_ms = 0
@@ -202,6 +204,7 @@ class Leader(ScriptedBroker):
         self._take_acks(request)
         if request.max_records:
             self.asked.append(request.max_records)
+            self.waits.append(request.max_wait_ms)
         parts = []
         for _ in range(min(request.max_records, len(self.log))):
             offset = self.log.popleft()
@@ -241,7 +244,7 @@ class Leader(ScriptedBroker):
 class Leaders:
     """``count`` nodes, of which node n leads partition n - 1 of the topic ``t``."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, **configs: Any) -> None:
         self.loop = Loop.simulated()
         network = MemoryNetwork(self.loop, "me")
         where = {node: (f"node{node}", 9092) for node in range(1, count + 1)}
@@ -255,7 +258,7 @@ class Leaders:
             network=network, bootstrap_servers="node1:9092", rng=Fixed(0.0), all_topics=False
         )
         self.user = Taker()
-        self.consumer = self.user.consumer(self.client, "t")
+        self.consumer = self.user.consumer(self.client, "t", **configs)
 
     def wait(self, condition: Callable[[], object], seconds: float = 30.0) -> None:
         assert self.loop.run_until(condition, seconds), "not in time"

@@ -9,10 +9,10 @@ import pytest
 
 from kafka.protocol.share import ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareFetchRequest
 from kafka.share import AcknowledgeType
-from test.share.support import Leaders, Machine, Taker
+from test.share.support import LATENCY_S, Leaders, Machine, Taker
 from test.support.scripted import Answer
 
-MakeLeaders = Callable[[int], Leaders]
+MakeLeaders = Callable[..., Leaders]
 
 
 @pytest.fixture
@@ -231,3 +231,50 @@ def test_what_is_not_answered_when_the_time_to_close_is_over_is_told_as_refused(
     one.wait(lambda: done.is_done and flushed.is_done, 10)
     assert len(one.user.acknowledged) == 5
     assert None not in [each.error for each in one.user.acknowledged]
+
+
+# -- looks instead of polls that wait ----------------------------------------------------------------------------------
+
+
+def test_with_look_every_s_no_poll_waits_and_one_that_finds_nothing_is_the_last_for_a_while(
+    leaders: MakeLeaders
+) -> None:
+    one = leaders(1, look_every_s=0.5)
+    node = one.nodes[0]
+    one.consumer.request_records(3)
+    one.wait(lambda: node.asked)
+    one.run(2.2)
+    assert (len(node.asked), set(node.waits)) == (5, {0})
+    one.consumer.request_records(0)
+    one.run(2)
+    assert len(node.asked) == 5
+
+
+def test_after_records_and_after_a_look_more_is_expected_for_a_second(leaders: MakeLeaders) -> None:
+    one = leaders(1, look_every_s=0.5)
+    node = one.nodes[0]
+    one.consumer.request_records(3)
+    one.wait(lambda: node.asked)
+    one.run(0.1)
+    node.log.append(0)
+    one.consumer.look()
+    one.wait(lambda: one.user.records, 2.5 * LATENCY_S)
+    for expects in (lambda: None, one.consumer.look):
+        expects()
+        before = len(node.asked)
+        one.run(1.0)
+        often = len(node.asked) - before
+        one.run(2.0)
+        assert often > 10 > len(node.asked) - before - often
+
+
+def test_what_is_acknowledged_waits_for_no_look(leaders: MakeLeaders) -> None:
+    one = leaders(1, look_every_s=60.0)
+    one.nodes[0].log.append(0)
+    one.consumer.request_records(3)
+    one.wait(lambda: one.user.records)
+    one.run(2)
+    one.consumer.acknowledge(one.user.records[0])
+    done = one.consumer.commit_async()
+    one.wait(lambda: done.is_done, 1)
+    assert one.nodes[0].said == [(0, 0, 1)]

@@ -100,6 +100,10 @@ class FakeDelivery:
         self.wants[source] = (count, whole_batches)
         self.look_soon()
 
+    def look(self, queue: str) -> None:
+        assert any(source.suspect and source.queue == queue for source in self.wants)
+        self.look_soon()
+
     def look_soon(self) -> None:
         if not self._is_looking and not self.is_closed:
             self._is_looking = True

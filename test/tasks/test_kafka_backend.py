@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from kafka.client import ApiRanges, KafkaClient
 from kafka.errors import (
+    GroupAuthorizationFailedError,
     IllegalStateError,
     IncompatibleBrokerVersion,
     InvalidRecordStateError,
@@ -23,15 +24,18 @@ from kafka.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     NoBrokersAvailable,
+    NonEmptyGroupError,
+    UnknownTopicOrPartitionError,
 )
 from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.share import Acknowledged, AcknowledgeType, ShareRecord
+from kafka.structs import TopicPartition
 from kafka.tasks import App, JobState
 from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.ids import BrokerClock
 from kafka.tasks.kafka_backend import KafkaBackend, delivery
-from kafka.tasks.kafka_backend.admin import check_enqueueing, check_share_groups, prepare_groups
+from kafka.tasks.kafka_backend.admin import begin_groups, check_enqueueing, check_share_groups, prepare_groups
 from kafka.tasks.kafka_backend.connection import RECONNECT_MAX_S, connect
 from kafka.tasks.kafka_backend.delivery import ShareDelivery
 from kafka.tasks.kafka_backend.publisher import KafkaPublisher
@@ -208,6 +212,63 @@ def test_a_group_that_would_begin_at_the_end_of_its_topic_is_refused() -> None:
 def test_settings_that_are_never_seen_are_an_error() -> None:
     with pytest.raises(KafkaTimeoutError, match="a, b"):
         prepare(Groups(lag=1000))
+
+
+class Places:
+    """Where groups stand, for begin_groups; ``errors`` come first, one for each question."""
+
+    def __init__(self, missing: Sequence[TopicPartition], errors: Sequence[Exception] = ()) -> None:
+        self.begun: dict[str, dict[TopicPartition, int]] = {}
+        self._missing = missing
+        self._errors = list(errors)
+
+    def not_begun(self, groups: Mapping[str, Sequence[TopicPartition]]) -> dict[str, list[TopicPartition]]:
+        return {group: [place for place in places if place in self._missing] for group, places in groups.items()}
+
+    def begin_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if self._errors:
+            raise self._errors.pop(0)
+        self.begun[group] = dict(offsets)
+
+
+A_PLACES = [TopicPartition("a", 0), TopicPartition("a", 1)]
+
+
+def begin(places: Any, pauses: list[float] | None = None) -> None:
+    begin_groups(places, {"a": A_PLACES}, (pauses if pauses is not None else []).append, 0.1)
+
+
+def test_groups_begin_where_they_have_no_place_yet() -> None:
+    places = Places(A_PLACES[1:])
+    begin(places)
+    assert places.begun == {"a": {A_PLACES[1]: 0}}
+    places = Places([])
+    begin(places)
+    assert places.begun == {}
+
+
+def test_a_group_with_members_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    places = Places(A_PLACES, [NonEmptyGroupError("a")])
+    begin(places)
+    assert (places.begun, caplog.records) == ({}, [])
+
+
+def test_a_topic_that_the_coordinator_does_not_know_yet_is_waited_for() -> None:
+    places, pauses = Places(A_PLACES, [UnknownTopicOrPartitionError("a-1")] * 2), list[float]()
+    begin(places, pauses)
+    assert (set(places.begun), len(pauses)) == ({"a"}, 2)
+
+
+@pytest.mark.parametrize(
+    "errors", [[UnknownTopicOrPartitionError("a-1")] * 100, [GroupAuthorizationFailedError("a")]], ids=["late", "other"]
+)
+def test_a_group_that_cannot_be_placed_is_left_to_its_setting(
+    errors: list[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    places = Places(A_PLACES, errors)
+    begin(places)
+    assert places.begun == {}
+    assert ["the group a begins where its settings say" in line for line in caplog.messages] == [True]
 
 
 # -- delivery ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 :class:`Administration` is the :class:`kafka.tasks.topics.TopicAdmin` of :func:`kafka.tasks.topics.ensure`, over
 whichever way its owner has of waiting for a dialogue: an app's user thread waits for the I/O thread, a worker drives
 its own loop. :func:`prepare_groups` makes the settings of share groups *and sees them*: the broker answers OK before
-the setting holds, and a group that is joined too early starts at the end of its topic.
+the setting holds, and a group that is joined too early starts at the end of its topic. It is seen on one broker, and
+another one may lead the partitions: :func:`begin_groups` makes the beginning a fact instead of a setting.
 """
 
 from __future__ import annotations
@@ -16,14 +17,18 @@ from kafka import admin
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.client import ApiRanges, KafkaClient
 from kafka.errors import (
+    BrokerResponseError,
     IncompatibleBrokerVersion,
     InvalidConfigurationError,
     KafkaConfigurationError,
     KafkaTimeoutError,
     NoError,
+    NonEmptyGroupError,
     TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
+from kafka.structs import TopicPartition
 from kafka.tasks.topics import TopicPlan
 
 log = logging.getLogger(__name__)
@@ -32,6 +37,7 @@ Wait = Callable[[Any], Any]
 """Runs a dialogue and returns its result, blocking."""
 
 SEEN_TIMEOUT_S = 15.0
+SEEN_AGAIN_S = 0.02
 DEFAULT_DELIVERY_LIMIT = 5
 """``share.delivery.count.limit`` of a broker that does not tell (4.2)."""
 
@@ -100,6 +106,26 @@ class Administration:
             elif not isinstance(error, NoError):
                 raise error
         return refused
+
+    def not_begun(self, groups: Mapping[str, Sequence[TopicPartition]]) -> dict[str, list[TopicPartition]]:
+        """The partitions in which these share groups have no place yet."""
+        listed = self._wait(
+            admin.dialogues.list_share_group_offsets(groups, backoff=self._backoff, timeout_s=self._timeout_s)
+        )
+        return {
+            group: [place for place, at in offsets.items() if at.start_offset < 0] for group, offsets in listed.items()
+        }
+
+    def begin_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Give a share group without members its place in partitions; raises the first error."""
+        answers = self._wait(
+            admin.dialogues.alter_share_group_offsets(
+                group, offsets, backoff=self._backoff, timeout_s=self._timeout_s
+            )
+        )
+        for place, error in answers.items():
+            if error is not NoError:
+                raise error(f"the group {group} in {place.topic}-{place.partition}")
 
     def _describe(self, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource(kind, name) for name in names]
@@ -186,8 +212,41 @@ def prepare_groups(
         if left_s <= 0:
             names = ", ".join(groups)
             raise KafkaTimeoutError(f"the settings of the groups {names} are not seen after {timeout_s:g} s")
-        pause(0.02)
-        left_s -= 0.02
+        pause(SEEN_AGAIN_S)
+        left_s -= SEEN_AGAIN_S
         found = administration.group_configs(groups)
     limits = [found[group].get("share.delivery.count.limit", DEFAULT_DELIVERY_LIMIT) for group in groups]
     return min(map(int, limits))
+
+
+def begin_groups(
+    administration: Administration,
+    groups: Mapping[str, Sequence[TopicPartition]],
+    pause: Callable[[float], object],
+    timeout_s: float = SEEN_TIMEOUT_S,
+) -> None:
+    """Let share groups that have no place in these partitions begin at their first records, before anybody joins.
+
+    What a group has by its setting, the *leader* of a partition has to know when the first member fetches there: one
+    that has not heard of it yet begins at the end, and the jobs that wait are never seen. A place that is written down
+    holds on every broker. Where a group has members, one of them has done this before it joined. A topic that was just
+    made may be unknown to the coordinator for a while; an error that stays leaves it to the setting, with a warning.
+    """
+    left_s = timeout_s
+    for group, places in groups.items():
+        while True:
+            try:
+                missing = administration.not_begun({group: places})[group]
+                if missing:
+                    administration.begin_group(group, dict.fromkeys(missing, 0))
+            except NonEmptyGroupError:
+                log.debug("the group %s has members already", group)
+            except UnknownTopicOrPartitionError as error:
+                if left_s > 0:
+                    pause(SEEN_AGAIN_S)
+                    left_s -= SEEN_AGAIN_S
+                    continue
+                log.warning("the group %s begins where its settings say: %s", group, error)
+            except (BrokerResponseError, IncompatibleBrokerVersion) as error:
+                log.warning("the group %s begins where its settings say: %s", group, error)
+            break

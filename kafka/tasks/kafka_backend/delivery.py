@@ -18,6 +18,10 @@ from kafka.tasks.outcome import Verdict
 
 log = logging.getLogger(__name__)
 
+LOOK_EVERY_S = 0.5
+"""Suspects are looked for so often, and no poll waits for them: each of their deliveries counts as a crash, and a poll
+that waits while its worker is killed gets records that nobody runs. It takes as many requests as polls that wait."""
+
 _TYPES = {
     Verdict.ACCEPT: AcknowledgeType.ACCEPT,
     Verdict.RELEASE: AcknowledgeType.RELEASE,
@@ -46,6 +50,12 @@ class ShareDelivery:
         """See :class:`kafka.tasks.delivery.Delivery`."""
         if not self._is_closing:
             self._members[source].consumer.request_records(count, exactly=not whole_batches)
+
+    def look(self, queue: str) -> None:
+        """See :class:`kafka.tasks.delivery.Delivery`."""
+        for source, member in self._members.items():
+            if source.suspect and source.queue == queue and not self._is_closing:
+                member.consumer.look()
 
     def renew(self, leases: Sequence[Lease]) -> None:
         """See :class:`kafka.tasks.delivery.Delivery`."""
@@ -116,6 +126,7 @@ class _Member:
             group_id=source.topic,
             client=client,
             share_acknowledgement_mode="explicit",
+            look_every_s=LOOK_EVERY_S if source.suspect else 0.0,
             on_records=self._leased,
             on_acknowledged=self._acknowledged,
             on_lost=self._lost,

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 from kafka.client import KafkaClient
+from kafka.structs import TopicPartition
 from kafka.tasks.backend import WorkerSide
 from kafka.tasks.delivery import DeliveryEvents, Outgoing, Source
 from kafka.tasks.ids import BrokerClock
-from kafka.tasks.kafka_backend.admin import Administration, check_share_groups, prepare_groups
+from kafka.tasks.kafka_backend.admin import Administration, begin_groups, check_share_groups, prepare_groups
 from kafka.tasks.kafka_backend.board import KafkaBoard
 from kafka.tasks.kafka_backend.connection import connect, unreached
 from kafka.tasks.kafka_backend.delivery import ShareDelivery
@@ -53,12 +54,16 @@ def open_worker_side(
             sources.append(Source(queue, names.queue(queue)))
             sources.append(Source(queue, names.suspect(queue), suspect=True))
         topics = ensure(administration, plans, create=settings.create_topics, warn=log.warning)
-        limit = prepare_groups(
-            administration,
-            [source.topic for source in sources],
-            group_configs(),
-            lambda seconds: loop.run_until(lambda: False, seconds),
-        )
+        groups = {
+            source.topic: [TopicPartition(source.topic, number) for number in range(topics[source.topic].partitions)]
+            for source in sources
+        }
+
+        def pause(seconds: float) -> None:
+            loop.run_until(lambda: False, seconds)
+
+        limit = prepare_groups(administration, list(groups), group_configs(), pause)
+        begin_groups(administration, groups, pause)
         publisher = KafkaPublisher(client, settings, clock)
         _learn_the_time(publisher, names.results, loop, settings.request_timeout)
         delivery = ShareDelivery(client, sources, events, limit)
