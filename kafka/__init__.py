@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafka.structs import (
         BrokerMetadata,
         ConsumerGroupMetadata,
+        IsolationLevel,
         OffsetAndMetadata,
         OffsetAndTimestamp,
         TopicPartition,
@@ -46,6 +47,7 @@ _HOME = {
     "DefaultSerializer": "kafka.serializer",
     "DelayedTaskQueue": "kafka.net.delayed",
     "Deserializer": "kafka.serializer",
+    "IsolationLevel": "kafka.structs",
     "JsonSerializer": "kafka.serializer",
     "KafkaAdminClient": "kafka.admin",
     "KafkaClient": "kafka.client.kafka_client",
@@ -84,6 +86,7 @@ __all__ = [
     "DefaultSerializer",
     "DelayedTaskQueue",
     "Deserializer",
+    "IsolationLevel",
     "JsonSerializer",
     "KafkaAdminClient",
     "KafkaClient",

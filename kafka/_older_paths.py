@@ -16,6 +16,16 @@ from types import ModuleType
 from typing import Final
 
 PATHS: Final[Mapping[str, Mapping[str, str]]] = {
+    "kafka.admin.acl_resource": {
+        "ACL": "kafka.admin",
+        "ACLFilter": "kafka.admin",
+        "ACLOperation": "kafka.admin",
+        "ACLPermissionType": "kafka.admin",
+        "ACLResourcePatternType": "kafka.admin",
+        "ResourcePattern": "kafka.admin",
+        "ResourcePatternFilter": "kafka.admin",
+        "ResourceType": "kafka.admin",
+    },
     "kafka.admin.config_resource": {"ConfigResource": "kafka.admin", "ConfigResourceType": "kafka.admin"},
     "kafka.admin.new_partitions": {"NewPartitions": "kafka.admin"},
     "kafka.admin.new_topic": {"NewTopic": "kafka.admin"},
@@ -36,6 +46,12 @@ PATHS: Final[Mapping[str, Mapping[str, str]]] = {
     "kafka.oauth": {"AbstractTokenProvider": "kafka.sasl"},
     "kafka.oauth.abstract": {"AbstractTokenProvider": "kafka.sasl"},
     "kafka.producer.kafka": {"KafkaProducer": "kafka"},
+    "kafka.protocol.admin": {"ElectionType": "kafka.admin"},
+    "kafka.protocol.consumer": {
+        "IsolationLevel": "kafka",
+        "OffsetSpec": "kafka",
+        "OffsetTimestamp": "kafka.admin",
+    },
     "kafka.version": {"__version__": "kafka"},
 }
 """Module -> its names, and the module that each is in. One above others is a package."""

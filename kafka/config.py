@@ -29,6 +29,7 @@ from kafka.config_checks import (
     integer,
     integer_or_inf,
     interceptors,
+    isolation_level,
     iteration_limit,
     mechanism,
     name_text,
@@ -271,8 +272,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "Where to read when no position is known or it is out of range: 'latest', 'earliest', the first record "
             "that is not older than a duration ('by_duration:PT1H', KIP-1106), or 'none': NoOffsetForPartitionError "
             "and OffsetOutOfRangeError tell. See :doc:`fetching`.", clients=_CONSUMER),
-    Setting("isolation_level", word_of("read_uncommitted", "read_committed"), "read_uncommitted",
-            "Whether records of open and aborted transactions are seen.", clients=_CONSUMER),
+    Setting("isolation_level", isolation_level, "read_uncommitted",
+            "Whether records of open and aborted transactions are seen: 'read_uncommitted' or 'read_committed', or a "
+            "member of :class:`kafka.IsolationLevel`.", clients=_CONSUMER),
     Setting("consumer_timeout_ms", iteration_limit, inf,
             "Iteration ends when nothing came for so long; float('inf') or -1: never.", "ms", clients=_CONSUMER),
     Setting("default_api_timeout_ms", integer(1), 60_000,

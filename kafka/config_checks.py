@@ -16,6 +16,7 @@ from typing import Any, Final
 import six
 
 from kafka.errors import KafkaConfigurationError
+from kafka.structs import IsolationLevel
 
 Check = Callable[[Any], Any]
 """Takes what the user gave, returns the value to use; ValueError or TypeError with what would be right."""
@@ -241,6 +242,11 @@ def word_of(*allowed: str) -> Check:
     exact = one_of(*allowed)
     by_lower = {word.lower(): word for word in allowed}
     return lambda value: exact(by_lower.get(value.lower(), value) if isinstance(value, str) else value)
+
+
+def isolation_level(value: Any) -> str:
+    """An IsolationLevel, its name or its number: as the name in small letters."""
+    return IsolationLevel.of(value).name.lower()
 
 
 def rack(value: Any) -> str:

@@ -48,6 +48,17 @@ class IllegalStateError(KafkaError):
     """The object cannot do this now (closed, wrong thread, used after fork, not subscribed)."""
 
 
+class UnassignedPartitionError(IllegalStateError, ValueError, KeyError):
+    """The partition is not assigned to this consumer, or none is. A member of a group is assigned some by ``poll()``.
+
+    kafka-python raises one of these three by the call: IllegalStateError (position, highwater), ValueError (seek) or
+    KeyError (pause, resume).
+    """
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}: {Exception.__str__(self)}"  # KeyError's would quote the text
+
+
 class IllegalArgumentError(KafkaError, ValueError):
     """An argument that cannot be."""
 

@@ -1,7 +1,8 @@
-"""Plain values at the public API's edge, as named tuples, with the fields that users of kafka-python know."""
+"""Plain values at the public API's edge, with the names and fields that users of kafka-python know."""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 
@@ -27,6 +28,23 @@ class OffsetAndTimestamp(NamedTuple):
     offset: int
     timestamp: int
     leader_epoch: int = -1
+
+
+class IsolationLevel(IntEnum):
+    """Whether records of open and aborted transactions are seen (KIP-98). Numbers are the protocol's."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+    @classmethod
+    def of(cls, given: Any) -> IsolationLevel:
+        """The level that is meant by a member, its number, or its name in any case ("read-committed"); ValueError for
+        what is none."""
+        name = given.strip().upper().replace("-", "_") if isinstance(given, str) else None
+        for level in cls:
+            if level.name == name or (level == given and not isinstance(given, bool)):
+                return level
+        raise ValueError("one of 'read_uncommitted', 'read_committed'")
 
 
 class BrokerMetadata(NamedTuple):

@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "structs": (),
     "future": ("errors",),
-    "config_checks": ("errors",),
+    "config_checks": ("errors", "structs"),
     "config": ("config_checks", "errors", "structs", "future"),
     "net": ("_native", "errors", "future"),
     "sasl": (),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.config import CLIENTS, NOT_YET, SETTINGS, narrow, resolve, settings_of
 from kafka.config_checks import FOREVER_MS
 from kafka.errors import KafkaConfigurationError
@@ -166,6 +166,9 @@ def test_values_that_cannot_be_are_errors_that_name_the_setting(name: str, value
     ("name", "value", "expected"),
     [
         ("isolation_level", "READ_COMMITTED", "read_committed"),
+        ("isolation_level", "read-committed", "read_committed"),
+        ("isolation_level", IsolationLevel.READ_COMMITTED, "read_committed"),
+        ("isolation_level", 0, "read_uncommitted"),
         ("client_rack", None, ""),
         ("consumer_timeout_ms", -1, inf),
         ("consumer_timeout_ms", inf, inf),
@@ -177,7 +180,15 @@ def test_values_become_what_a_consumer_uses(name: str, value: Any, expected: Any
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("isolation_level", "dirty"), ("isolation_level", 1), ("consumer_timeout_ms", -2)]
+    ("name", "value"),
+    [
+        ("isolation_level", "dirty"),
+        ("isolation_level", 2),
+        ("isolation_level", True),
+        ("isolation_level", b"read_committed"),
+        ("isolation_level", None),
+        ("consumer_timeout_ms", -2),
+    ],
 )
 def test_values_that_a_consumer_cannot_use_are_errors_that_name_the_setting(name: str, value: Any) -> None:
     with pytest.raises(KafkaConfigurationError, match=f"{name}=.*expected "):

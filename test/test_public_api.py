@@ -70,6 +70,14 @@ def test_modules_are_there_after_a_plain_import() -> None:
 
 
 KAFKA_PYTHON_PATHS = [
+    "kafka.admin.acl_resource.ACL",
+    "kafka.admin.acl_resource.ACLFilter",
+    "kafka.admin.acl_resource.ACLOperation",
+    "kafka.admin.acl_resource.ACLPermissionType",
+    "kafka.admin.acl_resource.ACLResourcePatternType",
+    "kafka.admin.acl_resource.ResourcePattern",
+    "kafka.admin.acl_resource.ResourcePatternFilter",
+    "kafka.admin.acl_resource.ResourceType",
     "kafka.admin.client.KafkaAdminClient",
     "kafka.admin.config_resource.ConfigResource",
     "kafka.admin.config_resource.ConfigResourceType",
@@ -103,6 +111,10 @@ KAFKA_PYTHON_PATHS = [
     "kafka.producer.future.FutureRecordMetadata",
     "kafka.producer.future.RecordMetadata",
     "kafka.producer.kafka.KafkaProducer",
+    "kafka.protocol.admin.ElectionType",
+    "kafka.protocol.api_key.ApiKey",
+    "kafka.protocol.consumer.IsolationLevel",
+    "kafka.protocol.consumer.OffsetSpec",
     "kafka.sasl.oauth.AbstractTokenProvider",
     "kafka.serializer.abstract.Deserializer",
     "kafka.structs.TopicPartition",

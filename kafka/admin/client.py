@@ -1,6 +1,8 @@
 """KafkaAdminClient: topics, settings, the cluster. Each call runs a dialogue of ``core/admin`` and waits for it.
 
-Calls about groups are in ``group_calls.py`` and, by kafka-python 2's names, ``older_calls.py``.
+Calls about groups are in ``group_calls.py`` and, by kafka-python 2's names, ``older_calls.py``; about replicas,
+directories and controllers in ``cluster_calls.py``; about access rules and users in ``security_calls.py``, about
+features and versions in ``version_calls.py``.
 """
 
 from __future__ import annotations
@@ -11,20 +13,23 @@ from typing import Any, Final
 from uuid import UUID
 
 from kafka.admin import dialogues
+from kafka.admin.cluster_calls import ClusterCalls
 from kafka.admin.older_calls import OlderCalls
+from kafka.admin.security_calls import SecurityCalls
+from kafka.admin.transaction_calls import TransactionCalls
+from kafka.admin.version_calls import VersionCalls
 from kafka.client import Host, KafkaClient, make_host
 from kafka.client.metrics import ClientMetrics
 from kafka.client.telemetry import HasTelemetry
 from kafka.config import as_given, defaults, resolve
-from kafka.core.admin.configs import Described
+from kafka.core.admin.configs import Described, as_texts
 from kafka.core.admin.topics import NewTopics
 from kafka.core.admin.values import ConfigFilterType, ConfigResource, NewPartitions
-from kafka.errors import NoError
 from kafka.net.loop import Loop
 from kafka.structs import TopicPartition
 
 
-class KafkaAdminClient(OlderCalls, HasTelemetry):
+class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls, VersionCalls, HasTelemetry):
     """Administers a cluster. Any thread. ``configs``: see the reference of settings.
 
     Results are plain dictionaries with the field names of Kafka's messages. Errors in answers are raised as the class
@@ -160,20 +165,18 @@ class KafkaAdminClient(OlderCalls, HasTelemetry):
         Returns ``{"topic": {NAME: "OK"}}``; raises the first error. Without ``raise_on_unknown`` a setting that the
         broker refuses is no exception, but the error's text in place of "OK".
         """
-        altered = self._run(
-            dialogues.alter_configs(
-                config_resources,
-                backoff=self._backoff,
-                timeout_s=self._timeout_s,
-                validate_only=validate_only,
-                raise_on_unknown=raise_on_unknown,
-                incremental=incremental,
+        return as_texts(
+            self._run(
+                dialogues.alter_configs(
+                    config_resources,
+                    backoff=self._backoff,
+                    timeout_s=self._timeout_s,
+                    validate_only=validate_only,
+                    raise_on_unknown=raise_on_unknown,
+                    incremental=incremental,
+                )
             )
         )
-        return {
-            kind: {name: "OK" if isinstance(error, NoError) else str(error) for name, error in named.items()}
-            for kind, named in altered.items()
-        }
 
     # -- cluster -------------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kafka.core.admin.acls import create_acls, delete_acls, describe_acls
 from kafka.core.admin.cluster import describe_cluster
-from kafka.core.admin.configs import alter_configs, describe_configs
+from kafka.core.admin.configs import alter_configs, describe_configs, list_config_resources, reset_configs
+from kafka.core.admin.features import describe_features, update_features
 from kafka.core.admin.group_offsets import (
     alter_group_offsets,
     delete_group_offsets,
@@ -17,6 +19,15 @@ from kafka.core.admin.groups import (
     list_groups,
     remove_group_members,
 )
+from kafka.core.admin.log_dirs import alter_replica_log_dirs, describe_log_dirs
+from kafka.core.admin.partition_offsets import list_partition_offsets
+from kafka.core.admin.quorum import describe_metadata_quorum
+from kafka.core.admin.replicas import (
+    alter_partition_reassignments,
+    elect_leaders,
+    list_partition_reassignments,
+)
+from kafka.core.admin.scram import alter_user_scram_credentials, describe_user_scram_credentials
 from kafka.core.admin.share_groups import (
     alter_share_group_offsets,
     delete_share_group_offsets,
@@ -27,32 +38,62 @@ from kafka.core.admin.topics import (
     create_topics,
     delete_records,
     delete_topics,
+    describe_topic_partitions,
     describe_topics,
     list_topics,
     wait_for_topics,
 )
+from kafka.core.admin.transactions import (
+    abort_transaction,
+    describe_producers,
+    describe_transactions,
+    find_hanging_transactions,
+    list_transactions,
+)
 
 __all__ = [
+    "abort_transaction",
     "alter_configs",
     "alter_group_offsets",
+    "alter_partition_reassignments",
+    "alter_replica_log_dirs",
     "alter_share_group_offsets",
+    "alter_user_scram_credentials",
+    "create_acls",
     "create_partitions",
     "create_topics",
+    "delete_acls",
     "delete_group_offsets",
     "delete_groups",
     "delete_records",
     "delete_share_group_offsets",
     "delete_topics",
+    "describe_acls",
     "describe_cluster",
     "describe_configs",
+    "describe_features",
     "describe_groups",
+    "describe_log_dirs",
+    "describe_metadata_quorum",
+    "describe_producers",
     "describe_share_groups",
+    "describe_topic_partitions",
     "describe_topics",
+    "describe_transactions",
+    "describe_user_scram_credentials",
+    "elect_leaders",
+    "find_hanging_transactions",
+    "list_config_resources",
     "list_group_offsets",
     "list_groups",
+    "list_partition_offsets",
+    "list_partition_reassignments",
     "list_share_group_offsets",
     "list_topics",
+    "list_transactions",
     "remove_group_members",
+    "reset_configs",
     "reset_group_offsets",
+    "update_features",
     "wait_for_topics",
 ]

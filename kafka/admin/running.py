@@ -26,6 +26,10 @@ class Running:
         """What every dialogue takes."""
         return {"backoff": self._host.client.retry_backoff, "timeout_s": self._timeout_s}
 
+    def _limits_within(self, timeout_ms: float | None) -> dict[str, Any]:
+        """The same for a call that was given a time of its own; None: as any other."""
+        return self._limits if timeout_ms is None else {**self._limits, "timeout_s": timeout_ms / 1000}
+
     def _run(self, dialogue: Dialogue[T]) -> T:
         run: Any = self._host.client.run
         value: T = self._host.call(run, dialogue)

@@ -93,6 +93,7 @@ class BrokerConnection:
         self._held: list[BytesLike] | None = None
         """While answers are handed out: what goes out behind that."""
         self._muted_until = 0.0  # 0 while it is not throttled
+        self._dials = 0
         self._timer: LoopTimer | None = None
         self._timer_at = inf
 
@@ -249,12 +250,21 @@ class BrokerConnection:
 
     def _dial(self) -> None:
         self._used_at = self._loop.time()
+        self._dials += 1
         where = self._owner.address_of(self.node_id)
         if where is None:
-            error = UnknownBrokerIdError(f"{self.name}: not in the cluster's metadata")
-            self._loop.call_soon(self.not_dialled, error)
+            self._loop.call_soon(self._nowhere, self._dials)
         else:
             self._line.dial(where, self.failures)
+
+    def _nowhere(self, dials: int) -> None:
+        """There was no address; the metadata may have come in the same turn of the loop."""
+        if dials != self._dials or self._states.now is not Link.CONNECTING:
+            return
+        if self._owner.address_of(self.node_id) is not None:
+            self._dial()
+        else:
+            self._lose(UnknownBrokerIdError(f"{self.name}: not in the cluster's metadata"))
 
     def not_dialled(self, error: KafkaError) -> None:
         if self._states.now is Link.CONNECTING:

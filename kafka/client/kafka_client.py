@@ -206,6 +206,11 @@ class KafkaClient(DrivenByHand):
         return self._settings.request_timeout_s
 
     @property
+    def software(self) -> tuple[str, str]:
+        """The name and version that brokers are told (KIP-511)."""
+        return self._settings.software
+
+    @property
     def rng(self) -> Rng:
         """Its source of chance."""
         return self._rng
@@ -265,21 +270,25 @@ class KafkaClient(DrivenByHand):
         """The one to a node, if there is one."""
         return self._router.nodes.find(node_id)
 
-    def bootstrapped(self) -> Future[None]:
-        """Done when the cluster's metadata has been read; fails with the first error that trying again does not mend,
-        or with KafkaTimeoutError after ``bootstrap_timeout_ms`` (without it: never)."""
-        limit_ms = self.config["bootstrap_timeout_ms"]
+    def bootstrapped(self, timeout_ms: float | None = None, *, anew: bool = False) -> Future[None]:
+        """Done when the cluster's metadata has been read, or with ``anew`` read once more; fails with the first error
+        that trying again does not mend, or with KafkaTimeoutError after ``timeout_ms`` (default:
+        ``bootstrap_timeout_ms``; without it: never)."""
+        limit_ms = self.config["bootstrap_timeout_ms"] if timeout_ms is None else timeout_ms
+        name = "bootstrap_timeout_ms" if timeout_ms is None else "timeout_ms"
 
         def read() -> Dialogue[None]:
             give_up_at = (yield from now()) + (inf if limit_ms is None else limit_ms / 1000)
-            while not self.cluster.brokers():
+            is_due = anew
+            while is_due or not self.cluster.brokers():
                 try:
                     yield from refresh_metadata((), give_up_at)  # which is due after its back-off
+                    is_due = False
                 except KafkaError as error:
                     if not error.retriable or isinstance(error, Cancelled):
                         raise
                     if (yield from now()) >= give_up_at:
-                        text = f"no metadata within bootstrap_timeout_ms={limit_ms}: {self._router.bootstrap.why()}"
+                        text = f"no metadata within {name}={limit_ms}: {self._router.bootstrap.why()}"
                         raise KafkaTimeoutError(text) from None
 
         return self.run(read())

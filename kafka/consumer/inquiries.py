@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from kafka.consumer import checks
 from kafka.consumer.base import ConsumerBase
 from kafka.consumer.topics import metadata_of
@@ -36,6 +38,14 @@ class Inquiries(ConsumerBase):
     def _ask_for_topics(self, name: str | None) -> Future[MetadataResponse]:
         """The metadata of one topic, or of all; creates none: where a version cannot say that, all are asked for."""
         return self._host.client.request(AnyNode(), metadata_of(name))
+
+    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Wait until the cluster's metadata has been read; with ``refresh``, until it has been read anew.
+        KafkaTimeoutError after ``timeout_ms`` (None: never), or the error that trying again does not mend."""
+        self._check_usable()
+        checks.timeout_s(timeout_ms, 0.0)
+        limit_ms = inf if timeout_ms is None else timeout_ms
+        self._wait_for(lambda: self._host.client.bootstrapped(limit_ms, anew=refresh))
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster's metadata has been read."""

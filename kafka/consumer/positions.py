@@ -8,7 +8,7 @@ from kafka.consumer import checks
 from kafka.consumer.base import ConsumerBase
 from kafka.core.consume.offsets import FoundOffset
 from kafka.core.consume.positions import EARLIEST, LATEST
-from kafka.errors import IllegalArgumentError, KafkaTimeoutError
+from kafka.errors import IllegalArgumentError, KafkaTimeoutError, UnassignedPartitionError
 from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 
@@ -17,7 +17,7 @@ class Positions(ConsumerBase):
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Read the partition from ``offset`` on, a number or what was committed. IllegalArgumentError when that is
-        negative or no whole number, IllegalStateError when the partition is not assigned."""
+        negative or no whole number, UnassignedPartitionError when the partition is not assigned."""
         self._check_usable()
         partition = checks.partition(partition)
         epoch = -1
@@ -33,12 +33,13 @@ class Positions(ConsumerBase):
             self._changed()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read these, or all assigned ones, from their starts. The look-up runs in the background."""
+        """Read these, or all assigned ones, from their starts. The look-up runs in the background.
+        UnassignedPartitionError when one of them is not assigned, or (but in a listener) none at all."""
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Read these, or all assigned ones, from their ends. The look-up runs in the background: "the end" is that of
-        when it runs; :meth:`position` waits for it."""
+        when it runs; :meth:`position` waits for it. UnassignedPartitionError as with :meth:`seek_to_beginning`."""
         self._reset(partitions, LATEST)
 
     def _reset(self, partitions: tuple[TopicPartition, ...], timestamp: int) -> None:
@@ -46,7 +47,10 @@ class Positions(ConsumerBase):
         partitions = tuple(checks.partition(each) for each in partitions)
         with self._turn:
             with self._driver.lock:
-                positions = [self._fetcher.position_of(each) for each in partitions or tuple(self._fetcher.positions)]
+                meant = partitions or tuple(self._fetcher.positions)
+                if not meant and not self._membership.is_busy:  # a listener may be told of no partitions
+                    raise UnassignedPartitionError("no partitions are assigned to this consumer yet")
+                positions = [self._fetcher.position_of(each) for each in meant]
                 for position in positions:
                     position.reset(timestamp)
             for position in positions:
@@ -56,7 +60,8 @@ class Positions(ConsumerBase):
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """The offset of the next record that is handed out. Waits while it is being looked up: KafkaTimeoutError after
         ``timeout_ms`` (default: ``default_api_timeout_ms``); NoOffsetForPartitionError and the like without one;
-        WakeupError and IllegalStateError when :meth:`wakeup` or :meth:`close` end the wait."""
+        UnassignedPartitionError; WakeupError and IllegalStateError when :meth:`wakeup` or :meth:`close` end the wait.
+        """
         self._check_usable()
         partition = checks.partition(partition)
         give_up_at = self._host.loop.time() + checks.timeout_s(timeout_ms, self._default_timeout_s)
@@ -87,7 +92,7 @@ class Positions(ConsumerBase):
                 self._news.wait(left_s)
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Where the partition ended at the last fetch; None before the first."""
+        """Where the partition ended at the last fetch; None before the first. UnassignedPartitionError."""
         self._check_usable()
         return self._fetcher.position_of(checks.partition(partition)).highwater
 

@@ -157,11 +157,11 @@ class Subscribing(ConsumerBase):
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these for now; a member's membership goes on as long as it polls. What is on its way is
-        kept."""
+        kept. UnassignedPartitionError, before any is paused, when one is not assigned."""
         self._set_paused(partitions, True)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these."""
+        """Go on with these. UnassignedPartitionError as with :meth:`pause`."""
         self._set_paused(partitions, False)
         # What was fetched meanwhile is there already, and no fetch will tell of it.
         self._tell_loop(self._driver.started)

@@ -19,7 +19,7 @@ from kafka.errors import (
 from kafka.future import Future
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.groups import ListGroupsRequest, ListGroupsResponse
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.produce import ProduceRequest
 from kafka.protocol.share import ShareGroupHeartbeatRequest
 from test.client.support import NONE, World
@@ -325,6 +325,19 @@ def test_a_message_that_does_not_fit_the_version_fails_alone(world: World, clien
 def test_a_node_that_is_not_in_the_metadata_is_named(world: World, client: KafkaClient) -> None:
     error = world.failure(client.request(99, NONE))
     assert isinstance(error, UnknownBrokerIdError) and "node 99" in str(error)
+
+
+def test_a_node_whose_address_comes_in_the_turn_of_the_request_is_known(
+    world: World, broker: ScriptedBroker, client: KafkaClient
+) -> None:
+    metadata = world.wait(client.request(1, NONE))
+    assert isinstance(metadata, MetadataResponse)
+    where = MetadataResponse.MetadataResponseBroker(node_id=7, host="kafka", port=9092)
+    future = client.request(7, NONE)
+    client.cluster.update_metadata(
+        MetadataResponse(brokers=[*metadata.brokers, where], topics=[], controller_id=1, cluster_id="c")
+    )
+    assert isinstance(world.wait(future), MetadataResponse)
 
 
 def test_a_peer_that_says_nothing_is_not_waited_for_beyond_the_step(world: World, broker: ScriptedBroker) -> None:

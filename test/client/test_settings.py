@@ -228,6 +228,18 @@ def test_bootstrapped_is_done_when_metadata_was_read(world: World) -> None:
     assert client.bootstrapped().is_done
 
 
+def test_bootstrapped_may_be_asked_for_anew_and_with_a_limit_of_its_own(world: World, broker: ScriptedBroker) -> None:
+    client = world.client()
+    world.wait(client.bootstrapped())
+    asked: list[Any] = []
+    broker.answers[MetadataRequest] = lambda request, version: asked.append(request) or SILENT
+    assert client.bootstrapped(5000).is_done and asked == []
+    began = world.now
+    failure = world.failure(client.bootstrapped(3000, anew=True))
+    assert isinstance(failure, KafkaTimeoutError) and "timeout_ms=3000" in str(failure)
+    assert world.now - began == pytest.approx(3, abs=0.01) and len(asked) == 1
+
+
 def test_bootstrapped_fails_in_its_time(world: World, broker: ScriptedBroker) -> None:
     broker.answers[MetadataRequest] = lambda request, version: SILENT
     client = world.client(bootstrap_timeout_ms=2_000)

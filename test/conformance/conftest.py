@@ -60,6 +60,12 @@ def sequence_twins() -> Iterator[Twins]:
             both.close()
 
 
+@pytest.fixture
+def admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as client:
+        yield client
+
+
 _numbers = itertools.count()
 
 
@@ -88,5 +94,11 @@ def new_topic(bootstrap: str, unique: Callable[[str], str]) -> Iterator[Callable
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _count_answers() -> None:
+def _answers_can_be_counted() -> None:
     coverage.watch()
+
+
+@pytest.fixture(autouse=True)
+def _answers_count(_answers_can_be_counted: None) -> Iterator[None]:
+    with coverage.counted():
+        yield

@@ -6,12 +6,13 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kafka.admin import (
+    AbortTransactionSpec,
     AlterConfigOp,
     ConfigResource,
     ConfigResourceType,
@@ -37,12 +38,6 @@ from kafka.producer import KafkaProducer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 NewTopicFixture = Callable[..., str]
-
-
-@pytest.fixture
-def admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
-    with KafkaAdminClient(bootstrap_servers=bootstrap) as client:
-        yield client
 
 
 def settings_of(admin: KafkaAdminClient, resource: ConfigResource, names: set[str]) -> dict[str, dict[str, Any]]:
@@ -155,6 +150,16 @@ NAMING: dict[str, Callable[[KafkaAdminClient, TopicPartition], object]] = {
     "alter_configs": lambda admin, at: admin.alter_configs(
         [ConfigResource("topic", at.topic, {"retention.ms": 60_000})]
     ),
+    "reset_configs": lambda admin, at: admin.reset_configs([ConfigResource("topic", at.topic)]),
+    "describe_topic_partitions": lambda admin, at: admin.describe_topic_partitions([at.topic]),
+    "alter_partition_reassignments": lambda admin, at: admin.alter_partition_reassignments({at: [1]}),
+    "list_partition_reassignments": lambda admin, at: admin.list_partition_reassignments([at]),
+    "elect_leaders": lambda admin, at: admin.elect_leaders("preferred", [at.topic]),
+    "elect_leaders, by number": lambda admin, at: admin.elect_leaders("preferred", [at]),
+    "describe_log_dirs": lambda admin, at: admin.describe_log_dirs([at.topic]),
+    "list_partition_offsets": lambda admin, at: admin.list_partition_offsets({at: OffsetSpec.LATEST}),
+    "describe_producers": lambda admin, at: admin.describe_producers([at]),
+    "abort_transaction": lambda admin, at: admin.abort_transaction(AbortTransactionSpec(at, 1, 0)),
     "list_group_offsets": lambda admin, at: admin.list_group_offsets({"g": [at]}),
     "list_consumer_group_offsets": lambda admin, at: admin.list_consumer_group_offsets("g", partitions=[at]),
     "alter_group_offsets": lambda admin, at: admin.alter_group_offsets("g", {at: OffsetAndMetadata(1, "", -1)}),

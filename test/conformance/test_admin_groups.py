@@ -46,12 +46,6 @@ NewTopicFixture = Callable[..., str]
 
 
 @pytest.fixture
-def admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
-    with KafkaAdminClient(bootstrap_servers=bootstrap) as client:
-        yield client
-
-
-@pytest.fixture
 def client(bootstrap: str) -> Iterator[KafkaClient]:
     with KafkaClient(bootstrap_servers=bootstrap, all_topics=False) as client:
         yield client

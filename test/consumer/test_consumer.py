@@ -18,6 +18,7 @@ from kafka.errors import (
     KafkaConfigurationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
+    UnassignedPartitionError,
 )
 from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
@@ -218,6 +219,26 @@ def test_waiting_on_the_loops_own_thread_is_refused() -> None:
         ):
             with pytest.raises(IllegalStateError, match="own thread"):
                 call()
+
+
+@pytest.mark.parametrize("caught", [IllegalStateError, ValueError, KeyError, UnassignedPartitionError])
+def test_a_partition_that_is_not_assigned_is_caught_by_what_kafka_python_raises(caught: type[Exception]) -> None:
+    with rig() as it:
+        consumer = it.consumer()
+        for call in (consumer.seek_to_beginning, consumer.seek_to_end):
+            with pytest.raises(caught, match="no partitions are assigned to this consumer yet"):
+                call()
+        consumer.assign([A])
+        for call in (
+            consumer.position, consumer.highwater, consumer.pause, consumer.resume, consumer.seek_to_beginning,
+            consumer.seek_to_end, partial(consumer.seek, offset=0),
+        ):  # fmt: skip
+            with pytest.raises(caught) as raised:
+                call(B)
+            assert str(raised.value) == "UnassignedPartitionError: t-1 is not assigned to this consumer"
+        with pytest.raises(caught):
+            consumer.pause(A, B)
+        assert consumer.paused() == set()
 
 
 def test_wrong_use_is_a_clear_error_at_the_call() -> None:

@@ -274,6 +274,20 @@ def test_a_seek_of_the_listener_goes_before_the_committed_offset(group: Group) -
     assert group.it.got == ALL[6:]
 
 
+def test_a_listener_that_is_told_of_no_partitions_may_seek_to_the_start_of_all(group: Group) -> None:
+    consumer = group.subscribed()
+    sought: list[set[TopicPartition]] = []
+
+    def assigned(partitions: set[TopicPartition]) -> None:
+        consumer.seek_to_beginning()
+        sought.append(partitions)
+
+    group.on_partitions_assigned = assigned  # type: ignore[method-assign]
+    group.do(Assign(frozenset(), frozenset()))
+    group.it.run(1)
+    assert sought == [set()] and group.it.errors == []
+
+
 def test_a_revocation_commits_first_then_tells_the_listener_then_the_machine(group: Group) -> None:
     consumer = group.subscribed()
     group.do(Assign(BOTH, BOTH))

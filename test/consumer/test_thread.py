@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 
@@ -11,7 +12,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.client import KafkaClient
 from kafka.consumer import KafkaConsumer
 from kafka.consumer.listener import SubscriptionPattern
-from kafka.errors import IllegalStateError
+from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
@@ -31,6 +32,28 @@ def test_asking_for_a_topics_partitions_does_not_create_it(served: str) -> None:
         admin.create_topics({"there": {"num_partitions": 3, "replication_factor": 1}})
         assert consumer.partitions_for_topic("there") == {0, 1, 2}
         assert "there" in consumer.topics()
+
+
+def test_a_consumer_can_be_told_to_wait_for_the_cluster(served: str) -> None:
+    with KafkaConsumer(bootstrap_servers=served) as consumer:
+        assert consumer.bootstrap() is None  # type: ignore[func-returns-value]
+        assert consumer.bootstrap_connected()
+        cluster = consumer._host.client.cluster
+        for _ in range(2):
+            seen = cluster._refreshed_at or 0.0
+            consumer.bootstrap(timeout_ms=10_000, refresh=True)
+            assert (cluster._refreshed_at or 0.0) > seen
+    with pytest.raises(IllegalStateError, match="closed"):
+        consumer.bootstrap()
+
+
+def test_a_consumer_says_what_was_in_the_way_of_the_cluster() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = f"127.0.0.1:{server.getsockname()[1]}"
+    with KafkaConsumer(bootstrap_servers=nobody) as consumer:
+        with pytest.raises(KafkaTimeoutError, match=r"timeout_ms=300: no bootstrap server.*refused"):
+            consumer.bootstrap(timeout_ms=300)
+        assert not consumer.bootstrap_connected()
 
 
 READERS_OF_PATTERNS: dict[str, dict[str, str]] = {

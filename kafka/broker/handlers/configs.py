@@ -111,6 +111,9 @@ def describe_configs(broker: Broker, call: Call[DescribeConfigsRequest]) -> Desc
             if call.version == 0:  # it tells no sources
                 for row in rows:
                     row.is_default = row.config_source == FROM_DEFAULT
+                if resource.resource_type == TOPIC and _is_before_sources(broker):
+                    for row in rows:
+                        row.is_default = row.config_source != FROM_TOPIC
         except BrokerResponseError as error:
             code, text = error_code(error), error_text(error)
         results.append(
@@ -123,6 +126,11 @@ def describe_configs(broker: Broker, call: Call[DescribeConfigsRequest]) -> Desc
             )
         )
     return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+
+
+def _is_before_sources(broker: Broker) -> bool:
+    """Whether it is a release before 1.1 (KIP-226), to which what the broker's file says of all topics is a default."""
+    return broker.release.facts.apis[DescribeConfigsRequest.api_key][1] == 0
 
 
 def _describe(

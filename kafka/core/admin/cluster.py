@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kafka.core.admin.plain import operations_of, raise_first, to_dict
-from kafka.core.dialogue import ByVersion, Dialogue, send
+from kafka.core.dialogue import All, ByVersion, Dialogue, Send, refresh_metadata, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode
-from kafka.errors import IncompatibleBrokerVersion
+from kafka.errors import IncompatibleBrokerVersion, UnknownBrokerIdError
 from kafka.protocol.cluster import DescribeClusterRequest
 from kafka.protocol.metadata import MetadataRequest
 
 _FENCED_SINCE: Final = 2
 _OPERATIONS: Final = "cluster_authorized_operations"
+_LOOKS: Final = 2
 
 
 def describe_cluster(*, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[dict[str, Any]]:
@@ -53,3 +55,17 @@ def broker_ids_of_the_cluster() -> Dialogue[list[int]]:
     """The node ids of all brokers, without trying again."""
     cluster = yield from _describe(is_whole=False)
     return [broker["broker_id"] for broker in cluster["brokers"]]
+
+
+def ask_brokers(sends: Sequence[Send]) -> Dialogue[list[Any]]:
+    """All answers, in order, or the first error. A broker that the client does not know may have joined since it last
+    looked: it looks again, twice. UnknownBrokerIdError: there is none of that id."""
+    answers: list[Any]
+    for _ in range(_LOOKS):
+        try:
+            answers = yield All(sends)
+            return answers
+        except UnknownBrokerIdError:
+            yield from refresh_metadata()
+    answers = yield All(sends)
+    return answers

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafka.core.admin.plain import Entry, raise_first, raise_transient, to_dict
+from kafka.core.admin.cluster import ask_brokers
+from kafka.core.admin.plain import Entry, raise_first, raise_transient, since, to_dict
 from kafka.core.admin.values import (
     AlterConfigOp,
     ConfigFilterType,
@@ -13,16 +14,26 @@ from kafka.core.admin.values import (
     ConfigResourceType,
     ConfigSourceType,
     ConfigType,
+    kind_of,
 )
-from kafka.core.dialogue import Dialogue, Send, send
+from kafka.core.dialogue import ByVersion, Dialogue, Send, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, Target
-from kafka.errors import BrokerResponseError, IllegalArgumentError, InvalidConfigurationError, NoError, for_code
+from kafka.errors import (
+    BrokerResponseError,
+    IllegalArgumentError,
+    IncompatibleBrokerVersion,
+    InvalidConfigurationError,
+    NoError,
+    for_code,
+)
 from kafka.protocol.configs import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 
 _OF_A_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
@@ -73,7 +84,8 @@ def describe_configs(
         def attempt(
             target: Target = target, request: DescribeConfigsRequest = request
         ) -> Dialogue[DescribeConfigsResponse]:
-            answer = yield from send(target, request)
+            answer: DescribeConfigsResponse
+            (answer,) = yield from ask_brokers([Send(target, request)])
             raise_transient(_entries(answer.results))
             return answer
 
@@ -116,7 +128,7 @@ def alter_configs(
         def attempt(
             target: Target = target, request: AlterConfigsRequest | IncrementalAlterConfigsRequest = request
         ) -> Dialogue[Any]:
-            answer: Any = yield Send(target, request)
+            (answer,) = yield from ask_brokers([Send(target, request)])
             raise_transient(_entries(answer.responses))
             return answer
 
@@ -131,8 +143,116 @@ def alter_configs(
     return found
 
 
+def reset_configs(
+    config_resources: Iterable[ConfigResource],
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+    validate_only: bool = False,
+    raise_on_unknown: bool = True,
+    incremental: bool | None = None,
+    raise_errors: bool = True,
+) -> Dialogue[Altered]:
+    """Let settings fall back to their defaults: those whose names (or keys) a resource has as ``configs``; without any,
+    all that were set for it. The first error is raised as by :func:`alter_configs`.
+
+    With ``raise_on_unknown``, IllegalArgumentError for a name that the resource has no such setting by, or none that
+    may be altered, before anything is reset. ``incremental`` (default, brokers since 2.3): nothing but these; False,
+    and brokers before: everything is replaced by what was set before without these. What somebody else sets meanwhile
+    is lost then; IllegalArgumentError if a password is among what has to stay, because nobody can read it.
+    """
+    wanted = list(config_resources)
+    plain = [ConfigResource(resource.resource_type, resource.name) for resource in wanted]
+    found = yield from describe_configs(plain, backoff=backoff, timeout_s=timeout_s, config_filter=ConfigFilterType.ALL)
+    deleted, left, unread = [], [], []
+    for resource in wanted:
+        kind = resource.resource_type.name.lower()
+        there = found[kind][resource.name]
+        was_set = {name: entry["value"] for name, entry in there.items() if _is_own(resource, entry)}
+        names = list(resource.configs or was_set)
+        unknown = [name for name in names if name not in there or there[name]["read_only"]]
+        if unknown and raise_on_unknown:
+            raise IllegalArgumentError(f"{kind} {resource.name}: no setting that can be reset: {', '.join(unknown)}")
+        kept = {name: value for name, value in was_set.items() if name not in names}
+        deleted.append(ConfigResource(resource.resource_type, resource.name, dict.fromkeys(names)))
+        left.append(ConfigResource(resource.resource_type, resource.name, kept))
+        unread += [f"{name} of {kind} {resource.name}" for name in kept if kept[name] is None]
+    limits: dict[str, Any] = {"backoff": backoff, "timeout_s": timeout_s, "validate_only": validate_only}
+    limits.update(raise_on_unknown=raise_on_unknown, raise_errors=raise_errors)
+    if incremental is not False:
+        try:
+            return (yield from alter_configs(deleted, **limits))
+        except IncompatibleBrokerVersion:
+            if incremental:
+                raise
+    if unread:
+        raise IllegalArgumentError(
+            f"{', '.join(unread)} cannot be read and would be lost: call alter_configs with all that has to stay"
+        )
+    return (yield from alter_configs(left, incremental=False, **limits))
+
+
+def list_config_resources(
+    resource_types: Iterable[ConfigResourceType | str | int] | None = None,
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+) -> Dialogue[dict[str, list[str]]]:
+    """What has settings, of these types (None or none: of all that the broker can list): ``{"topic": [NAME]}``. Groups
+    and subscriptions to client metrics are there when something was set for them.
+
+    Source: KIP-1142, brokers since 4.1; client metrics alone since 3.7 (KIP-1000).
+    """
+    if isinstance(resource_types, (str, bytes)):
+        raise IllegalArgumentError(f"resource_types={resource_types!r}: a list of types, not one text")
+    kinds = [kind_of(ConfigResourceType, kind, "resource_types") for kind in resource_types or ()]
+    has_others = set(kinds) - {ConfigResourceType.CLIENT_METRICS}
+
+    def build(version: int) -> ListConfigResourcesRequest:
+        return ListConfigResourcesRequest(resource_types=[*kinds] if version else [])
+
+    def attempt() -> Dialogue[ListConfigResourcesResponse]:
+        message = ByVersion(ListConfigResourcesRequest, build)
+        answer = yield from send(AnyNode(), message, min_version=1 if has_others else None)
+        raise_transient([(answer.error_code, None, "resources with settings")])
+        return answer
+
+    answer = yield from since(
+        "4.1 for all types, 3.7 for client metrics",
+        retrying(attempt, what="listing resources with settings", backoff=backoff, timeout_s=timeout_s),
+    )
+    raise_first([(answer.error_code, None, "resources with settings")])
+    found: dict[str, list[str]] = {}
+    for resource in answer.config_resources:
+        found.setdefault(_type_name(resource.resource_type), []).append(resource.resource_name)
+    return found
+
+
+def as_texts(altered: Altered) -> dict[str, dict[str, str]]:
+    """The same for people: ``{"topic": {NAME: "OK"}}``, or the error's text."""
+    return {
+        kind: {name: "OK" if isinstance(error, NoError) else str(error) for name, error in named.items()}
+        for kind, named in altered.items()
+    }
+
+
+def _type_name(number: int) -> str:
+    known = number in ConfigResourceType._value2member_map_
+    return (ConfigResourceType(number) if known else ConfigResourceType.UNKNOWN).name.lower()
+
+
+def _is_own(resource: ConfigResource, entry: Mapping[str, Any]) -> bool:
+    """Whether somebody set it for this very resource. A broker without a name stands for all brokers."""
+    kind = resource.resource_type
+    if kind is ConfigResourceType.BROKER and not resource.name:
+        source: ConfigSourceType | None = ConfigSourceType.DYNAMIC_DEFAULT_BROKER_CONFIG
+    else:
+        source = _DYNAMIC_SOURCE.get(kind)
+    return not entry["read_only"] and source is not None and entry["config_source"] == source.name
+
+
 def _entries(results: Iterable[Any]) -> list[Entry]:
-    return [(result.error_code, result.error_message, result.resource_name) for result in results]
+    return [(result.error_code, result.error_message, result.resource_name or "all brokers") for result in results]
 
 
 def _changing(resources: Iterable[ConfigResource], validate_only: bool) -> IncrementalAlterConfigsRequest:

@@ -2,18 +2,19 @@
 
     groups --FindCoordinator, several keys since version 4 (KIP-699)--> coordinators --a question each--> answers
 
-What came to the wrong broker, or too early, is asked again; the groups that were answered are not.
+What came to the wrong broker, or too early, is asked again; the groups that were answered are not. The same for
+transactional ids: what is called a group below is then one of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kafka.core.admin.plain import TRANSIENT
 from kafka.core.dialogue import ByVersion, Dialogue, send
 from kafka.core.retry import Backoff, retrying
-from kafka.core.routing import AnyNode
+from kafka.core.routing import AnyNode, CoordinatorType
 from kafka.errors import BrokerResponseError, IllegalArgumentError, IncompatibleBrokerVersion, UnknownError, for_code
 from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -23,6 +24,14 @@ Ask = Callable[[int, Sequence[str]], Dialogue[Mapping[str, "T | BrokerResponseEr
 """``ask(node, groups)``: the answer, or error, of each of the groups that this node coordinates."""
 
 _SEVERAL_KEYS_SINCE = 4
+_NOUNS: Final[Mapping[CoordinatorType, str]] = {
+    CoordinatorType.GROUP: "group",
+    CoordinatorType.TRANSACTION: "transactional id",
+}
+_ARGUMENTS: Final[Mapping[CoordinatorType, str]] = {
+    CoordinatorType.GROUP: "group_ids",
+    CoordinatorType.TRANSACTION: "transactional_ids",
+}
 
 
 def at_coordinators(
@@ -33,9 +42,11 @@ def at_coordinators(
     backoff: Backoff,
     timeout_s: float,
     node_id: int | None = None,
+    kind: CoordinatorType = CoordinatorType.GROUP,
 ) -> Dialogue[dict[str, T | BrokerResponseError]]:
-    """The answer, or error, of each group. ``node_id``: ask this node and look for no coordinator."""
-    wanted = _checked(group_ids)
+    """The answer, or error, of each group. ``node_id``: ask this node and look for no coordinator. ``kind``: of what
+    these are the names."""
+    wanted = _checked(group_ids, kind)
     found: dict[str, T | BrokerResponseError] = {}
 
     def attempt() -> Dialogue[None]:
@@ -44,7 +55,7 @@ def at_coordinators(
         if node_id is not None:
             where: dict[str, int | BrokerResponseError] = dict.fromkeys(left, node_id)
         else:
-            where = yield from find_coordinators(left)
+            where = yield from find_coordinators(left, kind)
         by_node: dict[int, list[str]] = {}
         for group, node in where.items():
             if isinstance(node, int):
@@ -57,7 +68,7 @@ def at_coordinators(
             answers = yield from ask(node, groups)
             for group in groups:
                 if group not in answers:
-                    found[group] = UnknownError(f"node {node} left group {group} out of its answer")
+                    found[group] = UnknownError(f"node {node} left {_NOUNS[kind]} {group} out of its answer")
                     continue
                 answer = answers[group]
                 if isinstance(answer, BrokerResponseError) and type(answer) in TRANSIENT:
@@ -91,33 +102,43 @@ def at_coordinator(
     return or_raise(found[group_id], group_id)
 
 
-def or_raise(found: T | BrokerResponseError, group_id: str) -> T:
+def or_raise(found: T | BrokerResponseError, group_id: str, kind: CoordinatorType = CoordinatorType.GROUP) -> T:
     """The answer; or the error raised, with the group's name."""
     if isinstance(found, BrokerResponseError):
         text = str(found.args[0]) if found.args else ""
-        raise type(found)(f"group {group_id}" + (f": {text}" if text and group_id not in text else ""))
+        raise type(found)(f"{_NOUNS[kind]} {group_id}" + (f": {text}" if text and group_id not in text else ""))
     return found
 
 
-def find_coordinators(group_ids: Sequence[str]) -> Dialogue[dict[str, int | BrokerResponseError]]:
+def find_coordinators(
+    group_ids: Sequence[str], kind: CoordinatorType = CoordinatorType.GROUP
+) -> Dialogue[dict[str, int | BrokerResponseError]]:
     """Each group's coordinator, or the error of its look-up; one request for all where brokers take several keys."""
     if not group_ids:
         return {}
     try:
-        request = FindCoordinatorRequest(key_type=0, coordinator_keys=list(group_ids))
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=list(group_ids))
         several = yield from send(AnyNode(), request, min_version=_SEVERAL_KEYS_SINCE)
         return {entry.key: _node_or_error(entry) for entry in several.coordinators}
     except IncompatibleBrokerVersion:
         pass
     found: dict[str, int | BrokerResponseError] = {}
     for group_id in group_ids:
-        of_one: FindCoordinatorResponse = yield from send(AnyNode(), _by_one_key(group_id), max_version=3)
+        of_one: FindCoordinatorResponse = yield from send(
+            AnyNode(),
+            _by_one_key(group_id, kind),
+            min_version=0 if kind is CoordinatorType.GROUP else 1,  # version 0 knows groups only
+            max_version=_SEVERAL_KEYS_SINCE - 1,
+        )
         found[group_id] = _node_or_error(of_one)
     return found
 
 
-def _by_one_key(group_id: str) -> ByVersion[FindCoordinatorResponse]:
-    return ByVersion(FindCoordinatorRequest, lambda version: FindCoordinatorRequest(key=group_id))
+def _by_one_key(group_id: str, kind: CoordinatorType) -> ByVersion[FindCoordinatorResponse]:
+    def build(version: int) -> FindCoordinatorRequest:
+        return FindCoordinatorRequest(key=group_id, key_type=kind) if version else FindCoordinatorRequest(key=group_id)
+
+    return ByVersion(FindCoordinatorRequest, build)
 
 
 def _node_or_error(
@@ -128,11 +149,11 @@ def _node_or_error(
     return entry.node_id
 
 
-def _checked(group_ids: Iterable[str]) -> list[str]:
+def _checked(group_ids: Iterable[str], kind: CoordinatorType) -> list[str]:
     if isinstance(group_ids, (str, bytes)):
-        raise IllegalArgumentError(f"group_ids={group_ids!r}: a list of names, not one text")
+        raise IllegalArgumentError(f"{_ARGUMENTS[kind]}={group_ids!r}: a list of names, not one text")
     wanted = list(dict.fromkeys(group_ids))
     for group_id in wanted:
         if not isinstance(group_id, str):
-            raise IllegalArgumentError(f"{group_id!r}: the name of a group is a text")
+            raise IllegalArgumentError(f"{group_id!r}: a {_NOUNS[kind]} is a text")
     return wanted

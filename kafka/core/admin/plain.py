@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from kafka.core.dialogue import Dialogue
 from kafka.errors import (
     BrokerResponseError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    IncompatibleBrokerVersion,
     LeaderNotAvailableError,
     NotControllerError,
     NotCoordinatorError,
@@ -19,6 +21,8 @@ from kafka.errors import (
 )
 from kafka.wire.message import Struct
 from kafka.wire.types import ZERO_UUID
+
+T = TypeVar("T")
 
 _NO_OPERATIONS: Final = -2_147_483_648
 OPERATIONS: Final = (
@@ -78,3 +82,12 @@ def raise_transient(entries: Iterable[Entry]) -> None:
     """The same for errors of :data:`TRANSIENT` alone, inside the retry loop: most errors that are retriable by their
     class are the answer here (a topic that is not there stays so)."""
     raise_first(entry for entry in entries if for_code(entry[0]) in TRANSIENT)
+
+
+def since(release: str, dialogue: Dialogue[T]) -> Dialogue[T]:
+    """``dialogue``, whose IncompatibleBrokerVersion says which release of brokers has what it needs."""
+    try:
+        return (yield from dialogue)
+    except IncompatibleBrokerVersion as error:
+        text = str(error.args[0]) if error.args else "the broker is too old"
+        raise IncompatibleBrokerVersion(f"{text}; brokers have it since release {release}") from error

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from kafka.core.admin.plain import Entry, operations_of, raise_first, raise_transient, to_dict
+from kafka.core.admin.plain import Entry, operations_of, raise_first, raise_transient, since, to_dict
 from kafka.core.admin.values import ConfigSourceType, NewPartitions, NewTopic
 from kafka.core.dialogue import ByVersion, Dialogue, refresh_metadata, send, sleep
+from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, Controller, Leader
 from kafka.errors import (
@@ -29,11 +30,16 @@ from kafka.protocol.topics import (
     DeleteRecordsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
 )
 from kafka.structs import TopicPartition
 
 NewTopics = Mapping[str, Mapping[str, Any]] | Iterable["NewTopic | str"]
 """A list of NewTopic or names, or ``{name: {"num_partitions", "replication_factor", "assignments", "configs"}}``."""
+
+Partitions = Mapping[str, Iterable[int]] | Iterable["TopicPartition | str"]
+"""``{topic: numbers}``, a list of partitions, or of names of topics, which mean all of theirs."""
 
 _NO_CREATION_SINCE: Final = 4
 _OPERATIONS_SINCE: Final = 8
@@ -181,7 +187,10 @@ def describe_topics(
     """Topics as the cluster's metadata tells them, each with ``partitions``; all of them for None. Creates none.
     ``authorized_operations``: their names; None before 2.3."""
     answer = yield from retrying(
-        lambda: _metadata(topics, with_operations=True), what="describing topics", backoff=backoff, timeout_s=timeout_s
+        lambda: metadata_of(topics, with_operations=True),
+        what="describing topics",
+        backoff=backoff,
+        timeout_s=timeout_s,
     )
     described = [to_dict(topic) for topic in answer.topics]
     for topic in described:
@@ -198,7 +207,7 @@ def check_partitions(
     names = sorted({partition.topic for partition in wanted})
 
     def attempt() -> Dialogue[MetadataResponse]:
-        answer = yield from _metadata(names)
+        answer = yield from metadata_of(names)
         raise_transient((topic.error_code, None, f"topic {topic.name}") for topic in answer.topics)
         return answer
 
@@ -211,10 +220,77 @@ def check_partitions(
         raise UnknownTopicOrPartitionError(f"there is no {', no '.join(missing)}")
 
 
+def partitions_of(
+    given: Partitions | None, *, backoff: Backoff, timeout_s: float = 30.0
+) -> Dialogue[dict[str, list[int]]]:
+    """``{topic: numbers}`` of what a user has given; of all topics for None. Only names alone are looked up:
+    UnknownTopicOrPartitionError for one that is not there."""
+    if isinstance(given, Mapping):
+        return {topic: list(numbers) for topic, numbers in given.items()}
+    if isinstance(given, str):
+        raise IllegalArgumentError(f"topic_partitions={given!r}: a list of topics, not one text")
+    wanted = None if given is None else list(given)
+    names = None if wanted is None else [topic for topic in wanted if isinstance(topic, str)]
+    found = by_topic(partition for partition in wanted or () if not isinstance(partition, str))
+    if names or names is None:
+        for topic in (yield from describe_topics(names, backoff=backoff, timeout_s=timeout_s)):
+            if names is not None:
+                raise_first([(topic["error_code"], None, f"topic {topic['name']}")])
+            found[topic["name"]] = sorted(one["partition_index"] for one in topic["partitions"])
+    return found
+
+
+def describe_topic_partitions(
+    topics: Iterable[str] | None = None,
+    response_partition_limit: int = 2000,
+    cursor: Mapping[str, Any] | None = None,
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+) -> Dialogue[dict[str, Any]]:
+    """A page of topics (None or none: of all), in the order of their names: ``{"topics": [{"error_code", "name",
+    "topic_id", "is_internal", "partitions": [...], "topic_authorized_operations", "authorized_operations"}],
+    "next_cursor": {"topic_name", "partition_index"}}``. ``next_cursor``, None on the last page, is the ``cursor`` of
+    the next. A partition tells ``eligible_leader_replicas`` and ``last_known_elr``, too. A topic that is not there has
+    ``error_code`` 3.
+
+    Source: KIP-966; brokers with KRaft since 3.8.
+    """
+    if isinstance(topics, (str, bytes)):
+        raise IllegalArgumentError(f"topics={topics!r}: a list of names, not one text")
+    message = DescribeTopicPartitionsRequest
+    request = message(
+        topics=[message.TopicRequest(name=name) for name in topics or ()],
+        response_partition_limit=response_partition_limit,
+        cursor=_cursor(cursor),
+    )
+
+    def attempt() -> Dialogue[DescribeTopicPartitionsResponse]:
+        return (yield from send(AnyNode(), request))
+
+    answer = yield from since(
+        "3.8, with KRaft", retrying(attempt, what="describing topics", backoff=backoff, timeout_s=timeout_s)
+    )
+    found = to_dict(answer)
+    for topic in found["topics"]:
+        topic["authorized_operations"] = operations_of(topic["topic_authorized_operations"])
+    return {name: found[name] for name in ("topics", "next_cursor")}
+
+
+def _cursor(given: Mapping[str, Any] | None) -> DescribeTopicPartitionsRequest.Cursor | None:
+    if given is None:
+        return None
+    try:
+        topic, number = given["topic_name"], given["partition_index"]
+    except (KeyError, TypeError):
+        raise IllegalArgumentError(f"cursor={given!r}: the next_cursor of the page before") from None
+    return DescribeTopicPartitionsRequest.Cursor(topic_name=topic, partition_index=number)
+
+
 def list_topics(*, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[list[str]]:
     """The names of all topics."""
     answer = yield from retrying(
-        lambda: _metadata(None), what="listing the topics", backoff=backoff, timeout_s=timeout_s
+        lambda: metadata_of(None), what="listing the topics", backoff=backoff, timeout_s=timeout_s
     )
     return [topic.name for topic in answer.topics if topic.name is not None]
 
@@ -226,7 +302,7 @@ def wait_for_topics(topic_names: Iterable[str], *, timeout_s: float = 10.0) -> D
     while True:
         reason = ""
         try:
-            answer = yield from _metadata(names)
+            answer = yield from metadata_of(names)
             for topic in answer.topics:
                 code = topic.error_code or next((p.error_code for p in topic.partitions if p.error_code), 0)
                 if code:
@@ -246,8 +322,9 @@ def wait_for_topics(topic_names: Iterable[str], *, timeout_s: float = 10.0) -> D
         left_s -= 0.05
 
 
-def _metadata(topics: Sequence[str | UUID] | None, *, with_operations: bool = False) -> Dialogue[MetadataResponse]:
-    """Never creates a topic: a broker that cannot be told so is asked for all of them."""
+def metadata_of(topics: Sequence[str | UUID] | None, *, with_operations: bool = False) -> Dialogue[MetadataResponse]:
+    """The cluster's metadata with these topics, all of them for None. Tries nothing twice, and never creates a topic: a
+    broker that cannot be told so is asked for all of them."""
     spoken = _NO_CREATION_SINCE
 
     def build(version: int) -> MetadataRequest:

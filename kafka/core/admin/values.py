@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.errors import IllegalArgumentError
+
+Kind = TypeVar("Kind", bound=IntEnum)
+
+
+def kind_of(kinds: type[Kind], given: Kind | str | int, what: str) -> Kind:
+    """The member that is given by itself, its number, or its name in any case. IllegalArgumentError; ``what`` names the
+    argument."""
+    try:
+        if isinstance(given, str):
+            return kinds[given.strip().upper().replace("-", "_")]
+        return kinds(given)
+    except (KeyError, ValueError):
+        known = ", ".join(kind.name.lower() for kind in kinds)
+        raise IllegalArgumentError(f"{what} {given!r}: one of {known}") from None
 
 
 class ConfigResourceType(IntEnum):
@@ -74,27 +88,29 @@ class AlterConfigOp(IntEnum):
     SUBTRACT = 3
 
 
+class ElectionType(IntEnum):
+    """Who may be elected (KIP-460): PREFERRED the first replica in the partition's list, if it is in sync; UNCLEAN,
+    where there is no leader, a replica that is not in sync, too: records may be lost."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
 class ConfigResource:
     """A topic, broker or group whose settings are meant.
 
-    ``resource_type``: a :class:`ConfigResourceType` or its name. ``configs``: to describe, the names wanted (None:
-    all); to alter, ``{name: value}``, where None deletes and ``(operation, value)`` says what to do: an
-    :class:`AlterConfigOp`, its name or its number.
+    ``resource_type``: a :class:`ConfigResourceType`, its name or its number. ``configs``: to describe, the names wanted
+    (None: all); to alter, ``{name: value}``, where None deletes and ``(operation, value)`` says what to do: an
+    :class:`AlterConfigOp`, its name or its number; to reset, the names (none: all).
     """
 
     def __init__(
         self,
-        resource_type: ConfigResourceType | str,
+        resource_type: ConfigResourceType | str | int,
         name: str,
         configs: Mapping[str, Any] | Iterable[str] | None = None,
     ) -> None:
-        if not isinstance(resource_type, ConfigResourceType):
-            try:
-                resource_type = ConfigResourceType[str(resource_type).upper()]
-            except KeyError:
-                known = ", ".join(kind.name.lower() for kind in ConfigResourceType)
-                raise IllegalArgumentError(f"resource_type {resource_type!r}: one of {known}") from None
-        self.resource_type = resource_type
+        self.resource_type = kind_of(ConfigResourceType, resource_type, "resource_type")
         self.name = name
         self.configs = configs
 

@@ -34,7 +34,7 @@ from kafka.core.consume.node import FetchLimits, FetchNode, SendFetch
 from kafka.core.consume.policy import ResetPolicy
 from kafka.core.consume.positions import NO_EPOCH, LeaderAndEpoch, PartitionPosition
 from kafka.core.consume.session import Listing
-from kafka.errors import IllegalStateError
+from kafka.errors import UnassignedPartitionError
 from kafka.structs import TopicPartition
 
 
@@ -124,10 +124,10 @@ class Fetcher(Answers):
             self._reset_by_policy(position)
 
     def position_of(self, partition: TopicPartition) -> PartitionPosition:
-        """IllegalStateError when it is not assigned."""
+        """UnassignedPartitionError when it is not assigned."""
         found = self.positions.get(partition)
         if found is None:
-            raise IllegalStateError(f"{partition.topic}-{partition.partition} is not assigned to this consumer")
+            raise UnassignedPartitionError(f"{partition.topic}-{partition.partition} is not assigned to this consumer")
         return found
 
     # -- what the reader takes -----------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
     list_offsets   all or an error: a dialogue over all leaders at once, which tries again
     offsets_at     an answer or an error for each partition: one leader, asked once
 
+    offsets_request, read_offsets   what both are made of
+
 Source: the protocol guide's ListOffsets; KIP-79 (by timestamp), KIP-207 (an offset that is not there yet).
 """
 
@@ -16,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from kafka.core.dialogue import All, ByVersion, Dialogue, RefreshMetadata, Send, Sleep, now
 from kafka.core.retry import Backoff
 from kafka.errors import (
+    BrokerResponseError,
     Cancelled,
     KafkaError,
     KafkaTimeoutError,
@@ -30,6 +33,14 @@ FIRST_VERSION_WITH_ISOLATION: Final = 2
 """Brokers that speak less have no transactions, so all that they have is committed."""
 
 END: Final = -1
+
+_SPECIAL_SINCE: Final[Mapping[int, tuple[int, str]]] = {
+    -3: (7, "the offset of the greatest timestamp needs brokers since 3.0 (KIP-734)"),
+    -4: (8, "the first local offset needs brokers that know of tiers (KIP-405)"),
+    -5: (9, "the last tiered offset needs brokers since 3.9 (KIP-1005)"),
+}
+"""Special timestamp -> the first version that knows it, and what to say of an older one, which would take it for a
+time."""
 
 _LEFT_OUT: Final = "a broker left out a partition in its ListOffsets answer"
 
@@ -107,7 +118,7 @@ def offsets_at(
         (answer,) = yield All([send], return_errors=True)
         if isinstance(answer, BaseException):
             return dict.fromkeys(timestamps, answer)
-        told = _read(answer)
+        told = read_offsets(answer)
         return {partition: told.get(partition) or KafkaError(_LEFT_OUT) for partition in timestamps}
 
     told = yield from look(wanted)
@@ -151,7 +162,7 @@ def _ask_leaders(
             if isinstance(answer, BaseException):
                 errors.append(answer)
                 continue
-            for partition, told in _read(answer).items():
+            for partition, told in read_offsets(answer).items():
                 if isinstance(told, FoundOffset):
                     found[partition] = told
                 else:
@@ -169,13 +180,19 @@ def _send(
     timeout_s: float | None = None,
     give_up_at: float = inf,
 ) -> Send:
+    return Send(leader, offsets_request(timestamps, read_committed), lane, timeout_s, give_up_at=give_up_at)
+
+
+def offsets_request(
+    timestamps: Mapping[TopicPartition, int], read_committed: bool = False
+) -> ByVersion[ListOffsetsResponse]:
+    """What to ask a leader of these. UnsupportedVersionError when it is built for a version that cannot say it."""
     topics: dict[str, list[ListOffsetsRequest.ListOffsetsPartition]] = {}
     for (topic, number), timestamp in timestamps.items():
         topics.setdefault(topic, []).append(
             ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
         )
-    request = ByVersion(ListOffsetsRequest, partial(_request, topics, read_committed))
-    return Send(leader, request, lane, timeout_s, give_up_at=give_up_at)
+    return ByVersion(ListOffsetsRequest, partial(_request, topics, read_committed))
 
 
 def _request(
@@ -183,8 +200,13 @@ def _request(
 ) -> ListOffsetsRequest:
     """Version 0, of brokers before 0.10.1, knows where partitions begin and end, and of times only those of whole
     segments: that is another question, and its answer would be taken for a record's offset."""
-    if version == 0 and any(entry.timestamp >= 0 for partitions in topics.values() for entry in partitions):
+    wanted = {entry.timestamp for partitions in topics.values() for entry in partitions}
+    if version == 0 and any(timestamp >= 0 for timestamp in wanted):
         raise UnsupportedVersionError("offsets by timestamp need brokers since 0.10.1 (KIP-79)")
+    for timestamp in wanted & _SPECIAL_SINCE.keys():
+        least, text = _SPECIAL_SINCE[timestamp]
+        if version < least:
+            raise UnsupportedVersionError(text)
     return ListOffsetsRequest(
         replica_id=-1,
         isolation_level=1 if read_committed and version >= FIRST_VERSION_WITH_ISOLATION else 0,
@@ -194,8 +216,9 @@ def _request(
     )
 
 
-def _read(answer: ListOffsetsResponse) -> dict[TopicPartition, FoundOffset | BaseException]:
-    told: dict[TopicPartition, FoundOffset | BaseException] = {}
+def read_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, FoundOffset | BrokerResponseError]:
+    """What it says of each partition."""
+    told: dict[TopicPartition, FoundOffset | BrokerResponseError] = {}
     for topic in answer.topics:
         for entry in topic.partitions:
             partition = TopicPartition(topic.name, entry.partition_index)

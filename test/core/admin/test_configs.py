@@ -1,32 +1,33 @@
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 
-from kafka.core.admin.configs import alter_configs, describe_configs
-from kafka.core.admin.values import AlterConfigOp, ConfigResource
-from kafka.core.dialogue import Send
-from kafka.core.retry import Backoff
+from kafka.core.admin.configs import alter_configs, as_texts, describe_configs, list_config_resources, reset_configs
+from kafka.core.admin.values import AlterConfigOp, ConfigResource, ConfigResourceType
+from kafka.core.dialogue import ByVersion
 from kafka.core.routing import AnyNode
-from kafka.errors import InvalidConfigurationError, NoError
+from kafka.errors import (
+    IllegalArgumentError,
+    IncompatibleBrokerVersion,
+    InvalidConfigurationError,
+    NoError,
+    UnknownBrokerIdError,
+    UnsupportedVersionError,
+)
 from kafka.protocol.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
     DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesResponse,
 )
-from test.core.test_retry import drive
+from test.core.admin.driving import BACKOFF, asked
 
-BACKOFF = Backoff(0.1, 0.1, random.Random(0), jitter=0)
 INVALID_CONFIG = 40
 
-
-def run(dialogue: Any, *answers: Any) -> tuple[Any, list[Send]]:
-    left = list(answers)
-    result, steps = drive(dialogue, lambda step: left.pop(0) if isinstance(step, Send) else None)
-    return result, [step for step in steps if isinstance(step, Send)]
 
 
 def described(*sources: int) -> DescribeConfigsResponse:
@@ -53,7 +54,7 @@ def described(*sources: int) -> DescribeConfigsResponse:
     ],
 )
 def test_the_filter_says_which_settings_are_told(wanted: str, told: set[str]) -> None:
-    found, _ = run(
+    found, _ = asked(
         describe_configs([ConfigResource("topic", "t")], backoff=BACKOFF, config_filter=wanted), described(1, 3, 4, 5)
     )
     assert set(found["topic"]["t"]) == told
@@ -62,7 +63,7 @@ def test_the_filter_says_which_settings_are_told(wanted: str, told: set[str]) ->
 
 def test_a_broker_answers_for_itself_and_any_for_the_rest() -> None:
     resources = [ConfigResource("broker", "7"), ConfigResource("topic", "t"), ConfigResource("group", "g")]
-    _, sends = run(describe_configs(resources, backoff=BACKOFF), described(), described())
+    _, sends = asked(describe_configs(resources, backoff=BACKOFF), described(), described())
     assert [send.target for send in sends] == [7, AnyNode()]
 
 
@@ -73,9 +74,20 @@ def altered(code: int = 0) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=[result])
 
 
+@pytest.mark.parametrize(
+    ("call", "answer"), [(describe_configs, described()), (alter_configs, altered())], ids=["describe", "alter"]
+)
+def test_a_broker_that_the_client_does_not_know_yet_is_looked_for(call: Any, answer: Any) -> None:
+    resource = ConfigResource("broker", "7", {})
+    _, sends = asked(call([resource], backoff=BACKOFF), UnknownBrokerIdError("node 7"), answer)
+    assert [send.target for send in sends] == [7, 7]
+    with pytest.raises(UnknownBrokerIdError):
+        asked(call([resource], backoff=BACKOFF), UnknownBrokerIdError("node 7"), UnknownBrokerIdError("node 7"))
+
+
 def test_values_say_what_is_done_to_a_setting() -> None:
     configs = {"a": 1, "b": None, "c": (AlterConfigOp.APPEND, "x"), "d": True, "e": ("set", "y"), "f": (3, "z")}
-    found, (send,) = run(alter_configs([ConfigResource("topic", "t", configs)], backoff=BACKOFF), altered())
+    found, (send,) = asked(alter_configs([ConfigResource("topic", "t", configs)], backoff=BACKOFF), altered())
     assert [(c.name, c.config_operation, c.value) for c in send.request.resources[0].configs] == [  # type: ignore[union-attr]
         ("a", 0, "1"),
         ("b", 1, None),
@@ -93,7 +105,7 @@ def test_the_old_call_replaces_everything() -> None:
     )
     answer = AlterConfigsResponse(throttle_time_ms=0, responses=[result])
     resource = ConfigResource("topic", "t", {"a": 1, "b": None})
-    _, (send,) = run(alter_configs([resource], backoff=BACKOFF, incremental=False), answer)
+    _, (send,) = asked(alter_configs([resource], backoff=BACKOFF, incremental=False), answer)
     assert isinstance(send.request, AlterConfigsRequest)
     assert [(c.name, c.value) for c in send.request.resources[0].configs] == [("a", "1")]
 
@@ -101,6 +113,135 @@ def test_the_old_call_replaces_everything() -> None:
 def test_an_unknown_setting_is_raised_unless_told_not_to() -> None:
     resource = ConfigResource("topic", "t", {"a": 1})
     with pytest.raises(InvalidConfigurationError):
-        run(alter_configs([resource], backoff=BACKOFF), altered(INVALID_CONFIG))
-    found, _ = run(alter_configs([resource], backoff=BACKOFF, raise_on_unknown=False), altered(INVALID_CONFIG))
+        asked(alter_configs([resource], backoff=BACKOFF), altered(INVALID_CONFIG))
+    found, _ = asked(alter_configs([resource], backoff=BACKOFF, raise_on_unknown=False), altered(INVALID_CONFIG))
     assert isinstance(found["topic"]["t"], InvalidConfigurationError)
+
+
+def settings(kind: int = 2, name: str = "t", /, **values: tuple[str | None, int, bool]) -> DescribeConfigsResponse:
+    """``setting=(value, source, read only)``."""
+    configs = [
+        DescribeConfigsResponse.DescribeConfigsResourceResult(
+            name=setting, value=value, read_only=read_only, config_source=source, is_sensitive=value is None
+        )
+        for setting, (value, source, read_only) in values.items()
+    ]
+    result = DescribeConfigsResponse.DescribeConfigsResult(
+        error_code=0, error_message=None, resource_type=kind, resource_name=name, configs=configs
+    )
+    return DescribeConfigsResponse(throttle_time_ms=0, results=[result])
+
+
+A_TOPIC = {"a": ("1", 1, False), "b": ("2", 1, False), "c": ("3", 5, False), "d": ("4", 4, False)}
+
+
+def replaced() -> AlterConfigsResponse:
+    result = AlterConfigsResponse.AlterConfigsResourceResponse(
+        error_code=0, error_message=None, resource_type=2, resource_name="t"
+    )
+    return AlterConfigsResponse(throttle_time_ms=0, responses=[result])
+
+
+@pytest.mark.parametrize("names", [["a"], {"a": "ignored"}, ("a",)])
+def test_settings_that_are_named_are_deleted(names: Any) -> None:
+    resource = ConfigResource("topic", "t", names)
+    found, (_, send) = asked(reset_configs([resource], backoff=BACKOFF), settings(**A_TOPIC), altered())
+    assert isinstance(send.request, IncrementalAlterConfigsRequest)
+    assert [(c.name, c.config_operation, c.value) for c in send.request.resources[0].configs] == [("a", 1, None)]
+    assert as_texts(found) == {"topic": {"t": "OK"}}
+    assert resource.configs is names
+
+
+@pytest.mark.parametrize("nothing", [None, [], {}])
+def test_without_names_all_that_were_set_for_it_are_deleted(nothing: Any) -> None:
+    resource = ConfigResource("topic", "t", nothing)
+    _, (_, send) = asked(reset_configs([resource], backoff=BACKOFF), settings(**A_TOPIC), altered())
+    assert isinstance(send.request, IncrementalAlterConfigsRequest)
+    assert [c.name for c in send.request.resources[0].configs] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("name", "deleted"), [("7", ["own"]), ("", ["everybodys"])])
+def test_of_all_brokers_and_of_one_what_was_set_is_not_the_same(name: str, deleted: list[str]) -> None:
+    described = settings(4, name, own=("1", 2, False), everybodys=("2", 3, False), file=("3", 4, True))
+    _, (_, send) = asked(reset_configs([ConfigResource("broker", name)], backoff=BACKOFF), described, altered())
+    assert send.target == (7 if name else AnyNode())
+    assert isinstance(send.request, IncrementalAlterConfigsRequest)
+    assert [c.name for c in send.request.resources[0].configs] == deleted
+
+
+def test_what_cannot_be_reset_is_refused_before_anything_is_unless_told_not_to() -> None:
+    described = settings(4, "7", own=("1", 2, False), file=("3", 4, True))
+    resource = ConfigResource("broker", "7", ["own", "file", "typo"])
+    with pytest.raises(IllegalArgumentError, match="broker 7: no setting that can be reset: file, typo"):
+        asked(reset_configs([resource], backoff=BACKOFF), described)
+    answer = altered(INVALID_CONFIG)
+    answer.responses[0].resource_type, answer.responses[0].resource_name = 4, "7"
+    found, _ = asked(reset_configs([resource], backoff=BACKOFF, raise_on_unknown=False), described, answer)
+    assert as_texts(found) == {"broker": {"7": "[Error 40] InvalidConfigurationError"}}
+
+
+@pytest.mark.parametrize(
+    ("names", "left"), [(["a", "c"], [("b", "2")]), ([], [])], ids=["some are named", "none are named"]
+)
+@pytest.mark.parametrize("incremental", [None, False])
+def test_old_brokers_are_told_what_is_left(incremental: bool | None, names: list[str], left: Any) -> None:
+    answers = [settings(**A_TOPIC), *([IncompatibleBrokerVersion()] if incremental is None else []), replaced()]
+    resource = ConfigResource("topic", "t", names)
+    found, (*_, send) = asked(reset_configs([resource], backoff=BACKOFF, incremental=incremental), *answers)
+    assert isinstance(send.request, AlterConfigsRequest)
+    assert [(c.name, c.value) for c in send.request.resources[0].configs] == left
+    assert as_texts(found) == {"topic": {"t": "OK"}}
+
+
+def test_old_brokers_are_left_alone_when_nothing_else_may_change() -> None:
+    resource = ConfigResource("topic", "t", ["a"])
+    with pytest.raises(IncompatibleBrokerVersion):
+        asked(
+            reset_configs([resource], backoff=BACKOFF, incremental=True),
+            settings(**A_TOPIC),
+            IncompatibleBrokerVersion(),
+        )
+
+
+def test_a_password_that_would_be_lost_is_an_error() -> None:
+    described = settings(4, "7", own=("1", 2, False), password=(None, 2, False))
+    resource = ConfigResource("broker", "7", ["own"])
+    with pytest.raises(IllegalArgumentError, match="password of broker 7 cannot be read"):
+        asked(reset_configs([resource], backoff=BACKOFF, incremental=False), described)
+
+
+def listed(*resources: tuple[int, str], code: int = 0) -> ListConfigResourcesResponse:
+    found = [
+        ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind) for kind, name in resources
+    ]
+    return ListConfigResourcesResponse(throttle_time_ms=0, error_code=code, config_resources=found)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "least", "in_version_1"),
+    [
+        (None, None, []),
+        (["topic", ConfigResourceType.GROUP, 8], 1, [2, 32, 8]),
+        (["client-metrics"], None, [16]),
+        (["CLIENT_METRICS", "group"], 1, [16, 32]),
+    ],
+)
+def test_what_has_settings_is_listed_by_type(kinds: Any, least: int | None, in_version_1: list[int]) -> None:
+    answer = listed((2, "t"), (32, "g"), (2, "u"), (99, "x"))
+    found, (send,) = asked(list_config_resources(kinds, backoff=BACKOFF), answer)
+    assert found == {"topic": ["t", "u"], "group": ["g"], "unknown": ["x"]}
+    assert (send.target, send.min_version) == (AnyNode(), least)
+    assert isinstance(send.request, ByVersion)
+    old: Any = send.request.build(0)
+    new: Any = send.request.build(1)
+    assert (old.resource_types, new.resource_types) == ([], in_version_1)
+
+
+def test_types_that_are_none_are_refused_here_and_by_brokers() -> None:
+    for wrong in ("topic", ["tpoic"], [3]):
+        with pytest.raises(IllegalArgumentError, match="resource_types"):
+            asked(list_config_resources(wrong, backoff=BACKOFF))
+    with pytest.raises(UnsupportedVersionError, match="resources with settings"):
+        asked(list_config_resources([0], backoff=BACKOFF), listed(code=35))
+    with pytest.raises(IncompatibleBrokerVersion, match=r"since release 4\.1 for all types, 3\.7 for client metrics"):
+        asked(list_config_resources(backoff=BACKOFF), IncompatibleBrokerVersion("too old"))

@@ -1,22 +1,31 @@
 from __future__ import annotations
 
-import random
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from kafka.core.admin.topics import create_topics, delete_topics, describe_topics, wait_for_topics
+from kafka.core.admin.topics import (
+    create_topics,
+    delete_topics,
+    describe_topic_partitions,
+    describe_topics,
+    wait_for_topics,
+)
 from kafka.core.admin.values import NewTopic
 from kafka.core.dialogue import ByVersion, RefreshMetadata, Send
-from kafka.core.retry import Backoff
-from kafka.core.routing import Controller
-from kafka.errors import KafkaTimeoutError, TopicAlreadyExistsError
+from kafka.core.routing import AnyNode, Controller
+from kafka.errors import IllegalArgumentError, KafkaTimeoutError, TopicAlreadyExistsError
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from kafka.protocol.topics import CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse
+from kafka.protocol.topics import (
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeTopicPartitionsResponse,
+)
+from test.core.admin.driving import BACKOFF, run
 from test.core.test_retry import drive
 
-BACKOFF = Backoff(0.1, 0.1, random.Random(0), jitter=0)
 NOT_CONTROLLER = 41
 
 
@@ -24,10 +33,6 @@ def created(*codes: int) -> CreateTopicsResponse:
     result = CreateTopicsResponse.CreatableTopicResult
     return CreateTopicsResponse(topics=[result(name=f"t{n}", error_code=code) for n, code in enumerate(codes)])
 
-
-def run(dialogue: Any, *answers: Any) -> tuple[Any, list[Any]]:
-    left = list(answers)
-    return drive(dialogue, lambda step: left.pop(0) if isinstance(step, Send) else None)
 
 
 def test_the_controller_is_looked_for_when_it_has_moved() -> None:
@@ -112,3 +117,68 @@ def test_a_broker_that_cannot_be_told_to_create_nothing_is_asked_for_all_topics(
         ("there", 0, None),
         ("typo", 3, None),
     ]
+
+
+def page(cursor: tuple[str, int] | None) -> DescribeTopicPartitionsResponse:
+    message = DescribeTopicPartitionsResponse
+    part = message.DescribeTopicPartitionsResponsePartition(
+        error_code=0,
+        partition_index=0,
+        leader_id=1,
+        leader_epoch=2,
+        replica_nodes=[1, 2],
+        isr_nodes=[1],
+        eligible_leader_replicas=[2],
+        offline_replicas=[],
+    )
+    topic = message.DescribeTopicPartitionsResponseTopic(
+        error_code=0, name="t", topic_id=UUID(int=5), partitions=[part], topic_authorized_operations=1 << 3 | 1 << 8
+    )
+    at = None if cursor is None else message.Cursor(topic_name=cursor[0], partition_index=cursor[1])
+    return message(throttle_time_ms=0, topics=[topic], next_cursor=at)
+
+
+def test_a_page_of_topics_ends_where_the_next_begins() -> None:
+    found, (send,) = run(describe_topic_partitions(["t", "u"], 1, backoff=BACKOFF), page(("t", 1)))
+    assert found == {
+        "topics": [
+            {
+                "error_code": 0,
+                "name": "t",
+                "topic_id": str(UUID(int=5)),
+                "is_internal": False,
+                "partitions": [
+                    {
+                        "error_code": 0,
+                        "partition_index": 0,
+                        "leader_id": 1,
+                        "leader_epoch": 2,
+                        "replica_nodes": [1, 2],
+                        "isr_nodes": [1],
+                        "eligible_leader_replicas": [2],
+                        "last_known_elr": None,
+                        "offline_replicas": [],
+                    }
+                ],
+                "topic_authorized_operations": 264,
+                "authorized_operations": ["READ", "DESCRIBE"],
+            }
+        ],
+        "next_cursor": {"topic_name": "t", "partition_index": 1},
+    }
+    assert (send.target, [topic.name for topic in send.request.topics]) == (AnyNode(), ["t", "u"])
+    assert (send.request.response_partition_limit, send.request.cursor) == (1, None)
+    last, (send,) = run(describe_topic_partitions(["t", "u"], cursor=found["next_cursor"], backoff=BACKOFF), page(None))
+    assert (send.request.cursor.topic_name, send.request.cursor.partition_index) == ("t", 1)
+    assert last["next_cursor"] is None
+
+
+def test_pages_of_all_topics_name_none() -> None:
+    for everything in (None, []):
+        _, (send,) = run(describe_topic_partitions(everything, backoff=BACKOFF), page(None))
+        assert send.request.topics == []
+    with pytest.raises(IllegalArgumentError, match="not one text"):
+        run(describe_topic_partitions("t", backoff=BACKOFF))
+    wrong: Any = ("t", 1)
+    with pytest.raises(IllegalArgumentError, match="next_cursor of the page before"):
+        run(describe_topic_partitions(["t"], cursor=wrong, backoff=BACKOFF))

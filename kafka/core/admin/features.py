@@ -1,0 +1,128 @@
+"""Dialogues about features, the levels of the cluster's own formats and protocols (KIP-584)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, Final
+
+from kafka.core.admin.plain import raise_first, raise_transient, since
+from kafka.core.dialogue import ByVersion, Dialogue, send
+from kafka.core.retry import Backoff, retrying
+from kafka.core.routing import AnyNode, Controller, Target
+from kafka.errors import BrokerResponseError, IllegalArgumentError, NoError, for_code
+from kafka.protocol.api_versions import ApiVersionsRequest
+from kafka.protocol.quorum import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+_FEATURES_SINCE: Final = 3
+_VALIDATE_SINCE: Final = 1
+
+
+class UpdateFeatureType(IntEnum):
+    """How a feature's level may change: up alone, also down where nothing is lost, or down whatever is lost."""
+
+    UNKNOWN = 0
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+FeatureUpdates = Mapping[str, "int | tuple[UpdateFeatureType | int | str, int]"]
+"""``{feature: level}``, for an upgrade, or ``{feature: (UpdateFeatureType, level)}``; level 0 removes the feature."""
+
+
+def describe_features(
+    *, software: tuple[str, str], send_request_to_controller: bool = False, backoff: Backoff, timeout_s: float = 30.0
+) -> Dialogue[dict[str, dict[str, Any]]]:
+    """``{feature: {"supported": (least, most), "finalized": (least, most), "finalized_epoch"}}``.
+
+    ``supported`` is what the broker that is asked could do; the last two are there for what the cluster has finalized,
+    the epoch None where the broker tells none. ``software``: our name and version (``KafkaClient.software``).
+    IncompatibleBrokerVersion before 2.4; the first with features is 2.7.
+    """
+    target: Target = Controller() if send_request_to_controller else AnyNode()
+    request = ApiVersionsRequest(client_software_name=software[0], client_software_version=software[1])
+    answer = yield from since(
+        "2.4",
+        retrying(
+            lambda: send(target, request, min_version=_FEATURES_SINCE),
+            what="describing features",
+            backoff=backoff,
+            timeout_s=timeout_s,
+        ),
+    )
+    raise_first([(answer.error_code, None, "describe_features")])
+    epoch = answer.finalized_features_epoch
+    found: dict[str, dict[str, Any]] = {}
+    for supported in answer.supported_features:
+        found.setdefault(supported.name, {})["supported"] = (supported.min_version, supported.max_version)
+    for finalized in answer.finalized_features:
+        entry = found.setdefault(finalized.name, {})
+        entry["finalized"] = (finalized.min_version_level, finalized.max_version_level)
+        entry["finalized_epoch"] = epoch if epoch >= 0 else None
+    return found
+
+
+def update_features(
+    feature_updates: FeatureUpdates, *, validate_only: bool = False, backoff: Backoff, timeout_s: float = 60.0
+) -> Dialogue[dict[str, BrokerResponseError]]:
+    """Change levels: each feature's error, NoError where it went well.
+
+    What is about the whole request is raised, and since 4.0 every error is (InvalidUpdateVersionError,
+    ClusterAuthorizationFailedError): either all levels change or none. Brokers since 2.7; ``validate_only`` since 3.3.
+    """
+    updates = _checked(feature_updates)
+
+    def build(version: int) -> UpdateFeaturesRequest:
+        request = UpdateFeaturesRequest(timeout_ms=int(timeout_s * 1000), feature_updates=[])
+        if version >= _VALIDATE_SINCE:
+            request.validate_only = validate_only
+        for name, (kind, level) in updates.items():
+            update = UpdateFeaturesRequest.FeatureUpdateKey(feature=name, max_version_level=level)
+            if version >= _VALIDATE_SINCE:
+                update.upgrade_type = kind
+            else:
+                update.allow_downgrade = kind is not UpdateFeatureType.UPGRADE
+            request.feature_updates.append(update)
+        return request
+
+    least = _VALIDATE_SINCE if validate_only else 0
+
+    def attempt() -> Dialogue[UpdateFeaturesResponse]:
+        answer = yield from send(
+            Controller(), ByVersion(UpdateFeaturesRequest, build), timeout_s=timeout_s + 5, min_version=least
+        )
+        raise_transient([(answer.error_code, answer.error_message, "update_features")])
+        return answer
+
+    answer = yield from since(
+        "3.3" if validate_only else "2.7",
+        retrying(attempt, what="updating features", backoff=backoff, timeout_s=timeout_s),
+    )
+    raise_first([(answer.error_code, answer.error_message, "update_features")])
+    told = {
+        result.feature: (for_code(result.error_code) if result.error_code else NoError)(result.error_message or "")
+        for result in answer.results
+    }
+    return {name: told.get(name, NoError()) for name in updates}
+
+
+def _checked(given: FeatureUpdates) -> dict[str, tuple[UpdateFeatureType, int]]:
+    if not isinstance(given, Mapping):
+        raise IllegalArgumentError("feature_updates: {feature: level} or {feature: (upgrade type, level)}")
+    found = {}
+    for name, wanted in given.items():
+        kind, level = wanted if isinstance(wanted, tuple) and len(wanted) == 2 else (UpdateFeatureType.UPGRADE, wanted)
+        if not isinstance(level, int):
+            raise IllegalArgumentError(f"feature_updates: {name}={wanted!r}: a level, or (upgrade type, level)")
+        found[name] = (_upgrade_type(kind), level)
+    return found
+
+
+def _upgrade_type(given: UpdateFeatureType | int | str) -> UpdateFeatureType:
+    members = UpdateFeatureType.__members__
+    found = members.get(given.strip().upper().replace("-", "_")) if isinstance(given, str) else given
+    if not found or found not in list(UpdateFeatureType):
+        known = ", ".join(kind.name for kind in UpdateFeatureType if kind)
+        raise IllegalArgumentError(f"upgrade type {given!r}: one of {known}")
+    return UpdateFeatureType(found)

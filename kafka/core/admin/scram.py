@@ -1,0 +1,184 @@
+"""SCRAM users of the brokers (KIP-554, brokers since 2.7): who there is, giving and taking credentials.
+
+No password leaves the process, and none is kept here: what is sent is what PBKDF2 makes of it (RFC 5802), and neither
+that nor the salt is shown by a ``repr``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any, Final
+
+from kafka.core.admin.plain import raise_first, raise_transient, since
+from kafka.core.dialogue import Dialogue, send
+from kafka.core.retry import Backoff, retrying
+from kafka.core.routing import Controller
+from kafka.errors import BrokerResponseError, IllegalArgumentError, NoError, for_code
+from kafka.protocol.scram import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+
+_RELEASE: Final = "2.7"
+
+
+class ScramMechanism(IntEnum):
+    """How a user proves to know the password. UNKNOWN: one that this client does not know, in answers."""
+
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def hash_name(self) -> str:
+        """What :mod:`hashlib` calls its hash."""
+        return _HASHES[self]
+
+    @classmethod
+    def of(cls, given: ScramMechanism | int | str) -> ScramMechanism:
+        """The mechanism of that number or name ("SCRAM-SHA-256"); IllegalArgumentError for any other."""
+        found = cls.__members__.get(given.upper().replace("-", "_")) if isinstance(given, str) else given
+        if found in _HASHES:
+            return cls(found)
+        names = ", ".join(each.name.replace("_", "-") for each in _HASHES)
+        raise IllegalArgumentError(f"mechanism={given!r}: one of {names}")
+
+
+_HASHES: Final = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
+
+
+class UserScramCredentialDeletion:
+    """Take a user's credential for one mechanism, given as a member, a number or a name."""
+
+    def __init__(self, user: str, mechanism: ScramMechanism | int | str) -> None:
+        self.user = _user(user)
+        self.mechanism = ScramMechanism.of(mechanism)
+
+    def __repr__(self) -> str:
+        return f"UserScramCredentialDeletion({self.user!r}, {self.mechanism.name})"
+
+
+class SaltedCredential:
+    """What becomes of a user's password for one mechanism. ``iterations``: brokers take 4096 to 16384."""
+
+    def __init__(
+        self, user: str, mechanism: ScramMechanism | int | str, password: str | bytes, iterations: int, salt: bytes
+    ) -> None:
+        self.user = _user(user)
+        self.mechanism = ScramMechanism.of(mechanism)
+        if not isinstance(password, (str, bytes)) or not password:
+            raise IllegalArgumentError(f"password of {user}: text or bytes, and not empty")
+        if not isinstance(iterations, int) or iterations < 1:
+            raise IllegalArgumentError(f"iterations={iterations!r}: a whole number, 4096 or more")
+        if not isinstance(salt, bytes) or not salt:
+            raise IllegalArgumentError("salt: bytes, and not empty")
+        self.iterations = iterations
+        self.salt = salt
+        self.salted_password = hashlib.pbkdf2_hmac(self.mechanism.hash_name, _bytes(password), salt, iterations)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.user!r}, {self.mechanism.name}, iterations={self.iterations})"
+
+
+def describe_user_scram_credentials(
+    users: Iterable[str] | None = None, *, backoff: Backoff, timeout_s: float = 30.0
+) -> Dialogue[dict[str, dict[str, Any]]]:
+    """``{user: {"error": None or a text, "credential_infos": [{"mechanism": ScramMechanism, "iterations"}]}}``, of all
+    users when none is named. A user without credentials has an ``error``."""
+    if isinstance(users, (str, bytes)):
+        raise IllegalArgumentError(f"users={users!r}: a list of names, not one text")
+    message = DescribeUserScramCredentialsRequest
+    request = message(users=None if users is None else [message.UserName(name=_user(user)) for user in users])
+
+    def attempt() -> Dialogue[DescribeUserScramCredentialsResponse]:
+        answer = yield from send(Controller(), request)
+        raise_transient([(answer.error_code, answer.error_message, "describe_user_scram_credentials")])
+        return answer
+
+    answer = yield from since(
+        _RELEASE, retrying(attempt, what="describing SCRAM credentials", backoff=backoff, timeout_s=timeout_s)
+    )
+    raise_first([(answer.error_code, answer.error_message, "describe_user_scram_credentials")])
+    return {
+        result.user: {
+            "error": text_of(_error(result)),
+            "credential_infos": [
+                {
+                    "mechanism": ScramMechanism(info.mechanism)
+                    if info.mechanism in _HASHES
+                    else ScramMechanism.UNKNOWN,
+                    "iterations": info.iterations,
+                }
+                for info in result.credential_infos
+            ],
+        }
+        for result in answer.results
+    }
+
+
+def alter_user_scram_credentials(
+    alterations: Iterable[UserScramCredentialDeletion | SaltedCredential], *, backoff: Backoff, timeout_s: float = 30.0
+) -> Dialogue[dict[str, BrokerResponseError]]:
+    """Give users credentials, in the place of those they have, and take some: the error of each user, NoError where it
+    went well. A user may be named once in a call."""
+    message = AlterUserScramCredentialsRequest
+    request = message(deletions=[], upsertions=[])
+    if isinstance(alterations, (UserScramCredentialDeletion, SaltedCredential)):
+        raise IllegalArgumentError(f"alterations: a list is expected, not one {type(alterations).__name__}")
+    for each in alterations:
+        if isinstance(each, UserScramCredentialDeletion):
+            request.deletions.append(message.ScramCredentialDeletion(name=each.user, mechanism=each.mechanism))
+        elif isinstance(each, SaltedCredential):
+            request.upsertions.append(
+                message.ScramCredentialUpsertion(
+                    name=each.user,
+                    mechanism=each.mechanism,
+                    iterations=each.iterations,
+                    salt=each.salt,
+                    salted_password=each.salted_password,
+                )
+            )
+        else:
+            raise IllegalArgumentError(
+                f"alterations: UserScramCredentialUpsertion or UserScramCredentialDeletion, not {type(each).__name__}"
+            )
+
+    def attempt() -> Dialogue[AlterUserScramCredentialsResponse]:
+        answer = yield from send(Controller(), request)
+        raise_transient((result.error_code, result.error_message, f"user {result.user}") for result in answer.results)
+        return answer
+
+    answer = yield from since(
+        _RELEASE, retrying(attempt, what="altering SCRAM credentials", backoff=backoff, timeout_s=timeout_s)
+    )
+    return {result.user: _error(result) for result in answer.results}
+
+
+def text_of(error: BrokerResponseError) -> str | None:
+    """What the broker said, or else the error's name; None for NoError."""
+    if isinstance(error, NoError):
+        return None
+    return str(error.args[0]) if error.args and error.args[0] else str(error)
+
+
+def _error(result: Any) -> BrokerResponseError:
+    return (for_code(result.error_code) if result.error_code else NoError)(result.error_message or "")
+
+
+def _bytes(password: str | bytes) -> bytes:
+    if isinstance(password, bytes):
+        return password
+    try:
+        return password.encode()
+    except UnicodeEncodeError:  # which has the password in it
+        raise IllegalArgumentError("password: it has characters that are none (lone surrogates)") from None
+
+
+def _user(given: str) -> str:
+    if not isinstance(given, str):
+        raise IllegalArgumentError(f"user={given!r}: a text")
+    return given

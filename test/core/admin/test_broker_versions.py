@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from kafka.core.admin.broker_versions import BrokerVersionData
+from kafka.core.versions import ApiRanges
+from kafka.errors import IllegalArgumentError, IncompatibleBrokerVersion
+from kafka.protocol.api_key import ApiKey
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.registry import NAMES
+
+
+def data(release: str = "2.8", most: int = 9) -> BrokerVersionData:
+    return BrokerVersionData(ApiRanges({3: (0, most), 4: (0, 1)}, release=release))
+
+
+def test_the_release_and_the_versions_are_told() -> None:
+    found = data()
+    assert (found.broker_version, found.broker_version_str) == ((2, 8), "2.8")
+    assert found.api_versions == {3: (0, 9), 4: (0, 1)}
+    assert "2.8" in str(found)
+
+
+@pytest.mark.parametrize("operation", [MetadataRequest, MetadataRequest(topics=[]), ApiKey.Metadata])
+def test_the_version_of_an_api_is_the_highest_of_both_sides(operation: object) -> None:
+    assert data().api_version(operation) == 9  # type: ignore[arg-type]
+    assert data(most=99).api_version(operation) == MetadataRequest.max_version  # type: ignore[arg-type]
+    assert data().api_version(operation, max_version=5) == 5  # type: ignore[arg-type]
+    with pytest.raises(IncompatibleBrokerVersion, match="Metadata"):
+        data().api_version(operation, min_version=10)  # type: ignore[arg-type]
+    with pytest.raises(IllegalArgumentError):
+        data().api_version(operation, min_version=5, max_version=4)  # type: ignore[arg-type]
+
+
+def test_an_api_of_one_side_alone_has_no_version() -> None:
+    for key in (ApiKey.Produce, ApiKey.LeaderAndIsr, ApiKey(1000)):
+        with pytest.raises(IncompatibleBrokerVersion, match=key.name):
+            data().api_version(key)
+
+
+def test_brokers_are_ordered_by_release() -> None:
+    old, new = data("2.8"), data("2.10")
+    assert old < new and new >= old and old == data("2.8") and old != new
+    assert old != data("2.8", most=5) and len({old, data("2.8")}) == 1
+    assert old != "2.8"
+
+
+def test_keys_have_the_names_of_the_registry_and_an_unknown_one_a_name_of_its_own() -> None:
+    assert {key.value: key.name for key in ApiKey} == NAMES
+    assert (ApiKey(1000), ApiKey(1000).name) == (1000, "UNKNOWN_1000")
+    with pytest.raises(ValueError, match="Produce"):
+        ApiKey("Produce")

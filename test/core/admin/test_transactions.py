@@ -1,0 +1,364 @@
+"""Dialogues about transactions: who is asked, what the answers become, and what is said to hang."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka.core.admin.transaction_values import (
+    AbortTransactionSpec,
+    PartitionProducerState,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
+from kafka.core.admin.transactions import (
+    abort_transaction,
+    describe_producers,
+    describe_transactions,
+    find_hanging_transactions,
+    list_transactions,
+)
+from kafka.errors import (
+    IllegalArgumentError,
+    IncompatibleBrokerVersion,
+    InvalidProducerEpochError,
+    InvalidRegularExpressionError,
+    TopicAuthorizationFailedError,
+    TransactionalIdNotFoundError,
+    TransactionCoordinatorFencedError,
+)
+from kafka.protocol.transactions import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kafka.structs import TopicPartition
+from test.core.admin.driving import BACKOFF
+from test.core.admin.many_brokers import Brokers
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+LOADING, DENIED, OLD_EPOCH, FENCED, NOT_FOUND, BAD_PATTERN = 14, 29, 47, 52, 105, 128
+NOW_MS = 10_000_000.0
+LIMIT_MS = 900_000 + 300_000
+ONGOING, DONE = "Ongoing", "CompleteCommit"
+
+
+class Cluster(Brokers):
+    """Partition 0 is led by broker 1, partition 1 by broker 2."""
+
+    def __init__(self, version: int = 12) -> None:
+        super().__init__({A: 1, B: 2}, {}, version)
+        self.listed: dict[int, list[tuple[str, int, str]]] = {1: [], 2: []}
+        self.codes: dict[int, list[int]] = {}
+        """Node -> the error codes of its next answers to ListTransactions."""
+        self.described: dict[str, dict[str, Any]] = {}
+        self.producers: dict[TopicPartition, list[Any] | int] = {}
+        """Partition -> what it tells, in turn (the last for ever): a list of producers, or an error code."""
+        self.markers: list[int] = [0]
+        self.handlers |= {
+            ListTransactionsRequest: self._list,
+            DescribeTransactionsRequest: self._describe,
+            DescribeProducersRequest: self._producers,
+            WriteTxnMarkersRequest: self._mark,
+        }
+
+    def has(self, name: str, producer: int, state: str, node: int = 1, **fields: Any) -> None:
+        """A transactional id, as its coordinator knows it."""
+        self.where = {**self.where, name: node}
+        self.listed[node].append((name, producer, state))
+        self.described[name] = {"producer_id": producer, "transaction_state": state, **fields}
+
+    def _list(self, node: int, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        row = ListTransactionsResponse.TransactionState
+        codes = self.codes.get(node)
+        return ListTransactionsResponse(
+            throttle_time_ms=0,
+            error_code=codes.pop(0) if codes else 0,
+            unknown_state_filters=[],
+            transaction_states=[
+                row(transactional_id=name, producer_id=producer, transaction_state=state)
+                for name, producer, state in self.listed[node]
+            ],
+        )
+
+    def _describe(self, node: int, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(
+            throttle_time_ms=0,
+            transaction_states=[self._state(node, name) for name in request.transactional_ids],
+        )
+
+    def _state(self, node: int, name: str) -> DescribeTransactionsResponse.TransactionState:
+        assert self.where[name] == node
+        known = dict(self.described.get(name, {"error_code": NOT_FOUND}))
+        code = known.get("error_code", 0)
+        if isinstance(code, list):
+            known["error_code"] = code.pop(0)
+        numbers = known.pop("partitions", [])
+        topics = [DescribeTransactionsResponse.TopicData(topic="t", partitions=numbers)] if numbers else []
+        fields: dict[str, Any] = {
+            "error_code": 0,
+            "transaction_state": "",
+            "transaction_timeout_ms": 60_000,
+            "transaction_start_time_ms": -1,
+            "producer_id": 0,
+            "producer_epoch": 0,
+        }
+        return DescribeTransactionsResponse.TransactionState(
+            transactional_id=name, topics=topics, **{**fields, **known}
+        )
+
+    def _producers(self, node: int, request: DescribeProducersRequest) -> DescribeProducersResponse:
+        partition = DescribeProducersResponse.PartitionResponse
+        topics = []
+        for topic in request.topics:
+            rows = []
+            for number in topic.partition_indexes:
+                told: Any = self.producers.get(TopicPartition(topic.name, number), [])
+                if told and isinstance(told[0], list):
+                    told = told.pop(0) if len(told) > 1 else told[0]
+                code = told[0] if told and isinstance(told[0], int) else 0
+                states = [] if code else [_state(*each) for each in told]
+                text = "no" if code else None
+                rows.append(
+                    partition(partition_index=number, error_code=code, error_message=text, active_producers=states)
+                )
+            topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=rows))
+        return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
+
+    def _mark(self, node: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        (marker,) = request.markers
+        (topic,) = marker.topics
+        answer = WriteTxnMarkersResponse
+        partition = answer.WritableTxnMarkerPartitionResult(
+            partition_index=topic.partition_indexes[0], error_code=self.markers.pop(0)
+        )
+        told = answer.WritableTxnMarkerTopicResult(name=topic.name, partitions=[partition])
+        return answer(markers=[answer.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=[told])])
+
+
+def _state(producer: int, last_ms: float, start: int, coordinator_epoch: int = 0) -> Any:
+    return DescribeProducersResponse.ProducerState(
+        producer_id=producer,
+        producer_epoch=3,
+        last_sequence=7,
+        last_timestamp=int(last_ms),
+        coordinator_epoch=coordinator_epoch,
+        current_txn_start_offset=start,
+    )
+
+
+# -- at coordinators --------------------------------------------------------------------------------------------------
+
+
+def test_every_broker_lists_what_it_coordinates() -> None:
+    cluster = Cluster()
+    cluster.has("a", 7, ONGOING)
+    cluster.has("b", 8, "FromTheFuture", node=2)
+    assert cluster.run(list_transactions(backoff=BACKOFF)) == {
+        1: [TransactionListing("a", 7, TransactionState.ONGOING)],
+        2: [TransactionListing("b", 8, TransactionState.UNKNOWN)],
+    }
+    assert cluster.run(list_transactions([2], backoff=BACKOFF)) == {
+        2: [TransactionListing("b", 8, TransactionState.UNKNOWN)]
+    }
+
+
+def test_a_broker_that_is_loading_is_asked_again_and_the_others_are_not() -> None:
+    cluster = Cluster()
+    cluster.codes = {2: [LOADING, LOADING]}
+    assert cluster.run(list_transactions(backoff=BACKOFF)) == {1: [], 2: []}
+    assert [node for node, _ in cluster.asked(ListTransactionsRequest)] == [1, 2, 2, 2]
+
+
+def test_filters_are_sent_as_they_are_meant() -> None:
+    cluster = Cluster()
+    cluster.run(
+        list_transactions(
+            [1], [5], [TransactionState.ONGOING, "prepare-commit", "completeABORT"], 60_000.0, "a.*", backoff=BACKOFF
+        )
+    )
+    ((_, request),) = cluster.asked(ListTransactionsRequest)
+    assert request.state_filters == ["Ongoing", "PrepareCommit", "CompleteAbort"]
+    assert (request.producer_id_filters, request.duration_filter) == ([5], 60_000)
+    assert request.transactional_id_pattern == "a.*"
+    with pytest.raises(IllegalArgumentError, match="'open': one of CompleteAbort"):
+        cluster.run(list_transactions(state_filters=["open"], backoff=BACKOFF))
+    cluster.codes = {1: [BAD_PATTERN]}
+    with pytest.raises(InvalidRegularExpressionError, match="list_transactions at node 1"):
+        cluster.run(list_transactions(transactional_id_pattern="([", backoff=BACKOFF))
+
+
+@pytest.mark.parametrize(
+    ("filters", "version", "release"),
+    [({"duration_filter_ms": 1}, 0, "3.8"), ({"transactional_id_pattern": "a"}, 1, "4.1")],
+)
+def test_a_filter_that_a_broker_does_not_have_is_refused(filters: Any, version: int, release: str) -> None:
+    cluster = Cluster(version)
+    with pytest.raises(IncompatibleBrokerVersion, match=f"since release {release}"):
+        cluster.run(list_transactions([1], **filters, backoff=BACKOFF))
+    assert cluster.asked(ListTransactionsRequest) == []
+    assert cluster.run(list_transactions([1], backoff=BACKOFF)) == {1: []}
+
+
+def test_each_transaction_is_described_by_its_coordinator() -> None:
+    cluster = Cluster()
+    cluster.has("a", 7, ONGOING, transaction_start_time_ms=5, partitions=[0, 1], producer_epoch=2)
+    cluster.has("b", 8, "Empty", node=2, error_code=[LOADING, 0])
+    assert cluster.run(describe_transactions(["a", "b"], backoff=BACKOFF)) == {
+        "a": TransactionDescription(1, TransactionState.ONGOING, 7, 2, 60_000, 5, {A, B}),
+        "b": TransactionDescription(2, TransactionState.EMPTY, 8, 0, 60_000, -1, set()),
+    }
+    asked = [request.transactional_ids for _, request in cluster.asked(DescribeTransactionsRequest)]
+    assert asked == [["a"], ["b"], ["b"]]
+    cluster.where = {**cluster.where, "c": 1}
+    with pytest.raises(TransactionalIdNotFoundError, match="transactional id c"):
+        cluster.run(describe_transactions(["a", "c"], backoff=BACKOFF))
+    assert cluster.run(describe_transactions([], backoff=BACKOFF)) == {}
+    with pytest.raises(IllegalArgumentError, match="transactional_ids='a': a list"):
+        cluster.run(describe_transactions("a", backoff=BACKOFF))
+
+
+def test_coordinators_of_transactions_are_looked_up_one_by_one_where_brokers_take_one_key() -> None:
+    cluster = Cluster(version=3)
+    cluster.has("a", 7, ONGOING)
+    assert list(cluster.run(describe_transactions(["a"], backoff=BACKOFF))) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "ask", "release"),
+    [
+        (ListTransactionsRequest, lambda: list_transactions(backoff=BACKOFF), "3.0"),
+        (DescribeTransactionsRequest, lambda: describe_transactions(["a"], backoff=BACKOFF), "3.0"),
+        (DescribeProducersRequest, lambda: describe_producers([A], backoff=BACKOFF), "2.8"),
+        (ListTransactionsRequest, lambda: find_hanging_transactions(now_ms=NOW_MS, backoff=BACKOFF), "3.0"),
+    ],
+)
+def test_a_broker_that_is_too_old_is_told_with_the_release_that_is_needed(kind: type, ask: Any, release: str) -> None:
+    cluster = Cluster()
+    cluster.where = {"a": 1}
+    del cluster.handlers[kind]
+    with pytest.raises(IncompatibleBrokerVersion, match=f"since release {release}"):
+        cluster.run(ask())
+
+
+# -- in partitions ----------------------------------------------------------------------------------------------------
+
+
+def test_leaders_or_a_replica_tell_of_producers() -> None:
+    cluster = Cluster()
+    cluster.producers = {A: [(7, 100, 5)]}
+    known = PartitionProducerState([ProducerState(7, 3, 7, 100, 0, 5)])
+    assert cluster.run(describe_producers([A, B], backoff=BACKOFF)) == {A: known, B: PartitionProducerState([])}
+    assert [node for node, _ in cluster.asked(DescribeProducersRequest)] == [1, 2]
+    cluster.sent.clear()
+    cluster.run(describe_producers([A, B], 9, backoff=BACKOFF))
+    assert [node for node, _ in cluster.sent] == [9]
+    cluster.producers[B] = [DENIED]
+    with pytest.raises(TopicAuthorizationFailedError, match="t-1: no"):
+        cluster.run(describe_producers([A, B], backoff=BACKOFF))
+
+
+def test_an_abort_is_a_marker_for_the_partitions_leader() -> None:
+    cluster = Cluster()
+    cluster.markers = [6, 0]
+    assert cluster.run(abort_transaction(AbortTransactionSpec(B, 7, 3), backoff=BACKOFF)) is None
+    (_, (node, request)) = cluster.asked(WriteTxnMarkersRequest)
+    (marker,) = request.markers
+    assert node == 2 and [(t.name, t.partition_indexes) for t in marker.topics] == [("t", [1])]
+    assert (marker.producer_id, marker.producer_epoch, marker.transaction_result) == (7, 3, False)
+    assert (marker.coordinator_epoch, marker.transaction_version) == (-1, 0)
+
+
+def test_an_abort_without_a_coordinators_epoch_takes_the_partitions_when_that_is_asked_for() -> None:
+    cluster = Cluster()
+    cluster.markers = [FENCED, 0]
+    cluster.producers = {A: [(6, 0, -1, 99), (7, 0, 5, 12)]}
+    cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF))
+    epochs = [request.markers[0].coordinator_epoch for _, request in cluster.asked(WriteTxnMarkersRequest)]
+    assert epochs == [-1, 12]
+
+
+def test_an_epoch_that_was_given_is_taken_as_it_is() -> None:
+    cluster = Cluster()
+    cluster.markers = [FENCED]
+    with pytest.raises(TransactionCoordinatorFencedError, match="t-0"):
+        cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3, 4), backoff=BACKOFF))
+    cluster.markers = [OLD_EPOCH]
+    with pytest.raises(InvalidProducerEpochError, match="t-0"):
+        cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF))
+    with pytest.raises(IllegalArgumentError, match="at least 0"):
+        cluster.run(abort_transaction(AbortTransactionSpec(A, -1, 3), backoff=BACKOFF))
+
+
+# -- what hangs -------------------------------------------------------------------------------------------------------
+
+
+def hanging(cluster: Cluster, *broker_ids: int, now_ms: float = NOW_MS) -> list[tuple[Any, ...]]:
+    found = cluster.run(find_hanging_transactions(broker_ids or None, now_ms=now_ms, backoff=BACKOFF))
+    keys = ["transactional_id", "producer_id", "state", "age_ms", "coordinator_id", "topic_partitions"]
+    assert all(set(row) == {*keys, "producer_epoch"} for row in found)
+    return [tuple(row[key] for key in keys) for row in found]
+
+
+def test_a_transaction_hangs_when_its_coordinator_has_not_ended_it_long_after_its_time() -> None:
+    cluster = Cluster()
+    began_ms = int(NOW_MS - LIMIT_MS)
+    cluster.has("old", 7, ONGOING, transaction_start_time_ms=began_ms, partitions=[1, 0])
+    cluster.has("young", 8, ONGOING, transaction_start_time_ms=began_ms + 1, partitions=[0])
+    cluster.has("over", 9, DONE, transaction_start_time_ms=0)
+    cluster.has("idle", 10, "Empty")
+    cluster.has("gone", 11, ONGOING, error_code=NOT_FOUND)
+    cluster.has("there", 12, "PrepareAbort", node=2, transaction_start_time_ms=0, partitions=[1])
+    old = ("old", 7, ONGOING, LIMIT_MS, 1, [A, B])
+    there = ("there", 12, "PrepareAbort", int(NOW_MS), 2, [B])
+    assert hanging(cluster) == [old, there]
+    assert hanging(cluster, 1) == [old]
+    assert hanging(cluster, 2) == [there]
+
+
+def test_a_transaction_hangs_when_it_is_open_in_a_partition_and_no_coordinator_knows_it() -> None:
+    cluster = Cluster()
+    cluster.has("mine", 8, DONE, node=2)
+    long_ago = NOW_MS - LIMIT_MS
+    cluster.producers = {
+        A: [(7, long_ago - 5, 4), (8, long_ago, 9), (9, long_ago + 1, 2), (10, long_ago, -1)],
+        B: [(7, long_ago - 9, 1)],
+    }
+    assert sorted(hanging(cluster), key=str, reverse=True) == [
+        (None, 7, "Unknown", LIMIT_MS + 5, -1, [A, B]),
+        ("mine", 8, DONE, LIMIT_MS, 2, [A]),
+    ]
+    assert hanging(cluster, 2) == [(None, 7, "Unknown", LIMIT_MS + 9, -1, [B])]
+
+
+def test_a_transaction_that_its_coordinator_knows_in_that_partition_does_not_hang_while_it_has_time() -> None:
+    """Records may carry any timestamp, so an old one is no proof. Who coordinates it counts, not who was asked."""
+    cluster = Cluster()
+    cluster.has("mine", 7, ONGOING, node=2, transaction_start_time_ms=int(NOW_MS), partitions=[0])
+    cluster.producers = {A: [(7, 0, 4)]}
+    assert hanging(cluster) == []
+    assert hanging(cluster, 1) == []
+    cluster.described["mine"]["partitions"] = [1]
+    assert hanging(cluster, 1) == [("mine", 7, ONGOING, int(NOW_MS), 2, [A])]
+
+
+def test_one_that_ends_while_it_is_looked_for_does_not_hang() -> None:
+    for then in ([], [(7, 0, -1)], [(7, 0, 99)]):
+        cluster = Cluster()
+        cluster.producers = {A: [[(7, 0, 4)], then]}
+        assert hanging(cluster) == []
+
+
+def test_partitions_that_cannot_be_looked_at_are_left_out() -> None:
+    cluster = Cluster()
+    cluster.leaders[TopicPartition("u", 0)] = -1
+    cluster.producers = {A: [(7, 0, 4)], B: [DENIED]}
+    assert hanging(cluster) == [(None, 7, "Unknown", int(NOW_MS), -1, [A])]
