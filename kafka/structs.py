@@ -3,7 +3,31 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+E = TypeVar("E", bound="EnumHelper")
+
+
+class EnumHelper:
+    """What kafka-python's enumerations have beside their members."""
+
+    @classmethod
+    def build_from(cls: type[E], val: Any) -> E:
+        """The member that is given by itself, its value, or its name in any case ("read-committed"); ValueError."""
+        kinds: Any = cls
+        name = val.strip().upper().replace("-", "_") if isinstance(val, str) else None
+        for member in kinds:
+            if name == member.name or (val == member.value and not isinstance(val, bool)):
+                found: E = member
+                return found
+        known = ", ".join(member.name.lower() for member in kinds)
+        raise ValueError(f"{cls.__name__} {val!r}: one of {known}")
+
+    @classmethod
+    def value_for(cls, val: Any) -> Any:
+        """The value of that member."""
+        found: Any = cls.build_from(val)
+        return found.value
 
 
 class TopicPartition(NamedTuple):
@@ -30,7 +54,7 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = -1
 
 
-class IsolationLevel(IntEnum):
+class IsolationLevel(EnumHelper, IntEnum):
     """Whether records of open and aborted transactions are seen (KIP-98). Numbers are the protocol's."""
 
     READ_UNCOMMITTED = 0

@@ -2,7 +2,7 @@
 
 Calls about groups are in ``group_calls.py`` and, by kafka-python 2's names, ``older_calls.py``; about replicas,
 directories and controllers in ``cluster_calls.py``; about access rules and users in ``security_calls.py``, about
-features and versions in ``version_calls.py``.
+producers and transactions in ``transaction_calls.py``, about features and versions in ``version_calls.py``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from uuid import UUID
 from kafka.admin import dialogues
 from kafka.admin.cluster_calls import ClusterCalls
 from kafka.admin.older_calls import OlderCalls
+from kafka.admin.running import limit_s
 from kafka.admin.security_calls import SecurityCalls
 from kafka.admin.transaction_calls import TransactionCalls
 from kafka.admin.version_calls import VersionCalls
@@ -23,8 +24,8 @@ from kafka.client.metrics import ClientMetrics
 from kafka.client.telemetry import HasTelemetry
 from kafka.config import as_given, defaults, resolve
 from kafka.core.admin.configs import Described, as_texts
-from kafka.core.admin.topics import NewTopics
-from kafka.core.admin.values import ConfigFilterType, ConfigResource, NewPartitions
+from kafka.core.admin.topics import MorePartitions, NewTopics
+from kafka.core.admin.values import ConfigFilterType, ConfigResource
 from kafka.net.loop import Loop
 from kafka.structs import TopicPartition
 
@@ -67,10 +68,9 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
         """Create topics: NewTopic, names, or ``{name: {"num_partitions", "replication_factor", "assignments",
         "configs"}}``. Returns ``{"topics": [{"name", "topic_id", "error_code", ...}]}``; raises the first error unless
         ``raise_errors`` is False. ``wait_for_metadata``: until every partition has a leader."""
-        wanted = dict(new_topics) if isinstance(new_topics, Mapping) else list(new_topics)
         result = self._run(
             dialogues.create_topics(
-                wanted,
+                new_topics,
                 backoff=self._backoff,
                 timeout_s=self._limit(timeout_ms),
                 validate_only=validate_only,
@@ -82,28 +82,33 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
         return result
 
     def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10000) -> None:
-        """Until each partition of the topics has a leader. KafkaTimeoutError."""
-        names = list(topic_names)
-        if names:
-            self._run(dialogues.wait_for_topics(names, timeout_s=timeout_ms / 1000))
+        """Until each partition of the topics has a leader; KafkaTimeoutError after ``timeout_ms``, with what was
+        missing."""
+        self._run(dialogues.wait_for_topics(topic_names, timeout_s=self._limit(timeout_ms)))
 
     def delete_topics(
         self, topics: Iterable[str | UUID], timeout_ms: float | None = None, raise_errors: bool = True
     ) -> dict[str, Any]:
-        """Delete topics by name or id: ``{"topics": [{"name", "topic_id", "error_code", ...}]}``."""
-        limit_s = self._limit(timeout_ms)
+        """Delete topics by name or id (2.8): ``{"topics": [{"name", "topic_id", "error_code", ...}]}``. Raises the
+        first error (UnknownTopicOrPartitionError, ...) unless ``raise_errors`` is False; KafkaTimeoutError after
+        ``timeout_ms`` (None: ``request_timeout_ms``)."""
         return self._run(
-            dialogues.delete_topics(topics, backoff=self._backoff, timeout_s=limit_s, raise_errors=raise_errors)
+            dialogues.delete_topics(
+                topics, backoff=self._backoff, timeout_s=self._limit(timeout_ms), raise_errors=raise_errors
+            )
         )
 
     def create_partitions(
         self,
-        topic_partitions: Mapping[str, NewPartitions | int],
+        topic_partitions: MorePartitions,
         timeout_ms: float | None = None,
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> dict[str, Any]:
-        """Give topics more partitions, ``{topic: total count}`` or NewPartitions: ``{"results": [...]}``."""
+        """Give topics more partitions: ``{topic: total count}``, or for brokers of one's choice NewPartitions or
+        ``{"count": total, "assignments": [[broker id], ...]}``, a list for each new partition. Returns ``{"results":
+        [{"name", "error_code", "error_message"}]}``; raises the first error (InvalidPartitionsError, ...) unless
+        ``raise_errors`` is False, and KafkaTimeoutError after ``timeout_ms`` (None: ``request_timeout_ms``)."""
         return self._run(
             dialogues.create_partitions(
                 topic_partitions,
@@ -115,10 +120,14 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
         )
 
     def delete_records(
-        self, records_to_delete: Mapping[TopicPartition, int], timeout_ms: float | None = None
+        self,
+        records_to_delete: Mapping[TopicPartition, int],
+        timeout_ms: float | None = None,
+        partition_leader_id: int | None = None,
     ) -> dict[TopicPartition, dict[str, Any]]:
         """Delete what lies before an offset (-1: all): ``{partition: {"low_watermark", ...}}``.
-        UnknownTopicOrPartitionError, before anything is deleted, when one is not there."""
+        UnknownTopicOrPartitionError, before anything is deleted, when one is not there. ``partition_leader_id`` means
+        nothing: each request goes to the partition's leader."""
         return self._run(
             dialogues.delete_records(records_to_delete, backoff=self._backoff, timeout_s=self._limit(timeout_ms))
         )
@@ -160,7 +169,9 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
     ) -> dict[str, dict[str, str]]:
-        """Change the settings that are named (``incremental`` False: all others fall back to their defaults).
+        """Change the settings that are named: ``{name: value}``, where None deletes, and ``(operation, value)`` is for
+        an AlterConfigOp. ``incremental`` False, and before 2.3: everything is replaced by what was set with these, and
+        an operation other than SET is IllegalArgumentError.
 
         Returns ``{"topic": {NAME: "OK"}}``; raises the first error. Without ``raise_on_unknown`` a setting that the
         broker refuses is no exception, but the error's text in place of "OK".
@@ -217,4 +228,4 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
         self.close()
 
     def _limit(self, timeout_ms: float | None) -> float:
-        return self._timeout_s if timeout_ms is None else timeout_ms / 1000
+        return limit_s(timeout_ms, self._timeout_s)

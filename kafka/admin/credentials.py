@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar
 
 from kafka.core.admin.scram import SaltedCredential, ScramMechanism
 
@@ -15,8 +14,6 @@ class UserScramCredentialUpsertion(SaltedCredential):
     Of the password only ``salted_password`` is kept. ``iterations``: 4096 to 16384, default 4096; ``salt``: bytes,
     default 24 random ones.
     """
-
-    DEFAULT_ITERATIONS: ClassVar = 4096
 
     def __init__(
         self,

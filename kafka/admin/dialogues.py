@@ -1,4 +1,5 @@
-"""The admin client's calls as dialogues, for who has a KafkaClient on a loop: ``client.run(create_topics(...))``."""
+"""The admin client's calls as dialogues, for who wants a future or has a KafkaClient on a loop:
+``admin.run(create_topics(..., backoff=admin.retry_backoff))``, ``client.run(...)``."""
 
 from __future__ import annotations
 

@@ -18,9 +18,10 @@ class SecurityCalls(Running):
 
     def create_acls(self, acls: Iterable[ACL]) -> dict[str, list[Any]]:
         """Make rules: ``{"succeeded": [ACL], "failed": [error class]}``, in the order of ``acls``; a rule that is there
-        already succeeds. What failed is what ``succeeded`` lacks; ``kafka.admin.dialogues.create_acls`` tells the error
-        of each, with the broker's text. Brokers need an authorizer (SecurityDisabledError) and, for a while, do not
-        know of a rule that was just made. Since 0.11; patterns 2.0, rules about users 3.3."""
+        already succeeds. What failed is what ``succeeded`` lacks; ``run(dialogues.create_acls(acls,
+        backoff=admin.retry_backoff))`` tells the error of each, with the broker's text. Brokers need an authorizer
+        (SecurityDisabledError) and, for a while, do not know of a rule that was just made. Since 0.11; patterns 2.0,
+        rules about users 3.3."""
         found = self._run(dialogues.create_acls(acls, **self._limits))
         return {
             "succeeded": [acl for acl, error in found if isinstance(error, NoError)],
@@ -36,7 +37,8 @@ class SecurityCalls(Running):
         self, acl_filters: Iterable[ACLFilter]
     ) -> list[tuple[ACLFilter, list[ACL], type[BrokerResponseError]]]:
         """Remove the rules that each filter matches: ``[(filter, [removed ACL], error class)]``, NoError where it went
-        well; a rule that could not be removed is not in the list, and its error is the filter's."""
+        well; a rule that could not be removed is not in the list, and its error is the filter's. Not tried again when
+        the answer was lost: KafkaConnectionError or RequestTimedOutError, and the rules may have been removed."""
         found = self._run(dialogues.delete_acls(acl_filters, **self._limits))
         return [(each, removed, type(error)) for each, removed, error in found]
 

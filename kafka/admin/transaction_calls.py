@@ -33,7 +33,8 @@ class TransactionCalls(Running):
         """The transactional ids that each broker coordinates: ``{broker: [TransactionListing]}``; all brokers for None.
 
         Filters: ids of producers; states such as "ongoing"; transactions that were begun more than so many ms ago
-        (3.8, KIP-994); ids that match a whole regular expression (4.1, KIP-1152). IncompatibleBrokerVersion before 3.0.
+        (3.8, KIP-994); ids that match a whole regular expression (4.1, KIP-1152). IncompatibleBrokerVersion before 3.0,
+        UnsupportedVersionError for a state that a broker does not know.
         """
         return self._run(
             dialogues.list_transactions(
@@ -62,7 +63,12 @@ class TransactionCalls(Running):
         """Abort a producer's transaction in one partition, by ``AbortTransactionSpec(partition, producer_id,
         producer_epoch)``, whatever its coordinator says: for one that hangs, as readers of committed records wait for
         its end. Its coordinator does not hear of it. InvalidProducerEpochError for an epoch older than the partition's,
-        ClusterAuthorizationFailedError."""
+        ClusterAuthorizationFailedError.
+
+        The producer's next transaction is not touched: before a further try the partition is asked whether this one is
+        still there. Where it cannot be asked (brokers before 2.8; topics that may not be read), and the answer was
+        lost, the error says that the outcome is not known. After a KafkaTimeoutError, too, look before you call again.
+        """
         self._run(dialogues.abort_transaction(spec, **self._limits))
 
     def find_hanging_transactions(
@@ -72,11 +78,13 @@ class TransactionCalls(Running):
         "age_ms", "coordinator_id", "topic_partitions"}]``.
 
         Those that are still open at their coordinators five minutes after the longest time that one may have
-        (``transaction.max.timeout.ms`` of the brokers); and those that are open in a partition, with nothing written
-        for so long, of which no coordinator knows: ``transactional_id`` is None, ``state`` "Unknown" and
-        ``coordinator_id`` -1 where the producer is not known either. ``broker_ids``: what these brokers coordinate and
-        lead. Partitions that have no leader now, or may not be read, are left out. This computer's clock should be
-        right. IncompatibleBrokerVersion before 3.0.
+        (``transaction.max.timeout.ms`` of the brokers): leave these to them, as they may be about to commit. And those
+        that are open in a partition, with nothing written for so long, of which no coordinator knows:
+        ``transactional_id`` is None, ``state`` "Unknown" and ``coordinator_id`` -1 where the producer is not known
+        either, and only these may be aborted without a further look. ``broker_ids``: what these brokers coordinate and
+        lead. Partitions that have no leader now, or may not be read, are left out, and logged. KafkaTimeoutError while
+        a coordinator that may know of one cannot be asked. This computer's clock should be right, and the user allowed
+        to describe all transactional ids. IncompatibleBrokerVersion before 3.0.
         """
         return self._run(
             dialogues.find_hanging_transactions(

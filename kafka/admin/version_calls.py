@@ -12,7 +12,7 @@ from kafka.core.dialogue import Dialogue, refresh_metadata
 from kafka.core.retry import retrying
 from kafka.core.routing import AnyNode
 from kafka.core.versions import ApiRanges
-from kafka.errors import IncompatibleBrokerVersion, NoError, UnknownBrokerIdError
+from kafka.errors import IllegalArgumentError, IncompatibleBrokerVersion, NoError, UnknownBrokerIdError
 from kafka.protocol.api_key import ApiKey
 
 
@@ -55,6 +55,8 @@ class VersionCalls(Running):
     def get_broker_version_data(self, broker_id: int) -> BrokerVersionData:
         """What this broker speaks and the release that it looks like: ``api_versions``, ``broker_version`` ((4, 3)),
         ``broker_version_str``, ``api_version(request)``. UnknownBrokerIdError for one that is not in the cluster."""
+        if not isinstance(broker_id, int) or isinstance(broker_id, bool):
+            raise IllegalArgumentError(f"broker_id={broker_id!r}: a broker's number")
         return BrokerVersionData(self._run(self._ranges_of(broker_id)))
 
     def _ranges_of(self, broker_id: int | None) -> Dialogue[ApiRanges]:

@@ -264,7 +264,8 @@ class BrokerConnection:
         if self._owner.address_of(self.node_id) is not None:
             self._dial()
         else:
-            self._lose(UnknownBrokerIdError(f"{self.name}: not in the cluster's metadata"))
+            # No attempt has failed: as soon as the metadata names it, it may be tried.
+            self._let_go(UnknownBrokerIdError(f"{self.name}: not in the cluster's metadata"))
 
     def not_dialled(self, error: KafkaError) -> None:
         if self._states.now is Link.CONNECTING:
@@ -432,7 +433,17 @@ class BrokerConnection:
 
         ``timed_out``: the requests whose own time was up, with the error's text for each.
         """
-        was_ready = self._states.now is Link.READY
+        level = logging.DEBUG if self._states.now is Link.READY else logging.INFO
+        if isinstance(error, AuthenticationError):
+            level = logging.WARNING
+        self.failures += 1
+        wait_s = self._backoff.delay_s(self.failures)
+        self.retry_at = self._loop.time() + wait_s
+        log.log(level, "%s (again in %d ms)", error, wait_s * 1000)
+        self._let_go(error, timed_out)
+
+    def _let_go(self, error: BaseException, timed_out: Mapping[Exchange, str] | None = None) -> None:
+        """Fail what is on it with ``error``, and wait for the next request."""
         self._states.enter(Link.IDLE)
         self._opening.reset()
         self._session.end()
@@ -440,13 +451,6 @@ class BrokerConnection:
         self._line.drop()
         self._disarm()
         self.last_error = error
-        self.failures += 1
-        wait_s = self._backoff.delay_s(self.failures)
-        self.retry_at = self._loop.time() + wait_s
-        level = logging.DEBUG if was_ready else logging.INFO
-        if isinstance(error, AuthenticationError):
-            level = logging.WARNING
-        log.log(level, "%s (again in %d ms)", error, wait_s * 1000)
         exchanges = self._take_all()
         # The owner draws its conclusions before anybody who fails here tries again.
         self._owner.on_lost(self, error)

@@ -280,6 +280,7 @@ class KafkaClient(DrivenByHand):
         def read() -> Dialogue[None]:
             give_up_at = (yield from now()) + (inf if limit_ms is None else limit_ms / 1000)
             is_due = anew
+            last = "no broker answered"
             while is_due or not self.cluster.brokers():
                 try:
                     yield from refresh_metadata((), give_up_at)  # which is due after its back-off
@@ -287,9 +288,11 @@ class KafkaClient(DrivenByHand):
                 except KafkaError as error:
                     if not error.retriable or isinstance(error, Cancelled):
                         raise
+                    if not isinstance(error, KafkaTimeoutError):
+                        last = str(error)
                     if (yield from now()) >= give_up_at:
-                        text = f"no metadata within {name}={limit_ms}: {self._router.bootstrap.why()}"
-                        raise KafkaTimeoutError(text) from None
+                        why = last if self.cluster.brokers() else self._router.bootstrap.why()
+                        raise KafkaTimeoutError(f"no metadata within {name}={limit_ms}: {why}") from None
 
         return self.run(read())
 

@@ -90,7 +90,7 @@ class Nodes:
         best: NodeId | None = None
         best_rank = (False, False, inf, False)
         for (node_id, lane), connection in self._connections.items():
-            if lane is not None or connection.blacked_out():
+            if lane is not None or connection.blacked_out() or self._is_nowhere(connection):
                 continue
             is_muted = connection.muted_until > 0
             rank = (is_muted, connection.disconnected(), connection.in_flight_count, node_id == BOOTSTRAP)
@@ -104,6 +104,11 @@ class Nodes:
             if (broker.nodeId, None) not in self._connections:
                 return broker.nodeId if best in (None, BOOTSTRAP) or is_muted else best
         return best
+
+    def _is_nowhere(self, connection: BrokerConnection) -> bool:
+        """Whether there is no address to connect to: somebody asked for a node that is not in the metadata."""
+        node_id = connection.node_id
+        return connection.disconnected() and node_id != BOOTSTRAP and self._cluster.broker_metadata(node_id) is None
 
     def next_retry_at(self) -> float:
         """When the first of the nodes in back-off may be tried again; infinity when none is."""

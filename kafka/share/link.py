@@ -208,7 +208,7 @@ class ShareLink:
             return
         self.lanes.close_former()
         self._not_before = now + response.throttle_time_ms / 1000
-        if self._look_every_s and self.asked:
+        if self._look_every_s and self.asked and outcome.error is None:
             if outcome.records:
                 self._expects_until = now + EXPECTS_S
             else:

@@ -327,6 +327,30 @@ def test_a_node_that_is_not_in_the_metadata_is_named(world: World, client: Kafka
     assert isinstance(error, UnknownBrokerIdError) and "node 99" in str(error)
 
 
+def test_a_node_that_is_not_in_the_metadata_is_said_to_be_unknown_as_fast_as_ever_and_used_as_soon_as_it_joins(
+    world: World, broker: ScriptedBroker, client: KafkaClient
+) -> None:
+    metadata = world.wait(client.request(1, NONE))
+    assert isinstance(metadata, MetadataResponse)
+    for _ in range(10):
+        began = world.now
+        assert isinstance(world.failure(client.request(99, NONE)), UnknownBrokerIdError)
+        assert world.now == began
+    where = MetadataResponse.MetadataResponseBroker(node_id=99, host="kafka", port=9092)
+    client.cluster.update_metadata(
+        MetadataResponse(brokers=[*metadata.brokers, where], topics=[], controller_id=1, cluster_id="c")
+    )
+    began = world.now
+    assert isinstance(world.wait(client.request(99, NONE)), MetadataResponse)
+    assert world.now - began < 0.1
+
+
+def test_a_node_that_is_not_in_the_metadata_does_not_stand_in_for_any_node(world: World, client: KafkaClient) -> None:
+    client.close(1)
+    world.failure(client.request(99, NONE))
+    assert client.least_loaded_node() == 1
+
+
 def test_a_node_whose_address_comes_in_the_turn_of_the_request_is_known(
     world: World, broker: ScriptedBroker, client: KafkaClient
 ) -> None:

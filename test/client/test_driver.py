@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafka.client.kafka_client import KafkaClient
+from kafka.core.admin.cluster import ask_brokers
 from kafka.core.dialogue import (
     All,
     Dialogue,
@@ -58,6 +59,17 @@ def test_each_step_gives_its_result(world: World, client: KafkaClient) -> None:
         return [len(response.brokers), waited, ended - began]
 
     assert world.wait(client.run(dialogue())) == [1, "waited", pytest.approx(6)]
+
+
+def test_a_broker_that_is_not_there_is_looked_for_twice_and_for_no_longer_the_next_time(
+    world: World, client: KafkaClient
+) -> None:
+    taken_s = []
+    for _ in range(5):
+        began = world.now
+        assert isinstance(world.failure(client.run(ask_brokers([Send(99, NONE)]))), UnknownBrokerIdError)
+        taken_s.append(world.now - began)
+    assert max(taken_s) < 2.5, taken_s  # two refreshes, retry_backoff_max_ms after the last one each
 
 
 def test_errors_are_thrown_in_and_let_out(world: World, client: KafkaClient) -> None:

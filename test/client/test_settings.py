@@ -236,7 +236,7 @@ def test_bootstrapped_may_be_asked_for_anew_and_with_a_limit_of_its_own(world: W
     assert client.bootstrapped(5000).is_done and asked == []
     began = world.now
     failure = world.failure(client.bootstrapped(3000, anew=True))
-    assert isinstance(failure, KafkaTimeoutError) and "timeout_ms=3000" in str(failure)
+    assert isinstance(failure, KafkaTimeoutError) and str(failure).endswith("timeout_ms=3000: no broker answered")
     assert world.now - began == pytest.approx(3, abs=0.01) and len(asked) == 1
 
 

@@ -23,7 +23,6 @@ from kafka.errors import (
     NoReassignmentInProgressError,
     UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
 )
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition, TopicPartitionReplica
@@ -239,7 +238,7 @@ def test_what_has_settings_is_listed(admin: KafkaAdminClient, new_topic: NewTopi
     assert (found["broker"], found["broker_logger"]) == ([str(node_id)], [str(node_id)])
     some = admin.list_config_resources([ConfigResourceType.BROKER, "topic"])
     assert set(some) == {"broker", "topic"} and topic in some["topic"]
-    with pytest.raises(UnsupportedVersionError):
+    with pytest.raises(IllegalArgumentError):
         admin.list_config_resources([0])
     admin.reset_configs([ConfigResource("group", group)])
     assert group not in until(admin.list_config_resources, lambda found: group not in found.get("group", ())).get(
@@ -271,6 +270,20 @@ def test_settings_are_reset_by_name_and_all_at_once(
     assert admin.reset_configs([ConfigResource("topic", topic)], incremental=incremental) == {"topic": {topic: "OK"}}
     assert told(admin, topic, set()) == set()
     assert admin.reset_configs([ConfigResource("topic", topic)], incremental=incremental) == {"topic": {topic: "OK"}}
+
+
+@every_release_with_batches
+@pytest.mark.parametrize("incremental", [None, False])
+def test_settings_that_are_not_named_stay_however_the_others_are_altered(
+    admin: KafkaAdminClient, new_topic: NewTopicFixture, incremental: bool | None
+) -> None:
+    topic = new_topic(retention_ms=60_000, segment_ms=70_000)
+    change = ConfigResource("topic", topic, {"max.message.bytes": 9999, "segment.ms": None})
+    assert admin.alter_configs([change], incremental=incremental) == {"topic": {topic: "OK"}}
+    assert told(admin, topic, {"retention.ms", "max.message.bytes"}) == {"retention.ms", "max.message.bytes"}
+    append = ConfigResource("topic", topic, {"cleanup.policy": ("append", "compact")})
+    with pytest.raises(IllegalArgumentError, match="can only be set"):
+        admin.alter_configs([append], incremental=False)
 
 
 @every_release

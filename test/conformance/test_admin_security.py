@@ -30,6 +30,7 @@ from kafka.admin import (
     dialogues,
 )
 from kafka.errors import (
+    IllegalArgumentError,
     IncompatibleBrokerVersion,
     InvalidRequestError,
     InvalidUpdateVersionError,
@@ -212,9 +213,11 @@ def test_what_is_wrong_with_one_user_does_not_hinder_another(
     admin: KafkaAdminClient, unique: Callable[[str], str]
 ) -> None:
     few, twice, good = unique("few"), unique("twice"), unique("good")
+    weak = UserScramCredentialUpsertion(few, 1, "password")
+    weak.iterations = 100  # which it refuses to be made with
     assert admin.alter_user_scram_credentials(
         [
-            UserScramCredentialUpsertion(few, 1, "password", iterations=100),
+            weak,
             UserScramCredentialUpsertion(twice, 1, "password"),
             UserScramCredentialUpsertion(twice, 2, "password"),
             UserScramCredentialUpsertion(good, 1, "password"),
@@ -297,6 +300,9 @@ def test_what_a_broker_speaks_is_told_of_any_and_of_each(admin: KafkaAdminClient
     assert all(isinstance(key, ApiKey) for key in told)
     assert told[ApiKey.Metadata][1] == found.api_versions[3][1] >= found.api_version(MetadataRequest)
     assert found.broker_version_str in ("4.3", "3.9", "2.8")
+    for none in (None, True, "1"):
+        with pytest.raises(IllegalArgumentError, match="broker_id="):
+            admin.get_broker_version_data(none)  # type: ignore[arg-type]
     with pytest.raises(UnknownBrokerIdError, match="77"):
         admin.get_broker_version_data(77)
 

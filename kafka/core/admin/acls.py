@@ -19,11 +19,11 @@ from kafka.core.admin.acl_values import (
     ResourceType,
     known,
 )
-from kafka.core.admin.plain import raise_first, raise_transient, since
+from kafka.core.admin.plain import ANSWER_LOST, raise_first, raise_transient, since
 from kafka.core.dialogue import ByVersion, Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode
-from kafka.errors import BrokerResponseError, IllegalArgumentError, KafkaProtocolError, NoError, for_code
+from kafka.errors import BrokerResponseError, IllegalArgumentError, KafkaError, KafkaProtocolError, NoError, for_code
 from kafka.protocol.acls import (
     CreateAclsRequest,
     CreateAclsResponse,
@@ -113,7 +113,11 @@ def delete_acls(
     acl_filters: Iterable[ACLFilter], *, backoff: Backoff, timeout_s: float = 30.0
 ) -> Dialogue[list[tuple[ACLFilter, list[ACL], BrokerResponseError]]]:
     """Remove every rule that a filter matches: for each filter, what has been removed, and the filter's error or the
-    first of a rule that could not be removed; else NoError."""
+    first of a rule that could not be removed; else NoError.
+
+    Who asks again is not told what was removed before: KafkaConnectionError or RequestTimedOutError where the answer
+    was lost, after which the rules may have been removed.
+    """
     wanted = _checked(acl_filters, ACLFilter, "acl_filters")
 
     def build(version: int) -> DeleteAclsRequest:
@@ -134,14 +138,20 @@ def delete_acls(
 
     least = _least_version(wanted)
 
-    def attempt() -> Dialogue[DeleteAclsResponse]:
-        answer = yield from send(AnyNode(), ByVersion(DeleteAclsRequest, build), min_version=least)
+    def attempt() -> Dialogue[DeleteAclsResponse | KafkaError]:
+        try:
+            answer = yield from send(AnyNode(), ByVersion(DeleteAclsRequest, build), min_version=least)
+        except ANSWER_LOST as error:
+            return error
         raise_transient((result.error_code, result.error_message, "delete_acls") for result in answer.filter_results)
         return answer
 
     answer = yield from since(
         _RELEASES[least], retrying(attempt, what="deleting ACLs", backoff=backoff, timeout_s=timeout_s)
     )
+    if isinstance(answer, KafkaError):
+        why = answer.args[0] if answer.args else answer
+        raise type(answer)(f"{why}; the rules may have been removed: describe_acls tells what is left") from answer
     found = []
     for each, result in _paired(wanted, answer.filter_results):
         removed = [
@@ -157,8 +167,8 @@ def delete_acls(
 
 def _checked(given: Iterable[A], kind: type[A], name: str) -> list[A]:
     """Only such as may be sent: a broker hangs up on UNKNOWN."""
-    if isinstance(given, ACLFilter):
-        raise IllegalArgumentError(f"{name}: a list is expected, not one {type(given).__name__}")
+    if not isinstance(given, Iterable):
+        raise IllegalArgumentError(f"{name}: a list is expected, not {type(given).__name__}")
     wanted = list(given)
     for each in wanted:
         if not isinstance(each, kind):

@@ -36,17 +36,23 @@ class BrokerVersionData:
         return ".".join(map(str, self.broker_version))
 
     def api_version(
-        self, operation: Request[Any] | type[Request[Any]] | ApiKey, min_version: int = 0, max_version: float = inf
+        self,
+        operation: Request[Any] | type[Request[Any]] | ApiKey | int,
+        min_version: int = 0,
+        max_version: float = inf,
     ) -> int:
         """The highest version of an API (its key, its request class, or a request) that the broker and this client
         speak, within these limits; IncompatibleBrokerVersion when there is none."""
         if min_version > max_version:
             raise IllegalArgumentError(f"min_version={min_version} is above max_version={max_version}")
-        if isinstance(operation, ApiKey):
+        if isinstance(operation, int) and not isinstance(operation, bool):
+            operation = ApiKey(operation)
             if operation not in REGISTRY:
                 raise IncompatibleBrokerVersion(f"this client does not have the API {operation.name}")
             operation = REGISTRY[operation].request
         kind = operation if isinstance(operation, type) else type(operation)
+        if not issubclass(kind, Request):
+            raise IllegalArgumentError(f"operation={operation!r}: an ApiKey, its number, a request or its class")
         return self._ranges.choose(kind, min_version, int(min(max_version, kind.max_version)))
 
     def __eq__(self, other: object) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka.core.admin.cluster import ask_brokers
-from kafka.core.admin.plain import Entry, raise_first, raise_transient, since, to_dict
+from kafka.core.admin.plain import Entry, list_of, raise_first, raise_transient, since, time_left, to_dict
 from kafka.core.admin.values import (
     AlterConfigOp,
     ConfigFilterType,
@@ -16,7 +16,7 @@ from kafka.core.admin.values import (
     ConfigType,
     kind_of,
 )
-from kafka.core.dialogue import ByVersion, Dialogue, Send, send
+from kafka.core.dialogue import ByVersion, Dialogue, Send, now, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, Target
 from kafka.errors import (
@@ -67,8 +67,10 @@ def describe_configs(
 ) -> Dialogue[Described]:
     """Settings by type, resource and name. Raises the first error."""
     wanted = _filter(config_filter)
+    by_target = _by_target(_listed(config_resources))
+    give_up_at = (yield from now()) + timeout_s
     found: Described = {}
-    for target, resources in _by_target(config_resources).items():
+    for target, resources in by_target.items():
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsRequest.DescribeConfigsResource(
@@ -89,7 +91,8 @@ def describe_configs(
             raise_transient(_entries(answer.results))
             return answer
 
-        answer = yield from retrying(attempt, what="describing settings", backoff=backoff, timeout_s=timeout_s)
+        left_s = yield from time_left(give_up_at)
+        answer = yield from retrying(attempt, what="describing settings", backoff=backoff, timeout_s=left_s)
         raise_first(_entries(answer.results))
         for result in answer.results:
             kind = ConfigResourceType(result.resource_type)
@@ -118,29 +121,36 @@ def alter_configs(
     incremental: bool | None = None,
     raise_errors: bool = True,
 ) -> Dialogue[Altered]:
-    """Change settings. ``incremental`` (default, brokers since 2.3): those that are named and no others; False: what is
-    not named falls back to its default. With ``raise_errors`` the first error is raised; without ``raise_on_unknown``,
-    InvalidConfigurationError is not."""
-    found: Altered = {}
-    for target, resources in _by_target(config_resources).items():
-        request = _replacing(resources, validate_only) if incremental is False else _changing(resources, validate_only)
+    """Change the settings that are named, and no others. With ``raise_errors`` the first error is raised; without
+    ``raise_on_unknown``, InvalidConfigurationError is not.
 
-        def attempt(
-            target: Target = target, request: AlterConfigsRequest | IncrementalAlterConfigsRequest = request
-        ) -> Dialogue[Any]:
-            (answer,) = yield from ask_brokers([Send(target, request)])
-            raise_transient(_entries(answer.responses))
-            return answer
-
-        answer = yield from retrying(attempt, what="altering settings", backoff=backoff, timeout_s=timeout_s)
-        if raise_errors:
-            hidden = () if raise_on_unknown else (InvalidConfigurationError.errno,)
-            raise_first(entry for entry in _entries(answer.responses) if entry[0] not in hidden)
-        for result in answer.responses:
-            error = for_code(result.error_code) if result.error_code else NoError
-            kind = ConfigResourceType(result.resource_type).name.lower()
-            found.setdefault(kind, {})[result.resource_name] = error(result.error_message or "")
-    return found
+    ``incremental`` (default, brokers since 2.3): nothing but these is sent; False, and brokers before (0.11):
+    everything is replaced by what was set before with these. What somebody else sets meanwhile is lost then;
+    IllegalArgumentError for APPEND, SUBTRACT and DELETE (None deletes), and if a password is among what has to stay,
+    because nobody can read it.
+    """
+    wanted = _listed(config_resources)
+    for resource in wanted:
+        _operations(resource)
+    give_up_at = (yield from now()) + timeout_s
+    options: dict[str, Any] = {"validate_only": validate_only, "raise_on_unknown": raise_on_unknown}
+    options.update(raise_errors=raise_errors, backoff=backoff, give_up_at=give_up_at)
+    if incremental is not False:
+        try:
+            return (yield from since("2.3", _alter(_changing, wanted, **options)))
+        except IncompatibleBrokerVersion:
+            if incremental:
+                raise
+    changes = [_only_set(resource) for resource in wanted]
+    there = yield from since("0.11", _everything(wanted, backoff, timeout_s=(yield from time_left(give_up_at))))
+    left, unread = [], []
+    for resource, changed in zip(wanted, changes, strict=True):
+        kept = {name: value for name, value in _was_set(resource, there).items() if name not in changed}
+        unread += _unread(resource, kept)
+        set_now = {name: value for name, value in changed.items() if value is not None}
+        left.append(ConfigResource(resource.resource_type, resource.name, {**kept, **set_now}))
+    _refuse_lost(unread)
+    return (yield from _alter(_replacing, left, **options))
 
 
 def reset_configs(
@@ -161,14 +171,14 @@ def reset_configs(
     and brokers before: everything is replaced by what was set before without these. What somebody else sets meanwhile
     is lost then; IllegalArgumentError if a password is among what has to stay, because nobody can read it.
     """
-    wanted = list(config_resources)
-    plain = [ConfigResource(resource.resource_type, resource.name) for resource in wanted]
-    found = yield from describe_configs(plain, backoff=backoff, timeout_s=timeout_s, config_filter=ConfigFilterType.ALL)
+    wanted = _listed(config_resources)
+    give_up_at = (yield from now()) + timeout_s
+    found = yield from since("0.11", _everything(wanted, backoff, timeout_s))
     deleted, left, unread = [], [], []
     for resource in wanted:
         kind = resource.resource_type.name.lower()
         there = found[kind][resource.name]
-        was_set = {name: entry["value"] for name, entry in there.items() if _is_own(resource, entry)}
+        was_set = _was_set(resource, found)
         names = list(resource.configs or was_set)
         unknown = [name for name in names if name not in there or there[name]["read_only"]]
         if unknown and raise_on_unknown:
@@ -176,20 +186,17 @@ def reset_configs(
         kept = {name: value for name, value in was_set.items() if name not in names}
         deleted.append(ConfigResource(resource.resource_type, resource.name, dict.fromkeys(names)))
         left.append(ConfigResource(resource.resource_type, resource.name, kept))
-        unread += [f"{name} of {kind} {resource.name}" for name in kept if kept[name] is None]
-    limits: dict[str, Any] = {"backoff": backoff, "timeout_s": timeout_s, "validate_only": validate_only}
-    limits.update(raise_on_unknown=raise_on_unknown, raise_errors=raise_errors)
+        unread += _unread(resource, kept)
+    options: dict[str, Any] = {"validate_only": validate_only, "raise_on_unknown": raise_on_unknown}
+    options.update(raise_errors=raise_errors, backoff=backoff, give_up_at=give_up_at)
     if incremental is not False:
         try:
-            return (yield from alter_configs(deleted, **limits))
+            return (yield from since("2.3", _alter(_changing, deleted, **options)))
         except IncompatibleBrokerVersion:
             if incremental:
                 raise
-    if unread:
-        raise IllegalArgumentError(
-            f"{', '.join(unread)} cannot be read and would be lost: call alter_configs with all that has to stay"
-        )
-    return (yield from alter_configs(left, incremental=False, **limits))
+    _refuse_lost(unread)
+    return (yield from _alter(_replacing, left, **options))
 
 
 def list_config_resources(
@@ -203,9 +210,12 @@ def list_config_resources(
 
     Source: KIP-1142, brokers since 4.1; client metrics alone since 3.7 (KIP-1000).
     """
-    if isinstance(resource_types, (str, bytes)):
-        raise IllegalArgumentError(f"resource_types={resource_types!r}: a list of types, not one text")
-    kinds = [kind_of(ConfigResourceType, kind, "resource_types") for kind in resource_types or ()]
+    what = "resource_types"
+    given = [] if resource_types is None else list_of(resource_types, what, "a list of types, not one")
+    kinds = [kind_of(ConfigResourceType, kind, what) for kind in given]
+    if ConfigResourceType.UNKNOWN in kinds:
+        known = ", ".join(kind.name.lower() for kind in ConfigResourceType if kind)
+        raise IllegalArgumentError(f"{what}={given!r}: of {known}")
     has_others = set(kinds) - {ConfigResourceType.CLIENT_METRICS}
 
     def build(version: int) -> ListConfigResourcesRequest:
@@ -239,6 +249,70 @@ def as_texts(altered: Altered) -> dict[str, dict[str, str]]:
 def _type_name(number: int) -> str:
     known = number in ConfigResourceType._value2member_map_
     return (ConfigResourceType(number) if known else ConfigResourceType.UNKNOWN).name.lower()
+
+
+def _listed(given: Iterable[ConfigResource]) -> list[ConfigResource]:
+    what, form = "config_resources", "a list of ConfigResource"
+    resources = list_of(given, what, form)
+    if not all(isinstance(resource, ConfigResource) for resource in resources):
+        raise IllegalArgumentError(f"{what}={given!r}: {form}")
+    return resources
+
+
+def _everything(resources: Iterable[ConfigResource], backoff: Backoff, timeout_s: float) -> Dialogue[Described]:
+    plain = [ConfigResource(resource.resource_type, resource.name) for resource in resources]
+    return describe_configs(plain, backoff=backoff, timeout_s=timeout_s, config_filter=ConfigFilterType.ALL)
+
+
+def _was_set(resource: ConfigResource, described: Described) -> dict[str, str | None]:
+    """What somebody set for this very resource; None for what cannot be read."""
+    there = described[resource.resource_type.name.lower()][resource.name]
+    return {name: entry["value"] for name, entry in there.items() if _is_own(resource, entry)}
+
+
+def _unread(resource: ConfigResource, kept: Mapping[str, str | None]) -> list[str]:
+    kind = resource.resource_type.name.lower()
+    return [f"{name} of {kind} {resource.name}" for name, value in kept.items() if value is None]
+
+
+def _refuse_lost(unread: Sequence[str]) -> None:
+    if unread:
+        raise IllegalArgumentError(
+            f"{', '.join(unread)} cannot be read and would be lost: give it, too, to alter_configs, with its value"
+        )
+
+
+def _alter(
+    build: Callable[[Iterable[ConfigResource], bool], AlterConfigsRequest | IncrementalAlterConfigsRequest],
+    resources: Iterable[ConfigResource],
+    *,
+    backoff: Backoff,
+    give_up_at: float,
+    validate_only: bool,
+    raise_on_unknown: bool,
+    raise_errors: bool,
+) -> Dialogue[Altered]:
+    found: Altered = {}
+    for target, some in _by_target(resources).items():
+        request = build(some, validate_only)
+
+        def attempt(
+            target: Target = target, request: AlterConfigsRequest | IncrementalAlterConfigsRequest = request
+        ) -> Dialogue[Any]:
+            (answer,) = yield from ask_brokers([Send(target, request)])
+            raise_transient(_entries(answer.responses))
+            return answer
+
+        left_s = yield from time_left(give_up_at)
+        answer = yield from retrying(attempt, what="altering settings", backoff=backoff, timeout_s=left_s)
+        if raise_errors:
+            hidden = () if raise_on_unknown else (InvalidConfigurationError.errno,)
+            raise_first(entry for entry in _entries(answer.responses) if entry[0] not in hidden)
+        for result in answer.responses:
+            error = for_code(result.error_code) if result.error_code else NoError
+            kind = ConfigResourceType(result.resource_type).name.lower()
+            found.setdefault(kind, {})[result.resource_name] = error(result.error_message or "")
+    return found
 
 
 def _is_own(resource: ConfigResource, entry: Mapping[str, Any]) -> bool:
@@ -281,9 +355,7 @@ def _replacing(resources: Iterable[ConfigResource], validate_only: bool) -> Alte
                 resource_type=resource.resource_type,
                 resource_name=resource.name,
                 configs=[
-                    message.AlterableConfig(name=name, value=value)
-                    for name, operation, value in _operations(resource)
-                    if operation is AlterConfigOp.SET
+                    message.AlterableConfig(name=name, value=value) for name, _, value in _operations(resource)
                 ],
             )
             for resource in resources
@@ -306,6 +378,18 @@ def _operations(resource: ConfigResource) -> list[tuple[str, AlterConfigOp, str 
             value = str(value).lower()
         found.append((name, operation, None if value is None else str(value)))
     return found
+
+
+def _only_set(resource: ConfigResource) -> dict[str, str | None]:
+    """Names with their new values, None for those that are deleted: all that can be said to brokers before 2.3."""
+    assert isinstance(resource.configs, Mapping)
+    for name, given in resource.configs.items():
+        if isinstance(given, tuple) and _operation(resource, name, given)[0] is not AlterConfigOp.SET:
+            raise IllegalArgumentError(
+                f"{resource.name}: {name}={given!r}: without incremental, and before 2.3, a value can only be set, or"
+                " deleted by None"
+            )
+    return {name: value for name, _, value in _operations(resource)}
 
 
 def _operation(resource: ConfigResource, name: str, given: tuple[Any, ...]) -> tuple[AlterConfigOp, Any]:

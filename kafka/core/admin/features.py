@@ -13,12 +13,14 @@ from kafka.core.routing import AnyNode, Controller, Target
 from kafka.errors import BrokerResponseError, IllegalArgumentError, NoError, for_code
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.quorum import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kafka.structs import EnumHelper
 
 _FEATURES_SINCE: Final = 3
 _VALIDATE_SINCE: Final = 1
+_LEVELS: Final = 2**15
 
 
-class UpdateFeatureType(IntEnum):
+class UpdateFeatureType(EnumHelper, IntEnum):
     """How a feature's level may change: up alone, also down where nothing is lost, or down whatever is lost."""
 
     UNKNOWN = 0
@@ -113,16 +115,25 @@ def _checked(given: FeatureUpdates) -> dict[str, tuple[UpdateFeatureType, int]]:
     found = {}
     for name, wanted in given.items():
         kind, level = wanted if isinstance(wanted, tuple) and len(wanted) == 2 else (UpdateFeatureType.UPGRADE, wanted)
-        if not isinstance(level, int):
-            raise IllegalArgumentError(f"feature_updates: {name}={wanted!r}: a level, or (upgrade type, level)")
-        found[name] = (_upgrade_type(kind), level)
+        found[name] = (_upgrade_type(kind), _level(name, level))
     return found
+
+
+def _level(name: str, given: Any) -> int:
+    """Also 1.0 and "1", as kafka-python takes them."""
+    try:
+        level = None if isinstance(given, bool) else int(given)
+    except (TypeError, ValueError, OverflowError):
+        level = None
+    if level is None or (isinstance(given, float) and level != given) or not -_LEVELS <= level < _LEVELS:
+        raise IllegalArgumentError(f"feature_updates: {name}={given!r}: a level, or (upgrade type, level)")
+    return level
 
 
 def _upgrade_type(given: UpdateFeatureType | int | str) -> UpdateFeatureType:
     members = UpdateFeatureType.__members__
     found = members.get(given.strip().upper().replace("-", "_")) if isinstance(given, str) else given
-    if not found or found not in list(UpdateFeatureType):
+    if not found or isinstance(found, bool) or found not in list(UpdateFeatureType):
         known = ", ".join(kind.name for kind in UpdateFeatureType if kind)
         raise IllegalArgumentError(f"upgrade type {given!r}: one of {known}")
     return UpdateFeatureType(found)

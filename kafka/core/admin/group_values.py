@@ -7,11 +7,12 @@ from enum import Enum, IntEnum
 from typing import Any, NamedTuple, TypeVar
 
 from kafka.errors import IllegalArgumentError
+from kafka.structs import EnumHelper
 
 E = TypeVar("E", bound=Enum)
 
 
-class GroupState(str, Enum):
+class GroupState(EnumHelper, str, Enum):
     """Where a group stands (KIP-518, KIP-848)."""
 
     UNKNOWN = "Unknown"
@@ -25,7 +26,7 @@ class GroupState(str, Enum):
     NOT_READY = "NotReady"
 
 
-class GroupType(str, Enum):
+class GroupType(EnumHelper, str, Enum):
     """The protocol that a group speaks (KIP-848, KIP-932, KIP-1071)."""
 
     UNKNOWN = "Unknown"
@@ -35,7 +36,7 @@ class GroupType(str, Enum):
     STREAMS = "streams"
 
 
-class OffsetSpec(IntEnum):
+class OffsetSpec(EnumHelper, IntEnum):
     """An offset by what it is: the end, the start, that of the latest timestamp (KIP-734), of what is local
     (KIP-405), of what was tiered (KIP-1005)."""
 

@@ -9,10 +9,11 @@ created by asking for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, TypeVar
 
 from kafka.core.admin.cluster import ask_brokers
-from kafka.core.admin.plain import TRANSIENT
+from kafka.core.admin.plain import TRANSIENT, list_of, partition_of
 from kafka.core.admin.topics import metadata_of
 from kafka.core.dialogue import ByVersion, Dialogue, Send
 from kafka.core.retry import Backoff, retrying
@@ -44,10 +45,14 @@ def at_leaders(
     backoff: Backoff,
     timeout_s: float,
     node_id: int | None = None,
+    attempts: float = inf,
+    waits_for_leaders: bool = True,
 ) -> Dialogue[dict[TopicPartition, T | BrokerResponseError]]:
     """The answer, or error, of each partition: UnknownTopicOrPartitionError for one that is not there. ``node_id``: ask
-    this node, whether it leads them or not, and take what it says."""
-    wanted = list(dict.fromkeys(TopicPartition(*partition) for partition in partitions))
+    this node, whether it leads them or not, and take what it says. ``attempts``: the error of the last one is raised.
+    ``waits_for_leaders`` False: where there is none now, that is the partition's error."""
+    given = list_of(partitions, "partitions", "a list of TopicPartition is needed")
+    wanted = list(dict.fromkeys(partition_of(partition, "partitions") for partition in given))
     found: dict[TopicPartition, T | BrokerResponseError] = {}
 
     def attempt() -> Dialogue[None]:
@@ -61,7 +66,7 @@ def at_leaders(
             for partition, leader in _leaders(answer, left).items():
                 if isinstance(leader, int):
                     by_node.setdefault(leader, []).append(partition)
-                elif type(leader) in TRANSIENT:
+                elif type(leader) in TRANSIENT and waits_for_leaders:
                     again = leader
                 else:
                     found[partition] = leader
@@ -80,7 +85,7 @@ def at_leaders(
             raise again
 
     if wanted:
-        yield from retrying(attempt, what=what, backoff=backoff, timeout_s=timeout_s)
+        yield from retrying(attempt, what=what, backoff=backoff, timeout_s=timeout_s, attempts=attempts)
     return {partition: found[partition] for partition in wanted}
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka.core.admin.cluster import ask_brokers, broker_ids_of_the_cluster
-from kafka.core.admin.plain import raise_first, since, to_dict
+from kafka.core.admin.plain import mapping_of, numbers_of, raise_first, since, time_left, to_dict
 from kafka.core.admin.topics import Partitions, partitions_of
-from kafka.core.dialogue import Dialogue, Send
+from kafka.core.dialogue import Dialogue, Send, now
 from kafka.core.retry import Backoff, retrying
 from kafka.errors import BrokerResponseError, ClusterAuthorizationFailedError, IllegalArgumentError, for_code
 from kafka.protocol.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
@@ -31,13 +31,15 @@ def describe_log_dirs(
     directory. A directory that has failed has its ``error_code``. Raises ClusterAuthorizationFailedError;
     UnknownTopicOrPartitionError for a topic's name alone that is not there. Source: KIP-113; brokers since 1.0.
     """
+    named = None if brokers is None else numbers_of(brokers, "brokers", "a list of brokers' ids")
+    give_up_at = (yield from now()) + timeout_s
     message = DescribeLogDirsRequest
     topics = None
     if topic_partitions is not None:
         wanted = yield from partitions_of(topic_partitions, backoff=backoff, timeout_s=timeout_s)
         topics = [message.DescribableLogDirTopic(topic=topic, partitions=numbers) for topic, numbers in wanted.items()]
     request = message(topics=topics)
-    named = None if brokers is None else list(brokers)
+    left_s = yield from time_left(give_up_at)
 
     def attempt() -> Dialogue[list[dict[str, Any]]]:
         asked = named
@@ -57,7 +59,7 @@ def describe_log_dirs(
         return found
 
     return (
-        yield from since("1.0", retrying(attempt, what="describing directories", backoff=backoff, timeout_s=timeout_s))
+        yield from since("1.0", retrying(attempt, what="describing directories", backoff=backoff, timeout_s=left_s))
     )
 
 
@@ -75,10 +77,11 @@ def alter_replica_log_dirs(
     """
     message = AlterReplicaLogDirsRequest
     wanted: dict[int, dict[str, dict[str, list[int]]]] = {}
-    for given, path in replica_assignments.items():
+    form = "{TopicPartitionReplica: path} is needed"
+    for given, path in mapping_of(replica_assignments, "replica_assignments", form).items():
         if not isinstance(path, str):
             raise IllegalArgumentError(f"{given}: {path!r}: the absolute path of a directory")
-        topic, number, broker = TopicPartitionReplica(*given)
+        topic, number, broker = _replica(given)
         wanted.setdefault(broker, {}).setdefault(path, {}).setdefault(topic, []).append(number)
     if not wanted:
         return {}
@@ -113,3 +116,13 @@ def alter_replica_log_dirs(
         for topic in answer.results
         for one in topic.partitions
     }
+
+
+def _replica(given: TopicPartitionReplica | tuple[str, int, int]) -> TopicPartitionReplica:
+    if isinstance(given, tuple) and len(given) == 3:
+        topic, number, broker = given
+        if isinstance(topic, str) and isinstance(number, int) and isinstance(broker, int):
+            return TopicPartitionReplica(topic, number, broker)
+    raise IllegalArgumentError(
+        f"replica_assignments: {given!r}: a TopicPartitionReplica or (topic, partition, broker id) is needed"
+    )

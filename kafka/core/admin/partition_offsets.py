@@ -7,6 +7,7 @@ from typing import Any
 
 from kafka.core.admin.group_values import OffsetSpec
 from kafka.core.admin.leaders import all_or_raise, at_leaders
+from kafka.core.admin.plain import mapping_of, partition_of
 from kafka.core.consume.offsets import offsets_request, read_offsets
 from kafka.core.dialogue import ByVersion, Dialogue
 from kafka.core.retry import Backoff
@@ -29,11 +30,13 @@ def list_partition_offsets(
     (UnknownTopicOrPartitionError). UnsupportedVersionError: the brokers do not know this OffsetSpec, or (before
     0.10.1) times.
     """
-    specs = {TopicPartition(*partition): spec for partition, spec in topic_partition_specs.items()}
+    form = "{TopicPartition: OffsetSpec or time in ms} is needed"
+    given = mapping_of(topic_partition_specs, "topic_partition_specs", form)
+    specs = {partition_of(partition, "topic_partition_specs"): spec for partition, spec in given.items()}
     known = {int(spec) for spec in OffsetSpec}
     for partition, spec in specs.items():
         if isinstance(spec, bool) or not isinstance(spec, int):
-            raise TypeError(f"{partition}: {spec!r}: an OffsetSpec, or a time in ms, is needed")
+            raise IllegalArgumentError(f"{partition}: {spec!r}: an OffsetSpec, or a time in ms, is needed")
         if spec < 0 and spec not in known:
             raise IllegalArgumentError(f"{partition}: {spec!r}: no OffsetSpec has that number, and no time is negative")
     try:

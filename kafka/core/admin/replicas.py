@@ -6,12 +6,22 @@ All of them are the controller's. A move goes on behind its answer: ``list_parti
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from kafka.core.admin.plain import Entry, raise_first, raise_transient, since, to_dict
+from kafka.core.admin.plain import (
+    Entry,
+    mapping_of,
+    numbers_of,
+    partition_of,
+    raise_first,
+    raise_transient,
+    since,
+    time_left,
+    to_dict,
+)
 from kafka.core.admin.topics import Partitions, partitions_of
 from kafka.core.admin.values import ElectionType, kind_of
-from kafka.core.dialogue import Dialogue, send
+from kafka.core.dialogue import Dialogue, now, send
 from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import Controller
@@ -19,6 +29,10 @@ from kafka.errors import (
     BrokerResponseError,
     ElectionNotNeededError,
     IllegalArgumentError,
+    KafkaConnectionError,
+    NetworkExceptionError,
+    NoReassignmentInProgressError,
+    RequestTimedOutError,
     UnknownTopicOrPartitionError,
     for_code,
 )
@@ -32,17 +46,24 @@ from kafka.protocol.reassignments import (
 )
 from kafka.structs import TopicPartition
 
+_LOST: Final = (KafkaConnectionError, NetworkExceptionError, RequestTimedOutError)
+"""What leaves open whether the request was carried out."""
+
 
 def alter_partition_reassignments(
     reassignments: Mapping[TopicPartition, Sequence[int] | None], *, backoff: Backoff, timeout_s: float = 30.0
 ) -> Dialogue[dict[TopicPartition, type[BrokerResponseError] | None]]:
     """Let partitions move to these brokers, the preferred leader first; None calls a move off. ``{partition: error
     class}``, None where the move has begun (InvalidReplicationAssignmentError, UnknownTopicOrPartitionError,
-    NoReassignmentInProgressError).
+    NoReassignmentInProgressError; None, too, when an answer before was lost, which may have been that it was called
+    off).
 
     Raises the error of the request (ClusterAuthorizationFailedError). Source: KIP-455; brokers since 2.4.
     """
-    wanted = {TopicPartition(*partition): _replicas(partition, given) for partition, given in reassignments.items()}
+    wanted = {}
+    for key, given in mapping_of(reassignments, "reassignments", "{TopicPartition: [broker id]} is needed").items():
+        partition = partition_of(key, "reassignments")
+        wanted[partition] = _replicas(partition, given)
     if not wanted:
         return {}
     message = AlterPartitionReassignmentsRequest
@@ -62,18 +83,27 @@ def alter_partition_reassignments(
         ],
     )
 
+    was_lost = False
+
     def attempt() -> Dialogue[AlterPartitionReassignmentsResponse]:
-        answer = yield from send(Controller(), request, timeout_s=timeout_s + 5)
+        nonlocal was_lost
+        try:
+            answer = yield from send(Controller(), request, timeout_s=timeout_s + 5)
+        except _LOST:
+            was_lost = True
+            raise
         raise_transient(_whole(answer))
         return answer
 
     answer = yield from since("2.4", retrying(attempt, what="moving partitions", backoff=backoff, timeout_s=timeout_s))
     raise_first(_whole(answer))
-    return {
-        TopicPartition(topic.name, one.partition_index): for_code(one.error_code) if one.error_code else None
-        for topic in answer.responses
-        for one in topic.partitions
-    }
+    found: dict[TopicPartition, type[BrokerResponseError] | None] = {}
+    for topic in answer.responses:
+        for one in topic.partitions:
+            partition, error = TopicPartition(topic.name, one.partition_index), for_code(one.error_code)
+            is_over = was_lost and error is NoReassignmentInProgressError and wanted.get(partition) is None
+            found[partition] = error if one.error_code and not is_over else None
+    return found
 
 
 def list_partition_reassignments(
@@ -85,6 +115,7 @@ def list_partition_reassignments(
 
     Raises the error of the request. Source: KIP-455; brokers since 2.4.
     """
+    give_up_at = (yield from now()) + timeout_s
     message = ListPartitionReassignmentsRequest
     topics = None
     if topic_partitions is not None:
@@ -93,15 +124,16 @@ def list_partition_reassignments(
             message.ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
             for topic, numbers in wanted.items()
         ]
-    request = message(timeout_ms=int(timeout_s * 1000), topics=topics)
+    left_s = yield from time_left(give_up_at)
+    request = message(timeout_ms=int(left_s * 1000), topics=topics)
 
     def attempt() -> Dialogue[ListPartitionReassignmentsResponse]:
-        answer = yield from send(Controller(), request, timeout_s=timeout_s + 5)
+        answer = yield from send(Controller(), request, timeout_s=left_s + 5)
         raise_transient(_whole(answer))
         return answer
 
     answer = yield from since(
-        "2.4", retrying(attempt, what="listing moves of partitions", backoff=backoff, timeout_s=timeout_s)
+        "2.4", retrying(attempt, what="listing moves of partitions", backoff=backoff, timeout_s=left_s)
     )
     raise_first(_whole(answer))
     return {
@@ -131,26 +163,28 @@ def elect_leaders(
     brokers since 2.2; unclean elections KIP-460, since 2.4.
     """
     kind = kind_of(ElectionType, election_type, "election_type")
+    give_up_at = (yield from now()) + timeout_s
     wanted = yield from partitions_of(topic_partitions, backoff=backoff, timeout_s=timeout_s)
     if not wanted:
         return {"error_code": 0, "replica_election_results": []}
     is_new = kind is not ElectionType.PREFERRED
+    left_s = yield from time_left(give_up_at)
     request = ElectLeadersRequest(
         election_type=kind,
         topic_partitions=[
             ElectLeadersRequest.TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in wanted.items()
         ],
-        timeout_ms=int(timeout_s * 1000),
+        timeout_ms=int(left_s * 1000),
     )
 
     def attempt() -> Dialogue[ElectLeadersResponse]:
-        answer = yield from send(Controller(), request, timeout_s=timeout_s + 5, min_version=1 if is_new else None)
+        answer = yield from send(Controller(), request, timeout_s=left_s + 5, min_version=1 if is_new else None)
         raise_transient(_elected(answer))
         return answer
 
     answer = yield from since(
         "2.4, for unclean elections" if is_new else "2.2",
-        retrying(attempt, what="electing leaders", backoff=backoff, timeout_s=timeout_s),
+        retrying(attempt, what="electing leaders", backoff=backoff, timeout_s=left_s),
     )
     if raise_errors:
         passed_over: set[type[BrokerResponseError]] = {ElectionNotNeededError}
@@ -164,11 +198,11 @@ def elect_leaders(
 def _replicas(partition: TopicPartition, given: Sequence[int] | None) -> list[int] | None:
     if given is None:
         return None
-    replicas = [] if isinstance(given, (str, bytes)) else list(given)
-    if not replicas or not all(isinstance(node_id, int) for node_id in replicas):
-        raise IllegalArgumentError(
-            f"{partition[0]}-{partition[1]}: {given!r}: a list of brokers' ids, at least one; None calls a move off"
-        )
+    name = f"{partition.topic}-{partition.partition}: brokers"
+    form = "a list of their ids, at least one; None calls a move off"
+    replicas = numbers_of(given, name, form)
+    if not replicas:
+        raise IllegalArgumentError(f"{name}={given!r}: {form}")
     return replicas
 
 

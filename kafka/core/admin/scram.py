@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from kafka.core.admin.plain import raise_first, raise_transient, since
+from kafka.core.admin.plain import ANSWER_LOST, raise_first, raise_transient, since
 from kafka.core.dialogue import Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import Controller
-from kafka.errors import BrokerResponseError, IllegalArgumentError, NoError, for_code
+from kafka.errors import BrokerResponseError, IllegalArgumentError, NoError, ResourceNotFoundError, for_code
 from kafka.protocol.scram import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -24,6 +24,7 @@ from kafka.protocol.scram import (
 )
 
 _RELEASE: Final = "2.7"
+_NOT_THERE: Final = ResourceNotFoundError.errno
 
 
 class ScramMechanism(IntEnum):
@@ -42,12 +43,13 @@ class ScramMechanism(IntEnum):
     def of(cls, given: ScramMechanism | int | str) -> ScramMechanism:
         """The mechanism of that number or name ("SCRAM-SHA-256"); IllegalArgumentError for any other."""
         found = cls.__members__.get(given.upper().replace("-", "_")) if isinstance(given, str) else given
-        if found in _HASHES:
+        if isinstance(found, int) and not isinstance(found, bool) and found in _HASHES:
             return cls(found)
         names = ", ".join(each.name.replace("_", "-") for each in _HASHES)
         raise IllegalArgumentError(f"mechanism={given!r}: one of {names}")
 
 
+_MOST_ITERATIONS: Final = 16384
 _HASHES: Final = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
 
 
@@ -63,7 +65,10 @@ class UserScramCredentialDeletion:
 
 
 class SaltedCredential:
-    """What becomes of a user's password for one mechanism. ``iterations``: brokers take 4096 to 16384."""
+    """What becomes of a user's password for one mechanism. ``iterations``: 4096 to 16384: brokers take no other."""
+
+    DEFAULT_ITERATIONS: ClassVar = 4096
+    """And the least."""
 
     def __init__(
         self, user: str, mechanism: ScramMechanism | int | str, password: str | bytes, iterations: int, salt: bytes
@@ -72,8 +77,10 @@ class SaltedCredential:
         self.mechanism = ScramMechanism.of(mechanism)
         if not isinstance(password, (str, bytes)) or not password:
             raise IllegalArgumentError(f"password of {user}: text or bytes, and not empty")
-        if not isinstance(iterations, int) or iterations < 1:
-            raise IllegalArgumentError(f"iterations={iterations!r}: a whole number, 4096 or more")
+        least, most = self.DEFAULT_ITERATIONS, _MOST_ITERATIONS
+        is_whole = isinstance(iterations, int) and not isinstance(iterations, bool)
+        if not is_whole or not least <= iterations <= most:
+            raise IllegalArgumentError(f"iterations={iterations!r}: a whole number from {least} to {most}")
         if not isinstance(salt, bytes) or not salt:
             raise IllegalArgumentError("salt: bytes, and not empty")
         self.iterations = iterations
@@ -89,8 +96,8 @@ def describe_user_scram_credentials(
 ) -> Dialogue[dict[str, dict[str, Any]]]:
     """``{user: {"error": None or a text, "credential_infos": [{"mechanism": ScramMechanism, "iterations"}]}}``, of all
     users when none is named. A user without credentials has an ``error``."""
-    if isinstance(users, (str, bytes)):
-        raise IllegalArgumentError(f"users={users!r}: a list of names, not one text")
+    if users is not None and (isinstance(users, (str, bytes)) or not isinstance(users, Iterable)):
+        raise IllegalArgumentError(f"users={users!r}: a list of names")
     message = DescribeUserScramCredentialsRequest
     request = message(users=None if users is None else [message.UserName(name=_user(user)) for user in users])
 
@@ -124,11 +131,14 @@ def alter_user_scram_credentials(
     alterations: Iterable[UserScramCredentialDeletion | SaltedCredential], *, backoff: Backoff, timeout_s: float = 30.0
 ) -> Dialogue[dict[str, BrokerResponseError]]:
     """Give users credentials, in the place of those they have, and take some: the error of each user, NoError where it
-    went well. A user may be named once in a call."""
+    went well. A user may be named once in a call.
+
+    Where the answer of an attempt was lost, a credential that the next one does not find was taken by the first.
+    """
     message = AlterUserScramCredentialsRequest
     request = message(deletions=[], upsertions=[])
-    if isinstance(alterations, (UserScramCredentialDeletion, SaltedCredential)):
-        raise IllegalArgumentError(f"alterations: a list is expected, not one {type(alterations).__name__}")
+    if not isinstance(alterations, Iterable):
+        raise IllegalArgumentError(f"alterations: a list is expected, not {type(alterations).__name__}")
     for each in alterations:
         if isinstance(each, UserScramCredentialDeletion):
             request.deletions.append(message.ScramCredentialDeletion(name=each.user, mechanism=each.mechanism))
@@ -147,15 +157,26 @@ def alter_user_scram_credentials(
                 f"alterations: UserScramCredentialUpsertion or UserScramCredentialDeletion, not {type(each).__name__}"
             )
 
+    may_be_done = False
+
     def attempt() -> Dialogue[AlterUserScramCredentialsResponse]:
-        answer = yield from send(Controller(), request)
+        nonlocal may_be_done
+        try:
+            answer = yield from send(Controller(), request)
+        except ANSWER_LOST:
+            may_be_done = True
+            raise
         raise_transient((result.error_code, result.error_message, f"user {result.user}") for result in answer.results)
         return answer
 
     answer = yield from since(
         _RELEASE, retrying(attempt, what="altering SCRAM credentials", backoff=backoff, timeout_s=timeout_s)
     )
-    return {result.user: _error(result) for result in answer.results}
+    deleted = {each.name for each in request.deletions} if may_be_done else set()
+    return {
+        result.user: NoError() if result.user in deleted and result.error_code == _NOT_THERE else _error(result)
+        for result in answer.results
+    }
 
 
 def text_of(error: BrokerResponseError) -> str | None:

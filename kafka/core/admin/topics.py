@@ -6,9 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from kafka.core.admin.plain import Entry, operations_of, raise_first, raise_transient, since, to_dict
+from kafka.core.admin.plain import (
+    Entry,
+    list_of,
+    mapping_of,
+    numbers_of,
+    operations_of,
+    partition_of,
+    raise_first,
+    raise_transient,
+    since,
+    time_left,
+    to_dict,
+)
 from kafka.core.admin.values import ConfigSourceType, NewPartitions, NewTopic
-from kafka.core.dialogue import ByVersion, Dialogue, refresh_metadata, send, sleep
+from kafka.core.dialogue import ByVersion, Dialogue, now, refresh_metadata, send, sleep, within
 from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, Controller, Leader
@@ -40,6 +52,9 @@ NewTopics = Mapping[str, Mapping[str, Any]] | Iterable["NewTopic | str"]
 
 Partitions = Mapping[str, Iterable[int]] | Iterable["TopicPartition | str"]
 """``{topic: numbers}``, a list of partitions, or of names of topics, which mean all of theirs."""
+
+MorePartitions = Mapping[str, "NewPartitions | int | Mapping[str, Any]"]
+"""``{topic: total count}``, NewPartitions, or ``{"count": total, "assignments": [[broker id]]}``."""
 
 _NO_CREATION_SINCE: Final = 4
 _OPERATIONS_SINCE: Final = 8
@@ -84,8 +99,12 @@ def create_topics(
 def delete_topics(
     topics: Iterable[str | UUID], *, backoff: Backoff, timeout_s: float = 30.0, raise_errors: bool = True
 ) -> Dialogue[dict[str, Any]]:
-    """Delete topics by name or, since 2.8, by id: ``{"topics": [{"name", "topic_id", "error_code", ...}]}``."""
-    wanted = list(topics)
+    """Delete topics by name or, since 2.8, by id: ``{"topics": [{"name", "topic_id", "error_code", ...}]}``.
+
+    With ``raise_errors`` the first error is raised (UnknownTopicOrPartitionError, UnknownTopicIdError,
+    TopicDeletionDisabledError, ...).
+    """
+    wanted = list_of(topics, "topics", "a list of names or ids, not one")
 
     def build(version: int) -> DeleteTopicsRequest:
         if version < 6:
@@ -114,17 +133,21 @@ def delete_topics(
 
 
 def create_partitions(
-    topic_partitions: Mapping[str, NewPartitions | int],
+    topic_partitions: MorePartitions,
     *,
     backoff: Backoff,
     timeout_s: float = 30.0,
     validate_only: bool = False,
     raise_errors: bool = True,
 ) -> Dialogue[dict[str, Any]]:
-    """Give topics more partitions: ``{"results": [{"name", "error_code", "error_message"}]}``."""
+    """Give topics more partitions: ``{"results": [{"name", "error_code", "error_message"}]}``.
+
+    With ``raise_errors`` the first error is raised (UnknownTopicOrPartitionError; InvalidPartitionsError for no more
+    than there are; InvalidReplicationAssignmentError).
+    """
     topics = []
-    for name, wanted in topic_partitions.items():
-        new = wanted if isinstance(wanted, NewPartitions) else NewPartitions(wanted)
+    for name, wanted in mapping_of(topic_partitions, "topic_partitions", "{topic: total count} is needed").items():
+        new = _new_partitions(name, wanted)
         assignments = [
             CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=list(brokers))
             for brokers in new.new_assignments or ()
@@ -154,6 +177,7 @@ def delete_records(
 
     Raises the first error; UnknownTopicOrPartitionError before anything is deleted. Source: KIP-107.
     """
+    give_up_at = (yield from now()) + timeout_s
     yield from check_partitions(records_to_delete, backoff=backoff, timeout_s=timeout_s)
     found: dict[TopicPartition, dict[str, Any]] = {}
     for partition, offset in records_to_delete.items():
@@ -163,18 +187,19 @@ def delete_records(
                 DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
             ],
         )
-        request = DeleteRecordsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000))
+        left_s = yield from time_left(give_up_at)
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=int(left_s * 1000))
 
         def attempt(
-            partition: TopicPartition = partition, request: DeleteRecordsRequest = request
+            partition: TopicPartition = partition, request: DeleteRecordsRequest = request, left_s: float = left_s
         ) -> Dialogue[DeleteRecordsResponse.DeleteRecordsPartitionResult]:
-            answer = yield from send(Leader(partition), request, timeout_s=timeout_s + 5)
+            answer = yield from send(Leader(partition), request, timeout_s=left_s + 5)
             entry = answer.topics[0].partitions[0]
             raise_transient([(entry.error_code, None, f"{partition.topic}-{partition.partition}")])
             return entry
 
         entry = yield from retrying(
-            attempt, what="deleting records", backoff=backoff, timeout_s=timeout_s, topics=[partition.topic]
+            attempt, what="deleting records", backoff=backoff, timeout_s=left_s, topics=[partition.topic]
         )
         raise_first([(entry.error_code, None, f"{partition.topic}-{partition.partition}")])
         found[partition] = to_dict(entry)
@@ -224,14 +249,17 @@ def partitions_of(
     given: Partitions | None, *, backoff: Backoff, timeout_s: float = 30.0
 ) -> Dialogue[dict[str, list[int]]]:
     """``{topic: numbers}`` of what a user has given; of all topics for None. Only names alone are looked up:
-    UnknownTopicOrPartitionError for one that is not there."""
+    UnknownTopicOrPartitionError for one that is not there. IllegalArgumentError for what is none of :data:`Partitions`.
+    """
+    what = "topic_partitions"
     if isinstance(given, Mapping):
-        return {topic: list(numbers) for topic, numbers in given.items()}
-    if isinstance(given, str):
-        raise IllegalArgumentError(f"topic_partitions={given!r}: a list of topics, not one text")
-    wanted = None if given is None else list(given)
+        form = "a list of partitions' numbers"
+        return {topic: numbers_of(numbers, f"{what}: {topic}", form) for topic, numbers in given.items()}
+    if isinstance(given, TopicPartition):
+        raise IllegalArgumentError(f"{what}={given!r}: a list of partitions, not one")
+    wanted = None if given is None else list_of(given, what, "a list of topics, not one text")
     names = None if wanted is None else [topic for topic in wanted if isinstance(topic, str)]
-    found = by_topic(partition for partition in wanted or () if not isinstance(partition, str))
+    found = by_topic(partition_of(one, what) for one in wanted or () if not isinstance(one, str))
     if names or names is None:
         for topic in (yield from describe_topics(names, backoff=backoff, timeout_s=timeout_s)):
             if names is not None:
@@ -277,6 +305,20 @@ def describe_topic_partitions(
     return {name: found[name] for name in ("topics", "next_cursor")}
 
 
+def _new_partitions(topic: str, given: NewPartitions | int | Mapping[str, Any]) -> NewPartitions:
+    if isinstance(given, NewPartitions):
+        return given
+    if isinstance(given, Mapping) and "count" in given:
+        given = NewPartitions(given["count"], given.get("assignments"))
+    elif isinstance(given, int) and not isinstance(given, bool):
+        given = NewPartitions(given)
+    else:
+        raise IllegalArgumentError(
+            f'{topic}: {given!r}: the total count of partitions, or {{"count": total, "assignments": [[broker id]]}}'
+        )
+    return given
+
+
 def _cursor(given: Mapping[str, Any] | None) -> DescribeTopicPartitionsRequest.Cursor | None:
     if given is None:
         return None
@@ -296,13 +338,19 @@ def list_topics(*, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[list[s
 
 
 def wait_for_topics(topic_names: Iterable[str], *, timeout_s: float = 10.0) -> Dialogue[None]:
-    """Until each partition of the topics has a leader: a broker learns of a new topic a moment after its creation."""
-    names = list(topic_names)
-    left_s = timeout_s
+    """Until each partition of the topics has a leader: a broker learns of a new topic a moment after its creation.
+
+    KafkaTimeoutError after ``timeout_s``, with what was missing.
+    """
+    names = list_of(topic_names, "topic_names", "a list of names, not one text")
+    if not names:
+        return
+    give_up_at = (yield from now()) + timeout_s
+    reason = ""
     while True:
-        reason = ""
         try:
-            answer = yield from metadata_of(names)
+            answer = yield from within(give_up_at, metadata_of(names))
+            reason = ""
             for topic in answer.topics:
                 code = topic.error_code or next((p.error_code for p in topic.partitions if p.error_code), 0)
                 if code:
@@ -315,11 +363,11 @@ def wait_for_topics(topic_names: Iterable[str], *, timeout_s: float = 10.0) -> D
         except KafkaError as error:
             if not error.retriable or isinstance(error, Cancelled):
                 raise
-            reason = str(error)
-        if left_s <= 0:
+            if not reason or (yield from time_left(give_up_at)):  # a last look that was cut short tells nothing
+                reason = str(error)
+        if not (yield from time_left(give_up_at)):
             raise KafkaTimeoutError(f"topics are not ready after {timeout_s:g} s: {reason}")
         yield from sleep(0.05)
-        left_s -= 0.05
 
 
 def metadata_of(topics: Sequence[str | UUID] | None, *, with_operations: bool = False) -> Dialogue[MetadataResponse]:
@@ -377,7 +425,8 @@ def _as_new_topics(given: NewTopics) -> list[NewTopic]:
             )
             for name, options in given.items()
         ]
-    return [topic if isinstance(topic, NewTopic) else NewTopic(topic) for topic in given]
+    topics = list_of(given, "new_topics", "a list of NewTopic or names, not one")
+    return [topic if isinstance(topic, NewTopic) else NewTopic(topic) for topic in topics]
 
 
 def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:

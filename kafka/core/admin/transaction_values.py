@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from kafka.structs import TopicPartition
+from kafka.structs import EnumHelper, TopicPartition
 
 
-class TransactionState(str, Enum):
+class TransactionState(EnumHelper, str, Enum):
     """Where a transaction stands at its coordinator."""
 
     EMPTY = "Empty"

@@ -12,14 +12,24 @@ that it is open in a partition. Readers of committed records wait there until so
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from math import inf
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kafka.core.admin.cluster import ask_brokers, broker_ids_of_the_cluster
 from kafka.core.admin.coordinators import at_coordinators, or_raise
 from kafka.core.admin.group_values import texts
-from kafka.core.admin.leaders import all_or_raise, at_leaders
-from kafka.core.admin.plain import raise_first, since
+from kafka.core.admin.leaders import Build, Read, all_or_raise, at_leaders
+from kafka.core.admin.plain import (
+    TRANSIENT,
+    list_of,
+    numbers_of,
+    partition_of,
+    raise_first,
+    since,
+    time_left,
+)
 from kafka.core.admin.topics import metadata_of
 from kafka.core.admin.transaction_values import (
     AbortTransactionSpec,
@@ -29,15 +39,25 @@ from kafka.core.admin.transaction_values import (
     TransactionListing,
     TransactionState,
 )
-from kafka.core.dialogue import Dialogue, Send
+from kafka.core.dialogue import Dialogue, Send, now
 from kafka.core.partitions import by_topic
-from kafka.core.retry import Backoff, retrying
+from kafka.core.retry import Backoff, Recovery, classify, retrying
 from kafka.core.routing import CoordinatorType
 from kafka.errors import (
     BrokerResponseError,
     IllegalArgumentError,
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    NotEnoughReplicasError,
+    TopicAuthorizationFailedError,
     TransactionalIdNotFoundError,
     TransactionCoordinatorFencedError,
+    UnknownBrokerIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
     for_code,
 )
 from kafka.protocol.transactions import (
@@ -51,6 +71,10 @@ from kafka.protocol.transactions import (
     WriteTxnMarkersResponse,
 )
 from kafka.structs import TopicPartition
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 HANGING_SLACK_MS: Final = 5 * 60 * 1000
 """How long after the longest time that a transaction may have it is said to hang, as in Kafka's own tool."""
@@ -69,6 +93,20 @@ _LIVE: Final = frozenset(
     }
 )
 """States in which a transaction is open in partitions."""
+_UNWRITTEN: Final = TRANSIENT | {UnknownTopicOrPartitionError, NotEnoughReplicasError}
+"""Errors that are tried again, with which no marker was written."""
+_LEFT_OUT: Final = (LeaderNotAvailableError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
+"""Errors of partitions in which nobody can look; the last: it was deleted meanwhile."""
+_COORDINATORS: Final = "__transaction_state"
+"""The leaders of its partitions are the coordinators."""
+_MOST_MS: Final = 2**62
+"""More than that is no time."""
+_RANGES: Final[Mapping[str, tuple[int, int]]] = {
+    "producer_id": (0, 2**63 - 1),
+    "producer_epoch": (0, 2**15 - 1),
+    "coordinator_epoch": (-1, 2**31 - 1),
+}
+"""Field of AbortTransactionSpec -> the least and the most that it may be."""
 
 
 # -- at coordinators --------------------------------------------------------------------------------------------------
@@ -88,42 +126,79 @@ def list_transactions(
 
     Filters: ids of producers, states, transactions that have lasted for more than so many ms (3.8, KIP-994; those that
     are over count from their start, too), ids that match a whole regular expression (4.1, KIP-1152; the broker reads
-    it). IncompatibleBrokerVersion before 3.0; InvalidRegularExpressionError.
+    it). IncompatibleBrokerVersion before 3.0; InvalidRegularExpressionError; UnsupportedVersionError for a state that a
+    broker does not know.
     """
+    call = "list_transactions"
+    given_ids = _node_ids(broker_ids)
+    producers = () if producer_id_filters is None else producer_id_filters
     request = ListTransactionsRequest(
-        state_filters=texts(TransactionState, state_filters or ()),
-        producer_id_filters=[int(producer) for producer in producer_id_filters or ()],
+        state_filters=_states(() if state_filters is None else state_filters),
+        producer_id_filters=numbers_of(producers, "producer_id_filters", "a list of producers' ids is needed"),
     )
     release, least = "3.0", 0
     given = {
-        "duration_filter": None if duration_filter_ms is None else int(duration_filter_ms),
+        "duration_filter": None if duration_filter_ms is None else _duration_ms(duration_filter_ms),
         "transactional_id_pattern": transactional_id_pattern,
     }
     for name, value in given.items():
         if value is not None:
             setattr(request, name, value)
             least, release = _FILTERS[name]
-    left = None if broker_ids is None else list(broker_ids)
     found: dict[int, list[TransactionListing]] = {}
 
-    def attempt() -> Dialogue[None]:
-        nonlocal left
-        if left is None:
-            left = yield from broker_ids_of_the_cluster()
-        asked = [broker for broker in left if broker not in found]
-        answers = yield from ask_brokers([Send(broker, request, min_version=least) for broker in asked])
+    def attempt() -> Dialogue[list[int]]:
+        wanted = given_ids
+        if wanted is None:  # anew each time: a broker may have left, and others coordinate what was its
+            wanted = yield from broker_ids_of_the_cluster()
+        asked = [broker for broker in wanted if broker not in found]
+        try:
+            answers = yield from ask_brokers([Send(broker, request, min_version=least) for broker in asked])
+        except UnknownBrokerIdError as error:
+            if given_ids is not None:
+                raise
+            raise KafkaConnectionError(f"{call}: {error}") from error
         for broker, answer in zip(asked, answers, strict=True):
+            if answer.unknown_state_filters:
+                raise UnsupportedVersionError(
+                    f"{call}: node {broker} knows no state {', '.join(answer.unknown_state_filters)}:"
+                    " leave it out of state_filters"
+                )
             if not answer.error_code:
                 found[broker] = [_listed(row) for row in answer.transaction_states]
         raise_first(
-            (answer.error_code, None, f"list_transactions at node {broker}")
+            (answer.error_code, None, f"{call} at node {broker}")
             for broker, answer in zip(asked, answers, strict=True)
         )
+        return wanted
 
-    yield from since(
+    heard = yield from since(
         release, retrying(attempt, what="listing the transactions", backoff=backoff, timeout_s=timeout_s)
     )
+    return {broker: found[broker] for broker in heard}
+
+
+def _node_ids(given: Iterable[int] | None) -> list[int] | None:
+    return None if given is None else numbers_of(given, "broker_ids", "a list of node ids is needed")
+
+
+def _states(given: Iterable[TransactionState | str]) -> list[str]:
+    found = texts(TransactionState, list_of(given, "state_filters", "a list of states is needed"))
+    if TransactionState.UNKNOWN.value in found:
+        raise IllegalArgumentError("state_filters: there is no asking for the state Unknown")
     return found
+
+
+def _duration_ms(given: float) -> int:
+    if _milliseconds("duration_filter_ms", given) < 0:
+        raise IllegalArgumentError(f"duration_filter_ms={given!r}: at least 0 is needed")
+    return int(given)
+
+
+def _milliseconds(what: str, given: float) -> float:
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not -_MOST_MS <= given <= _MOST_MS:
+        raise IllegalArgumentError(f"{what}={given!r}: a number of milliseconds is needed")
+    return given
 
 
 def _listed(row: ListTransactionsResponse.TransactionState) -> TransactionListing:
@@ -239,31 +314,127 @@ def abort_transaction(spec: AbortTransactionSpec, *, backoff: Backoff, timeout_s
     InvalidProducerEpochError: the epoch is older than the partition's. TransactionCoordinatorFencedError: the
     coordinator's is; the default, -1, is then replaced by the one that the partition tells (2.8), as brokers refuse it
     where a coordinator has ended a transaction of this producer before. ClusterAuthorizationFailedError.
+
+    A marker names a producer and no transaction: a second one would abort the producer's next transaction. So before
+    each further try the partition is asked whether the one that was there before the first is there still. Where that
+    cannot be asked (brokers before 2.8; topics that may not be read), an error behind which the marker may have been
+    written is raised, and says so. After a KafkaTimeoutError, too, look before you call again.
     """
-    spec = AbortTransactionSpec(*spec)
-    partition = TopicPartition(*spec.topic_partition)
-    if spec.producer_id < 0 or spec.producer_epoch < 0:
-        raise IllegalArgumentError(f"abort_transaction: {spec}: a producer id and an epoch of at least 0 are needed")
-
-    def write(coordinator_epoch: int) -> Dialogue[None]:
-        def build(partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
-            return _abort_request(spec, partitions, coordinator_epoch)
-
-        what = f"aborting the transaction of producer {spec.producer_id}"
-        found = yield from at_leaders(
-            [partition], build, _read_markers, what=what, backoff=backoff, timeout_s=timeout_s
-        )
-        all_or_raise(found)
-
+    abort = _Abort(_checked(spec), backoff)
     try:
-        yield from write(spec.coordinator_epoch)
-        return
-    except TransactionCoordinatorFencedError:
-        if spec.coordinator_epoch >= 0:
-            raise
-    told = yield from describe_producers([partition], backoff=backoff, timeout_s=timeout_s)
-    epochs = [row.coordinator_epoch for row in told[partition].active_producers if row.producer_id == spec.producer_id]
-    yield from write(max(epochs, default=0))
+        yield from retrying(abort.attempt, what=abort.what, backoff=backoff, timeout_s=timeout_s)
+    except _Final as end:
+        raise end.error from None
+    if abort.unclear is not None:
+        raise type(abort.unclear)(
+            f"{abort.what}: the outcome is not known, and the partition cannot be asked for it; another marker would"
+            f" abort what the producer has open there by then ({abort.unclear})"
+        ) from abort.unclear
+
+
+def _checked(given: Any) -> AbortTransactionSpec:
+    call = "abort_transaction"
+    try:
+        spec = AbortTransactionSpec(*given)
+    except TypeError:
+        raise IllegalArgumentError(
+            f"{call}: {given!r}: an AbortTransactionSpec(partition, producer_id, producer_epoch) is needed"
+        ) from None
+    for name, (least, most) in _RANGES.items():
+        value = getattr(spec, name)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise IllegalArgumentError(f"{call}: {name}={value!r}: a number of at least {least}, at most {most}")
+    return spec._replace(topic_partition=partition_of(spec.topic_partition, call))
+
+
+class _Final(Exception):
+    """Carries a partition's error past the retry loop: one of a class that is tried again elsewhere."""
+
+    def __init__(self, error: BrokerResponseError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Abort:
+    """One transaction that is to be aborted, through all tries. ``unclear``: the error after which the outcome is not
+    known, and nobody can be asked."""
+
+    def __init__(self, spec: AbortTransactionSpec, backoff: Backoff) -> None:
+        where = f"{spec.topic_partition.topic}-{spec.topic_partition.partition}"
+        self.what = f"aborting the transaction of producer {spec.producer_id} in {where}"
+        self.unclear: KafkaError | None = None
+        self._spec = spec
+        self._backoff = backoff
+        self._coordinator_epoch = spec.coordinator_epoch
+        self._has_looked = False
+        self._before: ProducerState | None = None
+        self._blind: KafkaError | None = None
+        """Why the partition cannot be asked."""
+        self._is_sent = False
+        """A marker may be there."""
+
+    def attempt(self) -> Dialogue[None]:
+        if not self._has_looked:
+            try:
+                self._before = yield from self._look()
+            except (IncompatibleBrokerVersion, TopicAuthorizationFailedError) as error:
+                self._blind = error
+            self._has_looked = True
+        elif self._is_sent and self._blind is None and _transaction((yield from self._look())) != self._transaction:
+            return
+        try:
+            yield from self._mark()
+        except TransactionCoordinatorFencedError:
+            if self._coordinator_epoch >= 0:
+                raise
+            if self._blind is not None:
+                raise self._blind from None
+            present = yield from self._look()
+            if _transaction(present) != self._transaction:
+                return
+            self._coordinator_epoch = 0 if present is None else max(0, present.coordinator_epoch)
+            yield from self._mark()
+
+    @property
+    def _transaction(self) -> tuple[int, int] | None:
+        return _transaction(self._before)
+
+    def _look(self) -> Dialogue[ProducerState | None]:
+        """What the partition remembers of the producer. Tries nothing twice."""
+        told: PartitionProducerState = yield from since("2.8", self._ask(_producers_request, _read_producers))
+        return next((row for row in told.active_producers if row.producer_id == self._spec.producer_id), None)
+
+    def _mark(self) -> Dialogue[None]:
+        """Tries nothing twice."""
+
+        def build(partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
+            self._is_sent = True
+            return _abort_request(self._spec, partitions, self._coordinator_epoch)
+
+        try:
+            yield from self._ask(build, _read_markers)
+        except KafkaError as error:
+            is_final = classify(error) is Recovery.GIVE_UP or type(error) in _UNWRITTEN
+            if self._blind is None or not self._is_sent or is_final:
+                raise
+            self.unclear = error
+
+    def _ask(self, build: Build, read: Read[T]) -> Dialogue[T]:
+        partition = self._spec.topic_partition
+        found = yield from at_leaders(
+            [partition], build, read, what=self.what, backoff=self._backoff, timeout_s=inf, attempts=1
+        )
+        try:
+            return all_or_raise(found)[partition]
+        except BrokerResponseError as error:
+            if classify(error) is Recovery.GIVE_UP:
+                raise
+            raise _Final(error) from None
+
+
+def _transaction(row: ProducerState | None) -> tuple[int, int] | None:
+    """The producer's transaction in the partition, as none before or after it is."""
+    return None if row is None else (row.producer_epoch, row.current_transaction_start_offset)
 
 
 def _abort_request(
@@ -319,31 +490,39 @@ def find_hanging_transactions(
     "age_ms", "coordinator_id", "topic_partitions"}]``, begun, or last written to, ``age_ms`` ago.
 
     Those that their coordinators have not ended ``max_transaction_timeout_ms`` (what the brokers'
-    ``transaction.max.timeout.ms`` is) and five minutes after their begin. And those that are open in a partition, with
-    nothing written for so long, of which no coordinator knows: ``transactional_id`` is None, ``state`` "Unknown" and
-    ``coordinator_id`` -1 where there is none of that producer. ``broker_ids``: what these brokers coordinate and lead;
-    all for None. ``now_ms``: since the epoch. Partitions that have no leader now, or may not be read, are left out.
-    IncompatibleBrokerVersion before 3.0.
+    ``transaction.max.timeout.ms`` is) and five minutes after their begin: leave these to their coordinators, which may
+    be about to commit (PrepareCommit). And those that are open in a partition, with nothing written for so long, of
+    which no coordinator knows: ``transactional_id`` is None, ``state`` "Unknown" and ``coordinator_id`` -1 where there
+    is none of that producer either, and only these may be aborted without a further look. ``broker_ids``: what these
+    brokers coordinate and lead; all for None. ``now_ms``: since the epoch.
+
+    Partitions that have no leader now, or may not be read, are left out, and logged. Before anything is said to be
+    known to no coordinator, all of them were heard twice: KafkaTimeoutError while one has no leader. They name only
+    the transactional ids that this user may describe. IncompatibleBrokerVersion before 3.0.
     """
-    limits: dict[str, Any] = {"backoff": backoff, "timeout_s": timeout_s}
-    limit_ms = now_ms - max_transaction_timeout_ms - HANGING_SLACK_MS
-    seen = yield from _open_transactions(broker_ids, None, **limits)
-    old = [each for each in seen if each.producer.last_timestamp <= limit_ms]
+    given_ids = _node_ids(broker_ids)
+    slack_ms = _milliseconds("max_transaction_timeout_ms", max_transaction_timeout_ms) + HANGING_SLACK_MS
+    begun_before_ms = now_ms - slack_ms
+    give_up_at = timeout_s + (yield from now())
+
+    def limits() -> Dialogue[dict[str, Any]]:
+        left_s = yield from time_left(give_up_at)
+        if not left_s:
+            raise KafkaTimeoutError(f"looking for transactions that hang: not done within {timeout_s:g} s")
+        return {"backoff": backoff, "timeout_s": left_s}
+
+    led = yield from _led_by(given_ids, **(yield from limits()))
+    seen = yield from _open_transactions(led, **(yield from limits()))
+    old = [each for each in seen if each.producer.last_timestamp <= begun_before_ms]
     writers = {each.producer.producer_id for each in old}
-    listed = yield from list_transactions(**limits)
-    names = sorted(
+    listed = yield from list_transactions(**(yield from limits()))
+    names = [
         row.transactional_id
         for broker, rows in listed.items()
         for row in rows
-        if row.state in _LIVE and (broker_ids is None or broker in broker_ids or row.producer_id in writers)
-    )
-    live: dict[str, TransactionDescription] = {}
-    for name, known in (yield from _descriptions(names, **limits)).items():
-        if isinstance(known, TransactionDescription):
-            if known.state in _LIVE:
-                live[name] = known
-        elif not isinstance(known, TransactionalIdNotFoundError):  # else it went meanwhile
-            or_raise(known, name, CoordinatorType.TRANSACTION)
+        if row.state in _LIVE and (given_ids is None or broker in given_ids or row.producer_id in writers)
+    ]
+    live = yield from _live(names, **(yield from limits()))
     overdue = [
         _row(
             name,
@@ -355,17 +534,65 @@ def find_hanging_transactions(
             known.topic_partitions,
         )
         for name, known in live.items()
-        if 0 <= known.transaction_start_time_ms <= limit_ms
-        and (broker_ids is None or known.coordinator_id in broker_ids)
+        if 0 <= known.transaction_start_time_ms <= begun_before_ms
+        and (given_ids is None or known.coordinator_id in given_ids)
     ]
-    covered = {(known.producer_id, partition) for known in live.values() for partition in known.topic_partitions}
-    unknown = {each.key for each in old if (each.producer.producer_id, each.partition) not in covered}
+    unknown = {each.key for each in _known_to_nobody(old, live)}
     if not unknown:
         return overdue
-    # One of them may have ended since, and that is why its coordinator knows no more of it.
-    again = yield from _open_transactions(broker_ids, {partition for partition, _, _ in unknown}, **limits)
+    # One of them may have ended since, and that is why its coordinator knows no more of it. Or what coordinates it was
+    # between two brokers, neither of which told of it.
+    again = yield from _open_transactions({each[0] for each in unknown}, **(yield from limits()))
     still = [each for each in again if each.key in unknown]
-    return overdue + _orphans(still, listed, now_ms)
+    if not still:
+        return overdue
+    yield from _wait_for_coordinators(**(yield from limits()))
+    listed = yield from list_transactions(**(yield from limits()))
+    writers = {each.producer.producer_id for each in still}
+    names = [
+        row.transactional_id
+        for rows in listed.values()
+        for row in rows
+        if row.state in _LIVE and row.producer_id in writers
+    ]
+    live = yield from _live(names, **(yield from limits()))
+    return overdue + _orphans(_known_to_nobody(still, live), listed, now_ms)
+
+
+def _live(
+    names: Iterable[str], *, backoff: Backoff, timeout_s: float
+) -> Dialogue[dict[str, TransactionDescription]]:
+    """Those of these transactional ids that have a transaction that is not over."""
+    found: dict[str, TransactionDescription] = {}
+    for name, known in (yield from _descriptions(sorted(names), backoff, timeout_s)).items():
+        if isinstance(known, TransactionDescription):
+            if known.state in _LIVE:
+                found[name] = known
+        elif not isinstance(known, TransactionalIdNotFoundError):  # else it went meanwhile
+            or_raise(known, name, CoordinatorType.TRANSACTION)
+    return found
+
+
+def _known_to_nobody(opened: Iterable[_Open], live: Mapping[str, TransactionDescription]) -> list[_Open]:
+    covered = {(known.producer_id, partition) for known in live.values() for partition in known.topic_partitions}
+    return [each for each in opened if (each.producer.producer_id, each.partition) not in covered]
+
+
+def _wait_for_coordinators(*, backoff: Backoff, timeout_s: float) -> Dialogue[None]:
+    """Until there is a broker for everything that a coordinator may know. None knows of anything where there was never
+    a transaction."""
+
+    def attempt() -> Dialogue[None]:
+        metadata = yield from metadata_of([_COORDINATORS])
+        for topic in metadata.topics:
+            if topic.error_code and for_code(topic.error_code) is UnknownTopicOrPartitionError:
+                continue
+            raise_first([(topic.error_code, None, f"{_COORDINATORS} has to be seen, to know of all coordinators")])
+            for each in topic.partitions:
+                if each.leader_id < 0:
+                    raise LeaderNotAvailableError(f"{_COORDINATORS}-{each.partition_index} has no leader now")
+
+    yield from retrying(attempt, what="looking for all coordinators", backoff=backoff, timeout_s=timeout_s)
 
 
 def _orphans(
@@ -405,34 +632,44 @@ def _row(
     }
 
 
-def _open_transactions(
-    broker_ids: Sequence[int] | None,
-    partitions: set[TopicPartition] | None,
-    *,
-    backoff: Backoff,
-    timeout_s: float,
-) -> Dialogue[list[_Open]]:
-    """What is open in these partitions, all for None, that have a leader (one of ``broker_ids``) and may be read."""
-    names = None if partitions is None else sorted({partition.topic for partition in partitions})
+def _led_by(broker_ids: Sequence[int] | None, *, backoff: Backoff, timeout_s: float) -> Dialogue[list[TopicPartition]]:
+    """The partitions that these brokers lead; all for None, with those that have no leader."""
 
-    def attempt() -> Dialogue[list[_Open]]:
-        metadata = yield from metadata_of(names)
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for topic in metadata.topics:
-            for each in topic.partitions:
-                partition = TopicPartition(str(topic.name), each.partition_index)
-                is_wanted = partitions is None or partition in partitions
-                if is_wanted and each.leader_id >= 0 and (broker_ids is None or each.leader_id in broker_ids):
-                    by_leader.setdefault(each.leader_id, []).append(partition)
-        answers = yield from ask_brokers([Send(node, _producers_request(led)) for node, led in by_leader.items()])
+    def attempt() -> Dialogue[list[TopicPartition]]:
+        metadata = yield from metadata_of(None)
         return [
-            _Open(partition, producer)
-            for answer in answers
-            for partition, told in _read_producers(answer).items()
-            if isinstance(told, PartitionProducerState)
-            for producer in told.active_producers
-            if producer.current_transaction_start_offset >= 0
+            TopicPartition(str(topic.name), each.partition_index)
+            for topic in metadata.topics
+            for each in topic.partitions
+            if broker_ids is None or each.leader_id in broker_ids
         ]
 
-    looking = retrying(attempt, what="looking at producers", backoff=backoff, timeout_s=timeout_s)
-    return (yield from since("3.0", looking))
+    return (yield from retrying(attempt, what="looking at partitions", backoff=backoff, timeout_s=timeout_s))
+
+
+def _open_transactions(
+    partitions: Iterable[TopicPartition], *, backoff: Backoff, timeout_s: float
+) -> Dialogue[list[_Open]]:
+    """What is open in those of the partitions that have a leader and may be read."""
+    asking = at_leaders(
+        partitions,
+        _producers_request,
+        _read_producers,
+        what="looking at producers",
+        backoff=backoff,
+        timeout_s=timeout_s,
+        waits_for_leaders=False,
+    )
+    found = yield from since("3.0", asking)
+    for partition, told in found.items():
+        if isinstance(told, _LEFT_OUT):
+            log.warning(
+                "looking for transactions that hang: %s-%s was left out: %r", partition.topic, partition.partition, told
+            )
+    looked_at = all_or_raise({partition: told for partition, told in found.items() if not isinstance(told, _LEFT_OUT)})
+    return [
+        _Open(partition, producer)
+        for partition, told in looked_at.items()
+        for producer in told.active_producers
+        if producer.current_transaction_start_offset >= 0
+    ]

@@ -7,23 +7,26 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from kafka.errors import IllegalArgumentError
+from kafka.structs import EnumHelper
 
 Kind = TypeVar("Kind", bound=IntEnum)
 
 
 def kind_of(kinds: type[Kind], given: Kind | str | int, what: str) -> Kind:
-    """The member that is given by itself, its number, or its name in any case. IllegalArgumentError; ``what`` names the
-    argument."""
+    """The member that is given by itself, its number, or its name in any case. IllegalArgumentError, for True and
+    False, too; ``what`` names the argument."""
     try:
         if isinstance(given, str):
             return kinds[given.strip().upper().replace("-", "_")]
+        if isinstance(given, bool):
+            raise ValueError
         return kinds(given)
     except (KeyError, ValueError):
         known = ", ".join(kind.name.lower() for kind in kinds)
         raise IllegalArgumentError(f"{what} {given!r}: one of {known}") from None
 
 
-class ConfigResourceType(IntEnum):
+class ConfigResourceType(EnumHelper, IntEnum):
     """What has settings."""
 
     UNKNOWN = 0
@@ -34,7 +37,7 @@ class ConfigResourceType(IntEnum):
     GROUP = 32
 
 
-class ConfigSourceType(IntEnum):
+class ConfigSourceType(EnumHelper, IntEnum):
     """Where a setting's value comes from."""
 
     UNKNOWN = 0
@@ -53,7 +56,7 @@ class ConfigSourceType(IntEnum):
         return cls(number) if number in cls._value2member_map_ else cls.UNKNOWN
 
 
-class ConfigType(IntEnum):
+class ConfigType(EnumHelper, IntEnum):
     """A setting's type."""
 
     UNKNOWN = 0
@@ -68,7 +71,7 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
-class ConfigFilterType(IntEnum):
+class ConfigFilterType(EnumHelper, IntEnum):
     """Which settings ``describe_configs`` tells: MODIFIED those that somebody set for this very resource, STATIC those
     of the broker's file, DEFAULT those that are not MODIFIED, DYNAMIC those that may be altered."""
 
@@ -79,7 +82,7 @@ class ConfigFilterType(IntEnum):
     STATIC = 4
 
 
-class AlterConfigOp(IntEnum):
+class AlterConfigOp(EnumHelper, IntEnum):
     """What to do with a setting (KIP-339). APPEND and SUBTRACT are for lists."""
 
     SET = 0
@@ -111,6 +114,8 @@ class ConfigResource:
         configs: Mapping[str, Any] | Iterable[str] | None = None,
     ) -> None:
         self.resource_type = kind_of(ConfigResourceType, resource_type, "resource_type")
+        if isinstance(configs, (str, bytes)):
+            raise IllegalArgumentError(f"configs={configs!r}: a list of names or {{name: value}}, not one text")
         self.name = name
         self.configs = configs
 

@@ -20,8 +20,10 @@ from kafka.errors import (
     IllegalArgumentError,
     IncompatibleBrokerVersion,
     InvalidRequestError,
+    KafkaConnectionError,
     KafkaProtocolError,
     NoError,
+    RequestTimedOutError,
     SecurityDisabledError,
 )
 from kafka.protocol.acls import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
@@ -137,6 +139,13 @@ def test_a_rule_that_could_not_be_deleted_is_not_among_the_deleted_and_its_error
     assert isinstance(error, InvalidRequestError)
 
 
+@pytest.mark.parametrize("lost", [KafkaConnectionError("gone"), RequestTimedOutError("no answer")])
+def test_deleting_is_not_tried_again_when_the_answer_was_lost(lost: Exception) -> None:
+    with pytest.raises(type(lost), match=f"{lost.args[0]}; the rules may have been removed") as caught:
+        asked(delete_acls([matching()], backoff=BACKOFF), lost)  # a second request would find no answer
+    assert caught.value.__cause__ is lost
+
+
 def test_filters_say_what_the_version_can_say() -> None:
     any_, match = matching(), matching(ACLResourcePatternType.MATCH)
     _, (send,) = asked(describe_acls(any_, backoff=BACKOFF), described())
@@ -179,6 +188,8 @@ UNKNOWN = ACLFilter(None, None, ACLOperation.UNKNOWN, ACLPermissionType.ANY, mat
     [
         lambda: create_acls([matching()], backoff=BACKOFF),  # type: ignore[list-item]
         lambda: create_acls(rule(), backoff=BACKOFF),  # type: ignore[arg-type]
+        lambda: create_acls(None, backoff=BACKOFF),  # type: ignore[arg-type]
+        lambda: delete_acls(5, backoff=BACKOFF),  # type: ignore[arg-type]
         lambda: create_acls(["User:alice"], backoff=BACKOFF),  # type: ignore[list-item]
         lambda: delete_acls([TOPIC], backoff=BACKOFF),  # type: ignore[list-item]
         lambda: delete_acls([UNKNOWN], backoff=BACKOFF),

@@ -21,7 +21,7 @@ def test_the_release_and_the_versions_are_told() -> None:
     assert "2.8" in str(found)
 
 
-@pytest.mark.parametrize("operation", [MetadataRequest, MetadataRequest(topics=[]), ApiKey.Metadata])
+@pytest.mark.parametrize("operation", [MetadataRequest, MetadataRequest(topics=[]), ApiKey.Metadata, 3])
 def test_the_version_of_an_api_is_the_highest_of_both_sides(operation: object) -> None:
     assert data().api_version(operation) == 9  # type: ignore[arg-type]
     assert data(most=99).api_version(operation) == MetadataRequest.max_version  # type: ignore[arg-type]
@@ -36,6 +36,12 @@ def test_an_api_of_one_side_alone_has_no_version() -> None:
     for key in (ApiKey.Produce, ApiKey.LeaderAndIsr, ApiKey(1000)):
         with pytest.raises(IncompatibleBrokerVersion, match=key.name):
             data().api_version(key)
+
+
+@pytest.mark.parametrize("operation", [None, True, "Metadata", 1.0, dict])
+def test_what_is_no_api_is_refused_in_one_line(operation: object) -> None:
+    with pytest.raises(IllegalArgumentError, match="operation="):
+        data().api_version(operation)  # type: ignore[arg-type]
 
 
 def test_brokers_are_ordered_by_release() -> None:

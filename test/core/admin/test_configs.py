@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from kafka.core.admin.configs import alter_configs, as_texts, describe_configs, list_config_resources, reset_configs
-from kafka.core.admin.values import AlterConfigOp, ConfigResource, ConfigResourceType
+from kafka.core.admin.values import AlterConfigOp, ConfigResource, ConfigResourceType, ElectionType, kind_of
 from kafka.core.dialogue import ByVersion
 from kafka.core.routing import AnyNode
 from kafka.errors import (
     IllegalArgumentError,
     IncompatibleBrokerVersion,
     InvalidConfigurationError,
+    KafkaConnectionError,
     NoError,
     UnknownBrokerIdError,
     UnsupportedVersionError,
@@ -82,7 +83,7 @@ def test_a_broker_that_the_client_does_not_know_yet_is_looked_for(call: Any, ans
     _, sends = asked(call([resource], backoff=BACKOFF), UnknownBrokerIdError("node 7"), answer)
     assert [send.target for send in sends] == [7, 7]
     with pytest.raises(UnknownBrokerIdError):
-        asked(call([resource], backoff=BACKOFF), UnknownBrokerIdError("node 7"), UnknownBrokerIdError("node 7"))
+        asked(call([resource], backoff=BACKOFF), *[UnknownBrokerIdError("node 7")] * 3)
 
 
 def test_values_say_what_is_done_to_a_setting() -> None:
@@ -97,17 +98,6 @@ def test_values_say_what_is_done_to_a_setting() -> None:
         ("f", 3, "z"),
     ]
     assert isinstance(found["topic"]["t"], NoError)
-
-
-def test_the_old_call_replaces_everything() -> None:
-    result = AlterConfigsResponse.AlterConfigsResourceResponse(
-        error_code=0, error_message=None, resource_type=2, resource_name="t"
-    )
-    answer = AlterConfigsResponse(throttle_time_ms=0, responses=[result])
-    resource = ConfigResource("topic", "t", {"a": 1, "b": None})
-    _, (send,) = asked(alter_configs([resource], backoff=BACKOFF, incremental=False), answer)
-    assert isinstance(send.request, AlterConfigsRequest)
-    assert [(c.name, c.value) for c in send.request.resources[0].configs] == [("a", "1")]
 
 
 def test_an_unknown_setting_is_raised_unless_told_not_to() -> None:
@@ -140,6 +130,83 @@ def replaced() -> AlterConfigsResponse:
         error_code=0, error_message=None, resource_type=2, resource_name="t"
     )
     return AlterConfigsResponse(throttle_time_ms=0, responses=[result])
+
+
+@pytest.mark.parametrize("incremental", [None, False])
+def test_the_old_call_replaces_everything_by_what_was_set_with_the_changes(incremental: bool | None) -> None:
+    there = settings(**A_TOPIC, e=("5", 1, False))
+    answers = [*([IncompatibleBrokerVersion()] if incremental is None else []), there, replaced()]
+    configs = {"a": ("set", 7), "b": None, "c": True}
+    resource = ConfigResource("topic", "t", configs)
+    found, (*_, send) = asked(alter_configs([resource], backoff=BACKOFF, incremental=incremental), *answers)
+    assert isinstance(send.request, AlterConfigsRequest)
+    assert {c.name: c.value for c in send.request.resources[0].configs} == {"a": "7", "c": "true", "e": "5"}
+    assert as_texts(found) == {"topic": {"t": "OK"}}
+    assert resource.configs is configs
+
+
+@pytest.mark.parametrize("operation", [AlterConfigOp.APPEND, "subtract", 1])
+@pytest.mark.parametrize("incremental", [None, False])
+def test_what_the_old_call_cannot_do_is_refused_before_anything_is_altered(
+    incremental: bool | None, operation: Any
+) -> None:
+    resource = ConfigResource("topic", "t", {"b": 1, "cleanup.policy": (operation, "compact")})
+    with pytest.raises(IllegalArgumentError, match=r"t: cleanup\.policy=.*can only be set, or deleted by None"):
+        asked(alter_configs([resource], backoff=BACKOFF, incremental=incremental), IncompatibleBrokerVersion())
+
+
+def test_the_release_that_can_alter_one_setting_is_told() -> None:
+    resource = ConfigResource("topic", "t", {"a": 1})
+    with pytest.raises(IncompatibleBrokerVersion, match=r"since release 2\.3"):
+        asked(alter_configs([resource], backoff=BACKOFF, incremental=True), IncompatibleBrokerVersion("too old"))
+    with pytest.raises(IncompatibleBrokerVersion, match=r"since release 0\.11"):
+        asked(alter_configs([resource], backoff=BACKOFF), *[IncompatibleBrokerVersion("too old")] * 2)
+
+
+def test_a_password_stays_when_it_is_given_too() -> None:
+    described = settings(4, "7", own=("1", 2, False), password=(None, 2, False))
+    with pytest.raises(IllegalArgumentError, match="password of broker 7 cannot be read and would be lost"):
+        asked(
+            alter_configs([ConfigResource("broker", "7", {"own": 2})], backoff=BACKOFF, incremental=False), described
+        )
+    answer = replaced()
+    answer.responses[0].resource_type, answer.responses[0].resource_name = 4, "7"
+    resource = ConfigResource("broker", "7", {"own": None, "password": "p"})
+    _, (_, send) = asked(alter_configs([resource], backoff=BACKOFF, incremental=False), described, answer)
+    assert isinstance(send.request, AlterConfigsRequest)
+    assert [(c.name, c.value) for c in send.request.resources[0].configs] == [("password", "p")]
+
+
+@pytest.mark.parametrize("call", [describe_configs, alter_configs, reset_configs])
+def test_one_resource_is_no_list_of_them(call: Any) -> None:
+    for wrong in (ConfigResource("topic", "t", {"a": 1}), "t", [("topic", "t")]):
+        with pytest.raises(IllegalArgumentError, match="config_resources=.*: a list of ConfigResource"):
+            asked(call(wrong, backoff=BACKOFF))
+
+
+@pytest.mark.parametrize("wrong", ["retention.ms", b"retention.ms"])
+def test_one_text_is_no_list_of_settings(wrong: Any) -> None:
+    with pytest.raises(IllegalArgumentError, match=r"configs=.*retention\.ms.*not one text"):
+        ConfigResource("topic", "t", wrong)
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_what_is_true_or_false_is_no_kind(wrong: bool) -> None:
+    for kinds in (ElectionType, ConfigResourceType):
+        with pytest.raises(IllegalArgumentError, match=f"what {wrong}: one of"):
+            kind_of(kinds, wrong, "what")
+
+
+def test_all_that_a_call_asks_has_one_limit() -> None:
+    """A broker that is not reached uses up the time, and the next has what is left of it."""
+    resources = [ConfigResource("broker", name, {"a": 1}) for name in ("7", "8")]
+    gone = KafkaConnectionError("gone")
+    for call, answer in ((describe_configs, settings(4, "7")), (alter_configs, altered())):
+        _, sent = asked(call(resources, backoff=BACKOFF, timeout_s=5.0), gone, answer, answer)
+        assert [send.give_up_at for send in sent] == [5.0, 5.0, 5.0]
+    reset = reset_configs([ConfigResource("topic", "t")], backoff=BACKOFF, timeout_s=5.0)
+    _, sent = asked(reset, gone, settings(**A_TOPIC), altered())
+    assert [send.give_up_at for send in sent] == [5.0, 5.0, 5.0]
 
 
 @pytest.mark.parametrize("names", [["a"], {"a": "ignored"}, ("a",)])
@@ -238,10 +305,10 @@ def test_what_has_settings_is_listed_by_type(kinds: Any, least: int | None, in_v
 
 
 def test_types_that_are_none_are_refused_here_and_by_brokers() -> None:
-    for wrong in ("topic", ["tpoic"], [3]):
+    for wrong in ("topic", ["tpoic"], [3], [0], ["topic", "unknown"], ConfigResourceType.TOPIC):
         with pytest.raises(IllegalArgumentError, match="resource_types"):
             asked(list_config_resources(wrong, backoff=BACKOFF))
     with pytest.raises(UnsupportedVersionError, match="resources with settings"):
-        asked(list_config_resources([0], backoff=BACKOFF), listed(code=35))
+        asked(list_config_resources([8], backoff=BACKOFF), listed(code=35))
     with pytest.raises(IncompatibleBrokerVersion, match=r"since release 4\.1 for all types, 3\.7 for client metrics"):
         asked(list_config_resources(backoff=BACKOFF), IncompatibleBrokerVersion("too old"))

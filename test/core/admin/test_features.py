@@ -67,22 +67,24 @@ def test_the_controller_is_asked_when_that_is_wanted() -> None:
 
 
 def test_levels_are_asked_for_in_every_form_and_as_the_version_can_say_it() -> None:
-    wanted = {
+    wanted: Any = {
         "a": 2,
         "b": (UpdateFeatureType.UPGRADE, 3),
         "c": ("safe-downgrade", 1),
         "d": ("UNSAFE_DOWNGRADE", 0),
         "e": (2, 1),
+        "f": "4",
+        "g": (2, 1.0),
     }
     found, (send,) = run(update_features(wanted, backoff=BACKOFF, timeout_s=7.0), updated())
     assert found == dict.fromkeys(wanted, NoError())
     assert send.target == Controller() and isinstance(send.request, ByVersion)
     old, new = send.request.build(0), send.request.build(1)
     assert [(each.feature, each.max_version_level) for each in old.feature_updates] == [
-        ("a", 2), ("b", 3), ("c", 1), ("d", 0), ("e", 1)
+        ("a", 2), ("b", 3), ("c", 1), ("d", 0), ("e", 1), ("f", 4), ("g", 1)
     ]  # fmt: skip
-    assert [each.allow_downgrade for each in old.feature_updates] == [False, False, True, True, True]
-    assert [each.upgrade_type for each in new.feature_updates] == [1, 1, 2, 3, 2]
+    assert [each.allow_downgrade for each in old.feature_updates] == [False, False, True, True, True, False, True]
+    assert [each.upgrade_type for each in new.feature_updates] == [1, 1, 2, 3, 2, 1, 2]
     assert (new.timeout_ms, new.validate_only, send.min_version) == (7000, False, 0)
 
 
@@ -106,7 +108,21 @@ def test_an_error_of_the_whole_is_raised_and_one_of_a_feature_is_told() -> None:
 
 @pytest.mark.parametrize(
     "wanted",
-    [["a"], {"a": "2"}, {"a": ("sideways", 2)}, {"a": (0, 2)}, {"a": (9, 2)}, {"a": (1, 2, 3)}, {"a": (None, 1)}],
+    [
+        ["a"],
+        {"a": "two"},
+        {"a": True},
+        {"a": (True, 2)},
+        {"a": 1.5},
+        {"a": float("nan")},
+        {"a": 2**15},
+        {"a": None},
+        {"a": ("sideways", 2)},
+        {"a": (0, 2)},
+        {"a": (9, 2)},
+        {"a": (1, 2, 3)},
+        {"a": (None, 1)},
+    ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_sent(wanted: Any) -> None:
     with pytest.raises(IllegalArgumentError):

@@ -10,7 +10,9 @@ import pytest
 from kafka.core.admin.leaders import all_or_raise, at_leaders
 from kafka.errors import (
     BrokerResponseError,
+    IllegalArgumentError,
     KafkaTimeoutError,
+    LeaderNotAvailableError,
     NotLeaderForPartitionError,
     TopicAuthorizationFailedError,
     UnknownBrokerIdError,
@@ -95,6 +97,29 @@ def test_a_partition_without_a_leader_is_waited_for_as_long_as_there_is_time() -
     assert brokers.refreshes > 1
 
 
+def test_a_partition_without_a_leader_has_its_error_at_once_where_nobody_waits() -> None:
+    brokers = Brokers({A: 1, B: -1})
+    found = Told(brokers, t0=[0]).run(A, B, waits_for_leaders=False)
+    assert found[A] == 1 and isinstance(found[B], LeaderNotAvailableError)
+    assert brokers.refreshes == 0
+
+
+def test_the_last_attempts_error_is_raised() -> None:
+    told = Told(Brokers({A: 1}), t0=[NOT_LEADER])
+    with pytest.raises(NotLeaderForPartitionError):
+        told.run(A, attempts=1)
+    assert told.asked == [(1, [A])]
+
+
+@pytest.mark.parametrize("partitions", ["events", A, 7, None, ["ab"], [("t", "0")], [("t", 0, 1)], [7]])
+def test_what_are_no_partitions_is_refused_before_anything_is_asked(partitions: Any) -> None:
+    brokers = Brokers()
+    asking = at_leaders(partitions, Question, lambda found: found, what="asking", backoff=BACKOFF, timeout_s=2.0)
+    with pytest.raises(IllegalArgumentError, match="TopicPartition"):
+        brokers.run(asking)
+    assert brokers.sent == []
+
+
 def test_a_node_that_is_given_is_asked_alone_and_taken_at_its_word() -> None:
     told = Told(Brokers(), t0=[0], t1=[NOT_LEADER])
     found = told.run(A, B, node_id=7)
@@ -107,13 +132,13 @@ def test_what_a_broker_leaves_out_is_an_error_of_its_own() -> None:
     assert isinstance(found[A], UnknownError) and isinstance(found[A], BrokerResponseError)
 
 
-def test_a_broker_that_has_just_joined_is_looked_for_once() -> None:
+def test_a_broker_that_has_just_joined_is_looked_for_twice() -> None:
     brokers = Brokers({A: 3})
     told = Told(brokers, t0=[0])
     errors = [UnknownBrokerIdError("node 3")]
     brokers.handlers[Question] = lambda node, request: errors.pop() if errors else told.answer(node, request)
     assert told.run(A) == {A: 3}
     assert brokers.refreshes == 1
-    errors += [UnknownBrokerIdError("node 3"), UnknownBrokerIdError("node 3")]
+    errors += [UnknownBrokerIdError("node 3")] * 3
     with pytest.raises(UnknownBrokerIdError):
         told.run(A)

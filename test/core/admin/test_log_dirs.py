@@ -22,6 +22,7 @@ from kafka.protocol.log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from kafka.protocol.metadata import MetadataResponse
 from kafka.structs import TopicPartition, TopicPartitionReplica
 from test.core.admin.driving import BACKOFF, asked
 
@@ -139,3 +140,26 @@ def test_a_path_is_a_text_and_no_moves_are_nothing_to_ask() -> None:
     wrong: Any = {("t", 0, 1): 5}
     with pytest.raises(IllegalArgumentError, match="absolute path"):
         asked(alter_replica_log_dirs(wrong, backoff=BACKOFF))
+
+
+@pytest.mark.parametrize("wrong", [1, "1", ["1"], [True]])
+def test_brokers_are_a_list_of_ids(wrong: Any) -> None:
+    with pytest.raises(IllegalArgumentError, match="brokers=.*: a list of brokers' ids"):
+        asked(describe_log_dirs(None, wrong, backoff=BACKOFF))
+
+
+@pytest.mark.parametrize("wrong", [[("t", 0, 1)], {("t", 0): "/a"}, {"abc": "/a"}])
+def test_what_is_no_replica_is_told_in_one_line(wrong: Any) -> None:
+    with pytest.raises(IllegalArgumentError, match=r"replica_assignments.* is needed"):
+        asked(alter_replica_log_dirs(wrong, backoff=BACKOFF))
+
+
+def test_looking_topics_up_is_part_of_the_time() -> None:
+    part = MetadataResponse.MetadataResponsePartition(
+        error_code=0, partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1]
+    )
+    topic = MetadataResponse.MetadataResponseTopic(error_code=0, name="t", partitions=[part])
+    there = MetadataResponse(brokers=[], topics=[topic])
+    call = describe_log_dirs(["t"], [7], backoff=BACKOFF, timeout_s=5.0)
+    _, sent = asked(call, KafkaConnectionError("gone"), there, directories("/a"))
+    assert [send.give_up_at for send in sent] == [5.0, 5.0, 5.0]

@@ -97,8 +97,10 @@ def test_brokers_without_transactions_have_committed_records_only() -> None:
 @pytest.mark.parametrize(
     ("specs", "level", "error", "text"),
     [
-        ({A: "latest"}, 0, TypeError, "an OffsetSpec, or a time in ms"),
-        ({A: True}, 0, TypeError, "an OffsetSpec, or a time in ms"),
+        ({A: "latest"}, 0, IllegalArgumentError, "an OffsetSpec, or a time in ms"),
+        ({A: True}, 0, IllegalArgumentError, "an OffsetSpec, or a time in ms"),
+        ([A], 0, IllegalArgumentError, "topic_partition_specs=.* is needed"),
+        ({"ab": -1}, 0, IllegalArgumentError, "topic_partition_specs: 'ab': a TopicPartition is needed"),
         ({A: -9}, 0, IllegalArgumentError, "no OffsetSpec has that number"),
         ({A: -1}, "dirty", IllegalArgumentError, "isolation_level='dirty': one of 'read_uncommitted'"),
     ],

@@ -14,8 +14,10 @@ from kafka.errors import (
     ClusterAuthorizationFailedError,
     IllegalArgumentError,
     IncompatibleBrokerVersion,
+    KafkaConnectionError,
     NoReassignmentInProgressError,
     PreferredLeaderNotAvailableError,
+    RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
 from kafka.protocol.metadata import MetadataResponse
@@ -64,6 +66,32 @@ def test_the_error_of_the_whole_request_is_raised() -> None:
 def test_no_brokers_at_all_are_refused_before_anything_is_sent(replicas: Any) -> None:
     with pytest.raises(IllegalArgumentError, match="t-0: "):
         run(alter_partition_reassignments({HERE: replicas}, backoff=BACKOFF))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([HERE], r"reassignments=.*: \{TopicPartition: \[broker id\]\} is needed"),
+        ({"ab": [1]}, "reassignments: 'ab': a TopicPartition is needed"),
+        ({HERE: 2}, "t-0: brokers=2: a list of their ids"),
+        ({HERE: [True]}, r"t-0: brokers=\[True\]: a list of their ids"),
+    ],
+)
+def test_what_is_no_move_is_told_in_one_line(given: Any, text: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=text) as caught:
+        run(alter_partition_reassignments(given, backoff=BACKOFF))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("lost", [KafkaConnectionError("gone"), RequestTimedOutError("late")])
+def test_a_move_that_a_lost_answer_called_off_is_called_off(lost: Exception) -> None:
+    moves = {HERE: [1], THERE: None}
+    found, _ = run(
+        alter_partition_reassignments(moves, backoff=BACKOFF), lost, altered(NOT_CONTROLLER), altered(p0=0, p1=NO_MOVE)
+    )
+    assert found == {HERE: None, THERE: None}
+    found, _ = run(alter_partition_reassignments(moves, backoff=BACKOFF), lost, altered(p0=NO_MOVE, p1=UNKNOWN_TOPIC))
+    assert found == {HERE: NoReassignmentInProgressError, THERE: UnknownTopicOrPartitionError}
 
 
 def test_no_moves_are_nothing_to_ask() -> None:
@@ -163,7 +191,7 @@ def test_an_unclean_election_is_not_asked_of_brokers_that_know_no_kinds() -> Non
     assert (send.min_version, send.request.election_type) == (1, 1)
 
 
-@pytest.mark.parametrize("kind", [2, "any", None])
+@pytest.mark.parametrize("kind", [2, "any", None, True, False])
 def test_an_unknown_kind_of_election_is_refused_with_those_that_there_are(kind: Any) -> None:
     with pytest.raises(IllegalArgumentError, match="one of preferred, unclean"):
         run(elect_leaders(kind, [HERE], backoff=BACKOFF))
@@ -172,3 +200,32 @@ def test_an_unknown_kind_of_election_is_refused_with_those_that_there_are(kind: 
 def test_one_text_is_no_list_of_topics() -> None:
     with pytest.raises(IllegalArgumentError, match="not one text"):
         run(elect_leaders(0, "topic", backoff=BACKOFF))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (HERE, "topic_partitions=TopicPartition.*: a list of partitions, not one"),
+        ({"t": 0}, "topic_partitions: t=0: a list of partitions' numbers"),
+        ({"t": None}, "topic_partitions: t=None: a list of partitions' numbers"),
+        ({"t": "01"}, "topic_partitions: t='01': a list of partitions' numbers"),
+        (5, "topic_partitions=5: a list of topics"),
+        ([5], "topic_partitions: 5: a TopicPartition is needed"),
+    ],
+)
+def test_what_is_no_list_of_partitions_is_told_in_one_line(given: Any, text: str) -> None:
+    for call in (elect_leaders(0, given, backoff=BACKOFF), list_partition_reassignments(given, backoff=BACKOFF)):
+        with pytest.raises(IllegalArgumentError, match=text):
+            run(call)
+
+
+def test_looking_topics_up_is_part_of_the_time() -> None:
+    late = KafkaConnectionError("gone")
+    limits: Any = {"backoff": BACKOFF, "timeout_s": 5.0}
+    for call, answer in (
+        (elect_leaders(0, ["t"], **limits), elected(0)),
+        (list_partition_reassignments(["t"], **limits), under_way()),
+    ):
+        _, steps = run(call, late, described(1), answer)
+        *_, last = sends(steps)
+        assert (last.give_up_at, last.request.timeout_ms) == (5.0, 4900)

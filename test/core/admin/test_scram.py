@@ -19,8 +19,10 @@ from kafka.core.sasl.scram import ScramClient, ScramServer, credential_of
 from kafka.errors import (
     IllegalArgumentError,
     IncompatibleBrokerVersion,
+    KafkaConnectionError,
     NoError,
     NotControllerError,
+    RequestTimedOutError,
     ResourceNotFoundError,
     UnknownError,
 )
@@ -87,6 +89,22 @@ def test_the_controller_is_looked_for_when_it_has_moved() -> None:
     assert found == {} and sum(isinstance(step, RefreshMetadata) for step in steps) == 1
 
 
+@pytest.mark.parametrize("lost", [KafkaConnectionError("lost"), RequestTimedOutError("no answer")])
+def test_a_deletion_whose_answer_was_lost_is_done_when_nothing_is_left_to_delete(lost: Exception) -> None:
+    changes = [UserScramCredentialDeletion("bob", 1), UserScramCredentialUpsertion("alice", 1, PASSWORD)]
+    answer = altered(bob=NOT_FOUND, alice=NOT_FOUND)
+    found, _ = run(alter_user_scram_credentials(changes, backoff=BACKOFF), lost, answer)
+    assert isinstance(found["bob"], NoError) and isinstance(found["alice"], ResourceNotFoundError)
+    found, _ = run(alter_user_scram_credentials(changes, backoff=BACKOFF), altered(bob=NOT_CONTROLLER), answer)
+    assert isinstance(found["bob"], ResourceNotFoundError)
+
+
+@pytest.mark.parametrize("iterations", [0, 4095, 16385])
+def test_iterations_that_no_broker_takes_are_refused_with_the_range(iterations: int) -> None:
+    with pytest.raises(IllegalArgumentError, match=f"iterations={iterations}: a whole number from 4096 to 16384"):
+        UserScramCredentialUpsertion("alice", 1, PASSWORD, iterations=iterations)
+
+
 @pytest.mark.parametrize("mechanism", [ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512])
 @pytest.mark.parametrize("password", [PASSWORD, PASSWORD.encode()])
 def test_who_knows_the_password_is_let_in_by_what_is_sent(mechanism: ScramMechanism, password: str | bytes) -> None:
@@ -130,10 +148,14 @@ def test_a_password_that_cannot_be_is_refused_without_being_quoted(password: Any
     [
         lambda: UserScramCredentialUpsertion("alice", ScramMechanism.UNKNOWN, PASSWORD),
         lambda: UserScramCredentialUpsertion("alice", "SCRAM-MD5", PASSWORD),
-        lambda: UserScramCredentialUpsertion("alice", 1, PASSWORD, iterations=0),
+        lambda: UserScramCredentialUpsertion("alice", True, PASSWORD),
+        lambda: UserScramCredentialUpsertion("alice", 1, PASSWORD, iterations=True),
         lambda: UserScramCredentialUpsertion("alice", 1, PASSWORD, salt=b""),
         lambda: UserScramCredentialUpsertion(None, 1, PASSWORD),  # type: ignore[arg-type]
         lambda: UserScramCredentialDeletion("alice", 3),
+        lambda: UserScramCredentialDeletion("alice", []),  # type: ignore[arg-type]
+        lambda: next(describe_user_scram_credentials(5, backoff=BACKOFF)),  # type: ignore[arg-type]
+        lambda: next(alter_user_scram_credentials(None, backoff=BACKOFF)),  # type: ignore[arg-type]
         lambda: next(describe_user_scram_credentials("alice", backoff=BACKOFF)),
         lambda: next(alter_user_scram_credentials(["alice"], backoff=BACKOFF)),  # type: ignore[list-item]
         lambda: next(alter_user_scram_credentials(UserScramCredentialDeletion("a", 1), backoff=BACKOFF)),  # type: ignore[arg-type]

@@ -6,23 +6,28 @@ from uuid import UUID
 import pytest
 
 from kafka.core.admin.topics import (
+    create_partitions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_topic_partitions,
     describe_topics,
     wait_for_topics,
 )
-from kafka.core.admin.values import NewTopic
-from kafka.core.dialogue import ByVersion, RefreshMetadata, Send
+from kafka.core.admin.values import NewPartitions, NewTopic
+from kafka.core.dialogue import ByVersion, Now, RefreshMetadata, Send
 from kafka.core.routing import AnyNode, Controller
-from kafka.errors import IllegalArgumentError, KafkaTimeoutError, TopicAlreadyExistsError
+from kafka.errors import IllegalArgumentError, KafkaConnectionError, KafkaTimeoutError, TopicAlreadyExistsError
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.topics import (
+    CreatePartitionsResponse,
     CreateTopicsResponse,
+    DeleteRecordsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DescribeTopicPartitionsResponse,
 )
+from kafka.structs import TopicPartition
 from test.core.admin.driving import BACKOFF, run
 from test.core.test_retry import drive
 
@@ -80,6 +85,54 @@ def test_topics_are_deleted_by_name_in_old_versions_and_by_id_in_new_ones() -> N
     assert send.min_version == 6
 
 
+def grown() -> CreatePartitionsResponse:
+    result = CreatePartitionsResponse.CreatePartitionsTopicResult(name="t", error_code=0, error_message=None)
+    return CreatePartitionsResponse(throttle_time_ms=0, results=[result])
+
+
+@pytest.mark.parametrize(
+    ("given", "count", "assignments"),
+    [
+        (2, 2, None),
+        (NewPartitions(2), 2, None),
+        (NewPartitions(2, [[1]]), 2, [[1]]),
+        ({"count": 2, "assignments": [[1], [2, 1]]}, 2, [[1], [2, 1]]),
+        ({"count": 2}, 2, None),
+    ],
+)
+def test_more_partitions_are_asked_for_in_every_form(given: Any, count: int, assignments: Any) -> None:
+    _, (send,) = run(create_partitions({"t": given}, backoff=BACKOFF), grown())
+    (topic,) = send.request.topics
+    sent = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
+    assert (topic.name, topic.count, sent) == ("t", count, assignments)
+
+
+@pytest.mark.parametrize("given", [{"t": {"total": 2}}, {"t": "2"}, {"t": None}, {"t": True}, ["t"]])
+def test_what_is_no_count_of_partitions_is_refused(given: Any) -> None:
+    with pytest.raises(IllegalArgumentError, match="total count"):
+        run(create_partitions(given, backoff=BACKOFF))
+
+
+@pytest.mark.parametrize("call", [create_topics, delete_topics])
+def test_one_text_is_no_list_of_topics(call: Any) -> None:
+    with pytest.raises(IllegalArgumentError, match=r"topics='events': a list of .*not one"):
+        run(call("events", backoff=BACKOFF))
+
+
+def deleted() -> DeleteRecordsResponse:
+    message = DeleteRecordsResponse
+    one = message.DeleteRecordsPartitionResult(partition_index=0, low_watermark=4, error_code=0)
+    return message(throttle_time_ms=0, topics=[message.DeleteRecordsTopicResult(name="t", partitions=[one])])
+
+
+def test_deleting_records_of_many_partitions_has_one_limit() -> None:
+    call = delete_records({TopicPartition("t", 0): 4}, backoff=BACKOFF, timeout_s=5.0)
+    _, steps = run(call, KafkaConnectionError("gone"), described(1), deleted())
+    *_, last = (step for step in steps if isinstance(step, Send))
+    request: Any = last.request
+    assert (last.give_up_at, request.timeout_ms) == (5.0, 4900)
+
+
 def described(leader: int) -> MetadataResponse:
     partition = MetadataResponse.MetadataResponsePartition(
         error_code=0, partition_index=0, leader_id=leader, replica_nodes=[], isr_nodes=[]
@@ -94,6 +147,23 @@ def test_a_topic_is_waited_for_until_its_partitions_have_leaders() -> None:
     assert steps[-1] == RefreshMetadata(["t"])
     with pytest.raises(KafkaTimeoutError, match="t: not every partition has a leader"):
         run(wait_for_topics(["t"], timeout_s=0.1), *[described(-1)] * 10)
+
+
+def test_time_that_a_broker_takes_is_waited_too() -> None:
+    """Each answer comes after two seconds."""
+    clock, looks = 0.0, 0
+    dialogue = wait_for_topics(["t"], timeout_s=5.0)
+    step: Any = next(dialogue)
+    with pytest.raises(KafkaTimeoutError, match="after 5 s: t: not every partition has a leader"):
+        while True:
+            if isinstance(step, Send):
+                clock, looks = clock + 2.0, looks + 1
+                assert step.give_up_at == 5.0
+            step = dialogue.send(
+                clock if isinstance(step, Now) else described(-1) if isinstance(step, Send) else None
+            )
+    assert looks == 3
+    assert run(wait_for_topics([])) == (None, [])
 
 
 @pytest.mark.parametrize(("version", "asked"), [(0, []), (3, None), (4, ["there", "typo"])])

@@ -26,9 +26,16 @@ from kafka.errors import (
     IncompatibleBrokerVersion,
     InvalidProducerEpochError,
     InvalidRegularExpressionError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    SecurityDisabledError,
     TopicAuthorizationFailedError,
     TransactionalIdNotFoundError,
     TransactionCoordinatorFencedError,
+    UnknownBrokerIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from kafka.protocol.transactions import (
     DescribeProducersRequest,
@@ -45,6 +52,7 @@ from test.core.admin.driving import BACKOFF
 from test.core.admin.many_brokers import Brokers
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+NOT_LEADER, TIMED_OUT, AFTER_APPEND, SECURITY_DISABLED = 6, 7, 20, 54
 LOADING, DENIED, OLD_EPOCH, FENCED, NOT_FOUND, BAD_PATTERN = 14, 29, 47, 52, 105, 128
 NOW_MS = 10_000_000.0
 LIMIT_MS = 900_000 + 300_000
@@ -62,7 +70,9 @@ class Cluster(Brokers):
         self.described: dict[str, dict[str, Any]] = {}
         self.producers: dict[TopicPartition, list[Any] | int] = {}
         """Partition -> what it tells, in turn (the last for ever): a list of producers, or an error code."""
-        self.markers: list[int] = [0]
+        self.markers: list[int | Exception] = [0]
+        """What the next markers are answered: codes, or errors in place of answers."""
+        self.unknown_states: list[str] = []
         self.handlers |= {
             ListTransactionsRequest: self._list,
             DescribeTransactionsRequest: self._describe,
@@ -82,7 +92,7 @@ class Cluster(Brokers):
         return ListTransactionsResponse(
             throttle_time_ms=0,
             error_code=codes.pop(0) if codes else 0,
-            unknown_state_filters=[],
+            unknown_state_filters=self.unknown_states,
             transaction_states=[
                 row(transactional_id=name, producer_id=producer, transaction_state=state)
                 for name, producer, state in self.listed[node]
@@ -133,12 +143,15 @@ class Cluster(Brokers):
             topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=rows))
         return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
-    def _mark(self, node: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    def _mark(self, node: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Exception:
+        code = self.markers.pop(0)
+        if isinstance(code, Exception):
+            return code
         (marker,) = request.markers
         (topic,) = marker.topics
         answer = WriteTxnMarkersResponse
         partition = answer.WritableTxnMarkerPartitionResult(
-            partition_index=topic.partition_indexes[0], error_code=self.markers.pop(0)
+            partition_index=topic.partition_indexes[0], error_code=code
         )
         told = answer.WritableTxnMarkerTopicResult(name=topic.name, partitions=[partition])
         return answer(markers=[answer.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=[told])])
@@ -194,6 +207,64 @@ def test_filters_are_sent_as_they_are_meant() -> None:
     cluster.codes = {1: [BAD_PATTERN]}
     with pytest.raises(InvalidRegularExpressionError, match="list_transactions at node 1"):
         cluster.run(list_transactions(transactional_id_pattern="([", backoff=BACKOFF))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"broker_ids": 1}, "broker_ids=1: a list"),
+        ({"broker_ids": ["1"]}, "broker_ids="),
+        ({"producer_id_filters": 0}, "producer_id_filters=0: a list"),
+        ({"state_filters": "ongoing"}, "state_filters='ongoing': a list"),
+        ({"state_filters": ["unknown"]}, "the state Unknown"),
+        ({"duration_filter_ms": -1}, "duration_filter_ms=-1: at least 0"),
+        ({"duration_filter_ms": float("inf")}, "duration_filter_ms=inf"),
+        ({"duration_filter_ms": float("nan")}, "duration_filter_ms=nan"),
+        ({"duration_filter_ms": "1"}, "duration_filter_ms='1'"),
+    ],
+)
+def test_what_cannot_be_listed_is_refused_before_anything_is_asked(arguments: Any, text: str) -> None:
+    cluster = Cluster()
+    with pytest.raises(IllegalArgumentError, match=text):
+        cluster.run(list_transactions(**arguments, backoff=BACKOFF))
+    assert cluster.sent == []
+
+
+def test_a_state_that_a_broker_does_not_know_is_an_error_and_no_empty_list() -> None:
+    cluster = Cluster()
+    cluster.unknown_states = ["PrepareEpochFence"]
+    with pytest.raises(UnsupportedVersionError, match="node 1 knows no state PrepareEpochFence: leave") as caught:
+        cluster.run(list_transactions(state_filters=["prepare-epoch-fence"], backoff=BACKOFF))
+    assert "since release" not in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [KafkaConnectionError("gone"), UnknownBrokerIdError("node 2")])
+def test_a_broker_that_leaves_the_cluster_is_not_waited_for(error: Exception) -> None:
+    cluster = Cluster()
+
+    def answer(node: int, request: ListTransactionsRequest) -> Any:
+        if node != 2:
+            return cluster._list(node, request)
+        cluster.ids = [1]
+        return error
+
+    cluster.handlers[ListTransactionsRequest] = answer
+    assert cluster.run(list_transactions(backoff=BACKOFF)) == {1: []}
+    with pytest.raises((KafkaTimeoutError, UnknownBrokerIdError)):
+        cluster.run(list_transactions([2], backoff=BACKOFF))
+
+
+def test_what_a_broker_listed_that_has_left_since_is_dropped() -> None:
+    cluster = Cluster()
+    cluster.has("a", 7, ONGOING)
+
+    def answer(node: int, request: ListTransactionsRequest) -> Any:
+        if node == 2 and cluster.ids == [1, 2]:
+            cluster.ids, cluster.codes = [2], {2: [LOADING]}
+        return cluster._list(node, request)
+
+    cluster.handlers[ListTransactionsRequest] = answer
+    assert cluster.run(list_transactions(backoff=BACKOFF)) == {2: []}
 
 
 @pytest.mark.parametrize(
@@ -298,6 +369,86 @@ def test_an_epoch_that_was_given_is_taken_as_it_is() -> None:
         cluster.run(abort_transaction(AbortTransactionSpec(A, -1, 3), backoff=BACKOFF))
 
 
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (None, "None: an AbortTransactionSpec"),
+        ("events", "an AbortTransactionSpec"),
+        (("events", 1, 0), "'events': a TopicPartition"),
+        ((A, "1", 0), "producer_id='1'"),
+        ((A, 1, None), "producer_epoch=None"),
+        ((A, 1, 40_000), "producer_epoch=40000"),
+        ((A, 1, 0, -2), "coordinator_epoch=-2"),
+    ],
+)
+def test_what_names_no_transaction_is_refused_before_anything_is_asked(spec: Any, text: str) -> None:
+    cluster = Cluster()
+    with pytest.raises(IllegalArgumentError, match=text):
+        cluster.run(abort_transaction(spec, backoff=BACKOFF))
+    assert cluster.sent == []
+
+
+LOST = [KafkaConnectionError("the answer is lost"), TIMED_OUT, AFTER_APPEND]
+
+
+@pytest.mark.parametrize("lost", [*LOST, NOT_LEADER])
+@pytest.mark.parametrize("then", [[], [(7, 0, -1)], [(7, 0, 9)]])
+def test_a_producers_next_transaction_is_not_aborted_when_the_answer_about_this_one_is_lost(
+    lost: Any, then: list[Any]
+) -> None:
+    cluster = Cluster()
+    cluster.markers = [lost, 0]
+    cluster.producers = {A: [[(6, 0, 1), (7, 0, 5)], then]}
+    cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF))
+    assert cluster.markers == [0]
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_transaction_that_is_still_there_is_aborted_again(lost: Any) -> None:
+    cluster = Cluster()
+    cluster.markers = [lost, lost, 0]
+    cluster.producers = {A: [(7, 0, 5)]}
+    cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF))
+    assert cluster.markers == []
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("is_old", [True, False])
+def test_the_outcome_is_not_known_where_the_partition_cannot_be_asked(lost: Any, is_old: bool) -> None:
+    cluster = Cluster()
+    cluster.markers = [NOT_LEADER, lost, 0]
+    cluster.producers = {A: [DENIED]}
+    if is_old:
+        del cluster.handlers[DescribeProducersRequest]
+    with pytest.raises(KafkaError, match=r"producer 7 in t-0: the outcome is not known"):
+        cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF))
+    assert cluster.markers == [0]
+
+
+def test_an_epoch_is_not_looked_up_for_a_transaction_that_is_over() -> None:
+    cluster = Cluster()
+    cluster.markers = [FENCED, 0]
+    cluster.producers = {A: [[(7, 0, 5, 12)], [(7, 0, 9, 12)]]}
+    cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF))
+    assert cluster.markers == [0]
+
+
+def test_a_partition_that_is_not_there_is_said_so_at_once() -> None:
+    cluster = Cluster()
+    with pytest.raises(UnknownTopicOrPartitionError, match="there is no t-9"):
+        cluster.run(abort_transaction(AbortTransactionSpec(TopicPartition("t", 9), 7, 3), backoff=BACKOFF))
+    assert len(cluster.sent) == 1
+
+
+def test_an_abort_takes_no_more_time_than_it_has() -> None:
+    cluster = Cluster()
+    cluster.markers = [TIMED_OUT] * 99
+    cluster.producers = {A: [(7, 0, 5)]}
+    with pytest.raises(KafkaTimeoutError, match="aborting the transaction of producer 7 in t-0"):
+        cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF, timeout_s=1.0))
+    assert 5 < 99 - len(cluster.markers) < 15
+
+
 # -- what hangs -------------------------------------------------------------------------------------------------------
 
 
@@ -357,8 +508,79 @@ def test_one_that_ends_while_it_is_looked_for_does_not_hang() -> None:
         assert hanging(cluster) == []
 
 
-def test_partitions_that_cannot_be_looked_at_are_left_out() -> None:
+def test_partitions_that_cannot_be_looked_at_are_left_out_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster()
     cluster.leaders[TopicPartition("u", 0)] = -1
     cluster.producers = {A: [(7, 0, 4)], B: [DENIED]}
+    with caplog.at_level("INFO", "kafka.core.admin.transactions"):
+        assert hanging(cluster) == [(None, 7, "Unknown", int(NOW_MS), -1, [A])]
+    assert sorted(record.getMessage().split(" was left out: ")[0].split()[-1] for record in caplog.records) == [
+        "t-1", "u-0",
+    ]  # fmt: skip
+
+
+def test_a_partition_that_moves_while_it_is_looked_at_is_asked_again() -> None:
+    cluster = Cluster()
+    cluster.producers = {A: [[NOT_LEADER], [(7, 0, 4)], [NOT_LEADER], [(7, 0, 4)]]}
     assert hanging(cluster) == [(None, 7, "Unknown", int(NOW_MS), -1, [A])]
+
+
+def test_an_error_of_another_kind_is_raised_and_not_taken_for_nothing_that_hangs() -> None:
+    cluster = Cluster()
+    cluster.producers = {A: [SECURITY_DISABLED]}
+    with pytest.raises(SecurityDisabledError, match="t-0"):
+        hanging(cluster)
+
+
+def test_nothing_is_said_to_be_known_to_no_coordinator_while_one_cannot_be_asked() -> None:
+    cluster = Cluster()
+    state = TopicPartition("__transaction_state", 0)
+    cluster.leaders[state] = -1
+    assert hanging(cluster) == []
+    cluster.producers = {A: [(7, 0, 4)]}
+    with pytest.raises(KafkaTimeoutError, match="__transaction_state-0 has no leader now"):
+        hanging(cluster)
+    cluster.leaders[state] = 2
+    assert hanging(cluster) == [(None, 7, "Unknown", int(NOW_MS), -1, [A])]
+
+
+def test_a_transaction_that_a_coordinator_tells_of_the_second_time_does_not_hang() -> None:
+    """What coordinates it was between two brokers, the first time."""
+    cluster = Cluster()
+    cluster.has("mine", 7, ONGOING, node=2, transaction_start_time_ms=int(NOW_MS), partitions=[0])
+    cluster.producers = {A: [(7, 0, 4)], B: [(8, 0, 1)]}
+    silent = [1, 2]
+
+    def answer(node: int, request: ListTransactionsRequest) -> Any:
+        found = cluster._list(node, request)
+        if node in silent:
+            silent.remove(node)
+            found.transaction_states = []
+        return found
+
+    cluster.handlers[ListTransactionsRequest] = answer
+    assert hanging(cluster) == [(None, 8, "Unknown", int(NOW_MS), -1, [B])]
+
+
+def test_all_that_is_asked_shares_one_time() -> None:
+    cluster = Cluster()
+    cluster.producers = {A: [*[[NOT_LEADER]] * 6, [(7, 0, 4)]]}
+    cluster.codes = {1: [LOADING] * 99}
+    with pytest.raises(KafkaTimeoutError):
+        cluster.run(find_hanging_transactions(now_ms=NOW_MS, backoff=BACKOFF, timeout_s=1.0))
+    assert 99 - len(cluster.codes[1]) < 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"broker_ids": 1}, "broker_ids=1: a list"),
+        ({"max_transaction_timeout_ms": "1"}, "max_transaction_timeout_ms='1'"),
+        ({"max_transaction_timeout_ms": float("nan")}, "max_transaction_timeout_ms=nan"),
+    ],
+)
+def test_a_wrong_way_to_look_for_what_hangs_is_refused_before_anything_is_asked(arguments: Any, text: str) -> None:
+    cluster = Cluster()
+    with pytest.raises(IllegalArgumentError, match=text):
+        cluster.run(find_hanging_transactions(**arguments, now_ms=NOW_MS, backoff=BACKOFF))
+    assert cluster.sent == []
