@@ -1,7 +1,9 @@
 """What an administrator asks of a cluster, as dialogues that return plain dictionaries.
 
     values.py, group_values.py   what users hand in: NewTopic, ConfigResource, OffsetSpec and their kinds
-    plain.py                     messages as dictionaries; errors in answers
+    plain.py                     messages as dictionaries
+    answers.py                   errors in answers: raised, or a reason to ask again
+    given.py                     what users hand over, looked at
     topics.py                    topics, partitions, records
     configs.py                   settings
     cluster.py                   brokers

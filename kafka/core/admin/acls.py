@@ -19,7 +19,7 @@ from kafka.core.admin.acl_values import (
     ResourceType,
     known,
 )
-from kafka.core.admin.plain import ANSWER_LOST, raise_first, raise_transient, since
+from kafka.core.admin.answers import ANSWER_LOST, raise_first, raise_transient, since
 from kafka.core.dialogue import ByVersion, Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode

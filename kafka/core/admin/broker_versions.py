@@ -6,7 +6,7 @@ from functools import total_ordering
 from math import inf
 from typing import Any
 
-from kafka.core.admin.plain import raise_first
+from kafka.core.admin.answers import raise_first
 from kafka.core.dialogue import Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import Target

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kafka.core.admin.plain import operations_of, raise_first, to_dict
+from kafka.core.admin.answers import raise_first
+from kafka.core.admin.plain import operations_of, to_dict
 from kafka.core.dialogue import All, ByVersion, Dialogue, Send, refresh_metadata, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from kafka.core.admin.answers import Entry, raise_first, raise_transient, since, time_left
 from kafka.core.admin.cluster import ask_brokers
-from kafka.core.admin.plain import Entry, list_of, raise_first, raise_transient, since, time_left, to_dict
+from kafka.core.admin.given import list_of
+from kafka.core.admin.plain import to_dict
 from kafka.core.admin.values import (
     AlterConfigOp,
     ConfigFilterType,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, Final
 
-from kafka.core.admin.plain import raise_first, raise_transient, since
+from kafka.core.admin.answers import raise_first, raise_transient, since
 from kafka.core.dialogue import ByVersion, Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, Controller, Target

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kafka.core.admin.answers import raise_first, raise_transient
 from kafka.core.admin.coordinators import at_coordinator, at_coordinators, or_raise
 from kafka.core.admin.group_values import OffsetSpec, OffsetTimestamp
-from kafka.core.admin.plain import raise_first, raise_transient
 from kafka.core.admin.topics import check_partitions
 from kafka.core.consume.offsets import LeaderOf, list_offsets
 from kafka.core.dialogue import Dialogue, RefreshMetadata, send

@@ -10,10 +10,11 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from kafka.core.admin.answers import raise_first, raise_transient
 from kafka.core.admin.cluster import broker_ids_of_the_cluster
 from kafka.core.admin.coordinators import at_coordinator, at_coordinators
 from kafka.core.admin.group_values import GroupState, GroupType, MemberToRemove, texts
-from kafka.core.admin.plain import operations_of, raise_first, raise_transient, to_dict
+from kafka.core.admin.plain import operations_of, to_dict
 from kafka.core.dialogue import All, ByVersion, Dialogue, Send, send
 from kafka.core.group.protocol import read_assignment, read_subscription
 from kafka.core.partitions import by_topic

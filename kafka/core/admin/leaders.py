@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, TypeVar
 
+from kafka.core.admin.answers import TRANSIENT
 from kafka.core.admin.cluster import ask_brokers
-from kafka.core.admin.plain import TRANSIENT, list_of, partition_of
+from kafka.core.admin.given import list_of, partition_of
 from kafka.core.admin.topics import metadata_of
 from kafka.core.dialogue import ByVersion, Dialogue, Send
 from kafka.core.retry import Backoff, retrying

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kafka.core.admin.answers import raise_first, since, time_left
 from kafka.core.admin.cluster import ask_brokers, broker_ids_of_the_cluster
-from kafka.core.admin.plain import mapping_of, numbers_of, raise_first, since, time_left, to_dict
+from kafka.core.admin.given import mapping_of, numbers_of
+from kafka.core.admin.plain import to_dict
 from kafka.core.admin.topics import Partitions, partitions_of
 from kafka.core.dialogue import Dialogue, Send, now
 from kafka.core.retry import Backoff, retrying

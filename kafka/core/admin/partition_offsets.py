@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafka.core.admin.given import mapping_of, partition_of
 from kafka.core.admin.group_values import OffsetSpec
 from kafka.core.admin.leaders import all_or_raise, at_leaders
-from kafka.core.admin.plain import mapping_of, partition_of
 from kafka.core.consume.offsets import offsets_request, read_offsets
 from kafka.core.dialogue import ByVersion, Dialogue
 from kafka.core.retry import Backoff

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kafka.core.admin.plain import Entry, raise_first, raise_transient, since, to_dict
+from kafka.core.admin.answers import Entry, raise_first, raise_transient, since
+from kafka.core.admin.plain import to_dict
 from kafka.core.dialogue import Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode

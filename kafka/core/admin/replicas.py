@@ -8,17 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kafka.core.admin.plain import (
-    Entry,
-    mapping_of,
-    numbers_of,
-    partition_of,
-    raise_first,
-    raise_transient,
-    since,
-    time_left,
-    to_dict,
-)
+from kafka.core.admin.answers import Entry, raise_first, raise_transient, since, time_left
+from kafka.core.admin.given import mapping_of, numbers_of, partition_of
+from kafka.core.admin.plain import to_dict
 from kafka.core.admin.topics import Partitions, partitions_of
 from kafka.core.admin.values import ElectionType, kind_of
 from kafka.core.dialogue import Dialogue, now, send

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, ClassVar, Final
 
-from kafka.core.admin.plain import ANSWER_LOST, raise_first, raise_transient, since
+from kafka.core.admin.answers import ANSWER_LOST, raise_first, raise_transient, since
 from kafka.core.dialogue import Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import Controller

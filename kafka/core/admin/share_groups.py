@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kafka.core.admin.answers import raise_first
 from kafka.core.admin.coordinators import at_coordinator, at_coordinators, or_raise
-from kafka.core.admin.plain import raise_first
 from kafka.core.dialogue import Dialogue, send
 from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff

@@ -6,19 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from kafka.core.admin.plain import (
-    Entry,
-    list_of,
-    mapping_of,
-    numbers_of,
-    operations_of,
-    partition_of,
-    raise_first,
-    raise_transient,
-    since,
-    time_left,
-    to_dict,
-)
+from kafka.core.admin.answers import Entry, raise_first, raise_transient, since, time_left
+from kafka.core.admin.given import list_of, mapping_of, numbers_of, partition_of
+from kafka.core.admin.plain import operations_of, to_dict
 from kafka.core.admin.values import ConfigSourceType, NewPartitions, NewTopic
 from kafka.core.dialogue import ByVersion, Dialogue, now, refresh_metadata, send, sleep, within
 from kafka.core.partitions import by_topic

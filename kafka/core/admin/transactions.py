@@ -17,19 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
+from kafka.core.admin.answers import TRANSIENT, raise_first, since, time_left
 from kafka.core.admin.cluster import ask_brokers, broker_ids_of_the_cluster
 from kafka.core.admin.coordinators import at_coordinators, or_raise
+from kafka.core.admin.given import list_of, numbers_of, partition_of
 from kafka.core.admin.group_values import texts
 from kafka.core.admin.leaders import Build, Read, all_or_raise, at_leaders
-from kafka.core.admin.plain import (
-    TRANSIENT,
-    list_of,
-    numbers_of,
-    partition_of,
-    raise_first,
-    since,
-    time_left,
-)
 from kafka.core.admin.topics import metadata_of
 from kafka.core.admin.transaction_values import (
     AbortTransactionSpec,
