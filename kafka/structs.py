@@ -64,11 +64,10 @@ class IsolationLevel(EnumHelper, IntEnum):
     def of(cls, given: Any) -> IsolationLevel:
         """The level that is meant by a member, its number, or its name in any case ("read-committed"); ValueError for
         what is none."""
-        name = given.strip().upper().replace("-", "_") if isinstance(given, str) else None
-        for level in cls:
-            if level.name == name or (level == given and not isinstance(given, bool)):
-                return level
-        raise ValueError("one of 'read_uncommitted', 'read_committed'")
+        try:
+            return cls.build_from(given)
+        except ValueError:
+            raise ValueError("one of 'read_uncommitted', 'read_committed'") from None
 
 
 class BrokerMetadata(NamedTuple):

@@ -48,7 +48,6 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
         self._timeout_s: float = settings["request_timeout_ms"] / 1000
         self._is_closed = False
         self._host: Host = make_host("admin client", settings, loop, client)
-        self._backoff = self._host.client.retry_backoff
         self._metrics = (
             ClientMetrics(self._host.client, settings, "admin-client") if settings["metrics_enabled"] else None
         )
@@ -71,8 +70,7 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
         result = self._run(
             dialogues.create_topics(
                 new_topics,
-                backoff=self._backoff,
-                timeout_s=self._limit(timeout_ms),
+                **self._limits_within(timeout_ms),
                 validate_only=validate_only,
                 raise_errors=raise_errors,
             )
@@ -84,7 +82,7 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
     def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10000) -> None:
         """Until each partition of the topics has a leader; KafkaTimeoutError after ``timeout_ms``, with what was
         missing."""
-        self._run(dialogues.wait_for_topics(topic_names, timeout_s=self._limit(timeout_ms)))
+        self._run(dialogues.wait_for_topics(topic_names, timeout_s=limit_s(timeout_ms, self._timeout_s)))
 
     def delete_topics(
         self, topics: Iterable[str | UUID], timeout_ms: float | None = None, raise_errors: bool = True
@@ -94,7 +92,7 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
         ``timeout_ms`` (None: ``request_timeout_ms``)."""
         return self._run(
             dialogues.delete_topics(
-                topics, backoff=self._backoff, timeout_s=self._limit(timeout_ms), raise_errors=raise_errors
+                topics, **self._limits_within(timeout_ms), raise_errors=raise_errors
             )
         )
 
@@ -112,8 +110,7 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
         return self._run(
             dialogues.create_partitions(
                 topic_partitions,
-                backoff=self._backoff,
-                timeout_s=self._limit(timeout_ms),
+                **self._limits_within(timeout_ms),
                 validate_only=validate_only,
                 raise_errors=raise_errors,
             )
@@ -129,18 +126,18 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
         UnknownTopicOrPartitionError, before anything is deleted, when one is not there. ``partition_leader_id`` means
         nothing: each request goes to the partition's leader."""
         return self._run(
-            dialogues.delete_records(records_to_delete, backoff=self._backoff, timeout_s=self._limit(timeout_ms))
+            dialogues.delete_records(records_to_delete, **self._limits_within(timeout_ms))
         )
 
     def list_topics(self) -> list[str]:
         """The names of all topics."""
-        return self._run(dialogues.list_topics(backoff=self._backoff, timeout_s=self._timeout_s))
+        return self._run(dialogues.list_topics(**self._limits))
 
     def describe_topics(self, topics: Sequence[str | UUID] | None = None) -> list[dict[str, Any]]:
         """Topics with their partitions; all of them for None: ``[{"name", "topic_id", "error_code", "is_internal",
         "partitions", "authorized_operations"}]``. ``topic_id`` is a text; None where there is none (before 2.8). A
         missing one has ``error_code`` 3."""
-        return self._run(dialogues.describe_topics(topics, backoff=self._backoff, timeout_s=self._timeout_s))
+        return self._run(dialogues.describe_topics(topics, **self._limits))
 
     # -- settings ------------------------------------------------------------------------------------------------------
 
@@ -155,8 +152,7 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
         return self._run(
             dialogues.describe_configs(
                 config_resources,
-                backoff=self._backoff,
-                timeout_s=self._timeout_s,
+                **self._limits,
                 include_synonyms=include_synonyms,
                 config_filter=config_filter,
             )
@@ -180,8 +176,7 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
             self._run(
                 dialogues.alter_configs(
                     config_resources,
-                    backoff=self._backoff,
-                    timeout_s=self._timeout_s,
+                    **self._limits,
                     validate_only=validate_only,
                     raise_on_unknown=raise_on_unknown,
                     incremental=incremental,
@@ -194,7 +189,7 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
     def describe_cluster(self) -> dict[str, Any]:
         """``{"cluster_id", "controller_id", "brokers": [{"broker_id", "host", "port", "rack", "is_fenced"}],
         "authorized_operations"}``."""
-        return self._run(dialogues.describe_cluster(backoff=self._backoff, timeout_s=self._timeout_s))
+        return self._run(dialogues.describe_cluster(**self._limits))
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -226,6 +221,3 @@ class KafkaAdminClient(OlderCalls, ClusterCalls, SecurityCalls, TransactionCalls
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    def _limit(self, timeout_ms: float | None) -> float:
-        return limit_s(timeout_ms, self._timeout_s)

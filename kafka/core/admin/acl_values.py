@@ -169,11 +169,6 @@ class ACL(ACLFilter):
             raise IllegalArgumentError(f"resource_pattern={resource_pattern!r}: a rule needs a ResourcePattern")
 
 
-def known(kind: type[E], number: int) -> E:
-    """The member with that number; UNKNOWN for one that is not known."""
-    return kind(number) if number in kind._value2member_map_ else kind(0)
-
-
 def _kind(kind: type[E], name: str, given: Any) -> E:
     if not isinstance(given, kind):
         raise IllegalArgumentError(f"{name}={given!r}: not a member of {kind.__name__}")

@@ -17,13 +17,13 @@ from kafka.core.admin.acl_values import (
     ResourcePattern,
     ResourcePatternFilter,
     ResourceType,
-    known,
 )
-from kafka.core.admin.answers import ANSWER_LOST, raise_first, raise_transient, since
+from kafka.core.admin.answers import ANSWER_LOST, error_of, raise_first, raise_transient, since
+from kafka.core.admin.values import known
 from kafka.core.dialogue import ByVersion, Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode
-from kafka.errors import BrokerResponseError, IllegalArgumentError, KafkaError, KafkaProtocolError, NoError, for_code
+from kafka.errors import BrokerResponseError, IllegalArgumentError, KafkaError, KafkaProtocolError
 from kafka.protocol.acls import (
     CreateAclsRequest,
     CreateAclsResponse,
@@ -106,7 +106,7 @@ def create_acls(
     answer = yield from since(
         _RELEASES[least], retrying(attempt, what="creating ACLs", backoff=backoff, timeout_s=timeout_s)
     )
-    return [(acl, _error(result)) for acl, result in _paired(wanted, answer.results)]
+    return [(acl, error_of(result.error_code, result.error_message)) for acl, result in _paired(wanted, answer.results)]
 
 
 def delete_acls(
@@ -161,7 +161,7 @@ def delete_acls(
         ]
         parts: list[Any] = [result, *result.matching_acls]
         failed = next((part for part in parts if part.error_code), result)
-        found.append((each, removed, _error(failed)))
+        found.append((each, removed, error_of(failed.error_code, failed.error_message)))
     return found
 
 
@@ -202,10 +202,6 @@ def _acl(told: Any, resource_type: int, resource_name: str, pattern_type: int) -
         known(ACLPermissionType, told.permission_type),
         ResourcePattern(known(ResourceType, resource_type), resource_name, known(ACLResourcePatternType, pattern_type)),
     )
-
-
-def _error(result: Any) -> BrokerResponseError:
-    return (for_code(result.error_code) if result.error_code else NoError)(result.error_message or "")
 
 
 def _paired(wanted: Sequence[A], results: Sequence[T]) -> list[tuple[A, T]]:

@@ -44,6 +44,11 @@ ANSWER_LOST: Final[tuple[type[KafkaError], ...]] = (KafkaConnectionError, Reques
 """After these nobody knows whether the broker has done what it was asked for."""
 
 
+def error_of(code: int, text: str | None) -> BrokerResponseError:
+    """What an answer says of one thing, as an error; NoError where it went well."""
+    return for_code(code)(text or "")
+
+
 def raise_first(entries: Iterable[Entry]) -> None:
     """Raise the error of the first entry that has one."""
     for code, text, what in entries:

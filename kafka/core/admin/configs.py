@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kafka.core.admin.answers import Entry, raise_first, raise_transient, since, time_left
+from kafka.core.admin.answers import Entry, error_of, raise_first, raise_transient, since, time_left
 from kafka.core.admin.cluster import ask_brokers
 from kafka.core.admin.given import list_of
 from kafka.core.admin.plain import to_dict
@@ -17,6 +17,7 @@ from kafka.core.admin.values import (
     ConfigSourceType,
     ConfigType,
     kind_of,
+    known,
 )
 from kafka.core.dialogue import ByVersion, Dialogue, Send, now, send
 from kafka.core.retry import Backoff, retrying
@@ -27,7 +28,6 @@ from kafka.errors import (
     IncompatibleBrokerVersion,
     InvalidConfigurationError,
     NoError,
-    for_code,
 )
 from kafka.protocol.configs import (
     AlterConfigsRequest,
@@ -216,8 +216,8 @@ def list_config_resources(
     given = [] if resource_types is None else list_of(resource_types, what, "a list of types, not one")
     kinds = [kind_of(ConfigResourceType, kind, what) for kind in given]
     if ConfigResourceType.UNKNOWN in kinds:
-        known = ", ".join(kind.name.lower() for kind in ConfigResourceType if kind)
-        raise IllegalArgumentError(f"{what}={given!r}: of {known}")
+        names = ", ".join(kind.name.lower() for kind in ConfigResourceType if kind)
+        raise IllegalArgumentError(f"{what}={given!r}: of {names}")
     has_others = set(kinds) - {ConfigResourceType.CLIENT_METRICS}
 
     def build(version: int) -> ListConfigResourcesRequest:
@@ -249,8 +249,7 @@ def as_texts(altered: Altered) -> dict[str, dict[str, str]]:
 
 
 def _type_name(number: int) -> str:
-    known = number in ConfigResourceType._value2member_map_
-    return (ConfigResourceType(number) if known else ConfigResourceType.UNKNOWN).name.lower()
+    return known(ConfigResourceType, number).name.lower()
 
 
 def _listed(given: Iterable[ConfigResource]) -> list[ConfigResource]:
@@ -311,9 +310,9 @@ def _alter(
             hidden = () if raise_on_unknown else (InvalidConfigurationError.errno,)
             raise_first(entry for entry in _entries(answer.responses) if entry[0] not in hidden)
         for result in answer.responses:
-            error = for_code(result.error_code) if result.error_code else NoError
             kind = ConfigResourceType(result.resource_type).name.lower()
-            found.setdefault(kind, {})[result.resource_name] = error(result.error_message or "")
+            error = error_of(result.error_code, result.error_message)
+            found.setdefault(kind, {})[result.resource_name] = error
     return found
 
 

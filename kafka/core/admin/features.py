@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, Final
 
-from kafka.core.admin.answers import raise_first, raise_transient, since
+from kafka.core.admin.answers import error_of, raise_first, raise_transient, since
 from kafka.core.dialogue import ByVersion, Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, Controller, Target
-from kafka.errors import BrokerResponseError, IllegalArgumentError, NoError, for_code
+from kafka.errors import BrokerResponseError, IllegalArgumentError, NoError
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.quorum import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kafka.structs import EnumHelper
@@ -103,8 +103,7 @@ def update_features(
     )
     raise_first([(answer.error_code, answer.error_message, "update_features")])
     told = {
-        result.feature: (for_code(result.error_code) if result.error_code else NoError)(result.error_message or "")
-        for result in answer.results
+        result.feature: error_of(result.error_code, result.error_message) for result in answer.results
     }
     return {name: told.get(name, NoError()) for name in updates}
 
@@ -131,9 +130,11 @@ def _level(name: str, given: Any) -> int:
 
 
 def _upgrade_type(given: UpdateFeatureType | int | str) -> UpdateFeatureType:
-    members = UpdateFeatureType.__members__
-    found = members.get(given.strip().upper().replace("-", "_")) if isinstance(given, str) else given
-    if not found or isinstance(found, bool) or found not in list(UpdateFeatureType):
+    try:
+        found = UpdateFeatureType.build_from(given)
+    except ValueError:
+        found = UpdateFeatureType.UNKNOWN
+    if found is UpdateFeatureType.UNKNOWN:
         known = ", ".join(kind.name for kind in UpdateFeatureType if kind)
         raise IllegalArgumentError(f"upgrade type {given!r}: one of {known}")
-    return UpdateFeatureType(found)
+    return found

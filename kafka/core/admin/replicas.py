@@ -6,9 +6,9 @@ All of them are the controller's. A move goes on behind its answer: ``list_parti
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
-from kafka.core.admin.answers import Entry, raise_first, raise_transient, since, time_left
+from kafka.core.admin.answers import ANSWER_LOST, Entry, raise_first, raise_transient, since, time_left
 from kafka.core.admin.given import mapping_of, numbers_of, partition_of
 from kafka.core.admin.plain import to_dict
 from kafka.core.admin.topics import Partitions, partitions_of
@@ -21,10 +21,7 @@ from kafka.errors import (
     BrokerResponseError,
     ElectionNotNeededError,
     IllegalArgumentError,
-    KafkaConnectionError,
-    NetworkExceptionError,
     NoReassignmentInProgressError,
-    RequestTimedOutError,
     UnknownTopicOrPartitionError,
     for_code,
 )
@@ -37,9 +34,6 @@ from kafka.protocol.reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from kafka.structs import TopicPartition
-
-_LOST: Final = (KafkaConnectionError, NetworkExceptionError, RequestTimedOutError)
-"""What leaves open whether the request was carried out."""
 
 
 def alter_partition_reassignments(
@@ -81,7 +75,7 @@ def alter_partition_reassignments(
         nonlocal was_lost
         try:
             answer = yield from send(Controller(), request, timeout_s=timeout_s + 5)
-        except _LOST:
+        except ANSWER_LOST:
             was_lost = True
             raise
         raise_transient(_whole(answer))

@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, ClassVar, Final
 
-from kafka.core.admin.answers import ANSWER_LOST, raise_first, raise_transient, since
+from kafka.core.admin.answers import ANSWER_LOST, error_of, raise_first, raise_transient, since
+from kafka.core.admin.values import known
 from kafka.core.dialogue import Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import Controller
-from kafka.errors import BrokerResponseError, IllegalArgumentError, NoError, ResourceNotFoundError, for_code
+from kafka.errors import BrokerResponseError, IllegalArgumentError, NoError, ResourceNotFoundError
 from kafka.protocol.scram import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -112,12 +113,10 @@ def describe_user_scram_credentials(
     raise_first([(answer.error_code, answer.error_message, "describe_user_scram_credentials")])
     return {
         result.user: {
-            "error": text_of(_error(result)),
+            "error": text_of(error_of(result.error_code, result.error_message)),
             "credential_infos": [
                 {
-                    "mechanism": ScramMechanism(info.mechanism)
-                    if info.mechanism in _HASHES
-                    else ScramMechanism.UNKNOWN,
+                    "mechanism": known(ScramMechanism, info.mechanism),
                     "iterations": info.iterations,
                 }
                 for info in result.credential_infos
@@ -174,7 +173,9 @@ def alter_user_scram_credentials(
     )
     deleted = {each.name for each in request.deletions} if may_be_done else set()
     return {
-        result.user: NoError() if result.user in deleted and result.error_code == _NOT_THERE else _error(result)
+        result.user: NoError()
+        if result.user in deleted and result.error_code == _NOT_THERE
+        else error_of(result.error_code, result.error_message)
         for result in answer.results
     }
 
@@ -184,10 +185,6 @@ def text_of(error: BrokerResponseError) -> str | None:
     if isinstance(error, NoError):
         return None
     return str(error.args[0]) if error.args and error.args[0] else str(error)
-
-
-def _error(result: Any) -> BrokerResponseError:
-    return (for_code(result.error_code) if result.error_code else NoError)(result.error_message or "")
 
 
 def _bytes(password: str | bytes) -> bytes:

@@ -22,8 +22,13 @@ def kind_of(kinds: type[Kind], given: Kind | str | int, what: str) -> Kind:
             raise ValueError
         return kinds(given)
     except (KeyError, ValueError):
-        known = ", ".join(kind.name.lower() for kind in kinds)
-        raise IllegalArgumentError(f"{what} {given!r}: one of {known}") from None
+        names = ", ".join(kind.name.lower() for kind in kinds)
+        raise IllegalArgumentError(f"{what} {given!r}: one of {names}") from None
+
+
+def known(kinds: type[Kind], number: int) -> Kind:
+    """The member with that number; UNKNOWN, 0, for one that this client does not know."""
+    return kinds(number) if number in kinds._value2member_map_ else kinds(0)
 
 
 class ConfigResourceType(EnumHelper, IntEnum):
@@ -53,7 +58,7 @@ class ConfigSourceType(EnumHelper, IntEnum):
     @classmethod
     def of(cls, number: int) -> ConfigSourceType:
         """The source with that number; UNKNOWN for one that is not known."""
-        return cls(number) if number in cls._value2member_map_ else cls.UNKNOWN
+        return known(cls, number)
 
 
 class ConfigType(EnumHelper, IntEnum):

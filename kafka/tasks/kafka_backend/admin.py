@@ -61,7 +61,7 @@ class Administration:
         found = {}
         asked = admin.dialogues.describe_topics(list(names), backoff=self._backoff, timeout_s=self._timeout_s)
         for topic in self._wait(asked):
-            error = for_code(topic["error_code"]) if topic["error_code"] else NoError
+            error = for_code(topic["error_code"])
             if error is NoError:
                 found[topic["name"]] = len(topic["partitions"])
             elif error.__name__ not in ("UnknownTopicOrPartitionError", "LeaderNotAvailableError"):
@@ -241,12 +241,10 @@ def begin_groups(
                     administration.begin_group(group, dict.fromkeys(missing, 0))
             except NonEmptyGroupError:
                 log.debug("the group %s has members already", group)
-            except UnknownTopicOrPartitionError as error:
-                if left_s > 0:
+            except BrokerResponseError as error:
+                if isinstance(error, UnknownTopicOrPartitionError) and left_s > 0:
                     pause(SEEN_AGAIN_S)
                     left_s -= SEEN_AGAIN_S
                     continue
-                log.warning("the group %s begins where its settings say: %s", group, error)
-            except (BrokerResponseError, IncompatibleBrokerVersion) as error:
                 log.warning("the group %s begins where its settings say: %s", group, error)
             break
