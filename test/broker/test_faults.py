@@ -111,6 +111,31 @@ def test_of_the_matching_requests_those_are_struck_that_the_rule_says(
     assert (rule.seen, rule.hits) == (10, len(struck))
 
 
+def test_of_two_rules_that_end_a_request_the_older_one_alone_has_struck(hand: HandBroker) -> None:
+    """Who waits for the second to strike, to take the first away, would otherwise have waited for nothing."""
+    hand.create_topic("t", 2)
+    faults = hand.broker.faults
+    for ends, which in [(faults.close, {}), (faults.drop, {}), (lambda api: faults.answer(api, 27), {"nth": 2})]:
+        first, second = ends("Heartbeat"), faults.answer("Heartbeat", 14, **which)
+        hand.send(heartbeat(), 4, Connection())
+        assert [(rule.seen, rule.hits) for rule in (first, second)] == [(1, 1), (1, 0)]
+        first.remove()
+        assert hand.ask(heartbeat(), 4).error_code == 14
+        assert second.hits == 1
+        faults.clear()
+    for api, ask, struck in [
+        ("Produce", lambda: hand.ask(produce_two(), 9), 0),
+        ("Fetch", lambda: hand.ask(fetch_request("t", (0, 0)), 12), 1),
+    ]:
+        parts = [faults.answer(api, NOT_LEADER, partition=number) for number in (0, 1)]
+        rest = faults.answer(api, NOT_LEADER)
+        last = faults.answer(api, 7)
+        ask()
+        assert [rule.hits for rule in parts] == [1, 1], "each has its part of the request"
+        assert (rest.hits, last.hits) == (1, struck), "what changes nothing is handled whole, and each answers"
+        faults.clear()
+
+
 def test_the_same_seed_strikes_the_same(hand: HandBroker) -> None:
     rules = [hand.broker.faults.delay("Heartbeat", 0, probability=0.5, seed=seed) for seed in (7, 7, 8)]
     history = []

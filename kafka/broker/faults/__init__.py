@@ -27,8 +27,9 @@ sixth, ...), ``probability=0.1`` with ``seed=``; otherwise all. Only requests th
 *When*: ``"before"`` the request is handled (and then it is not, unless it is only late), ``"after"`` it was handled,
 ``"during"`` the writing of its answer. Each call says what it takes and what it takes by default.
 
-Several rules may hold for one request: delays add up, damages are all done, and of two that end it the older one does.
-With ``topic`` or ``partition``, ``answer`` refuses those partitions, and the broker handles the others of the request.
+Several rules may hold for one request: delays add up, damages are all done, and of two that end it the older one does
+and is the one that has struck. With ``topic`` or ``partition``, ``answer`` refuses those partitions, and the broker
+handles the others of the request.
 Errors in use are told by the call itself: IllegalArgumentError, one line.
 
 Each call returns a handle: ``.hits`` (how often it has struck), ``.wait(n, timeout)``, ``.remove()``; it is a context

@@ -32,8 +32,9 @@ class RuleInForce:
         """Let it strike no more."""
         self._remove(self.number)
 
-    def strikes(self) -> bool:
-        """Count a request that it is for; whether that is one of those that it strikes."""
+    def strikes(self, is_over: bool = False) -> bool:
+        """Count a request that it is for; whether that is one of those that it strikes. ``is_over``: an older rule has
+        left nothing of the request for this one: it is seen, and not struck."""
         self.seen += 1
         rule = self.rule
         if rule.nth is not None:
@@ -44,6 +45,7 @@ class RuleInForce:
             strikes = self.seen % rule.every == 0
         else:
             strikes = rule.probability is None or self.rng.random() < rule.probability
+        strikes = strikes and not is_over
         self.hits += strikes
         return strikes
 

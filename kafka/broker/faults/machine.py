@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kafka.broker.faults.answers import copied
 from kafka.broker.faults.in_force import Received, RuleInForce, is_for
-from kafka.broker.faults.passage import Passage
+from kafka.broker.faults.passage import Passage, leaves_nothing, may_end
 from kafka.broker.faults.rule import Rule
 from kafka.broker.faults.seen import RequestLog
 from kafka.broker.faults.targets import Target, targets
@@ -105,9 +105,7 @@ class Faults(Vocabulary[RuleInForce]):
         if self.log is not None:
             self.log.add(connection, received, now + self.broker.epoch_offset, self.name_of)
             self.on_news()
-        in_force = list(self.in_force.values())
-        fired = [each for each in in_force if is_for(each.rule, connection, received, self._targets)]
-        fired = [each for each in fired if each.strikes()]
+        fired = self._fired(connection, received)
         muted_until = self._muted.pop(connection, None) if self._muted else None
         if not fired and muted_until is None:
             return self.broker.handle_now(connection, received, now)
@@ -126,6 +124,17 @@ class Faults(Vocabulary[RuleInForce]):
         else:
             passage.begin()
         return passage.reply
+
+    def _fired(self, connection: Connection, received: Received) -> list[RuleInForce]:
+        """The rules that strike a request, the oldest first, counted."""
+        fired: list[RuleInForce] = []
+        is_over = False
+        for each in [each for each in self.in_force.values() if is_for(each.rule, connection, received, self._targets)]:
+            would_end = may_end(each.rule)
+            if each.strikes(is_over and would_end):
+                fired.append(each)
+                is_over = is_over or (would_end and leaves_nothing(each.rule, received))
+        return fired
 
     def tick(self, now: float) -> None:
         """Do what is due."""

@@ -36,6 +36,25 @@ _ENDING: Final = ("kill", "close", "drop", "answer")
 _UNSUPPORTED_VERSION: Final = error_code(UnsupportedVersionError)
 
 
+def may_end(rule: Rule) -> bool:
+    """Whether it takes a request away before the broker handles it."""
+    return rule.when == "before" and rule.action in _ENDING
+
+
+def leaves_nothing(rule: Rule, received: Received) -> bool:
+    """Of a rule that :func:`may_end` a request: whether it does away with the whole of it."""
+    if rule.action != "answer":
+        return True
+    if not isinstance(received, ReceivedRequest):
+        return False
+    if rule.response is not None:
+        return True
+    level = level_for(received.request.response_type(), received.version, rule.error, Selection(None, None))
+    if level is None or rule.topic is not None or rule.partition is not None:
+        return False
+    return not level.path or received.request.api_key not in READ_ONLY
+
+
 class Passage:
     """``fired``: the rules that strike it, the oldest first. ``reply`` is what the server gets for it."""
 
