@@ -54,7 +54,7 @@ class ShareLink:
         self.session = session
         self._look_every_s = look_every_s
         self._next_look = 0.0
-        self._expects_until = 0.0
+        self._expects_until = client.loop.time() + EXPECTS_S  # who comes after somebody who died finds something soon
         self.lanes = Lanes(client, node_id, self._connection_lost, self.pump_soon)
         self.asked = 0
         self.turn = next(_turns)
@@ -149,14 +149,14 @@ class ShareLink:
             self.lanes.prepare()
         if not session.in_flight:
             self.asked = 0
+            if not session.has_pending:  # also what went with a connection: the next request may be a fetch
+                _complete(self._unsaid)
             exchange = self._closing_request(now) if self._closing is not None else self._next_request(now)
             if exchange is not None:
                 self._send(exchange, now)
             elif self._closing is not None:
                 self._end()
                 return
-            elif not session.has_pending:
-                _complete(self._unsaid)
         self._arm(now)
 
     def _is_idle_while_holding(self, now: float) -> bool:
@@ -241,10 +241,12 @@ class ShareLink:
         if self.session.has_pending and (outcome.error is not None or outcome.says_again or self.session.has_suspects):
             # Some of what was said has to be said again.
             self._unsaid, self._unanswered = self._unanswered + self._unsaid, []
-        if not self._is_closed:
-            self._owner.on_outcome(self, outcome)
-        _complete(self._unanswered)
-        self.pump_soon()
+        try:
+            if not self._is_closed:
+                self._owner.on_outcome(self, outcome)
+        finally:
+            _complete(self._unanswered)
+            self.pump_soon()
 
     def _end(self) -> None:
         if self._is_closed:

@@ -132,7 +132,8 @@ class Clerk:
         move = decision.move
         is_dead = move is Move.DEAD
         is_last = is_dead or move is Move.NOWHERE
-        return Ending(lease, envelope, records, is_move=move is Move.SUSPECT, is_dead=is_dead, is_last=is_last)
+        is_move = move is Move.SUSPECT or (move is Move.SAME and lease.source.suspect)
+        return Ending(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last)
 
     def _tell_of_unknown(self, envelope: Envelope, lease: Lease, policy: Policy) -> None:
         """Once for each name: its jobs wait for another worker, and nothing else would show that."""

@@ -12,7 +12,7 @@ write a job with two of them and a worker can look at a job without decoding its
     soft-timeout    seconds, soft limit of this call           the task's own holds
     store           0: no SUCCESS record                       the task's own holds
     crashes         workers that died running it               0
-    clean           times a stopping worker gave it back       0
+    clean           times a worker gave it back unstarted      0
 
 The time of the enqueue is in the id, that of this attempt is the record's own timestamp. Headers that are not in the
 table (trace context, say) are carried along unchanged. A dead record is the job's record with value and headers as they

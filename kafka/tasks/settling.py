@@ -34,8 +34,8 @@ class Ending:
     """One lease with the records that must be durable before it is accepted.
 
     ``envelope`` None: it was no job. ``is_shortened``: a record was too large and has been replaced already.
-    ``is_move``: the job goes to the suspects; ``is_dead``: to the dead topic. ``is_last``: nothing follows, it has
-    ended for good.
+    ``is_move``: the job goes to the suspects, or back to them; ``is_dead``: to the dead topic. ``is_last``: nothing
+    follows, it has ended for good.
     """
 
     __slots__ = ("envelope", "is_dead", "is_last", "is_move", "is_shortened", "lease", "records")

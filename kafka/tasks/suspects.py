@@ -4,11 +4,13 @@ They are fetched by record limit, as many as start at once, and before other job
 in the pool, so that the next free slot is theirs. (With the pool filled ahead they waited until the queue itself was
 empty: measured, the last of a killed worker's 250 jobs came up after 2.4 s behind 1,500 others, and would have come
 after an hour behind an hour's backlog.) One that has a crash behind it runs *alone*: nothing else starts until it has
-ended, so the next crash is surely its own. One that has none shares the pool: it is there because its worker died,
-usually with hundreds of innocent ones in its buffer, and running them strictly one by one would make the last wait for
-all the others (the promise is two seconds). A false crash can happen to it once, below the limit of three; after that
-it is alone. No suspect starts while the worker moves jobs to the suspects and the broker has not answered that they are
-settled: what dies of it then would be there twice.
+ended, so the next crash is surely its own; and nothing else is *held*: a lease that waits beside it would be charged
+with that crash, too, without having started. So what came along is given back, and from then on suspects are asked for
+one by one, until one comes that has no crash behind it. One that has none shares the pool: it is there because its
+worker died, usually with hundreds of innocent ones in its buffer, and running them strictly one by one would make the
+last wait for all the others (the promise is two seconds). A false crash can happen to it once, below the limit of
+three; after that it is alone. No suspect starts while the worker moves jobs to the suspects and the broker has not
+answered that they are settled: what dies of it then would be there twice.
 
 This decides; the worker leases and starts.
 """
@@ -33,19 +35,32 @@ slots: they start at once all the same, and each costs a part of a fetch instead
 class Suspects:
     """Suspects that wait, and the one that runs alone."""
 
-    __slots__ = ("_alone", "_expected_until", "_waiting")
+    __slots__ = ("_alone", "_expected_until", "_is_careful", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: deque[Job] = deque()
         self._alone: Job | None = None
         self._expected_until = 0.0
+        self._is_careful = False  # the last that came had a crash behind it
 
     def came(self, job: Job, now: float) -> bool:
         """A suspect was leased. True when it is the first for a while: what the pool has not started makes room."""
         self._waiting.append(job)
+        self._is_careful = job.crashes > 0
         is_first = now >= self._expected_until
         self._expected_until = now + SUSPECTING_S
         return is_first
+
+    def take_surplus(self) -> list[Job]:
+        """Those that may not be held beside the one that runs alone, or will: they are to be given back."""
+        kept: Job | None = None
+        if self._alone is None:
+            kept = next((job for job in self._waiting if job.crashes), None)
+            if kept is None:
+                return []
+        surplus = [job for job in self._waiting if job is not kept]
+        self._waiting = deque() if kept is None else deque([kept])
+        return surplus
 
     def came_back(self, job: Job) -> None:
         """The pool had it and did not start it."""
@@ -87,6 +102,8 @@ class Suspects:
         """
         if self._alone is not None or any(job.crashes for job in self._waiting):
             return 0
+        if self._is_careful:
+            return 0 if self._waiting or pool.busy >= pool.concurrency else 1
         if mean_s is not None and mean_s <= SHORT_S:
             return max(0, 2 * pool.concurrency - unfinished)
         return 0 if self._waiting else max(0, pool.concurrency - pool.busy)

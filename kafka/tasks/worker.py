@@ -150,6 +150,8 @@ class Worker:
             job = self._exits.admit(lease, now_ms)
             if job is not None:
                 self._feeder.came(job, now)
+        for job in self._suspects.take_surplus():
+            self._exits.give_back(job)
         if self._stopping.has_begun or self._is_degraded:
             self._give_back_unstarted()
         self._exits.flush()

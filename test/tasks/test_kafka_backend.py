@@ -15,6 +15,7 @@ import pytest
 
 from kafka.client import ApiRanges, KafkaClient
 from kafka.errors import (
+    CoordinatorLoadInProgressError,
     GroupAuthorizationFailedError,
     IllegalStateError,
     IncompatibleBrokerVersion,
@@ -25,6 +26,7 @@ from kafka.errors import (
     MessageSizeTooLargeError,
     NoBrokersAvailable,
     NonEmptyGroupError,
+    NotCoordinatorError,
     UnknownTopicOrPartitionError,
 )
 from kafka.future import Future
@@ -259,8 +261,17 @@ def test_a_topic_that_the_coordinator_does_not_know_yet_is_waited_for() -> None:
     assert (set(places.begun), len(pauses)) == ({"a"}, 2)
 
 
+def test_state_that_is_on_its_way_to_another_broker_is_waited_for() -> None:
+    errors = [NotCoordinatorError("a-1"), CoordinatorLoadInProgressError("a-1")]
+    places, pauses = Places(A_PLACES, errors), list[float]()
+    begin(places, pauses)
+    assert (set(places.begun), len(pauses)) == ({"a"}, 2)
+
+
 @pytest.mark.parametrize(
-    "errors", [[UnknownTopicOrPartitionError("a-1")] * 100, [GroupAuthorizationFailedError("a")]], ids=["late", "other"]
+    "errors",
+    [[KafkaTimeoutError("a")], [UnknownTopicOrPartitionError("a-1")] * 100, [GroupAuthorizationFailedError("a")]],
+    ids=["no answer", "late", "other"],
 )
 def test_a_group_that_cannot_be_placed_is_left_to_its_setting(
     errors: list[Exception], caplog: pytest.LogCaptureFixture

@@ -501,6 +501,42 @@ def test_a_job_with_a_crash_behind_it_runs_alone(bench: Bench) -> None:
     assert len(bench.states()) == 7
 
 
+@pytest.mark.parametrize("concurrency", [2, 4, 9])
+def test_a_job_that_kills_its_workers_takes_no_innocent_one_with_it(bench: Bench, concurrency: int) -> None:
+    """All ran beside it when it killed first; after that each runs alone, and nothing is held beside it."""
+    killer = bench.put("note", 666)
+    innocent = bench.put_many(concurrency - 1)
+    first = Process(bench, concurrency)
+    bench.settle()
+    assert len(first.manual.jobs) == concurrency
+    first.kill()
+    for number in range(4):
+        process = Process(bench, concurrency)
+        bench.settle()
+        while process.manual.jobs and killer.id not in [job.envelope.id for job in process.manual.jobs]:
+            process.end()
+        if not process.manual.jobs:
+            break
+        held = [record for record in bench.queues.topics[SUSPECT] if record.holder is not None]
+        assert len(held) == len(process.manual.jobs) == (1 if number else concurrency)
+        process.kill()
+    bench.settle()
+    assert [(record.header("id"), cause) for record, cause in bench.dead()] == [(killer.id, "crashes")]
+    assert [bench.final(job.id) for job in innocent] == [JobState.SUCCESS] * len(innocent)
+
+
+def test_what_is_given_back_beside_a_suspect_with_a_crash_keeps_its_count(bench: Bench) -> None:
+    bench.put("note", 0, topic=SUSPECT, crashes=1)
+    bench.put("note", 1, topic=SUSPECT)
+    bench.put("note", 2, topic=SUSPECT, crashes=2)
+    process = Process(bench, concurrency=3)
+    bench.settle()
+    (alone,) = process.manual.jobs
+    assert alone.crashes == 1
+    back = [record for record in bench.queues.topics[SUSPECT] if record.offset > 2]
+    assert [(record.header("crashes"), record.deliveries) for record in back] == [(None, 0), ("2", 0)]
+
+
 def test_suspects_without_a_crash_share_the_pool_but_are_never_buffered(bench: Bench) -> None:
     for n in range(9):
         bench.put("note", n, topic=SUSPECT)

@@ -230,10 +230,11 @@ def begin_groups(
     What a group has by its setting, the *leader* of a partition has to know when the first member fetches there: one
     that has not heard of it yet begins at the end, and the jobs that wait are never seen. A place that is written down
     holds on every broker. Where a group has members, one of them has done this before it joined. A topic that was just
-    made may be unknown to the coordinator for a while; an error that stays leaves it to the setting, with a warning.
+    made may be unknown to the coordinator for a while, or the group's state on its way to another broker; an error that
+    stays leaves it to the setting, with a warning.
     """
-    left_s = timeout_s
     for group, places in groups.items():
+        left_s = timeout_s
         while True:
             try:
                 missing = administration.not_begun({group: places})[group]
@@ -241,8 +242,9 @@ def begin_groups(
                     administration.begin_group(group, dict.fromkeys(missing, 0))
             except NonEmptyGroupError:
                 log.debug("the group %s has members already", group)
-            except BrokerResponseError as error:
-                if isinstance(error, UnknownTopicOrPartitionError) and left_s > 0:
+            except (BrokerResponseError, KafkaTimeoutError) as error:
+                is_early = isinstance(error, BrokerResponseError) and error.retriable
+                if left_s > 0 and (is_early or isinstance(error, UnknownTopicOrPartitionError)):
                     pause(SEEN_AGAIN_S)
                     left_s -= SEEN_AGAIN_S
                     continue
