@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from kafka.core.admin.aborting import abort_transaction
 from kafka.core.admin.acls import create_acls, delete_acls, describe_acls
 from kafka.core.admin.cluster import describe_cluster
 from kafka.core.admin.configs import alter_configs, describe_configs, list_config_resources, reset_configs
@@ -20,8 +21,10 @@ from kafka.core.admin.groups import (
     list_groups,
     remove_group_members,
 )
+from kafka.core.admin.hanging import find_hanging_transactions
 from kafka.core.admin.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from kafka.core.admin.partition_offsets import list_partition_offsets
+from kafka.core.admin.producers import describe_producers
 from kafka.core.admin.quorum import describe_metadata_quorum
 from kafka.core.admin.replicas import (
     alter_partition_reassignments,
@@ -44,13 +47,7 @@ from kafka.core.admin.topics import (
     list_topics,
     wait_for_topics,
 )
-from kafka.core.admin.transactions import (
-    abort_transaction,
-    describe_producers,
-    describe_transactions,
-    find_hanging_transactions,
-    list_transactions,
-)
+from kafka.core.admin.transactions import describe_transactions, list_transactions
 
 __all__ = [
     "abort_transaction",

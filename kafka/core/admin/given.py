@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kafka.errors import IllegalArgumentError
 from kafka.structs import TopicPartition
 
 K = TypeVar("K")
 T = TypeVar("T")
+
+_MOST_MS: Final = 2**62
+"""More than that is no time."""
 
 
 def mapping_of(given: Mapping[K, T], what: str, form: str) -> dict[K, T]:
@@ -41,3 +44,15 @@ def partition_of(given: TopicPartition | tuple[str, int], what: str) -> TopicPar
         if isinstance(topic, str) and isinstance(number, int) and not isinstance(number, bool):
             return TopicPartition(topic, number)
     raise IllegalArgumentError(f"{what}: {given!r}: a TopicPartition is needed")
+
+
+def node_ids(given: Iterable[int] | None) -> list[int] | None:
+    """The ids of ``broker_ids``; None: of all brokers."""
+    return None if given is None else numbers_of(given, "broker_ids", "a list of node ids is needed")
+
+
+def milliseconds(what: str, given: float) -> float:
+    """A length of time, in ms, that is a number."""
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not -_MOST_MS <= given <= _MOST_MS:
+        raise IllegalArgumentError(f"{what}={given!r}: a number of milliseconds is needed")
+    return given

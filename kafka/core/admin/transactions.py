@@ -1,108 +1,43 @@
-"""Dialogues about transactions: what coordinators know of them, what partitions do, and an end by hand (KIP-664).
+"""Dialogues about transactions: what their coordinators know of them (KIP-664).
 
-    list_transactions           what each broker coordinates
-    describe_transactions       what the coordinator of each transactional id knows of it
-    describe_producers          what partitions remember of their producers
-    abort_transaction           a marker for one partition, without the coordinator
-    find_hanging_transactions   the first three, compared
+    list_transactions       what each broker coordinates
+    describe_transactions   what the coordinator of each transactional id knows of it
 
-A transaction hangs when nobody is going to end it: its coordinator does not, though its time is over, or does not know
-that it is open in a partition. Readers of committed records wait there until somebody aborts it.
+What partitions know of them is ``producers``'s; an end by hand ``aborting``'s; what nobody ends ``hanging``'s.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final
 
-from kafka.core.admin.answers import TRANSIENT, raise_first, since, time_left
+from kafka.core.admin.answers import raise_first, since
 from kafka.core.admin.cluster import ask_brokers, broker_ids_of_the_cluster
 from kafka.core.admin.coordinators import at_coordinators, or_raise
-from kafka.core.admin.given import list_of, numbers_of, partition_of
+from kafka.core.admin.given import list_of, milliseconds, node_ids, numbers_of
 from kafka.core.admin.group_values import texts
-from kafka.core.admin.leaders import Build, Read, all_or_raise, at_leaders
-from kafka.core.admin.topics import metadata_of
-from kafka.core.admin.transaction_values import (
-    AbortTransactionSpec,
-    PartitionProducerState,
-    ProducerState,
-    TransactionDescription,
-    TransactionListing,
-    TransactionState,
-)
-from kafka.core.dialogue import Dialogue, Send, now
-from kafka.core.partitions import by_topic
-from kafka.core.retry import Backoff, Recovery, classify, retrying
+from kafka.core.admin.transaction_values import TransactionDescription, TransactionListing, TransactionState
+from kafka.core.dialogue import Dialogue, Send
+from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import CoordinatorType
 from kafka.errors import (
     BrokerResponseError,
     IllegalArgumentError,
-    IncompatibleBrokerVersion,
     KafkaConnectionError,
-    KafkaError,
-    KafkaTimeoutError,
-    LeaderNotAvailableError,
-    NotEnoughReplicasError,
-    TopicAuthorizationFailedError,
-    TransactionalIdNotFoundError,
-    TransactionCoordinatorFencedError,
     UnknownBrokerIdError,
-    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     for_code,
 )
 from kafka.protocol.transactions import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     ListTransactionsRequest,
     ListTransactionsResponse,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
 )
 from kafka.structs import TopicPartition
 
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-HANGING_SLACK_MS: Final = 5 * 60 * 1000
-"""How long after the longest time that a transaction may have it is said to hang, as in Kafka's own tool."""
-
-_NOBODY: Final = -1
-"""The coordinator of a producer that none knows."""
 _FILTERS: Final[Mapping[str, tuple[int, str]]] = {"duration_filter": (1, "3.8"), "transactional_id_pattern": (2, "4.1")}
 """Field of ListTransactions -> the version and the release that have it (KIP-994, KIP-1152)."""
-_LIVE: Final = frozenset(
-    {
-        TransactionState.ONGOING,
-        TransactionState.PREPARE_COMMIT,
-        TransactionState.PREPARE_ABORT,
-        TransactionState.PREPARE_EPOCH_FENCE,
-        TransactionState.UNKNOWN,
-    }
-)
-"""States in which a transaction is open in partitions."""
-_UNWRITTEN: Final = TRANSIENT | {UnknownTopicOrPartitionError, NotEnoughReplicasError}
-"""Errors that are tried again, with which no marker was written."""
-_LEFT_OUT: Final = (LeaderNotAvailableError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
-"""Errors of partitions in which nobody can look; the last: it was deleted meanwhile."""
-_COORDINATORS: Final = "__transaction_state"
-"""The leaders of its partitions are the coordinators."""
-_MOST_MS: Final = 2**62
-"""More than that is no time."""
-_RANGES: Final[Mapping[str, tuple[int, int]]] = {
-    "producer_id": (0, 2**63 - 1),
-    "producer_epoch": (0, 2**15 - 1),
-    "coordinator_epoch": (-1, 2**31 - 1),
-}
-"""Field of AbortTransactionSpec -> the least and the most that it may be."""
-
-
-# -- at coordinators --------------------------------------------------------------------------------------------------
 
 
 def list_transactions(
@@ -123,7 +58,7 @@ def list_transactions(
     broker does not know.
     """
     call = "list_transactions"
-    given_ids = _node_ids(broker_ids)
+    given_ids = node_ids(broker_ids)
     producers = () if producer_id_filters is None else producer_id_filters
     request = ListTransactionsRequest(
         state_filters=_states(() if state_filters is None else state_filters),
@@ -171,10 +106,6 @@ def list_transactions(
     return {broker: found[broker] for broker in heard}
 
 
-def _node_ids(given: Iterable[int] | None) -> list[int] | None:
-    return None if given is None else numbers_of(given, "broker_ids", "a list of node ids is needed")
-
-
 def _states(given: Iterable[TransactionState | str]) -> list[str]:
     found = texts(TransactionState, list_of(given, "state_filters", "a list of states is needed"))
     if TransactionState.UNKNOWN.value in found:
@@ -183,15 +114,9 @@ def _states(given: Iterable[TransactionState | str]) -> list[str]:
 
 
 def _duration_ms(given: float) -> int:
-    if _milliseconds("duration_filter_ms", given) < 0:
+    if milliseconds("duration_filter_ms", given) < 0:
         raise IllegalArgumentError(f"duration_filter_ms={given!r}: at least 0 is needed")
     return int(given)
-
-
-def _milliseconds(what: str, given: float) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not -_MOST_MS <= given <= _MOST_MS:
-        raise IllegalArgumentError(f"{what}={given!r}: a number of milliseconds is needed")
-    return given
 
 
 def _listed(row: ListTransactionsResponse.TransactionState) -> TransactionListing:
@@ -203,13 +128,15 @@ def describe_transactions(
 ) -> Dialogue[dict[str, TransactionDescription]]:
     """What their coordinators know of them: ``{transactional id: TransactionDescription}``. Raises the first error
     (TransactionalIdNotFoundError). IncompatibleBrokerVersion before 3.0."""
-    found = yield from _descriptions(transactional_ids, backoff, timeout_s)
+    found = yield from descriptions(transactional_ids, backoff, timeout_s)
     return {name: or_raise(each, name, CoordinatorType.TRANSACTION) for name, each in found.items()}
 
 
-def _descriptions(
+def descriptions(
     transactional_ids: Iterable[str], backoff: Backoff, timeout_s: float
 ) -> Dialogue[dict[str, TransactionDescription | BrokerResponseError]]:
+    """The same, with the error of each."""
+
     def ask(node: int, names: Sequence[str]) -> Dialogue[Mapping[str, TransactionDescription | BrokerResponseError]]:
         request = DescribeTransactionsRequest(transactional_ids=list(names))
         (answer,) = yield from ask_brokers([Send(node, request)])
@@ -240,429 +167,3 @@ def _described(
         row.transaction_start_time_ms,
         {TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions},
     )
-
-
-# -- in partitions ----------------------------------------------------------------------------------------------------
-
-_Producers = dict[TopicPartition, "PartitionProducerState | BrokerResponseError"]
-
-
-def describe_producers(
-    partitions: Iterable[TopicPartition],
-    broker_id: int | None = None,
-    *,
-    backoff: Backoff,
-    timeout_s: float = 30.0,
-) -> Dialogue[dict[TopicPartition, PartitionProducerState]]:
-    """What partitions remember of their producers: ``{partition: PartitionProducerState}``. Their leaders are asked;
-    ``broker_id``: this replica of all of them instead (NotLeaderForPartitionError when it is none). Raises the first
-    error. IncompatibleBrokerVersion before 2.8."""
-    asking = at_leaders(
-        partitions,
-        _producers_request,
-        _read_producers,
-        what="describing producers",
-        backoff=backoff,
-        timeout_s=timeout_s,
-        node_id=broker_id,
-    )
-    return all_or_raise((yield from since("2.8", asking)))
-
-
-def _producers_request(partitions: Iterable[TopicPartition]) -> DescribeProducersRequest:
-    return DescribeProducersRequest(
-        topics=[
-            DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=numbers)
-            for topic, numbers in by_topic(partitions).items()
-        ]
-    )
-
-
-def _read_producers(answer: DescribeProducersResponse) -> _Producers:
-    found: _Producers = {}
-    for topic in answer.topics:
-        for each in topic.partitions:
-            partition = TopicPartition(topic.name, each.partition_index)
-            if each.error_code:
-                found[partition] = for_code(each.error_code)(each.error_message or "")
-            else:
-                found[partition] = PartitionProducerState([_producer(row) for row in each.active_producers])
-    return found
-
-
-def _producer(row: DescribeProducersResponse.ProducerState) -> ProducerState:
-    return ProducerState(
-        row.producer_id,
-        row.producer_epoch,
-        row.last_sequence,
-        row.last_timestamp,
-        row.coordinator_epoch,
-        row.current_txn_start_offset,
-    )
-
-
-def abort_transaction(spec: AbortTransactionSpec, *, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[None]:
-    """Abort a producer's transaction in one partition, whatever its coordinator says; nothing when it has none there.
-
-    InvalidProducerEpochError: the epoch is older than the partition's. TransactionCoordinatorFencedError: the
-    coordinator's is; the default, -1, is then replaced by the one that the partition tells (2.8), as brokers refuse it
-    where a coordinator has ended a transaction of this producer before. ClusterAuthorizationFailedError.
-
-    A marker names a producer and no transaction: a second one would abort the producer's next transaction. So before
-    each further try the partition is asked whether the one that was there before the first is there still. Where that
-    cannot be asked (brokers before 2.8; topics that may not be read), an error behind which the marker may have been
-    written is raised, and says so. After a KafkaTimeoutError, too, look before you call again.
-    """
-    abort = _Abort(_checked(spec), backoff)
-    try:
-        yield from retrying(abort.attempt, what=abort.what, backoff=backoff, timeout_s=timeout_s)
-    except _Final as end:
-        raise end.error from None
-    if abort.unclear is not None:
-        raise type(abort.unclear)(
-            f"{abort.what}: the outcome is not known, and the partition cannot be asked for it; another marker would"
-            f" abort what the producer has open there by then ({abort.unclear})"
-        ) from abort.unclear
-
-
-def _checked(given: Any) -> AbortTransactionSpec:
-    call = "abort_transaction"
-    try:
-        spec = AbortTransactionSpec(*given)
-    except TypeError:
-        raise IllegalArgumentError(
-            f"{call}: {given!r}: an AbortTransactionSpec(partition, producer_id, producer_epoch) is needed"
-        ) from None
-    for name, (least, most) in _RANGES.items():
-        value = getattr(spec, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise IllegalArgumentError(f"{call}: {name}={value!r}: a number of at least {least}, at most {most}")
-    return spec._replace(topic_partition=partition_of(spec.topic_partition, call))
-
-
-class _Final(Exception):
-    """Carries a partition's error past the retry loop: one of a class that is tried again elsewhere."""
-
-    def __init__(self, error: BrokerResponseError) -> None:
-        super().__init__(error)
-        self.error = error
-
-
-class _Abort:
-    """One transaction that is to be aborted, through all tries. ``unclear``: the error after which the outcome is not
-    known, and nobody can be asked."""
-
-    def __init__(self, spec: AbortTransactionSpec, backoff: Backoff) -> None:
-        where = f"{spec.topic_partition.topic}-{spec.topic_partition.partition}"
-        self.what = f"aborting the transaction of producer {spec.producer_id} in {where}"
-        self.unclear: KafkaError | None = None
-        self._spec = spec
-        self._backoff = backoff
-        self._coordinator_epoch = spec.coordinator_epoch
-        self._has_looked = False
-        self._before: ProducerState | None = None
-        self._blind: KafkaError | None = None
-        """Why the partition cannot be asked."""
-        self._is_sent = False
-        """A marker may be there."""
-
-    def attempt(self) -> Dialogue[None]:
-        if not self._has_looked:
-            try:
-                self._before = yield from self._look()
-            except (IncompatibleBrokerVersion, TopicAuthorizationFailedError) as error:
-                self._blind = error
-            self._has_looked = True
-        elif self._is_sent and self._blind is None and _transaction((yield from self._look())) != self._transaction:
-            return
-        try:
-            yield from self._mark()
-        except TransactionCoordinatorFencedError:
-            if self._coordinator_epoch >= 0:
-                raise
-            if self._blind is not None:
-                raise self._blind from None
-            present = yield from self._look()
-            if _transaction(present) != self._transaction:
-                return
-            self._coordinator_epoch = 0 if present is None else max(0, present.coordinator_epoch)
-            yield from self._mark()
-
-    @property
-    def _transaction(self) -> tuple[int, int] | None:
-        return _transaction(self._before)
-
-    def _look(self) -> Dialogue[ProducerState | None]:
-        """What the partition remembers of the producer. Tries nothing twice."""
-        told: PartitionProducerState = yield from since("2.8", self._ask(_producers_request, _read_producers))
-        return next((row for row in told.active_producers if row.producer_id == self._spec.producer_id), None)
-
-    def _mark(self) -> Dialogue[None]:
-        """Tries nothing twice."""
-
-        def build(partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
-            self._is_sent = True
-            return _abort_request(self._spec, partitions, self._coordinator_epoch)
-
-        try:
-            yield from self._ask(build, _read_markers)
-        except KafkaError as error:
-            is_final = classify(error) is Recovery.GIVE_UP or type(error) in _UNWRITTEN
-            if self._blind is None or not self._is_sent or is_final:
-                raise
-            self.unclear = error
-
-    def _ask(self, build: Build, read: Read[T]) -> Dialogue[T]:
-        partition = self._spec.topic_partition
-        found = yield from at_leaders(
-            [partition], build, read, what=self.what, backoff=self._backoff, timeout_s=inf, attempts=1
-        )
-        try:
-            return all_or_raise(found)[partition]
-        except BrokerResponseError as error:
-            if classify(error) is Recovery.GIVE_UP:
-                raise
-            raise _Final(error) from None
-
-
-def _transaction(row: ProducerState | None) -> tuple[int, int] | None:
-    """The producer's transaction in the partition, as none before or after it is."""
-    return None if row is None else (row.producer_epoch, row.current_transaction_start_offset)
-
-
-def _abort_request(
-    spec: AbortTransactionSpec, partitions: Iterable[TopicPartition], coordinator_epoch: int
-) -> WriteTxnMarkersRequest:
-    topics = [
-        WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=topic, partition_indexes=numbers)
-        for topic, numbers in by_topic(partitions).items()
-    ]
-    marker = WriteTxnMarkersRequest.WritableTxnMarker(
-        producer_id=spec.producer_id,
-        producer_epoch=spec.producer_epoch,
-        transaction_result=False,
-        topics=topics,
-        coordinator_epoch=coordinator_epoch,
-    )
-    return WriteTxnMarkersRequest(markers=[marker])
-
-
-def _read_markers(answer: WriteTxnMarkersResponse) -> dict[TopicPartition, bool | BrokerResponseError]:
-    return {
-        TopicPartition(topic.name, each.partition_index): for_code(each.error_code)("") if each.error_code else True
-        for marker in answer.markers
-        for topic in marker.topics
-        for each in topic.partitions
-    }
-
-
-# -- what hangs -------------------------------------------------------------------------------------------------------
-
-
-class _Open(NamedTuple):
-    """A transaction that is open in a partition."""
-
-    partition: TopicPartition
-    producer: ProducerState
-
-    @property
-    def key(self) -> tuple[TopicPartition, int, int]:
-        """Not that of the producer's next transaction in the partition."""
-        return self.partition, self.producer.producer_id, self.producer.current_transaction_start_offset
-
-
-def find_hanging_transactions(
-    broker_ids: Sequence[int] | None = None,
-    max_transaction_timeout_ms: float = 900_000,
-    *,
-    now_ms: float,
-    backoff: Backoff,
-    timeout_s: float = 30.0,
-) -> Dialogue[list[dict[str, Any]]]:
-    """Transactions that nobody is going to end: ``[{"transactional_id", "producer_id", "producer_epoch", "state",
-    "age_ms", "coordinator_id", "topic_partitions"}]``, begun, or last written to, ``age_ms`` ago.
-
-    Those that their coordinators have not ended ``max_transaction_timeout_ms`` (what the brokers'
-    ``transaction.max.timeout.ms`` is) and five minutes after their begin: leave these to their coordinators, which may
-    be about to commit (PrepareCommit). And those that are open in a partition, with nothing written for so long, of
-    which no coordinator knows: ``transactional_id`` is None, ``state`` "Unknown" and ``coordinator_id`` -1 where there
-    is none of that producer either, and only these may be aborted without a further look. ``broker_ids``: what these
-    brokers coordinate and lead; all for None. ``now_ms``: since the epoch.
-
-    Partitions that have no leader now, or may not be read, are left out, and logged. Before anything is said to be
-    known to no coordinator, all of them were heard twice: KafkaTimeoutError while one has no leader. They name only
-    the transactional ids that this user may describe. IncompatibleBrokerVersion before 3.0.
-    """
-    given_ids = _node_ids(broker_ids)
-    slack_ms = _milliseconds("max_transaction_timeout_ms", max_transaction_timeout_ms) + HANGING_SLACK_MS
-    begun_before_ms = now_ms - slack_ms
-    give_up_at = timeout_s + (yield from now())
-
-    def limits() -> Dialogue[dict[str, Any]]:
-        left_s = yield from time_left(give_up_at)
-        if not left_s:
-            raise KafkaTimeoutError(f"looking for transactions that hang: not done within {timeout_s:g} s")
-        return {"backoff": backoff, "timeout_s": left_s}
-
-    led = yield from _led_by(given_ids, **(yield from limits()))
-    seen = yield from _open_transactions(led, **(yield from limits()))
-    old = [each for each in seen if each.producer.last_timestamp <= begun_before_ms]
-    writers = {each.producer.producer_id for each in old}
-    listed = yield from list_transactions(**(yield from limits()))
-    names = [
-        row.transactional_id
-        for broker, rows in listed.items()
-        for row in rows
-        if row.state in _LIVE and (given_ids is None or broker in given_ids or row.producer_id in writers)
-    ]
-    live = yield from _live(names, **(yield from limits()))
-    overdue = [
-        _row(
-            name,
-            known.producer_id,
-            known.producer_epoch,
-            known.state,
-            now_ms - known.transaction_start_time_ms,
-            known.coordinator_id,
-            known.topic_partitions,
-        )
-        for name, known in live.items()
-        if 0 <= known.transaction_start_time_ms <= begun_before_ms
-        and (given_ids is None or known.coordinator_id in given_ids)
-    ]
-    unknown = {each.key for each in _known_to_nobody(old, live)}
-    if not unknown:
-        return overdue
-    # One of them may have ended since, and that is why its coordinator knows no more of it. Or what coordinates it was
-    # between two brokers, neither of which told of it.
-    again = yield from _open_transactions({each[0] for each in unknown}, **(yield from limits()))
-    still = [each for each in again if each.key in unknown]
-    if not still:
-        return overdue
-    yield from _wait_for_coordinators(**(yield from limits()))
-    listed = yield from list_transactions(**(yield from limits()))
-    writers = {each.producer.producer_id for each in still}
-    names = [
-        row.transactional_id
-        for rows in listed.values()
-        for row in rows
-        if row.state in _LIVE and row.producer_id in writers
-    ]
-    live = yield from _live(names, **(yield from limits()))
-    return overdue + _orphans(_known_to_nobody(still, live), listed, now_ms)
-
-
-def _live(
-    names: Iterable[str], *, backoff: Backoff, timeout_s: float
-) -> Dialogue[dict[str, TransactionDescription]]:
-    """Those of these transactional ids that have a transaction that is not over."""
-    found: dict[str, TransactionDescription] = {}
-    for name, known in (yield from _descriptions(sorted(names), backoff, timeout_s)).items():
-        if isinstance(known, TransactionDescription):
-            if known.state in _LIVE:
-                found[name] = known
-        elif not isinstance(known, TransactionalIdNotFoundError):  # else it went meanwhile
-            or_raise(known, name, CoordinatorType.TRANSACTION)
-    return found
-
-
-def _known_to_nobody(opened: Iterable[_Open], live: Mapping[str, TransactionDescription]) -> list[_Open]:
-    covered = {(known.producer_id, partition) for known in live.values() for partition in known.topic_partitions}
-    return [each for each in opened if (each.producer.producer_id, each.partition) not in covered]
-
-
-def _wait_for_coordinators(*, backoff: Backoff, timeout_s: float) -> Dialogue[None]:
-    """Until there is a broker for everything that a coordinator may know. None knows of anything where there was never
-    a transaction."""
-
-    def attempt() -> Dialogue[None]:
-        metadata = yield from metadata_of([_COORDINATORS])
-        for topic in metadata.topics:
-            if topic.error_code and for_code(topic.error_code) is UnknownTopicOrPartitionError:
-                continue
-            raise_first([(topic.error_code, None, f"{_COORDINATORS} has to be seen, to know of all coordinators")])
-            for each in topic.partitions:
-                if each.leader_id < 0:
-                    raise LeaderNotAvailableError(f"{_COORDINATORS}-{each.partition_index} has no leader now")
-
-    yield from retrying(attempt, what="looking for all coordinators", backoff=backoff, timeout_s=timeout_s)
-
-
-def _orphans(
-    opened: Iterable[_Open], listed: Mapping[int, Iterable[TransactionListing]], now_ms: float
-) -> list[dict[str, Any]]:
-    """A row for each producer."""
-    by_producer: dict[tuple[int, int], list[_Open]] = {}
-    for each in opened:
-        by_producer.setdefault((each.producer.producer_id, each.producer.producer_epoch), []).append(each)
-    owners = {row.producer_id: (broker, row) for broker, rows in listed.items() for row in rows}
-    found = []
-    for (producer_id, epoch), theirs in by_producer.items():
-        broker, owner = owners.get(producer_id, (_NOBODY, None))
-        name, state = (None, TransactionState.UNKNOWN) if owner is None else (owner.transactional_id, owner.state)
-        age_ms = now_ms - max(each.producer.last_timestamp for each in theirs)
-        found.append(_row(name, producer_id, epoch, state, age_ms, broker, [each.partition for each in theirs]))
-    return found
-
-
-def _row(
-    name: str | None,
-    producer_id: int,
-    producer_epoch: int,
-    state: TransactionState,
-    age_ms: float,
-    coordinator_id: int,
-    partitions: Iterable[TopicPartition],
-) -> dict[str, Any]:
-    return {
-        "transactional_id": name,
-        "producer_id": producer_id,
-        "producer_epoch": producer_epoch,
-        "state": state.value,
-        "age_ms": int(age_ms),
-        "coordinator_id": coordinator_id,
-        "topic_partitions": sorted(partitions),
-    }
-
-
-def _led_by(broker_ids: Sequence[int] | None, *, backoff: Backoff, timeout_s: float) -> Dialogue[list[TopicPartition]]:
-    """The partitions that these brokers lead; all for None, with those that have no leader."""
-
-    def attempt() -> Dialogue[list[TopicPartition]]:
-        metadata = yield from metadata_of(None)
-        return [
-            TopicPartition(str(topic.name), each.partition_index)
-            for topic in metadata.topics
-            for each in topic.partitions
-            if broker_ids is None or each.leader_id in broker_ids
-        ]
-
-    return (yield from retrying(attempt, what="looking at partitions", backoff=backoff, timeout_s=timeout_s))
-
-
-def _open_transactions(
-    partitions: Iterable[TopicPartition], *, backoff: Backoff, timeout_s: float
-) -> Dialogue[list[_Open]]:
-    """What is open in those of the partitions that have a leader and may be read."""
-    asking = at_leaders(
-        partitions,
-        _producers_request,
-        _read_producers,
-        what="looking at producers",
-        backoff=backoff,
-        timeout_s=timeout_s,
-        waits_for_leaders=False,
-    )
-    found = yield from since("3.0", asking)
-    for partition, told in found.items():
-        if isinstance(told, _LEFT_OUT):
-            log.warning(
-                "looking for transactions that hang: %s-%s was left out: %r", partition.topic, partition.partition, told
-            )
-    looked_at = all_or_raise({partition: told for partition, told in found.items() if not isinstance(told, _LEFT_OUT)})
-    return [
-        _Open(partition, producer)
-        for partition, told in looked_at.items()
-        for producer in told.active_producers
-        if producer.current_transaction_start_offset >= 0
-    ]
