@@ -36,6 +36,7 @@ from kafka.core.admin.share_groups import (
     alter_share_group_offsets,
     delete_share_group_offsets,
     list_share_group_offsets,
+    share_group_offsets,
 )
 from kafka.core.admin.topics import (
     create_partitions,
@@ -92,6 +93,7 @@ __all__ = [
     "remove_group_members",
     "reset_configs",
     "reset_group_offsets",
+    "share_group_offsets",
     "update_features",
     "wait_for_topics",
 ]

@@ -198,6 +198,9 @@ class _Server:
     def on_lost(self, connection: BrokerConnection, error: BaseException) -> None:
         self._bootstrap.lost(connection, error)
 
+    def on_retired(self, connection: BrokerConnection, error: BaseException) -> None:
+        """It has no lane that somebody watches."""
+
     def on_answer(self, exchange: Exchange, response: Response) -> None:
         self._bootstrap.owner.on_answer(exchange, response)
 

@@ -70,6 +70,9 @@ class VersionCheck:
         connection.close()
         self.future.failure(error)
 
+    def on_retired(self, connection: BrokerConnection, error: BaseException) -> None:
+        """It is closed long before."""
+
     def on_answer(self, exchange: Exchange, response: Response) -> None:
         """Nothing but the greeting is ever sent."""
 

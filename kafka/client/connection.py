@@ -545,3 +545,5 @@ class BrokerConnection:
         self._muted_until = 0.0
         self._machine = ClientConnection(self._settings.client_id)
         self._line.close()
+        idle_s = self._settings.max_idle_s
+        self._owner.on_retired(self, KafkaConnectionError(f"{self.name}: closed after {idle_s:g} idle seconds"))

@@ -301,7 +301,8 @@ class KafkaClient(DrivenByHand):
         self._router.nodes.close(node_id, lane)
 
     def watch_lane(self, lane: str, on_lost: Callable[[BaseException], object] | None) -> None:
-        """Be told when a connection of that lane has ended by itself, also with nothing on it; None: not any more."""
+        """Be told when a connection of that lane has ended, also with nothing on it, but for :meth:`close_lane` and the
+        other ways to close it; None: not any more."""
         if on_lost is None:
             self._router.lane_watchers.pop(lane, None)
         else:

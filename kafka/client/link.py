@@ -137,6 +137,10 @@ class Owner(Protocol):
         """It ended, or did not come about; not called for :meth:`BrokerConnection.close`."""
         ...
 
+    def on_retired(self, connection: BrokerConnection, error: BaseException) -> None:
+        """It was ended since nobody used it for long, which is no failure."""
+        ...
+
     def on_answer(self, exchange: Exchange, response: Response) -> None:
         """A response has come; its future is completed afterwards."""
         ...

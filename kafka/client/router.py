@@ -94,7 +94,7 @@ class Router:
         self.connections_opened = 0
         self.connections_lost = 0
         self.lane_watchers: dict[str, Callable[[BaseException], object]] = {}
-        """By lane: who wants to know that its connection has ended by itself."""
+        """By lane: who wants to know that its connection has ended though nobody closed it."""
         self.events = 0
         """Grows with whatever a caller of ``poll`` may wait for."""
         self.collected: list[Response] | None = None
@@ -132,7 +132,11 @@ class Router:
         log.warning("the bootstrap servers are asked again: %s", why)
         self._cluster.forget_brokers()
         self.coordinators.forget_all()
-        self.nodes.close(error=KafkaConnectionError(f"closed, since the bootstrap servers are asked again: {why}"))
+        error = KafkaConnectionError(f"closed, since the bootstrap servers are asked again: {why}")
+        ended = [connection for connection in self.nodes if connection.connected()]
+        self.nodes.close(error=error)
+        for connection in ended:
+            self._tell_watcher(connection, error)
         self.bootstrap.start_anew()
 
     def settle_bootstrap(self) -> None:
@@ -290,6 +294,12 @@ class Router:
                 self.start_bootstrap()
         if self._held:
             self._set_wake()
+        self._tell_watcher(connection, error)
+
+    def on_retired(self, connection: BrokerConnection, error: BaseException) -> None:
+        self._tell_watcher(connection, error)
+
+    def _tell_watcher(self, connection: BrokerConnection, error: BaseException) -> None:
         watcher = self.lane_watchers.get(connection.lane or "")
         if watcher is not None:
             self._loop.call_soon(watcher, error)  # after those whose requests were on it

@@ -312,6 +312,9 @@ class GroupDriver:
         left = self.leave(reason)
         while self.pending is not None and not left.is_done:
             self.carried_out(self.pending)
+        if not left.is_done:
+            self.machine.hurry(self._loop.time())
+            self.pump()
 
     def close(self) -> None:
         """Do nothing from now on; the group finds out by itself unless :meth:`leave` was called before."""

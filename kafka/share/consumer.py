@@ -229,6 +229,13 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         self._check_open()
         self._engine.look()
 
+    def quiet_async(self) -> Future[None]:
+        """On a loop: want nothing more; done when no request is out that may bring records. What comes until then comes
+        through ``on_records``; after :meth:`close_async` it would be given back with one more delivery counted.
+        """
+        self._check_open()
+        return self._engine.quiet()
+
     def wakeup(self) -> None:
         """Let a :meth:`poll` that waits, or the next one, return at once. From any thread."""
         self._inbox.wake()

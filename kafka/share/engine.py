@@ -9,8 +9,10 @@ state.
 Demand is what the owner wants beyond what it has: a count that goes down with what comes, until it is said anew. It is
 split over the leaders, and all of them are asked at once. Each brings its part at most, but for whole batches, and may
 be asked again while others still look for theirs: so more may come than was wanted, by less than that again. With
-``exactly`` (record-limit mode) never: then what one leader is asked for is withheld from the others. When there is not
-enough for all, those go first that have waited longest, and do not wait for long: whoever has records is asked in turn.
+``exactly`` (record-limit mode) never, but for what comes from a leader after others were asked in its stead: what one
+is asked for is withheld from the others until its answer is overdue (``link.py``), for one that is silent would keep it
+for as long as a request may take. When there is not enough for all, those go first that have waited longest, and do not
+wait for long: whoever has records is asked in turn, and one that has failed after the others.
 
 Who polls wants *some* records, up to a count: with the first of them that demand is over. A rest of it would be looked
 for at once, where nothing more can come before these are acknowledged: the broker hands out 2,000 offsets of a
@@ -185,6 +187,11 @@ class ShareEngine:
         """Send what was acknowledged; done when all of it has been answered."""
         return _when_all([link.flush() for link in self._links.values()])
 
+    def quiet(self) -> Future[None]:
+        """Want nothing more; done when no request is out that may bring records."""
+        self._demand = Demand(0)
+        return _when_all([link.quiet() for link in self._links.values()])
+
     @property
     def held_count(self) -> int:
         """Records that are locked for this member and not acknowledged."""
@@ -234,7 +241,7 @@ class ShareEngine:
         fetching = sum(each.session.is_wanted for each in self._links.values())
         part = -(-wanted // max(1, fetching))
         if exactly:
-            free = wanted - sum(each.asked for each in self._links.values())
+            free = wanted - sum(each.asked for each in self._links.values() if each.session.is_wanted)
             for each in sorted(self._links.values(), key=lambda one: one.turn):
                 if each is link or free <= 0:
                     break

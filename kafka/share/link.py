@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kafka.client import KafkaClient
 from kafka.core.share.intake import Outcome
@@ -28,6 +28,8 @@ LOOK_AGAIN_S = 0.02
 EXPECTS_S = 1.0
 """So long after some records there may be more, though a fetch that does not wait finds none: it gives nothing of a
 partition that another member's fetch is at."""
+OVERDUE_S: Final = 1.0
+"""A poll that has been over for so long without an answer keeps nothing from other leaders any more."""
 
 
 class LinkOwner(Protocol):
@@ -37,14 +39,16 @@ class LinkOwner(Protocol):
         """How much the link may fetch now."""
 
     def on_outcome(self, link: ShareLink, outcome: Outcome) -> None:
-        """An answer came, or none will, or locks have run out. ``link.asked`` is 0 again."""
+        """An answer came, or none will, or locks have run out, or what was asked for exactly is overdue. ``link.asked``
+        is 0 again.
+        """
 
 
 class ShareLink:
-    """One leader's session on the loop. ``asked`` is what the request in flight may bring at most; ``turn`` is lower
-    the longer ago the last fetch went out; ``failures`` counts errors in a row. ``look_every_s``: after a fetch that
-    brought nothing the next one waits so long, since the broker has been told not to; :data:`LOOK_AGAIN_S` while more
-    is to be expected.
+    """One leader's session on the loop. ``asked`` is what the request in flight may bring at most, and 0 once it is
+    overdue (in record-limit mode); ``turn`` is lower the longer ago the last fetch went out, or failed; ``failures``
+    counts errors in a row. ``look_every_s``: after a fetch that brought nothing the next one waits so long, since the
+    broker has been told not to; :data:`LOOK_AGAIN_S` while more is to be expected.
     """
 
     def __init__(
@@ -66,6 +70,8 @@ class ShareLink:
         self._closing: Future[None] | None = None
         self.failures = 0
         self._not_before = 0.0
+        self._overdue_at = 0.0  # 0: nothing that others wait for was asked for
+        self._unquiet: list[Future[None]] = []  # those who wait for a request that may bring records
         self._unsaid: list[Future[None]] = []  # flushes of what no request has carried yet
         self._unanswered: list[Future[None]] = []  # flushes of what the request in flight carries
         self._says = False  # the request in flight carries acknowledgements
@@ -88,6 +94,15 @@ class ShareLink:
             self.pump_soon()
         elif self.session.in_flight and self._says:
             self._unanswered.append(done)
+        else:
+            done.success(None)
+        return done
+
+    def quiet(self) -> Future[None]:
+        """Done when no request is out that may bring records."""
+        done: Future[None] = Future()
+        if self._out is not None and _has_asked(self._out):
+            self._unquiet.append(done)
         else:
             done.success(None)
         return done
@@ -157,6 +172,9 @@ class ShareLink:
             elif self._closing is not None:
                 self._end()
                 return
+        elif self._overdue_at and now >= self._overdue_at:
+            self.asked, self._overdue_at = 0, 0.0
+            self._owner.on_outcome(self, Outcome([], [], [], {}, None))
         self._arm(now)
 
     def _is_idle_while_holding(self, now: float) -> bool:
@@ -175,10 +193,13 @@ class ShareLink:
                 return exchange
         if now < self._not_before:
             return None
-        exchange = self.session.next_request(now, self._owner.demand_for(self))
+        demand = self._owner.demand_for(self)
+        exchange = self.session.next_request(now, demand)
         if exchange is not None and isinstance(exchange.request, ShareFetchRequest):
             self.asked = exchange.request.max_records
             self.turn = next(_turns)
+            if self.asked and demand.exactly:
+                self._overdue_at = now + exchange.request.max_wait_ms / 1000 + OVERDUE_S
         return exchange
 
     def _closing_request(self, now: float) -> Exchange | None:
@@ -208,7 +229,7 @@ class ShareLink:
             return
         self.lanes.close_former()
         self._not_before = now + response.throttle_time_ms / 1000
-        if self._look_every_s and self.asked and outcome.error is None:
+        if self._look_every_s and _has_asked(exchange) and outcome.error is None:
             if outcome.records:
                 self._expects_until = now + EXPECTS_S
             else:
@@ -233,8 +254,10 @@ class ShareLink:
             self._settle(self.session.on_connection_lost(error))
 
     def _settle(self, outcome: Outcome) -> None:
-        self.asked = 0
+        self.asked, self._overdue_at = 0, 0.0
         self._out = None
+        if outcome.error is not None:
+            self.turn = next(_turns)
         if self.failures > 1:  # the first time, the session is opened anew at once
             wait_s = self._client.retry_backoff.delay_s(self.failures - 1)
             self._not_before = max(self._not_before, self._client.loop.time() + wait_s)
@@ -246,6 +269,7 @@ class ShareLink:
                 self._owner.on_outcome(self, outcome)
         finally:
             _complete(self._unanswered)
+            _complete(self._unquiet)
             self.pump_soon()
 
     def _end(self) -> None:
@@ -261,6 +285,7 @@ class ShareLink:
             self._owner.on_outcome(self, outcome)
         _complete(self._unanswered)
         _complete(self._unsaid)
+        _complete(self._unquiet)
         if self._closing is not None and not self._closing.is_done:
             self._closing.success(None)
 
@@ -269,7 +294,7 @@ class ShareLink:
     def _arm(self, now: float) -> None:
         self._disarm()
         deadline = self.session.next_deadline(now)
-        for instant in (self._not_before, self._next_look):
+        for instant in (self._not_before, self._next_look, self._overdue_at):
             if instant > now and (deadline is None or instant < deadline):
                 deadline = instant
         if self._closing is None and self.session.in_use:
@@ -283,6 +308,11 @@ class ShareLink:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _has_asked(exchange: Exchange) -> bool:
+    """Whether the request was to bring records."""
+    return isinstance(exchange.request, ShareFetchRequest) and exchange.request.max_records > 0
 
 
 def _complete(waiting: list[Future[None]]) -> None:

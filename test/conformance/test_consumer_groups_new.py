@@ -332,14 +332,14 @@ def test_who_takes_too_long_between_polls_is_out_and_comes_back_with_the_next(
 def test_a_handler_that_takes_longer_than_a_session_costs_no_rebalance(
     member: Callable[..., KafkaConsumer], new_topic: Callable[..., str], group: str, raw: RawClient
 ) -> None:
-    set_session(raw, group, 1200)
+    set_session(raw, group, 2500)
     topic = new_topic()
     consumer = member()
     told = Listener()
     consumer.subscribe([topic], listener=told)
     until(lambda: consumer.assignment(), consumer)
     epoch = described(raw, group).members[0].member_epoch
-    ends_at = time.monotonic() + 2.5
+    ends_at = time.monotonic() + 5.1
     while time.monotonic() < ends_at:
         time.sleep(0.2)  # the handler, which takes two sessions
         (seen,) = described(raw, group).members
@@ -439,6 +439,34 @@ def test_unsubscribe_leaves_and_subscribe_comes_back(
         time.sleep(0.05)
     consumer.subscribe([topic], listener=told)
     until(lambda: consumer.assignment(), consumer)
+
+
+@pytest.mark.parametrize("protocol", [{}, {**CLASSIC, "session_timeout_ms": 45_000}], ids=["consumer", "classic"])
+def test_who_may_not_wait_leaves_although_a_heartbeat_is_out(
+    member: Callable[..., KafkaConsumer], new_topic: Callable[..., str], raw: RawClient, group: str, bootstrap: str,
+    protocol: dict[str, Any],
+) -> None:  # fmt: skip
+    set_session(raw, group, 45_000)
+    consumer = member(**protocol)
+    consumer.subscribe([new_topic()])
+    until(lambda: consumer.assignment(), consumer)
+    until(lambda: consumer._group.machine.state_name == "stable", consumer)
+    asked: list[str] = []
+
+    def in_one_turn_of_the_loop() -> None:
+        its = consumer._group
+        its.fenced(CommitFailedError("a heartbeat is due now"))
+        asked.append(its.machine.state_name)
+        its.depart("a test")
+        its.close()
+
+    consumer._host.call(in_one_turn_of_the_loop)
+    assert asked == ["stable"]
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        end = time.monotonic() + 20
+        while admin.describe_groups([group])[group]["members"]:
+            assert time.monotonic() < end, "its session has to run out"
+            time.sleep(0.05)
 
 
 def test_a_group_is_taken_from_the_classic_protocol_to_the_new_one_member_by_member(

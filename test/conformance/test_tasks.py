@@ -180,7 +180,7 @@ def test_groups_begin_at_the_first_records_without_their_setting(
 
     administration = Administration(client, wait, SOON_S)
     for _ in range(2):
-        begin_groups(administration, places, lambda seconds: loop.run_until(lambda: False, seconds))
+        begin_groups(administration, places, lambda seconds: loop.run_until(lambda: False, seconds), loop.time)
         assert administration.not_begun(places) == {whole: [], cut: []}
     client.close()
     loop.close()
@@ -344,12 +344,12 @@ def test_a_job_that_runs_for_longer_than_its_lock_runs_once(bench: Bench) -> Non
     @bench.app.task(bind=True)
     def long(context: Context) -> bool:
         runs.append(context.deliveries)
-        for _ in range(25):
+        for _ in range(45):
             time.sleep(0.1)
         return context.cancelled
 
     with KafkaAdminClient(bootstrap_servers=bench.bootstrap) as admin:
-        lock = {"share.record.lock.duration.ms": "1000"}
+        lock = {"share.record.lock.duration.ms": "2000"}
         admin.alter_configs([ConfigResource(ConfigResourceType.GROUP, bench.app.names.queue("default"), lock)])
     job = long.delay()
     bench.work()

@@ -80,6 +80,60 @@ def test_a_dead_leader_keeps_no_demand_from_the_others(leaders: MakeLeaders) -> 
     three.wait(lambda: three.user.records, 3)
 
 
+def test_a_silent_leader_keeps_no_demand_from_the_others(leaders: MakeLeaders) -> None:
+    three = leaders(3)
+    first, second, third = three.nodes
+    first.answers[ShareFetchRequest] = silent
+    three.consumer.request_records(1, exactly=True)
+    three.wait(lambda: first.requests(ShareFetchRequest), 2)
+    second.log.append(0)
+    three.wait(lambda: three.user.records, 2)
+    third.log.append(1)
+    three.consumer.request_records(1, exactly=True)
+    three.wait(lambda: len(three.user.records) == 2, 1)
+    assert len(first.requests(ShareFetchRequest)) == 1, "it has not answered yet"
+
+
+def test_of_what_others_were_asked_for_in_its_stead_a_late_answer_brings_more(leaders: MakeLeaders) -> None:
+    two = leaders(2)
+    late, other = two.nodes
+    two.consumer.request_records(1, exactly=True)
+    two.wait(lambda: late.asked and other.asked)
+    late.log.extend(range(9))
+    other.log.extend(range(100, 200))
+    two.network.link("me", "node1").delay_s = 3.0
+    two.consumer.request_records(4, exactly=True)
+    two.wait(lambda: two.consumer._engine.demand == 0, 2.5)
+    in_time = len(two.user.records)
+    two.run(10)
+    asked = late.asked[-1]
+    assert asked > 0
+    assert (len(two.user.records), two.consumer._engine.demand) == (in_time + asked, 0)
+
+
+def test_a_leader_of_nothing_that_is_wanted_keeps_no_demand_from_the_others(leaders: MakeLeaders) -> None:
+    two = leaders(2)
+    first, second = two.nodes
+    first.answers[ShareFetchRequest] = silent
+    two.consumer.request_records(1, exactly=True)
+    two.wait(lambda: first.requests(ShareFetchRequest), 2)
+    for node in two.nodes:
+        node.topics = {"t": {1: 2}}
+    two.client.cluster.request_update()
+    second.log.append(0)
+    two.wait(lambda: two.user.records, 0.5)
+
+
+def test_a_leader_that_has_failed_is_asked_after_the_others(leaders: MakeLeaders) -> None:
+    two = leaders(2)
+    two.nodes[0].answers[ShareFetchRequest] = silent
+    two.consumer.request_records(1, exactly=True)
+    two.wait(lambda: two.nodes[0].requests(ShareFetchRequest), 2)
+    links = two.consumer._engine._links
+    two.wait(lambda: links[1].failures, 60)
+    assert links[1].turn > links[2].turn
+
+
 def test_without_exactness_every_leader_is_asked_at_once_for_its_part(leaders: MakeLeaders) -> None:
     three = leaders(3)
     three.consumer.request_records(30)

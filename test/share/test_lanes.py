@@ -60,6 +60,30 @@ def test_locks_that_went_with_a_connection_are_reported_though_nothing_was_on_it
     assert {record.delivery_count for record in user.records[2:]} == {2}
 
 
+@pytest.mark.parametrize("end", ["asks the bootstrap servers again", "finds the connection idle"])
+def test_locks_that_went_with_a_connection_that_the_client_ended_are_reported_too(machine: Machine, end: str) -> None:
+    user = Taker()
+    client = machine.client(connections_max_idle_ms=5_000)
+    consumer = user.consumer(client, "t")
+    machine.produce("t", b"a")
+    consumer.request_records(1)
+    machine.wait(lambda: user.records)
+    consumer.request_records(0)
+    machine.run(2)
+    if end == "asks the bootstrap servers again":
+        client._router.rebootstrap("a test says so")
+    else:
+        machine.network.names["kafka"] = []  # so no other one can be made in time
+        machine.run(4)
+        assert link_of(consumer).lanes.replaced == 0
+    machine.run(0.01)
+    assert user.lost == user.records
+    machine.network.names.pop("kafka", None)
+    consumer.request_records(1)
+    machine.wait(lambda: len(user.records) == 2, 10)
+    assert user.records[1].delivery_count == 2
+
+
 def test_an_idle_connection_is_exchanged_while_something_is_held_and_nothing_is_freed(machine: Machine) -> None:
     user, other = Taker(), Taker()
     consumer = user.consumer(machine.client(connections_max_idle_ms=5_000), "t")

@@ -83,6 +83,24 @@ def test_a_flush_whose_acknowledgements_went_with_the_connection_is_done_though_
     assert all(each.error is not None for each in one.user.acknowledged)
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_who_wants_nothing_more_is_told_when_nothing_can_come(one: Leaders, is_cut: bool) -> None:
+    node = one.nodes[0]
+    node.log.append(5)
+    one.consumer.request_records(5)
+    one.wait(lambda: len(node.asked) > 1)
+    done = one.consumer.quiet_async()
+    assert not done.is_done
+    if is_cut:
+        one.network.cut("me", "node1")
+    one.wait(lambda: done.is_done, 2)
+    asked = len(node.asked)
+    assert len(one.user.records) == (5 if is_cut else 6)
+    one.run(2)
+    assert len(node.asked) == asked
+    assert one.consumer.quiet_async().is_done
+
+
 def test_flushes_end_though_others_go_on_acknowledging(one: Leaders) -> None:
     one.nodes[0].log.extend(range(5, 1000))
     one.consumer.request_records(900)

@@ -21,12 +21,14 @@ from kafka.errors import (
     IncompatibleBrokerVersion,
     InvalidRecordStateError,
     KafkaConfigurationError,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     NoBrokersAvailable,
     NonEmptyGroupError,
     NotCoordinatorError,
+    RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
 from kafka.future import Future
@@ -37,14 +39,20 @@ from kafka.tasks import App, JobState
 from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.ids import BrokerClock
 from kafka.tasks.kafka_backend import KafkaBackend, delivery
-from kafka.tasks.kafka_backend.admin import begin_groups, check_enqueueing, check_share_groups, prepare_groups
+from kafka.tasks.kafka_backend.admin import (
+    Administration,
+    begin_groups,
+    check_enqueueing,
+    check_share_groups,
+    prepare_groups,
+)
 from kafka.tasks.kafka_backend.connection import RECONNECT_MAX_S, connect
 from kafka.tasks.kafka_backend.delivery import ShareDelivery
 from kafka.tasks.kafka_backend.publisher import KafkaPublisher
 from kafka.tasks.outcome import Verdict
 from kafka.tasks.results import StateRecord, encode
 from kafka.tasks.settings import read_settings
-from kafka.tasks.topics import Names, group_configs
+from kafka.tasks.topics import Names, TopicPlan, group_configs
 from kafka.testing import EmbeddedBroker
 
 SOON_S = 10.0
@@ -217,18 +225,45 @@ def test_settings_that_are_never_seen_are_an_error() -> None:
 
 
 class Places:
-    """Where groups stand, for begin_groups; ``errors`` come first, one for each question."""
+    """Where groups stand, for begin_groups. ``errors``: what comes of the first attempts to begin; with ``lost`` these
+    have done their work, only the answer is not known. ``unlisted``: errors of groups that are asked about.
+    ``silent``: groups whose coordinator does not answer.
+    """
 
-    def __init__(self, missing: Sequence[TopicPartition], errors: Sequence[Exception] = ()) -> None:
+    def __init__(
+        self,
+        missing: Sequence[TopicPartition],
+        errors: Sequence[Exception] = (),
+        lost: bool = False,
+        unlisted: Mapping[str, KafkaError] = {},
+        silent: str = "",
+    ) -> None:
         self.begun: dict[str, dict[TopicPartition, int]] = {}
+        self.listed: list[list[str]] = []
+        self.attempts = 0
         self._missing = missing
         self._errors = list(errors)
+        self._lost = lost
+        self._unlisted = unlisted
+        self._silent = silent
 
-    def not_begun(self, groups: Mapping[str, Sequence[TopicPartition]]) -> dict[str, list[TopicPartition]]:
-        return {group: [place for place in places if place in self._missing] for group, places in groups.items()}
+    def not_begun(
+        self, groups: Mapping[str, Sequence[TopicPartition]]
+    ) -> dict[str, list[TopicPartition] | KafkaError]:
+        self.listed.append(list(groups))
+        if set(groups).intersection(self._silent):
+            raise KafkaTimeoutError("no answer")
+        found: dict[str, list[TopicPartition] | KafkaError] = {}
+        for group, places in groups.items():
+            begun = self.begun.get(group, {})
+            found[group] = [place for place in places if place in self._missing and place not in begun]
+        return {**found, **{group: error for group, error in self._unlisted.items() if group in groups}}
 
     def begin_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.attempts += 1
         if self._errors:
+            if self._lost:
+                self.begun[group] = dict(offsets)
             raise self._errors.pop(0)
         self.begun[group] = dict(offsets)
 
@@ -236,8 +271,10 @@ class Places:
 A_PLACES = [TopicPartition("a", 0), TopicPartition("a", 1)]
 
 
-def begin(places: Any, pauses: list[float] | None = None) -> None:
-    begin_groups(places, {"a": A_PLACES}, (pauses if pauses is not None else []).append, 0.1)
+def begin(places: Any, pauses: list[float] | None = None, groups: str = "a") -> None:
+    passed: list[float] = [] if pauses is None else pauses
+    wanted = {group: [TopicPartition(group, number) for number in range(2)] for group in groups}
+    begin_groups(places, wanted, passed.append, lambda: sum(passed), 0.1)
 
 
 def test_groups_begin_where_they_have_no_place_yet() -> None:
@@ -266,6 +303,58 @@ def test_state_that_is_on_its_way_to_another_broker_is_waited_for() -> None:
     places, pauses = Places(A_PLACES, errors), list[float]()
     begin(places, pauses)
     assert (set(places.begun), len(pauses)) == ({"a"}, 2)
+
+
+@pytest.mark.parametrize("error", [KafkaConnectionError("gone"), RequestTimedOutError("late")])
+def test_a_group_whose_answer_was_lost_is_looked_at_again_before_anything_is_repeated(error: KafkaError) -> None:
+    places = Places(A_PLACES, [error], lost=True)
+    begin(places)
+    assert (places.attempts, places.listed) == (1, [["a"], ["a"]])
+    places = Places(A_PLACES, [error])
+    begin(places)
+    assert (places.attempts, set(places.begun)) == (2, {"a"})
+
+
+def test_all_groups_are_asked_about_at_once_and_those_in_error_again() -> None:
+    b_places = [TopicPartition("b", number) for number in range(2)]
+    places, pauses = Places([*A_PLACES, *b_places], [NotCoordinatorError("a")]), list[float]()
+    begin(places, pauses, "abc")
+    assert (set(places.begun), places.listed) == ({"a", "b"}, [["a", "b", "c"], ["a"]])
+
+
+def test_an_error_of_one_group_is_not_that_of_another(caplog: pytest.LogCaptureFixture) -> None:
+    c_place = TopicPartition("c", 0)
+    unlisted = {"a": GroupAuthorizationFailedError("no"), "b": CoordinatorLoadInProgressError("wait")}
+    for places in (Places([c_place], unlisted=unlisted), Places([c_place], silent="ab")):
+        caplog.clear()
+        begin(places, groups="abc")
+        assert set(places.begun) == {"c"}
+        told = [line.partition(" begins where its settings say")[0] for line in caplog.messages]
+        assert sorted(told) == ["the group a", "the group b"]
+
+
+@pytest.mark.parametrize("fault", ["close", "drop"])
+def test_a_place_is_written_by_one_request_though_its_answer_is_lost(broker: EmbeddedBroker, fault: str) -> None:
+    """Members may begin and leave meanwhile, and a second request would let all of it run once more."""
+    loop = Loop()
+    settings = read_settings({"bootstrap_servers": broker.bootstrap, "request_timeout": 1.0})
+    client = connect(settings, loop)
+
+    def wait(dialogue: Any) -> Any:
+        future = client.run(dialogue)
+        loop.run_until(future)
+        return future.result()
+
+    administration = Administration(client, wait, settings.request_timeout)
+    group = f"once-{fault}"
+    place = TopicPartition(group, 0)
+    administration.create(TopicPlan(group, 1))
+    with getattr(broker.faults, fault)("AlterShareGroupOffsets", when="after") as lost, pytest.raises(KafkaError):
+        administration.begin_group(group, {place: 0})
+    assert lost.hits == 1
+    assert administration.not_begun({group: [place]}) == {group: []}
+    client.close()
+    loop.close()
 
 
 @pytest.mark.parametrize(
@@ -297,6 +386,7 @@ class Member:
         self.lock_s = 30.0
         self.lost: set[Any] = set()
         self.flushed: Future[None] = Future()
+        self.quiet: Future[None] = Future()
         self.closed: Future[None] = Future()
         self.is_closing = False
         self.made.append(self)
@@ -312,6 +402,9 @@ class Member:
 
     def commit_async(self) -> Future[None]:
         return self.flushed
+
+    def quiet_async(self) -> Future[None]:
+        return self.quiet
 
     def close_async(self) -> Future[None]:
         self.is_closing = True
@@ -406,6 +499,19 @@ def test_locks_that_the_broker_says_are_gone_are_told_once(stage: Stage) -> None
     assert "run out" in stage.events.gone[1][1]
 
 
+def test_a_settled_suspect_that_comes_again_is_told(stage: Stage) -> None:
+    stage.suspect.options["on_records"]([a_record(offset) for offset in range(3)])
+    taken, refused, later = stage.leases[3:]
+    stage.delivery.settle([taken, refused, later], Verdict.ACCEPT)
+    accepted, error = AcknowledgeType.ACCEPT, InvalidRecordStateError("offset 1 is not acquired")
+    answer = stage.suspect.options["on_acknowledged"]
+    answer([Acknowledged(taken.token, accepted, None), Acknowledged(refused.token, accepted, error)])
+    answer([Acknowledged(taken.token, accepted, error)])
+    assert [leases for leases, _ in stage.events.gone] == [[refused]]
+    answer([Acknowledged(later.token, accepted, error)])
+    assert [leases for leases, _ in stage.events.gone] == [[refused], [later]]
+
+
 def test_a_lock_that_turns_out_to_be_gone_is_told_on_a_later_turn(stage: Stage) -> None:
     stage.main.lost.add(stage.leases[0].token)
     stage.delivery.renew(stage.leases)
@@ -429,6 +535,21 @@ def test_who_asks_is_told_when_the_settlement_is_answered(stage: Stage) -> None:
     stage.loop.run_once(0)
     assert told == []
     stage.main.flushed.success(None)
+    stage.loop.run_once(0)
+    assert told == [1]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_it_is_drained_when_nothing_more_can_come_or_the_brokers_are_silent(stage: Stage, is_answered: bool) -> None:
+    told: list[int] = []
+    stage.delivery.drain(lambda: told.append(1))
+    stage.main.quiet.success(None)
+    stage.loop.run_once(0)
+    assert told == []
+    if is_answered:
+        stage.suspect.quiet.success(None)
+    while not told:
+        stage.loop.run_once(None)
     stage.loop.run_once(0)
     assert told == [1]
 

@@ -9,6 +9,7 @@ transactional ids: what is called a group below is then one of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Final, TypeVar
 
 from kafka.core.admin.answers import TRANSIENT
@@ -43,9 +44,10 @@ def at_coordinators(
     timeout_s: float,
     node_id: int | None = None,
     kind: CoordinatorType = CoordinatorType.GROUP,
+    attempts: float = inf,
 ) -> Dialogue[dict[str, T | BrokerResponseError]]:
     """The answer, or error, of each group. ``node_id``: ask this node and look for no coordinator. ``kind``: of what
-    these are the names."""
+    these are the names. ``attempts``: with 1 nothing is asked again, and the error is raised."""
     wanted = _checked(group_ids, kind)
     found: dict[str, T | BrokerResponseError] = {}
 
@@ -78,7 +80,7 @@ def at_coordinators(
         if again is not None:
             raise again
 
-    yield from retrying(attempt, what=what, backoff=backoff, timeout_s=timeout_s)
+    yield from retrying(attempt, what=what, backoff=backoff, timeout_s=timeout_s, attempts=attempts)
     return {group: found[group] for group in wanted}
 
 
@@ -90,6 +92,7 @@ def at_coordinator(
     backoff: Backoff,
     timeout_s: float,
     node_id: int | None = None,
+    attempts: float = inf,
 ) -> Dialogue[T]:
     """The same for one group, whose error is raised."""
 
@@ -97,7 +100,7 @@ def at_coordinator(
         return {group_id: (yield from ask(node))}
 
     found = yield from at_coordinators(
-        [group_id], of_one, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id
+        [group_id], of_one, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id, attempts=attempts
     )
     return or_raise(found[group_id], group_id)
 

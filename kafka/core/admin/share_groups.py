@@ -6,6 +6,7 @@ Describing and deleting a share group is as for others (``groups.py``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from kafka.core.admin.answers import raise_first
@@ -43,6 +44,18 @@ def list_share_group_offsets(
     node_id: int | None = None,
 ) -> Dialogue[dict[str, ShareOffsets]]:
     """``{group: {partition: SharePartitionOffset}}``; of all partitions for None. Raises the first error."""
+    answers = yield from share_group_offsets(group_specs, backoff=backoff, timeout_s=timeout_s, node_id=node_id)
+    return {group: or_raise(answer, group) for group, answer in answers.items()}
+
+
+def share_group_offsets(
+    group_specs: Mapping[str, Iterable[TopicPartition] | None],
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+    node_id: int | None = None,
+) -> Dialogue[dict[str, ShareOffsets | BrokerResponseError]]:
+    """As :func:`list_share_group_offsets`, each group's error in the place of its offsets."""
     wanted = {group: None if parts is None else list(parts) for group, parts in group_specs.items()}
 
     def ask(node: int, groups: Sequence[str]) -> Dialogue[Mapping[str, ShareOffsets | BrokerResponseError]]:
@@ -67,10 +80,11 @@ def list_share_group_offsets(
             }
         return found
 
-    answers = yield from at_coordinators(
-        wanted, ask, what="listing offsets of share groups", backoff=backoff, timeout_s=timeout_s, node_id=node_id
+    return (
+        yield from at_coordinators(
+            wanted, ask, what="listing offsets of share groups", backoff=backoff, timeout_s=timeout_s, node_id=node_id
+        )
     )
-    return {group: or_raise(answer, group) for group, answer in answers.items()}
 
 
 def alter_share_group_offsets(
@@ -80,10 +94,12 @@ def alter_share_group_offsets(
     backoff: Backoff,
     timeout_s: float = 30.0,
     node_id: int | None = None,
+    attempts: float = inf,
 ) -> Dialogue[Errors]:
     """Let an empty share group begin at other offsets: ``{partition: error class}`` (NoError: done).
 
-    Raises the group's error (NonEmptyGroupError, GroupIdNotFoundError).
+    Raises the group's error (NonEmptyGroupError, GroupIdNotFoundError). ``attempts``: 1 for who must not undo what
+    members have done since an answer was lost; whatever keeps the one request from its answer is raised then.
     """
     if not offsets:
         return {}
@@ -116,7 +132,11 @@ def alter_share_group_offsets(
         }
 
     what = f"altering offsets of share group {group_id}"
-    return (yield from at_coordinator(group_id, ask, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id))
+    return (
+        yield from at_coordinator(
+            group_id, ask, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id, attempts=attempts
+        )
+    )
 
 
 def delete_share_group_offsets(

@@ -141,6 +141,9 @@ class ClassicMember(ClassicRebalance):
         self._leave_reason = reason or "the consumer is being closed"
         self.next_deadline = now
 
+    def hurry(self, now: float) -> None:
+        """The request that leaves waits for nothing here."""
+
     # -- what the user has carried out -------------------------------------------------------------------------------
 
     def revoked(self, now: float) -> None:

@@ -118,7 +118,8 @@ class ClassicRebalance:
 
     def _ask(self, kind: str, request: Request[Any] | ByVersion[Any], timeout_s: float, now: float) -> None:
         self._numbers += 1
-        is_held_up = kind == "leave" and self._flight is not None  # by a join or sync that is given up
+        flight = self._flight
+        is_held_up = kind == "leave" and flight is not None and flight.kind != "heartbeat"  # by what is given up
         self._flight = Flight(self._numbers, kind, now)
         self._effects.append(Ask(self._numbers, request, timeout_s, is_held_up))
 

@@ -10,7 +10,7 @@
 What a heartbeat says is in ``consumer_requests.py``. What the answer assigns is carried out step by step
 (``holdings.py``), and each step is acknowledged at once by a heartbeat that says what is owned. What answers make of
 the member is in ``consumer_answers.py``, what errors mean in ``consumer_reactions.py``. One request is in flight at a
-time; what is wanted meanwhile waits for its answer.
+time; what is wanted meanwhile waits for its answer, but for who leaves in a hurry.
 
 Static members (KIP-345, as KIP-848 has it) leave with the epoch -2, which keeps their place for a session. A place is
 given to nobody else before, not even to its owner: the join whose answer was lost, and who was fenced, are answered
@@ -99,6 +99,12 @@ class ConsumerMember(ConsumerAnswers):
     def leave(self, now: float, reason: str = "") -> None:
         if self._phase not in (Phase.LEAVING, Phase.LEFT):
             self._go_out(Phase.LEAVING, now)
+
+    def hurry(self, now: float) -> None:
+        if self._phase is Phase.LEAVING and self._said is not None and not self._said.is_leave:
+            self._said = None  # its answer is for nobody
+            self._is_known = True  # if it is a join
+            self._due_at = now
 
     def _go_out(self, phase: Phase, now: float) -> None:
         """Give up what is held, then leave. What was lost stays lost."""

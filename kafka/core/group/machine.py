@@ -178,3 +178,7 @@ class GroupMachine(Protocol):
         """Leave the group for good: :class:`Revoke` first, then the request, then :class:`Left`. Static members of the
         classic protocol do not ask to leave (KIP-345)."""
         ...
+
+    def hurry(self, now: float) -> None:
+        """Who leaves waits for no answer any more: the request that leaves follows the one in flight."""
+        ...

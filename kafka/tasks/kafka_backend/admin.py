@@ -21,6 +21,8 @@ from kafka.errors import (
     IncompatibleBrokerVersion,
     InvalidConfigurationError,
     KafkaConfigurationError,
+    KafkaConnectionError,
+    KafkaError,
     KafkaTimeoutError,
     NoError,
     NonEmptyGroupError,
@@ -44,6 +46,9 @@ DEFAULT_DELIVERY_LIMIT = 5
 CREATE_TOPICS = 19
 ENQUEUE_APIS = {CREATE_TOPICS: "CreateTopics", 32: "DescribeConfigs"}
 """From 0.11 on, which also began to keep headers of records: a job's name and id are there."""
+
+_FAILURES = (BrokerResponseError, KafkaConnectionError, KafkaTimeoutError)
+"""Of requests that a worker can do without."""
 
 SHARE_APIS = {76: "ShareGroupHeartbeat", 78: "ShareFetch", 79: "ShareAcknowledge"}
 
@@ -107,20 +112,25 @@ class Administration:
                 raise error
         return refused
 
-    def not_begun(self, groups: Mapping[str, Sequence[TopicPartition]]) -> dict[str, list[TopicPartition]]:
-        """The partitions in which these share groups have no place yet."""
-        listed = self._wait(
-            admin.dialogues.list_share_group_offsets(groups, backoff=self._backoff, timeout_s=self._timeout_s)
+    def not_begun(
+        self, groups: Mapping[str, Sequence[TopicPartition]]
+    ) -> Mapping[str, list[TopicPartition] | KafkaError]:
+        """The partitions in which these share groups have no place yet, or a group's error."""
+        found = self._wait(
+            admin.dialogues.share_group_offsets(groups, backoff=self._backoff, timeout_s=self._timeout_s)
         )
         return {
-            group: [place for place, at in offsets.items() if at.start_offset < 0] for group, offsets in listed.items()
+            group: [place for place, at in offsets.items() if at.start_offset < 0]
+            if isinstance(offsets, dict)
+            else offsets
+            for group, offsets in found.items()
         }
 
     def begin_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Give a share group without members its place in partitions; raises the first error."""
+        """Give a share group without members its place in partitions, by one request; raises the first error."""
         answers = self._wait(
             admin.dialogues.alter_share_group_offsets(
-                group, offsets, backoff=self._backoff, timeout_s=self._timeout_s
+                group, offsets, backoff=self._backoff, timeout_s=self._timeout_s, attempts=1
             )
         )
         for place, error in answers.items():
@@ -223,6 +233,7 @@ def begin_groups(
     administration: Administration,
     groups: Mapping[str, Sequence[TopicPartition]],
     pause: Callable[[float], object],
+    now: Callable[[], float],
     timeout_s: float = SEEN_TIMEOUT_S,
 ) -> None:
     """Let share groups that have no place in these partitions begin at their first records, before anybody joins.
@@ -231,22 +242,55 @@ def begin_groups(
     that has not heard of it yet begins at the end, and the jobs that wait are never seen. A place that is written down
     holds on every broker. Where a group has members, one of them has done this before it joined. A topic that was just
     made may be unknown to the coordinator for a while, or the group's state on its way to another broker; an error that
-    stays leaves it to the setting, with a warning.
+    stays leaves it to the setting, with a warning. ``now``: the seconds of what ``pause`` lets pass.
+
+    Members may have come and gone since a request whose answer was lost: so that is not repeated before the group has
+    been looked at again, or what they have done would be done once more.
     """
-    for group, places in groups.items():
-        left_s = timeout_s
-        while True:
+    give_up_at = now() + timeout_s
+    left = dict(groups)
+    while left:
+        errors = _begin(administration, left)
+        is_over = now() >= give_up_at
+        left = {group: left[group] for group, error in errors.items() if _may_pass(error) and not is_over}
+        for group in errors.keys() - left.keys():
+            log.warning("the group %s begins where its settings say: %s", group, errors[group])
+        if left:
+            pause(SEEN_AGAIN_S)
+
+
+def _begin(administration: Administration, groups: Mapping[str, Sequence[TopicPartition]]) -> dict[str, KafkaError]:
+    """Begin those that have not; the errors of those where that failed."""
+    errors: dict[str, KafkaError] = {}
+    for group, missing in _not_begun(administration, groups).items():
+        if isinstance(missing, KafkaError):
+            errors[group] = missing
+        elif missing:
             try:
-                missing = administration.not_begun({group: places})[group]
-                if missing:
-                    administration.begin_group(group, dict.fromkeys(missing, 0))
+                administration.begin_group(group, dict.fromkeys(missing, 0))
             except NonEmptyGroupError:
                 log.debug("the group %s has members already", group)
-            except (BrokerResponseError, KafkaTimeoutError) as error:
-                is_early = isinstance(error, BrokerResponseError) and error.retriable
-                if left_s > 0 and (is_early or isinstance(error, UnknownTopicOrPartitionError)):
-                    pause(SEEN_AGAIN_S)
-                    left_s -= SEEN_AGAIN_S
-                    continue
-                log.warning("the group %s begins where its settings say: %s", group, error)
-            break
+            except _FAILURES as error:
+                errors[group] = error
+    return errors
+
+
+def _not_begun(
+    administration: Administration, groups: Mapping[str, Sequence[TopicPartition]]
+) -> Mapping[str, list[TopicPartition] | KafkaError]:
+    """Of all at once, or else one by one: a coordinator that does not answer is no matter of the others' groups."""
+    try:
+        return administration.not_begun(groups)
+    except _FAILURES as error:
+        if len(groups) == 1:
+            return dict.fromkeys(groups, error)
+    found: dict[str, list[TopicPartition] | KafkaError] = {}
+    for group, places in groups.items():
+        found.update(_not_begun(administration, {group: places}))
+    return found
+
+
+def _may_pass(error: KafkaError) -> bool:
+    if isinstance(error, KafkaTimeoutError):  # it was tried for long
+        return False
+    return error.retriable or isinstance(error, UnknownTopicOrPartitionError)

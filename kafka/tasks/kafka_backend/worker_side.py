@@ -63,7 +63,7 @@ def open_worker_side(
             loop.run_until(lambda: False, seconds)
 
         limit = prepare_groups(administration, list(groups), group_configs(), pause)
-        begin_groups(administration, groups, pause)
+        begin_groups(administration, groups, pause, loop.time)
         publisher = KafkaPublisher(client, settings, clock)
         _learn_the_time(publisher, names.results, loop, settings.request_timeout)
         delivery = ShareDelivery(client, sources, events, limit)

@@ -597,6 +597,20 @@ def test_who_leaves_while_joining_does_so_beside_the_join() -> None:
     assert bench.answer(gone()) == [Left()]
 
 
+def test_who_leaves_while_a_heartbeat_is_out_does_so_behind_it() -> None:
+    bench = Bench().join(0)
+    bench.until_deadline()
+    heartbeat = bench.asked
+    assert heartbeat is not None and isinstance(bench.request, HeartbeatRequest)
+    bench.member.leave(bench.now)
+    bench.poll()
+    bench.carry_out()
+    assert isinstance(bench.request, LeaveGroupRequest)
+    assert not bench.asked.is_apart, "no broker waits before it answers a heartbeat"
+    bench.member.answered(heartbeat, beat(), bench.now)
+    assert bench.answer(gone()) == [Left()]
+
+
 def test_who_leaves_between_two_generations_can_commit_nothing() -> None:
     bench = cooperative(0)
     bench.member.rejoin("a test", bench.now)

@@ -617,6 +617,37 @@ def test_a_join_that_is_out_is_left_again() -> None:
     assert bench.answer(-1) == [Left()]
 
 
+@pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("i", -2)])
+def test_who_leaves_in_a_hurry_does_so_behind_the_heartbeat_that_is_out(instance: str | None, epoch: int) -> None:
+    bench = Bench(group_instance_id=instance)
+    bench.join()
+    bench.beat()
+    heartbeat, bench.asked = bench.asked, None
+    bench.member.leave(bench.now)
+    bench.done(bench.poll())
+    bench.member.hurry(bench.now)
+    assert bench.poll() == []
+    assert bench.request.member_epoch == epoch
+    leave = bench.asked
+    bench.member.hurry(bench.now)
+    assert bench.poll() == [] and bench.asked is leave, "it goes out once"
+    assert heartbeat is not None
+    bench.member.failed(heartbeat, KafkaConnectionError("gone"), bench.now)
+    assert bench.answer(epoch) == [Left()]
+
+
+def test_who_leaves_in_a_hurry_does_so_behind_the_join_that_is_out() -> None:
+    bench = Bench()
+    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.poll()
+    bench.asked = None
+    bench.member.leave(bench.now)
+    bench.member.hurry(bench.now)
+    assert bench.poll() == []
+    assert bench.request.member_epoch == -1
+    assert bench.answer(-1) == [Left()]
+
+
 @pytest.mark.parametrize("code", [25, 69, 30, 110])
 def test_a_group_that_does_not_know_the_leaver_has_lost_it_already(code: int) -> None:
     bench = Bench()
