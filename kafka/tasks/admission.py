@@ -22,12 +22,12 @@ from kafka.tasks.outcome import (
     Lost,
     Move,
     NoJob,
+    NotStarted,
     Outcome,
     Policy,
     Standing,
     Succeeded,
     Unknown,
-    Verdict,
     admit,
     crashes_of,
     decide,
@@ -57,7 +57,7 @@ _ANY = Standing()
 
 
 class Hold:
-    """Keep a lease for ``seconds``, then release it for others."""
+    """Keep a lease for ``seconds``, then let others have the job: :meth:`Clerk.let_go`."""
 
     __slots__ = ("seconds",)
 
@@ -97,10 +97,9 @@ class Clerk:
             return Ending(lease, None, [record], is_dead=True)
         task = self._tasks.get(envelope.name) if envelope.name != ERROR_TASK else None
         suspect = lease.source.suspect
-        crashes = crashes_of(envelope.crashes, lease.deliveries, suspect)
+        crashes = crashes_of(envelope.crashes, lease.deliveries, suspect, lease.spared)
         if task is None or suspect or crashes or lease.deliveries > 1 or envelope.expires_ms is not None:
-            standing = Standing(envelope.attempt, crashes, lease.deliveries, envelope.expires_ms)
-            known, policy = task is not None, self._policy(envelope)
+            known, policy, standing = task is not None, self._policy(envelope), _standing(lease, envelope, crashes)
             outcome = admit(envelope.name, standing, policy, known=known, suspect=suspect, now_ms=now_ms)
             if outcome is not None:
                 return self.end(lease, envelope, outcome, crashes, now_ms)
@@ -115,13 +114,28 @@ class Clerk:
     def end(self, lease: Lease, envelope: Envelope, outcome: Outcome, crashes: int, now_ms: int) -> Ending | Hold:
         """How a lease ends after ``outcome``; ``crashes`` are those behind the job."""
         policy = self._policy(envelope)
-        standing = _ANY
-        if not isinstance(outcome, Succeeded):
-            standing = Standing(envelope.attempt, crashes, lease.deliveries, envelope.expires_ms)
+        standing = _ANY if isinstance(outcome, Succeeded) else _standing(lease, envelope, crashes)
         decision = decide(outcome, standing, policy, now_ms)
-        if decision.verdict is Verdict.RELEASE:
+        if decision.hold_s:
             self._tell_of_unknown(envelope, lease, policy)
             return Hold(decision.hold_s)
+        return self._ending(lease, envelope, outcome, decision, policy, now_ms)
+
+    def let_go(self, lease: Lease, is_due: bool, now_ms: int) -> Ending | None:
+        """How a lease ends that was held since its task is unknown here; None: it is released. ``is_due`` False: before
+        its time, which does not count. A suspect is never released, that would be a crash behind it.
+        """
+        if not lease.source.suspect:
+            return None
+        envelope = decode(lease.value, lease.headers)
+        policy, crashes = self._policy(envelope), crashes_of(envelope.crashes, lease.deliveries, True, lease.spared)
+        outcome: Outcome = Unknown(envelope.name, True) if is_due else NotStarted()
+        decision = decide(outcome, _standing(lease, envelope, crashes), policy, now_ms)
+        return self._ending(lease, envelope, outcome, decision, policy, now_ms)
+
+    def _ending(
+        self, lease: Lease, envelope: Envelope, outcome: Outcome, decision: Decision, policy: Policy, now_ms: int
+    ) -> Ending:
         records = self._consequences.of(decision, outcome, envelope, lease, now_ms)
         if decision.move is Move.DEAD:
             place = records[0].topic
@@ -141,13 +155,15 @@ class Clerk:
         if name in self._unknown or len(self._unknown) >= MOST_NAMES:
             return
         self._unknown.add(name)
-        waits_s, deliveries, longest_s = 0.0, lease.deliveries, self._delivery.lock_s / 3
+        outcome, longest_s = Unknown(name, lease.source.suspect), self._delivery.lock_s / 3
+        waits_s, deliveries, unknown = 0.0, lease.deliveries, envelope.unknown
         while True:
-            decision = decide(Unknown(name), Standing(deliveries=deliveries), policy, 0)
-            if decision.verdict is not Verdict.RELEASE:
+            hold_s = decide(outcome, Standing(deliveries=deliveries, unknown=unknown), policy, 0).hold_s
+            if not hold_s:
                 break
-            waits_s += min(decision.hold_s, longest_s)
+            waits_s += min(hold_s, longest_s)
             deliveries += 1
+            unknown += 1
         log.warning(
             "this worker has no task %r: job %s waits for a worker that has it, and fails if there is none within "
             "about %.0f s; import the module that defines it where the app is made, or deploy that to this worker",
@@ -179,6 +195,12 @@ class Clerk:
             policy = Policy(attempts, self._numbers.crash_limit, self._delivery.delivery_limit, stored)
             self._policies[key] = policy
         return policy
+
+
+def _standing(lease: Lease, envelope: Envelope, crashes: int) -> Standing:
+    return Standing(
+        envelope.attempt, crashes, lease.deliveries, envelope.expires_ms, envelope.unknown, lease.spared
+    )
 
 
 def _tell_of_retry(envelope: Envelope, outcome: Outcome, decision: Decision, policy: Policy) -> None:

@@ -86,7 +86,8 @@ class Consequences:
             death = Death(decision.cause, fault.type, fault.text, fault.traceback, self._host, now_ms, lease.origin)
             moved = envelope.moved(envelope.attempt, decision.crashes, envelope.clean)
             return Outgoing(self._names.dead(queue), envelope.value, None, moved.headers() + death.headers())
-        moved = envelope.moved(decision.attempt, decision.crashes, envelope.clean + decision.clean)
+        unknown = envelope.unknown + decision.unknown if decision.move is Move.SAME else 0
+        moved = envelope.moved(decision.attempt, decision.crashes, envelope.clean + decision.clean, unknown)
         topic = {
             Move.QUEUE: self._names.queue(queue),
             Move.SAME: lease.source.topic,

@@ -11,11 +11,14 @@ A lease's ``stage`` belongs to the worker, ``lost`` to whoever learns first that
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from kafka.errors import KafkaError
 from kafka.tasks.envelope import Header
 from kafka.tasks.outcome import Verdict
+
+DRAIN_S: Final = 2.0
+"""So long at most brokers that are asked for jobs are waited for; a long poll is over after half a second."""
 
 
 class Source(NamedTuple):
@@ -30,7 +33,8 @@ class Lease:
     """One record that is ours until it is settled or its lock is lost.
 
     ``value`` and ``headers`` are the record's, ``deliveries`` its delivery count with this one, ``partition`` and
-    ``offset`` where it is, ``token`` whatever the delivery needs to find it again.
+    ``offset`` where it is, ``token`` whatever the delivery needs to find it again. ``spared``: of its earlier
+    deliveries, those whose locks this worker lost while it lived.
     """
 
     __slots__ = (
@@ -43,6 +47,7 @@ class Lease:
         "offset",
         "partition",
         "source",
+        "spared",
         "stage",
         "token",
         "value",
@@ -68,6 +73,7 @@ class Lease:
         self.leased_at = 0.0
         self.locked_until = 0.0
         self.lost = False
+        self.spared = 0
         self.stage = 0
         self.job: Any = None
 
@@ -106,7 +112,9 @@ class DeliveryEvents(Protocol):
         """Jobs have come; they may be more than were asked for, by what a producer's batch holds."""
 
     def lost(self, leases: list[Lease], reason: str) -> None:
-        """The locks of these are gone (lock timeout, disconnect, an acknowledgement refused)."""
+        """The locks of these are gone (lock timeout, disconnect, an acknowledgement refused). Suspects that were
+        settled may be among them, when the broker did not take that.
+        """
 
     def failed(self, error: KafkaError) -> None:
         """Nothing more will come: the group cannot be joined, or not any more."""
@@ -130,6 +138,11 @@ class Delivery(Protocol):
 
         ``whole_batches``: producers' batches as they are (fast; may bring some more than ``count``); else exactly
         ``count`` at most (record limit: the broker resends whole batches for few records).
+        """
+
+    def drain(self, drained: Callable[[], object]) -> None:
+        """Ask for nothing more. ``drained`` is called on a later turn of the loop, when no request is out that may
+        bring jobs, or the brokers have not answered for :data:`DRAIN_S`.
         """
 
     def look(self, queue: str) -> None:

@@ -13,6 +13,8 @@ write a job with two of them and a worker can look at a job without decoding its
     store           0: no SUCCESS record                       the task's own holds
     crashes         workers that died running it               0
     clean           times a worker gave it back unstarted      0
+    unknown         times a worker had it as a suspect and     0
+                    had no task of its name
 
 The time of the enqueue is in the id, that of this attempt is the record's own timestamp. Headers that are not in the
 table (trace context, say) are carried along unchanged. A dead record is the job's record with value and headers as they
@@ -45,7 +47,7 @@ class Envelope:
 
     __slots__ = (
         "attempt", "clean", "crashes", "expires_ms", "extra", "id", "name", "soft_timeout", "store_result", "timeout",
-        "value",
+        "unknown", "value",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +63,7 @@ class Envelope:
         crashes: int = 0,
         clean: int = 0,
         extra: tuple[Header, ...] = (),
+        unknown: int = 0,
     ) -> None:
         self.id = id
         self.name = name
@@ -73,12 +76,13 @@ class Envelope:
         self.crashes = crashes
         self.clean = clean
         self.extra = extra
+        self.unknown = unknown
 
-    def moved(self, attempt: int, crashes: int, clean: int) -> Envelope:
+    def moved(self, attempt: int, crashes: int, clean: int, unknown: int = 0) -> Envelope:
         """The same job, having come so far."""
         return Envelope(
             self.id, self.name, self.value, attempt, self.expires_ms, self.timeout, self.soft_timeout,
-            self.store_result, crashes, clean, self.extra,
+            self.store_result, crashes, clean, self.extra, unknown,
         )  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
@@ -240,5 +244,6 @@ _FIELDS: tuple[_Row, ...] = (
     ("store", "store_result", None, lambda flag: "1" if flag else "0", _flag),
     ("crashes", "crashes", 0, str, _natural),
     ("clean", "clean", 0, str, _natural),
+    ("unknown", "unknown", 0, str, _natural),
 )
 _DECODERS = {header: (attribute, from_text) for header, attribute, _, _, from_text in _FIELDS}

@@ -76,6 +76,13 @@ class Exits:
         self.counts["given_back"] += 1
         self._end(job, NotStarted(), self._now_ms())
 
+    def let_go(self, lease: Lease, is_due: bool) -> bool:
+        """The job of a task that is unknown here has been held, for long enough if ``is_due``. False: release it."""
+        ending = self._clerk.let_go(lease, is_due, self._now_ms())
+        if ending is not None:
+            self._conclude(lease, ending)
+        return ending is not None
+
     def too_large(self, ending: Ending, record: Outgoing) -> Ending:
         """How a job ends whose result, this record, its topic does not take: as one that has failed."""
         lease, envelope = ending.lease, ending.envelope

@@ -61,7 +61,7 @@ class Feeder:
 
         if len(self._lost_jobs):
             self._lost_jobs.start(pool.free_slots, pool.submit)
-        if self._suspects.start(pool, bool(self._leases.moving), submit):
+        if self._suspects.start(pool, self._leases.suspects, self._lines.waits_for_moves(self._leases, now), submit):
             free = pool.free_slots
             if self._suspects.are_expected(now):
                 free = min(free, pool.concurrency - pool.busy)

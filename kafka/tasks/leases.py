@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from typing import Final
 
 from kafka.tasks.delivery import Lease
 
 NEW, BUFFERED, WAITING, RUNNING, SETTLING, MOVING, HELD, GONE = range(8)
 """Stages of a lease. WAITING: a suspect that has no slot yet. MOVING: settling, on its way to the suspects. HELD: kept
-for a while before it is released. GONE: settled, or its lock is lost and nothing of it is left here.
+for a while before others may have it. GONE: settled, or its lock is lost and nothing of it is left here.
 """
 
 _UNFINISHED = (0, 1, 1, 1, 0, 0, 0, 0)
@@ -22,20 +23,32 @@ _UNFINISHED = (0, 1, 1, 1, 0, 0, 0, 0)
 """
 
 
+MOST_SPARED: Final = 1000
+"""Suspects whose lost locks are remembered, the last ones."""
+
+
 class Leases:
     """What is held. ``moving`` counts leases in the stage MOVING, ``unfinished_count`` jobs that are buffered, waiting
-    or running, ``unfinished_suspects`` those among them that are suspects.
+    or running, ``unfinished_suspects`` those among them that are suspects, ``suspects`` all leases of suspects.
+
+    Each delivery of a suspect that does not end in a settlement is a crash to whoever gets it next. A lock that is lost
+    while the worker lives is none, so that is remembered, and told when the record comes back here (``lease.spared``).
+    If it comes to another worker, it counts: that one cannot know.
     """
 
-    __slots__ = ("_held", "_holding", "_holds", "moving", "unfinished_count", "unfinished_suspects")
+    __slots__ = (
+        "_held", "_holding", "_holds", "_spared", "moving", "suspects", "unfinished_count", "unfinished_suspects",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.moving = 0
         self.unfinished_count = 0
         self.unfinished_suspects = 0
+        self.suspects = 0
         self._held: dict[Lease, None] = {}
         self._holding: list[tuple[float, int, Lease]] = []
         self._holds = 0
+        self._spared: dict[tuple[str, int, int], set[int]] = {}  # topic, partition, offset: delivery counts
 
     def __len__(self) -> int:
         return len(self._held)
@@ -45,6 +58,11 @@ class Leases:
         lease.leased_at = now
         lease.locked_until = now + lock_s
         self._held[lease] = None
+        if lease.source.suspect:
+            self.suspects += 1
+            if lease.deliveries > 1:
+                lost = self._spared.get((lease.source.topic, lease.partition, lease.offset), ())
+                lease.spared = sum(count < lease.deliveries for count in lost)
 
     def move(self, lease: Lease, stage: int) -> None:
         """The lease is in another stage now."""
@@ -57,20 +75,40 @@ class Leases:
         if stage == MOVING or was == MOVING:
             self.moving += (stage == MOVING) - (was == MOVING)
         if stage == GONE:
-            self._held.pop(lease, None)
+            self._forget(lease)
             lease.job = None  # a job has its lease: left to the garbage collector, the two cost it a fifth of a worker
 
-    def lose(self, lease: Lease) -> bool:
-        """Its lock is gone. False when that changes nothing: it is over, or known to be lost."""
-        if lease.stage == GONE or lease.lost:
+    def lose(self, lease: Lease, is_spared: bool) -> bool:
+        """Its lock is gone. False when that changes nothing: it is over, or known to be lost. ``is_spared``: that is no
+        crash of the job's.
+        """
+        if lease.lost:
             return False
+        if is_spared and lease.source.suspect:
+            self._spare(lease)
         lease.lost = True
-        self._held.pop(lease, None)
+        if lease.stage == GONE:
+            return False
+        self._forget(lease)
         if lease.stage == RUNNING:
             lease.job.cancelled = True
         elif _UNFINISHED[lease.stage]:
             self.move(lease, GONE)
         return True
+
+    def _forget(self, lease: Lease) -> None:
+        if lease in self._held:
+            del self._held[lease]
+            if lease.source.suspect:
+                self.suspects -= 1
+
+    def _spare(self, lease: Lease) -> None:
+        where = (lease.source.topic, lease.partition, lease.offset)
+        counts = self._spared.pop(where, set())
+        counts.add(lease.deliveries)
+        self._spared[where] = counts
+        if len(self._spared) > MOST_SPARED:
+            del self._spared[next(iter(self._spared))]
 
     @property
     def settling_count(self) -> int:
@@ -92,7 +130,7 @@ class Leases:
         """Those whose locks have ended by our own clock."""
         return [lease for lease in self._held if now >= lease.locked_until]
 
-    # -- leases that are kept for a while and released then -----------------------------------------------------------
+    # -- leases that are kept for a while -----------------------------------------------------------------------------
 
     def hold(self, lease: Lease, until: float) -> None:
         """Keep it until then."""
@@ -101,15 +139,17 @@ class Leases:
         heapq.heappush(self._holding, (until, self._holds, lease))
 
     def take_due(self, now: float) -> list[Lease]:
-        """Those that have been held for long enough; they are to be released."""
+        """Those that have been held for long enough."""
         found: list[Lease] = []
         while self._holding and self._holding[0][0] <= now:
             found.append(heapq.heappop(self._holding)[2])
         return _ours(found)
 
-    def take_held(self) -> list[Lease]:
+    def take_held(self, only_suspects: bool = False) -> list[Lease]:
         """All that are held."""
-        held, self._holding = self._holding, []
+        held = [each for each in self._holding if not only_suspects or each[2].source.suspect]
+        self._holding = [each for each in self._holding if only_suspects and not each[2].source.suspect]
+        heapq.heapify(self._holding)
         return _ours(lease for _, _, lease in held)
 
     @property

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from typing import Final
 
 from kafka.tasks.delivery import Delivery, Source
 from kafka.tasks.leases import Leases
@@ -16,6 +18,10 @@ from kafka.tasks.pools.base import Pool
 from kafka.tasks.runner import Job
 from kafka.tasks.suspects import Suspects
 from kafka.tasks.topics import Names
+
+MOVING_S: Final = 5.0
+"""So long jobs that move to the suspects are waited for: moves take milliseconds, but for a broker that is silent, and
+a producer tries for two minutes."""
 
 
 class Line:
@@ -42,6 +48,7 @@ class Lines:
             for source in (Source(name, names.queue(name)), Source(name, names.suspect(name), suspect=True)):
                 self._lines[source] = Line(source, pace)
         self._paused_until = 0.0
+        self._moving_until = inf
         self._main = [line for line in self._lines.values() if not line.source.suspect]
 
     def __getitem__(self, source: Source) -> Line:
@@ -93,7 +100,7 @@ class Lines:
         """Ask each topic for what there is room for."""
         lock_s, unfinished, here = self._delivery.lock_s, leases.unfinished_count, leases.unfinished_suspects
         # While jobs move no fetch may be out that their settling would have to wait for.
-        paused = suspects.go_first or bool(leases.moving) or leases.settling_count > 2 * MOST
+        paused = suspects.go_first or self.waits_for_moves(leases, now) or leases.settling_count > 2 * MOST
         is_able = pool.ready and pool.degraded is None
         for line in self._lines.values():
             room, whole = 0, False
@@ -122,12 +129,21 @@ class Lines:
         self._paused_until = max(until, self._paused_until)
         self._want(line, 0, False)
 
+    def waits_for_moves(self, leases: Leases, now: float) -> bool:
+        """Jobs move to the suspects, and have not done so for so long that waiting would stop everything."""
+        if not leases.moving:
+            self._moving_until = inf
+        elif self._moving_until == inf:
+            self._moving_until = now + MOVING_S
+        return leases.moving > 0 and now < self._moving_until
+
     def resumes_at(self, now: float) -> float:
-        """When the next pause ends."""
+        """When the next pause ends, or the wait for moves."""
+        moving_until = self._moving_until if now < self._moving_until else inf
         if now >= self._paused_until:
-            return float("inf")
-        pauses = (line.paused_until for line in self._lines.values())
-        return min((until for until in pauses if until > now), default=float("inf"))
+            return moving_until
+        pauses = [line.paused_until for line in self._lines.values()]
+        return min([moving_until, *(until for until in pauses if until > now)])
 
     def _want(self, line: Line, count: int, whole: bool) -> None:
         if line.asked != (count, whole):

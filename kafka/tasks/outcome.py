@@ -24,7 +24,8 @@ Lost            it counts, at the limit          ACCEPT   dead        FAILURE   
 Lost            it does not count                ACCEPT   same        --
 Suspicious      always                           ACCEPT   suspect     --
 NotStarted      always                           ACCEPT   same        --
-Unknown         deliveries left                  RELEASE  --          --
+Unknown         hand-outs left                   RELEASE  --          --
+Unknown         hand-outs left, a suspect        ACCEPT   same        --
 Unknown         on the last but one              ACCEPT   dead        FAILURE   unknown-task
 NoJob           always                           ACCEPT   dead        FAILURE   the record's own
 LockLost        always                           DROP     --          --
@@ -33,14 +34,15 @@ LockLost        always                           DROP     --          --
 Why a retry is not a RELEASE: the broker's delivery count rises with every hand-out, clean ones included, is capped at 5
 (at most 10), and the broker drops the record in silence after it. So it is no attempt counter and no crash counter; a
 count of 2 or more on a queue is a suspicion, and only deliveries on the suspect topic, each of one job that starts at
-once, are counted as crashes. FAILURE of NoJob is written only where at least the id could be read.
+once, are counted as crashes. So nothing is released there: a suspect whose task is unknown is written anew, with its
+hand-outs to such workers in a header. FAILURE of NoJob is written only where at least the id could be read.
 """
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -173,9 +175,10 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """This worker has no task of that name; another one may."""
+    """This worker has no task of that name; another one may. ``suspect``: the job is one."""
 
     name: str
+    suspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,20 +234,25 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a job has come: this run's attempt, the crashes counted so far, the deliveries of its present record."""
+    """How far a job has come: this run's attempt, the crashes counted so far, the deliveries of its present record, how
+    often it was a suspect of workers that did not know it, and of how many deliveries no worker is known to have died.
+    """
 
     attempt: int = 1
     crashes: int = 0
     deliveries: int = 1
     expires_ms: int | None = None
+    unknown: int = 0
+    spared: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What to do: settle with ``verdict`` once a record ``move`` and a ``state`` record are durable.
 
-    ``attempt`` and ``crashes`` are those of the moved record, ``clean`` counts one more clean give-back, ``cause`` is
-    the dead topic's word, ``hold_s`` is how long to keep the lease before a RELEASE.
+    ``attempt`` and ``crashes`` are those of the moved record, ``clean`` counts one more clean give-back, ``unknown``
+    one more worker that did not know it, ``cause`` is the dead topic's word, ``hold_s`` is how long to keep the lease
+    first.
     """
 
     verdict: Verdict
@@ -255,6 +263,7 @@ class Decision:
     clean: int = 0
     cause: str = ""
     hold_s: float = 0.0
+    unknown: int = 0
 
 
 _STORED = Decision(Verdict.ACCEPT, state=JobState.SUCCESS)
@@ -262,20 +271,28 @@ _NOT_STORED = Decision(Verdict.ACCEPT)
 _DROPPED = Decision(Verdict.DROP)
 
 
-def crashes_of(recorded: int, deliveries: int, suspect: bool) -> int:
-    """Crashes behind a job that was just leased: on the suspect topic each earlier delivery of its record is one."""
-    return recorded + deliveries - 1 if suspect else recorded
+def crashes_of(recorded: int, deliveries: int, suspect: bool, spared: int = 0) -> int:
+    """Crashes behind a job that was just leased: on the suspect topic each earlier delivery of its record is one, but
+    for those that are ``spared``.
+    """
+    return recorded + deliveries - 1 - spared if suspect else recorded
 
 
 def admit(name: str, standing: Standing, policy: Policy, *, known: bool, suspect: bool, now_ms: int) -> Outcome | None:
-    """Why a job that was just leased must not run; None when it may. ``standing.crashes``: :func:`crashes_of`."""
+    """Why a job that was just leased must not run; None when it may. ``standing.crashes``: :func:`crashes_of`.
+
+    A suspect with spared deliveries is written anew first: other workers could not tell them from crashes, and the
+    broker's limit counts them.
+    """
     if standing.expires_ms is not None and now_ms >= standing.expires_ms:
         return Expired()
     if not known:
-        return Unknown(name)
+        return Unknown(name, suspect)
     if standing.crashes >= policy.crash_limit:
         return Crashed(Fault("WorkerLost", f"{standing.crashes} workers died while they ran this job"))
-    return Suspicious() if standing.deliveries > 1 and not suspect else None
+    if suspect:
+        return NotStarted() if standing.spared else None
+    return Suspicious() if standing.deliveries > 1 else None
 
 
 def decide(outcome: Outcome, standing: Standing, policy: Policy, now_ms: int) -> Decision:
@@ -307,9 +324,7 @@ def decide(outcome: Outcome, standing: Standing, policy: Policy, now_ms: int) ->
     if isinstance(outcome, NotStarted):
         return _moved(standing, Move.SAME, clean=1)
     if isinstance(outcome, Unknown):
-        if standing.deliveries >= policy.delivery_limit - 1:
-            return _dead(standing, "unknown-task")
-        return Decision(Verdict.RELEASE, attempt=standing.attempt, hold_s=float(2 ** (standing.deliveries - 1)))
+        return _unknown(outcome, standing, policy)
     return _dead(standing, outcome.cause)
 
 
@@ -334,6 +349,16 @@ def _lost(outcome: Lost, standing: Standing, policy: Policy) -> Decision:
     if crashes >= policy.crash_limit:
         state, move, cause = JobState.FAILURE, Move.DEAD, f"lost-{outcome.cause}"
     return Decision(Verdict.ACCEPT, move, state, attempt=standing.attempt, crashes=crashes, cause=cause)
+
+
+def _unknown(outcome: Unknown, standing: Standing, policy: Policy) -> Decision:
+    times = standing.unknown + 1 if outcome.suspect else standing.deliveries
+    if times >= policy.delivery_limit - 1:
+        return _dead(standing, "unknown-task")
+    hold_s = float(2 ** (times - 1))
+    if outcome.suspect:
+        return replace(_moved(standing, Move.SAME), unknown=1, hold_s=hold_s)
+    return Decision(Verdict.RELEASE, attempt=standing.attempt, hold_s=hold_s)
 
 
 def _dead(standing: Standing, cause: str) -> Decision:

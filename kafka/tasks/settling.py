@@ -9,7 +9,8 @@ turn of its loop, so results are batched by themselves when jobs are short. What
 * a job that moves to the suspects counts as settled when the broker has *answered* its ACCEPT: whoever starts it before
   that, and dies of it, leaves two of it behind;
 * any other error (the producer has tried for its delivery timeout): the lease is left alone, its lock runs out and the
-  job runs again.
+  job runs again. For a suspect that would be a crash, and a job that was delivered before the broker may drop: such a
+  lease is kept, and what could not be written is written again at the next renewal.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Ending:
 
 class Settler:
     """Sends groups of endings. ``on_settled(leases, well)`` is told when their part here is over; ``on_too_large`` says
-    how a job ends instead whose result, this record, its topic does not take.
+    how a job ends instead whose result, this record, its topic does not take; ``on_refused``, that these leases are
+    kept until :meth:`write_again`.
     """
 
     def __init__(
@@ -71,12 +73,15 @@ class Settler:
         consequences: Consequences,
         on_settled: Callable[[list[Lease], bool], None],
         on_too_large: Callable[[Ending, Outgoing], Ending],
+        on_refused: Callable[[list[Lease]], None],
     ) -> None:
         self._delivery = delivery
         self._publisher = publisher
         self._consequences = consequences
         self._on_settled = on_settled
         self._on_too_large = on_too_large
+        self._on_refused = on_refused
+        self._refused: list[Ending] = []
 
     def end(self, endings: Sequence[Ending]) -> None:
         """Publish the records of these and accept their leases afterwards; those without records at once."""
@@ -88,14 +93,24 @@ class Settler:
             records = [record for ending in rest for record in ending.records]
             self._publisher.publish(records, lambda answers: self._published(rest, answers))
 
+    def write_again(self) -> None:
+        """Publish what could not be written before."""
+        refused, self._refused = self._refused, []
+        lost = [ending.lease for ending in refused if ending.lease.lost]
+        if lost:
+            self._on_settled(lost, False)
+        self.end([ending for ending in refused if not ending.lease.lost])
+
     def _published(self, endings: Sequence[Ending], answers: Sequence[int | BaseException]) -> None:
         durable: list[Lease] = []
         moved: list[Lease] = []
         again: list[Ending] = []
         failed: list[Lease] = []
+        refused: list[Lease] = []
         position = 0
         for ending in endings:
             more: list[Outgoing] = []
+            unwritten: list[Outgoing] = []
             other: Ending | None = None
             error: BaseException | None = None
             shortened = ending.is_shortened
@@ -105,6 +120,7 @@ class Settler:
                 if isinstance(answer, BaseException):
                     if not _may_be_replaced(ending, record, answer):
                         error = answer
+                        unwritten.append(record)
                     elif self._consequences.is_result(record):
                         other = self._on_too_large(ending, record)
                         other.is_shortened = True
@@ -113,7 +129,13 @@ class Settler:
                         shortened = True
                 elif ending.envelope is not None and self._too_late(record, ending.envelope, answer):
                     more.append(self._consequences.late_copy(record))
-            if error is not None:
+            if error is not None and _may_be_written_again(ending.lease, error):
+                log.error("the records of job %s could not be written for now: %s", ending.lease.origin, error)
+                refused.append(ending.lease)
+                self._refused.append(
+                    Ending(ending.lease, ending.envelope, [*unwritten, *more], shortened, is_move=ending.is_move)
+                )
+            elif error is not None:
                 log.error("the records of job %s could not be written: %s", ending.lease.origin, error)
                 failed.append(ending.lease)
             elif other is not None:
@@ -130,6 +152,8 @@ class Settler:
             self._accept_moved(moved)
         if failed:
             self._on_settled(failed, False)
+        if refused:
+            self._on_refused(refused)
         if again:
             self.end(again)
 
@@ -153,6 +177,12 @@ class Settler:
 
     def _too_late(self, record: Outgoing, envelope: Envelope, append_ms: int) -> bool:
         return self._consequences.is_state(record) and append_ms - time_of(envelope.id) > LATE_AFTER_MS
+
+
+def _may_be_written_again(lease: Lease, error: BaseException) -> bool:
+    """Whether it may be taken at another time, and the job should not be delivered once more."""
+    is_counted = lease.source.suspect or lease.deliveries > 1
+    return is_counted and not lease.lost and not isinstance(error, _TOO_LARGE)
 
 
 def _may_be_replaced(ending: Ending, record: Outgoing, error: BaseException) -> bool:

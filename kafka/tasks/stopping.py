@@ -10,8 +10,10 @@
                stop_grace            kill_grace          LEAVE_S            until it is done
 
 Each stage is entered by a signal or when the time of the one before is over, whichever comes first, and from the first
-three the worker leaves as soon as nothing is held any more. Leases are renewed in all of them. With the defaults (20 s,
-5 s, and about a second between SIGTERM and SIGKILL) a worker has left within the 30 s that Kubernetes gives a pod.
+three the worker leaves as soon as nothing is held any more and no request is out that may bring jobs: what came after
+that would be handed out once more, which is a suspicion, and of a suspect a crash. Leases are renewed in all of them.
+With the defaults (20 s, 5 s, and about a second between SIGTERM and SIGKILL) a worker has left within the 30 s that
+Kubernetes gives a pod.
 
 It says when; the worker does what belongs to a stage.
 """

@@ -10,7 +10,11 @@ one by one, until one comes that has no crash behind it. One that has none share
 worker died, usually with hundreds of innocent ones in its buffer, and running them strictly one by one would make the
 last wait for all the others (the promise is two seconds). A false crash can happen to it once, below the limit of
 three; after that it is alone. No suspect starts while the worker moves jobs to the suspects and the broker has not
-answered that they are settled: what dies of it then would be there twice.
+answered that they are settled: what dies of it then would be there twice. (Within limits: ``lines.py``.)
+
+One that has to be alone waits until the pool is empty, and slots idle meanwhile. So after a second it is given back,
+and the others have their turn for as long; then it may wait for twice as long, and so on. It runs in the end, however
+long the others take, and slots idle for half of the time at most.
 
 This decides; the worker leases and starts.
 """
@@ -19,6 +23,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
+from typing import Final
 
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.runner import Job
@@ -32,35 +38,77 @@ slots: they start at once all the same, and each costs a part of a fetch instead
 """
 
 
+PATIENCE_S: Final = 1.0
+"""So long a suspect that has to run alone waits for others to end, the first time."""
+
+
 class Suspects:
     """Suspects that wait, and the one that runs alone."""
 
-    __slots__ = ("_alone", "_expected_until", "_is_careful", "_waiting")
+    __slots__ = (
+        "_alone", "_expected_until", "_is_careful", "_others_until", "_patience_s", "_waiting", "_waits_since",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._waiting: deque[Job] = deque()
         self._alone: Job | None = None
         self._expected_until = 0.0
         self._is_careful = False  # the last that came had a crash behind it
+        self._waits_since = 0.0  # the last of those
+        self._patience_s = PATIENCE_S
+        self._others_until = 0.0  # until then none waits for the pool to be empty
 
     def came(self, job: Job, now: float) -> bool:
         """A suspect was leased. True when it is the first for a while: what the pool has not started makes room."""
         self._waiting.append(job)
         self._is_careful = job.crashes > 0
+        if self._is_careful:
+            self._waits_since = now
         is_first = now >= self._expected_until
         self._expected_until = now + SUSPECTING_S
         return is_first
+
+    @property
+    def is_one_alone(self) -> bool:
+        """One has a crash behind it, and runs alone or will: nothing else may be held."""
+        return self._alone is not None or self._next_alone() is not None
 
     def take_surplus(self) -> list[Job]:
         """Those that may not be held beside the one that runs alone, or will: they are to be given back."""
         kept: Job | None = None
         if self._alone is None:
-            kept = next((job for job in self._waiting if job.crashes), None)
+            kept = self._next_alone()
             if kept is None:
                 return []
         surplus = [job for job in self._waiting if job is not kept]
         self._waiting = deque() if kept is None else deque([kept])
         return surplus
+
+    def due_at(self, pool: Pool, held: int) -> float:
+        """When the one that waits to run alone is to be given back; infinity: none waits for others to be gone.
+
+        ``held``: leases of suspects, ended ones included.
+        """
+        if self._next_alone() is None or (not pool.busy and held <= 1):
+            return inf
+        is_turn_of_others = self._waits_since < self._others_until
+        return self._waits_since if is_turn_of_others else self._waits_since + self._patience_s
+
+    def take_due(self, pool: Pool, held: int, now: float) -> Job | None:
+        """The one that has waited for long enough."""
+        job = self._next_alone() if now >= self.due_at(pool, held) else None
+        if job is None:
+            return None
+        self._waiting.remove(job)
+        if self._waits_since >= self._others_until:
+            self._others_until = now + self._patience_s
+            self._patience_s *= 2
+        return job
+
+    def _next_alone(self) -> Job | None:
+        if self._alone is not None:
+            return None
+        return next((job for job in self._waiting if job.crashes), None)
 
     def came_back(self, job: Job) -> None:
         """The pool had it and did not start it."""
@@ -72,8 +120,8 @@ class Suspects:
         if job is self._alone:
             self._alone = None
 
-    def start(self, pool: Pool, is_moving: bool, submit: Callable[[Job], None]) -> bool:
-        """Start those that may; whether other jobs may start too."""
+    def start(self, pool: Pool, held: int, is_moving: bool, submit: Callable[[Job], None]) -> bool:
+        """Start those that may; whether other jobs may start too. ``held``: as of :meth:`due_at`."""
         while self._waiting and self._alone is None and not is_moving:
             job = self._waiting[0]
             if job.lease.lost:
@@ -81,9 +129,12 @@ class Suspects:
                 continue
             if pool.busy >= (1 if job.crashes else pool.concurrency) or not pool.free_slots:
                 return False
+            if job.crashes and held > 1:
+                return False
             self._waiting.popleft()
             if job.crashes:
                 self._alone = job
+                self._patience_s, self._others_until = PATIENCE_S, 0.0
             submit(job)
         return self._alone is None
 
@@ -100,7 +151,7 @@ class Suspects:
         """How many to lease: as many as start at once; of short ones the next ones, too, since a fetch takes longer
         than they run. ``unfinished``: suspects that are here.
         """
-        if self._alone is not None or any(job.crashes for job in self._waiting):
+        if self.is_one_alone:
             return 0
         if self._is_careful:
             return 0 if self._waiting or pool.busy >= pool.concurrency else 1

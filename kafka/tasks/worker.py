@@ -13,7 +13,8 @@ stop has come, :class:`LostJobs` the handlers of killed jobs; :class:`Feeder` kn
              |       |  suspects wait for a slot|
              |       +--- given back -----------+          (produce with the clean mark, then accept)
              +--> refused ----------------------+          (no job, expired, suspicious, too many crashes)
-             +--> held for a while, then released          (a task that this worker does not know)
+             +--> held for a while, then released          (a task that this worker does not know; a suspect is
+                                                            written anew and accepted)
 
 Running, settling and waiting leases are renewed every third of the lock. Buffered ones are not: they start within that
 time or are given back. A lost lock sets ``ctx.cancelled``, and the outcome is dropped; so is that of a lock which has
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kafka.errors import KafkaError
 from kafka.tasks.admission import Clerk
@@ -38,7 +39,7 @@ from kafka.tasks.errors import PoolFailed
 from kafka.tasks.exits import COUNTS, Exits
 from kafka.tasks.feeding import Feeder
 from kafka.tasks.hooks import ERROR_TASK, LostJobs
-from kafka.tasks.leases import GONE, RUNNING, Leases
+from kafka.tasks.leases import GONE, RUNNING, SETTLING, Leases
 from kafka.tasks.lines import Lines
 from kafka.tasks.options import WorkerOptions
 from kafka.tasks.outcome import Failed, LockLost, Lost, Outcome, Succeeded, Verdict
@@ -56,9 +57,12 @@ __all__ = ["Stage", "Timers", "Worker", "WorkerOptions"]
 log = logging.getLogger(__name__)
 
 YIELD_S = 0.6
-"""After releasing jobs that it does not know, a worker leases nothing from that topic for this long: longer than a
-long poll of others, which a release does not wake. It would get its own releases back at once else.
+"""After letting go of jobs that it does not know, a worker leases nothing from that topic for this long: longer than a
+long poll of others, which a release does not wake. It would get them back itself at once else.
 """
+
+AGAIN_S: Final = 1.0
+"""After giving back a suspect that waited for an empty pool, a worker leases no suspects of that queue for so long."""
 
 
 class Timers(Protocol):
@@ -105,6 +109,7 @@ class Worker:
         self._lost_jobs = LostJobs(tasks.get(ERROR_TASK))
         self._is_started = False
         self._is_degraded = False
+        self._is_drained = False
         self._seen_at = 0.0
         self._renew_at = 0.0
         self._timer: Any = None
@@ -116,8 +121,10 @@ class Worker:
         self._publisher = side.publisher
         self._pool = pool
         self._clerk = Clerk(self._tasks, self._consequences, side.delivery, side.results_partitions, self._options)
-        settler = Settler(side.delivery, side.publisher, self._consequences, self._settled, self._too_large)
-        self._exits = Exits(self._clerk, settler, self._leases, self._now_ms, self._hold_until)
+        self._settler = Settler(
+            side.delivery, side.publisher, self._consequences, self._settled, self._too_large, self._refused
+        )
+        self._exits = Exits(self._clerk, self._settler, self._leases, self._now_ms, self._hold_until)
         self._lines = Lines(self._names, self._queue_names, side.delivery, pool.concurrency)
         on_started = self._tell_started if self._options.track_started else None
         self._feeder = Feeder(pool, self._leases, self._lines, self._suspects, self._lost_jobs, on_started)
@@ -152,6 +159,9 @@ class Worker:
                 self._feeder.came(job, now)
         for job in self._suspects.take_surplus():
             self._exits.give_back(job)
+        if self._suspects.is_one_alone:
+            self._let_go(self._leases.take_held(only_suspects=True), is_due=False)
+            self._lose_patience(now)
         if self._stopping.has_begun or self._is_degraded:
             self._give_back_unstarted()
         self._exits.flush()
@@ -159,6 +169,7 @@ class Worker:
 
     def lost(self, leases: list[Lease], reason: str) -> None:
         """See :class:`kafka.tasks.delivery.DeliveryEvents`."""
+        self._look_at_the_clock(self._timers.time())
         self._lose(leases, reason)
         self._go()
 
@@ -225,7 +236,8 @@ class Worker:
         if now >= self._renew_at:
             self._renew_at = now + self._delivery.lock_s / 3
             self._renew(now)
-        self._release(self._leases.take_due(now))
+        self._let_go(self._leases.take_due(now), is_due=True)
+        self._lose_patience(now)
         if now >= self._stopping.ends_at:
             self._next_stage()
         self._go()
@@ -235,6 +247,7 @@ class Worker:
     def stop(self) -> None:
         """Stop; called again, go one stage further. Before :meth:`start`: start, and leave at once."""
         if not self._is_started:
+            self._is_drained = True
             self._stopping.enter(Stage.DRAINING, self._timers.time())
             return
         self._next_stage()
@@ -292,10 +305,16 @@ class Worker:
             self._leases.move(lease, GONE)
         if not well:
             self._counts["unsettled"] += len(leases)
-        if was_moving and not self._leases.moving:
+        if (was_moving and not self._leases.moving) or self._suspects.go_first:
             self._go()
         else:
             self._maybe_leave()
+
+    def _refused(self, leases: list[Lease]) -> None:
+        """What follows from these jobs could not be written. Others go on meanwhile, also where they were to move."""
+        for lease in leases:
+            self._leases.move(lease, SETTLING)
+        self._go()
 
     def _too_large(self, ending: Ending, record: Outgoing) -> Ending:
         return self._exits.too_large(ending, record)
@@ -346,15 +365,16 @@ class Worker:
         leases = self._leases.renewed(now, self._delivery.lock_s)
         if leases:
             self._delivery.renew(leases)
+        self._settler.write_again()
         for job in self._lines.take_older(now - self._delivery.lock_s / 3):
             self._exits.give_back(job)
         self._exits.flush()
 
-    def _lose(self, leases: Sequence[Lease], reason: str) -> None:
+    def _lose(self, leases: Sequence[Lease], reason: str, is_spared: bool = True) -> None:
         count = 0
         for lease in leases:
             is_running = lease.stage == RUNNING
-            if self._leases.lose(lease):
+            if self._leases.lose(lease, is_spared):
                 count += 1
                 if is_running:
                     self._pool.cancel(lease.job)
@@ -363,17 +383,32 @@ class Worker:
             log.warning("the locks of %d jobs are lost (%s): they run elsewhere", count, reason)
 
     def _look_at_the_clock(self, now: float) -> None:
-        """Whether the process stood still for so long that locks have run out meanwhile."""
+        """Whether the process stood still for so long that locks have run out meanwhile. A job may have done that to
+        it, so no suspect is spared.
+        """
         stood_still_s, self._seen_at = now - self._seen_at, now
         if stood_still_s > self._delivery.lock_s * 2 / 3:
-            self._lose(self._leases.run_out(now), f"nothing ran here for {stood_still_s:.0f} s")
+            self._lose(self._leases.run_out(now), f"nothing ran here for {stood_still_s:.0f} s", is_spared=False)
 
-    def _release(self, leases: list[Lease]) -> None:
-        if leases:
-            for lease in leases:
-                self._lines.pause(lease.source, self._timers.time() + YIELD_S)
-            self._delivery.settle(leases, Verdict.RELEASE)
-            self._settled(leases, True)
+    def _lose_patience(self, now: float) -> None:
+        """A suspect has waited to be the only job here, and slots have idled, for long enough."""
+        job = self._suspects.take_due(self._pool, self._leases.suspects, now)
+        if job is not None:
+            self._lines.pause(job.lease.source, now + AGAIN_S)
+            self._exits.give_back(job)
+            self._exits.flush()
+
+    def _let_go(self, leases: list[Lease], is_due: bool) -> None:
+        """Of tasks that are unknown here: others may have them."""
+        if not leases:
+            return
+        for lease in leases:
+            self._lines.pause(lease.source, self._timers.time() + YIELD_S)
+        released = [lease for lease in leases if not self._exits.let_go(lease, is_due)]
+        self._exits.flush()
+        if released:
+            self._delivery.settle(released, Verdict.RELEASE)
+            self._settled(released, True)
 
     # -- stopping -----------------------------------------------------------------------------------------------------
 
@@ -384,15 +419,20 @@ class Worker:
         log.info("the worker is %s", stage.name)
         if stage is Stage.DRAINING:
             self._lines.ask_for_nothing()
+            self._delivery.drain(self._drained)
             self._give_back_unstarted()
             self._exits.flush()
-            self._release(self._leases.take_held())
+            self._let_go(self._leases.take_held(), is_due=False)
         elif stage is Stage.INTERRUPTING:
             self._pool.interrupt()
         elif stage is Stage.ABANDONING:
             self._abandon()
         else:
             self._leave()
+
+    def _drained(self) -> None:
+        self._is_drained = True
+        self._maybe_leave()
 
     def _give_back_unstarted(self) -> None:
         for job in self._feeder.take_unstarted():
@@ -411,7 +451,8 @@ class Worker:
         self._exits.flush()
 
     def _maybe_leave(self) -> None:
-        if self._stopping.may_leave and not len(self._leases) and not len(self._lost_jobs):
+        is_over = self._is_drained and not len(self._leases) and not len(self._lost_jobs)
+        if self._stopping.may_leave and is_over:
             self._leave()
 
     def _leave(self) -> None:
@@ -428,7 +469,8 @@ class Worker:
         now = self._timers.time()
         self._pool.backlog = self._lines.buffered_count
         limit_at = self._pool.tick(now)
-        when = min(self._renew_at, self._stopping.ends_at, self._leases.due_at, self._lines.resumes_at(now))
+        lines_at, suspects_at = self._lines.resumes_at(now), self._suspects.due_at(self._pool, self._leases.suspects)
+        when = min(self._renew_at, self._stopping.ends_at, self._leases.due_at, lines_at, suspects_at)
         if limit_at is not None:
             when = min(when, limit_at)
         if when != self._timer_at:

@@ -90,6 +90,8 @@ class FakeDelivery:
         self.renewed: list[list[Lease]] = []
         self.settled: list[tuple[Lease, Verdict]] = []
         self.is_closed = False
+        self.is_silent = False
+        self.drained: Callable[[], object] | None = None
         self._queues = queues
         self._loop = loop
         self._events = events
@@ -99,6 +101,11 @@ class FakeDelivery:
     def want(self, source: Source, count: int, whole_batches: bool) -> None:
         self.wants[source] = (count, whole_batches)
         self.look_soon()
+
+    def drain(self, drained: Callable[[], object]) -> None:
+        self.drained = drained
+        if not self.is_silent:
+            self._loop.call_soon(drained)
 
     def look(self, queue: str) -> None:
         assert any(source.suspect and source.queue == queue for source in self.wants)

@@ -237,9 +237,9 @@ def test_a_broker_that_refuses_for_now_costs_one_line(app: App, caplog: pytest.L
 def test_a_broker_that_is_away_costs_no_wait_and_no_line_beside_the_workers_own(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board, "STALE_S", 0.6)
+    monkeypatch.setattr(board, "STALE_S", 2.4)
     with EmbeddedBroker(in_process=True) as short_lived:
-        lonely = App("shop", bootstrap_servers=short_lived.bootstrap, request_timeout=0.5)
+        lonely = App("shop", bootstrap_servers=short_lived.bootstrap, request_timeout=2)
         worker = AWorker(lonely)
         worker.say_and_wait("a")
         assert unreached(worker.client) is None

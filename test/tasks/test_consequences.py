@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
+from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, NotEnoughReplicasError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks.consequences import Consequences, too_large
 from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.envelope import Envelope, death_of, decode
-from kafka.tasks.outcome import Failed, Fault, Lost, NoJob, Policy, Standing, Succeeded, Suspicious, decide
+from kafka.tasks.outcome import Failed, Fault, Lost, NoJob, Outcome, Policy, Standing, Succeeded, Suspicious, decide
 from kafka.tasks.results import StateRecord
 from kafka.tasks.settling import Ending, Settler
 from kafka.tasks.states import JobState
@@ -21,7 +21,7 @@ from test.tasks.fakes import FakeDelivery, FakePublisher, Queues, a_job, settle
 
 NAMES = Names("shop")
 MAKER = Consequences(NAMES, "host1")
-MAIN = Source("mail", "shop.mail")
+MAIN, SUSPECTS = Source("mail", "shop.mail"), Source("mail", "shop.mail.suspect", True)
 
 
 class NoEvents:
@@ -30,8 +30,8 @@ class NoEvents:
     def left(self) -> None: ...
 
 
-def a_lease(envelope: Envelope) -> Lease:
-    return Lease(MAIN, envelope.value, envelope.headers(), 1, 2, 77)
+def a_lease(envelope: Envelope, source: Source = MAIN) -> Lease:
+    return Lease(source, envelope.value, envelope.headers(), 1, 2, 77)
 
 
 def test_a_success_is_one_record_keyed_by_the_id_in_the_ids_partition() -> None:
@@ -119,12 +119,14 @@ class Bench:
         self.delivery = FakeDelivery(self.queues, self.loop, NoEvents())
         self.publisher = FakePublisher(self.queues, self.loop)
         self.over: list[tuple[Lease, bool]] = []
+        self.refused: list[Lease] = []
         self.settler = Settler(
             self.delivery,
             self.publisher,
             MAKER,
             lambda leases, well: self.over.extend((lease, well) for lease in leases),
             self._too_large,
+            self.refused.extend,
         )
 
     def now_ms(self) -> int:
@@ -138,15 +140,19 @@ class Bench:
             ending.lease, ending.envelope, MAKER.of(decision, outcome, ending.envelope, ending.lease, self.now_ms())
         )
 
-    def ending(self, value: bytes = b"1") -> Ending:
+    def ending(
+        self, value: bytes = b"1", source: Source = MAIN, deliveries: int = 1, outcome: Outcome | None = None
+    ) -> Ending:
+        outcome = outcome or Succeeded(value)
         envelope = a_job("f", clock=self.clock)
-        lease = a_lease(envelope)
+        lease = a_lease(envelope, source)
+        lease.deliveries = deliveries
         self.queues.append(MAKER.of(decide(Suspicious(), Standing(), Policy(), 0), Suspicious(), envelope, lease, 0)[0])
         record = self.queues.topics["shop.mail.suspect"][-1]
-        record.holder, record.deliveries, record.locked_until = self.delivery, 1, 1e9
+        record.holder, record.deliveries, record.locked_until = self.delivery, deliveries, 1e9
         lease.token = record
-        decision = decide(Succeeded(value), Standing(), Policy(), 0)
-        return Ending(lease, envelope, MAKER.of(decision, Succeeded(value), envelope, lease, self.now_ms()))
+        decision = decide(outcome, Standing(), Policy(max_attempts=3), 0)
+        return Ending(lease, envelope, MAKER.of(decision, outcome, envelope, lease, self.now_ms()))
 
     def states(self) -> list[StateRecord]:
         return self.queues.states(NAMES)
@@ -185,6 +191,48 @@ def test_one_lease_that_fails_takes_no_other_with_it(bench: Bench) -> None:
     assert (endings[0].lease, False) in bench.over
 
 
+@pytest.mark.parametrize(("source", "deliveries"), [(SUSPECTS, 1), (MAIN, 2)])
+def test_what_must_not_be_delivered_once_more_is_written_again_until_it_is_there(
+    bench: Bench, source: Source, deliveries: int
+) -> None:
+    ending = bench.ending(source=source, deliveries=deliveries)
+    bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s"), NotEnoughReplicasError()]
+    bench.settler.end([ending])
+    settle(bench.loop)
+    bench.settler.write_again()
+    settle(bench.loop)
+    assert (bench.refused, bench.over, bench.delivery.settled) == ([ending.lease] * 2, [], [])
+    bench.settler.write_again()
+    settle(bench.loop)
+    assert [lease for lease, _ in bench.delivery.settled] == [ending.lease]
+    assert bench.over == [(ending.lease, True)]
+    bench.settler.write_again()
+    settle(bench.loop)
+    assert len(bench.states()) == 1
+
+
+def test_only_what_is_missing_is_written_again(bench: Bench) -> None:
+    ending = bench.ending(source=SUSPECTS, outcome=Failed(Fault("OSError")))
+    bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
+    bench.settler.end([ending])
+    settle(bench.loop)
+    bench.settler.write_again()
+    settle(bench.loop)
+    assert len(bench.queues.topics["shop.mail"]) == len(bench.states()) == 1
+    assert bench.over == [(ending.lease, True)]
+
+
+def test_what_is_lost_meanwhile_is_not_written_again(bench: Bench) -> None:
+    ending = bench.ending(source=SUSPECTS)
+    bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
+    bench.settler.end([ending])
+    settle(bench.loop)
+    ending.lease.lost = True
+    bench.settler.write_again()
+    settle(bench.loop)
+    assert (bench.states(), bench.over) == ([], [(ending.lease, False)])
+
+
 def test_a_result_that_its_topic_does_not_take_is_a_failure_that_says_so(bench: Bench) -> None:
     bench.publisher.errors["shop.results"] = [MessageSizeTooLargeError()]
     bench.settler.end([bench.ending(b'"' + b"x" * 5000 + b'"')])
@@ -197,9 +245,10 @@ def test_a_result_that_its_topic_does_not_take_is_a_failure_that_says_so(bench: 
     assert len(bench.delivery.settled) == 1
 
 
-def test_a_failure_that_its_topic_does_not_take_either_ends_there(bench: Bench) -> None:
+@pytest.mark.parametrize("source", [MAIN, SUSPECTS])
+def test_a_failure_that_its_topic_does_not_take_either_ends_there(bench: Bench, source: Source) -> None:
     bench.publisher.errors["shop.results"] = [MessageSizeTooLargeError(), MessageSizeTooLargeError()]
-    bench.settler.end([bench.ending(b'"' + b"x" * 5000 + b'"')])
+    bench.settler.end([bench.ending(b'"' + b"x" * 5000 + b'"', source)])
     settle(bench.loop)
     assert [well for _, well in bench.over] == [False]
 

@@ -23,6 +23,7 @@ envelopes = st.builds(
     store_result=st.none() | st.booleans(),
     crashes=st.integers(0, 100),
     clean=st.integers(0, 100),
+    unknown=st.integers(0, 100),
     extra=st.just((("traceparent", b"00-1"), ("empty", None))) | st.just(()),
 )
 

@@ -8,15 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.tasks.delivery import Lease, Source
-from kafka.tasks.leases import BUFFERED, GONE, HELD, MOVING, NEW, RUNNING, SETTLING, WAITING, Leases
+from kafka.tasks.leases import (
+    BUFFERED,
+    GONE,
+    HELD,
+    MOST_SPARED,
+    MOVING,
+    NEW,
+    RUNNING,
+    SETTLING,
+    WAITING,
+    Leases,
+)
 
 UNFINISHED = (BUFFERED, WAITING, RUNNING)
 STAGES = (BUFFERED, WAITING, RUNNING, SETTLING, MOVING, GONE, -1)
 SOURCES = (Source("a", "shop.a"), Source("a", "shop.a.suspect", True))
 
 
-def a_lease(source: Source = SOURCES[0]) -> Lease:
-    lease = Lease(source, b"", [], 1)
+def a_lease(source: Source = SOURCES[0], deliveries: int = 1, offset: int = 0) -> Lease:
+    lease = Lease(source, b"", [], deliveries, 0, offset)
     lease.job = SimpleNamespace(cancelled=False)
     return lease
 
@@ -30,7 +41,7 @@ def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> N
     for number, stage in steps:
         lease = all_of_them[number]
         if stage < 0:
-            leases.lose(lease)
+            leases.lose(lease, True)
         elif lease.stage != GONE:
             leases.move(lease, stage)
         here = [each for each in all_of_them if each.stage in UNFINISHED]
@@ -45,12 +56,39 @@ def test_a_lock_that_is_lost_twice_is_lost_once() -> None:
     lease = a_lease()
     leases.add(lease, 0.0, 30.0)
     leases.move(lease, RUNNING)
-    assert leases.lose(lease)
-    assert not leases.lose(lease)
+    assert leases.lose(lease, True)
+    assert not leases.lose(lease, True)
     assert lease.job.cancelled
     assert leases.unfinished_count == 1
     leases.move(lease, GONE)
     assert leases.unfinished_count == 0
+
+
+def test_of_a_suspect_it_is_remembered_which_deliveries_were_lost_here() -> None:
+    leases = Leases()
+    spared = []
+    for deliveries, is_spared in ((1, True), (2, False), (3, True), (4, True)):
+        lease = a_lease(SOURCES[1], deliveries)
+        leases.add(lease, 0.0, 30.0)
+        leases.move(lease, GONE if deliveries == 3 else RUNNING)
+        leases.lose(lease, is_spared)
+        spared.append(lease.spared)
+    assert spared == [0, 1, 1, 2]
+    job, again, other = a_lease(), a_lease(deliveries=2), a_lease(SOURCES[1], 2, offset=1)
+    for lease in (job, again, other):
+        leases.add(lease, 0.0, 30.0)
+        leases.lose(lease, True)
+    assert [again.spared, other.spared] == [0, 0]
+
+
+def test_only_the_last_lost_locks_are_remembered() -> None:
+    leases = Leases()
+    for offset in range(MOST_SPARED + 1):
+        leases.lose(a_lease(SOURCES[1], 1, offset), True)
+    found = [a_lease(SOURCES[1], 2, offset) for offset in (0, 1, MOST_SPARED)]
+    for lease in found:
+        leases.add(lease, 0.0, 30.0)
+    assert [lease.spared for lease in found] == [0, 1, 1]
 
 
 def test_what_is_held_is_due_in_the_order_of_its_times_and_not_at_all_when_lost() -> None:
@@ -59,12 +97,23 @@ def test_what_is_held_is_due_in_the_order_of_its_times_and_not_at_all_when_lost(
     for lease, until in ((second, 2.0), (first, 1.0), (lost, 1.5)):
         leases.add(lease, 0.0, 30.0)
         leases.hold(lease, until)
-    leases.lose(lost)
+    leases.lose(lost, True)
     assert {first.stage, second.stage} == {HELD}
     assert leases.due_at == 1.0
     assert leases.take_due(1.9) == [first]
     assert leases.take_held() == [second]
     assert leases.due_at == float("inf")
+
+
+def test_suspects_may_be_taken_by_themselves_before_their_time() -> None:
+    leases = Leases()
+    job, suspect = a_lease(), a_lease(SOURCES[1])
+    for lease, until in ((job, 2.0), (suspect, 1.0)):
+        leases.add(lease, 0.0, 30.0)
+        leases.hold(lease, until)
+    assert leases.take_held(only_suspects=True) == [suspect]
+    assert leases.due_at == 2.0
+    assert leases.take_due(2.0) == [job]
 
 
 def test_a_renewal_starts_each_lock_anew_but_those_of_the_buffer() -> None:

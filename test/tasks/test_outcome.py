@@ -59,6 +59,8 @@ TABLE: list[tuple[Outcome, Standing, Policy, Verdict, Move, JobState | None, str
     (NotStarted(), Standing(), Policy(), ACCEPT, Move.SAME, None, ""),
     (Unknown("f"), Standing(deliveries=3), Policy(), RELEASE, Move.NOWHERE, None, ""),
     (Unknown("f"), Standing(deliveries=4), Policy(), ACCEPT, Move.DEAD, JobState.FAILURE, "unknown-task"),
+    (Unknown("f", True), Standing(deliveries=3, unknown=2), Policy(), ACCEPT, Move.SAME, None, ""),
+    (Unknown("f", True), Standing(unknown=3), Policy(), ACCEPT, Move.DEAD, JobState.FAILURE, "unknown-task"),
     (NoJob("bad-id", "x"), Standing(), Policy(), ACCEPT, Move.DEAD, JobState.FAILURE, "bad-id"),
     (LockLost(), Standing(), FIVE, DROP, Move.NOWHERE, None, ""),
 ]
@@ -175,6 +177,14 @@ def test_a_peak_that_is_no_more_than_what_was_seen_is_not_told() -> None:
 def test_an_unknown_task_is_held_longer_each_time() -> None:
     holds = [decide(Unknown("f"), Standing(deliveries=n), Policy(), NOW).hold_s for n in (1, 2, 3)]
     assert holds == [1, 2, 4]
+    suspect = Unknown("f", True)
+    holds = [decide(suspect, Standing(unknown=n, deliveries=3), Policy(), NOW).hold_s for n in (0, 1, 2)]
+    assert holds == [1, 2, 4]
+
+
+def test_a_suspect_of_an_unknown_task_keeps_its_crashes() -> None:
+    decision = decide(Unknown("f", True), Standing(attempt=2, crashes=2, unknown=1), Policy(), NOW)
+    assert (decision.attempt, decision.crashes, decision.clean, decision.unknown) == (2, 2, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +198,9 @@ def test_an_unknown_task_is_held_longer_each_time() -> None:
         (Standing(crashes=2), True, False, None),
         (Standing(), False, False, Unknown("f")),
         (Standing(deliveries=3), False, False, Unknown("f")),
+        (Standing(deliveries=3), False, True, Unknown("f", True)),
+        (Standing(deliveries=4, crashes=2, spared=1), True, True, NotStarted()),
+        (Standing(deliveries=4, crashes=3, spared=1), True, True, THREE_CRASHES),
         (Standing(expires_ms=NOW), True, False, Expired()),
         (Standing(expires_ms=NOW), False, False, Expired()),
         (Standing(expires_ms=NOW + 1), True, False, None),
@@ -203,3 +216,4 @@ def test_only_deliveries_on_the_suspect_topic_are_crashes() -> None:
     assert crashes_of(1, deliveries=4, suspect=False) == 1
     assert crashes_of(1, deliveries=1, suspect=True) == 1
     assert crashes_of(1, deliveries=3, suspect=True) == 3
+    assert crashes_of(1, deliveries=3, suspect=True, spared=2) == 1

@@ -138,7 +138,7 @@ def test_the_error_handler_of_a_thread_that_is_stuck_is_called_once_at_its_hard_
     def note(job: FinishedJob, kill_signal: int | None, exc_info: Any) -> None:
         told.append((job.id, job.args, kill_signal, exc_info[0].__name__, str(exc_info[1])))
 
-    @app.task(timeout=0.05)
+    @app.task(timeout=0.5)
     def stuck(number: int) -> None:
         threads.append(threading.current_thread())
         gate.wait(DEADLINE_S)
@@ -150,7 +150,7 @@ def test_the_error_handler_of_a_thread_that_is_stuck_is_called_once_at_its_hard_
         (lambda: told, gate.set),
         (lambda: not threads[0].is_alive(), send(signal.SIGTERM)),
     )
-    assert told == [(job.id, [7], None, "TimeLimit", "it ran for longer than its timeout of 0.05 s")]
+    assert told == [(job.id, [7], None, "TimeLimit", "it ran for longer than its timeout of 0.5 s")]
 
 
 def test_sigttin_and_sigttou_change_the_number_of_slots(app: App, backend: FakeBackend) -> None:

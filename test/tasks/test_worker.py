@@ -20,6 +20,7 @@ from kafka.tasks.admission import MOST_NAMES
 from kafka.tasks.backend import WorkerSide
 from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.envelope import Envelope, death_of
+from kafka.tasks.lines import MOVING_S
 from kafka.tasks.outcome import Cancelled, Failed, Fault, Lost, Outcome, Succeeded, Verdict
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.pools.inline import InlinePool
@@ -451,6 +452,54 @@ def test_a_worker_that_knows_the_task_gets_what_another_released(bench: Bench) -
     assert bench.final(job.id) is JobState.SUCCESS
 
 
+def test_a_suspect_of_an_unknown_task_is_charged_with_no_crash_and_dead_after_as_many_hand_outs(bench: Bench) -> None:
+    job = bench.put("new.task", topic=SUSPECT, crashes=2)
+    workers = [Process(bench, inline=True) for _ in range(2)]
+    bench.pass_time(5)
+    assert bench.dead() == []
+    bench.pass_time(5)
+    ((record, cause),) = bench.dead()
+    assert (cause, record.header("crashes"), record.header("unknown")) == ("unknown-task", "2", None)
+    handed_out = bench.queues.topics[SUSPECT]
+    assert [record.deliveries for record in handed_out] == [1, 1, 1, 1]
+    assert [record.header("unknown") for record in handed_out] == [None, "1", "2", "3"]
+    assert {verdict for each in workers for _, verdict in each.delivery.settled} == {Verdict.ACCEPT}
+    assert bench.final(job.id) is JobState.FAILURE
+
+
+def test_a_worker_that_knows_the_task_gets_the_suspect_as_it_was(bench: Bench) -> None:
+    bench.put("note", 1, topic=SUSPECT, crashes=2)
+    old = Process(bench)
+    old.worker._clerk._tasks = {}
+    bench.settle()
+    new = Process(bench)
+    bench.pass_time(1.5)
+    (job,) = new.manual.jobs
+    assert job.crashes == 2
+
+
+def test_a_suspect_of_an_unknown_task_is_not_held_beside_one_that_runs_alone(bench: Bench) -> None:
+    bench.put("new.task", topic=SUSPECT)
+    bench.put("note", 1, topic=SUSPECT, crashes=1)
+    process = Process(bench)
+    bench.settle()
+    (alone,) = process.manual.jobs
+    assert [r.offset for r in bench.queues.topics[SUSPECT] if r.holder is not None] == [alone.lease.offset]
+    (back,) = bench.queues.topics[SUSPECT][2:]
+    assert [back.header(name) for name in ("name", "unknown", "crashes", "clean")] == ["new.task", None, None, "1"]
+
+
+def test_a_worker_that_stops_gives_back_the_suspect_that_it_does_not_know(bench: Bench) -> None:
+    bench.put("new.task", topic=SUSPECT)
+    process = Process(bench)
+    bench.settle()
+    process.worker.stop()
+    bench.settle()
+    assert process.left == 1
+    (back,) = bench.queues.waiting(SUSPECT)
+    assert (back.deliveries, back.header("clean"), back.header("unknown")) == (0, "1", None)
+
+
 # -- workers that die -------------------------------------------------------------------------------------------------
 
 
@@ -537,6 +586,54 @@ def test_what_is_given_back_beside_a_suspect_with_a_crash_keeps_its_count(bench:
     assert [(record.header("crashes"), record.deliveries) for record in back] == [(None, 0), ("2", 0)]
 
 
+def test_a_suspect_that_has_to_be_alone_does_not_keep_slots_idle_for_long(bench: Bench) -> None:
+    bench.put("note", 1)
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    suspect = bench.put("note", 2, topic=SUSPECT, crashes=1)
+    bench.settle()
+    bench.put("note", 3)
+    bench.pass_time(0.9, 0.1)
+    assert len(process.manual.jobs) == 1  # it may end at any moment
+    bench.pass_time(0.2, 0.1)
+    assert [job.lease.source.suspect for job in process.manual.jobs] == [False, False]
+    (back,) = bench.queues.waiting(SUSPECT)
+    assert (back.header("crashes"), back.header("clean"), back.deliveries) == ("1", "1", 0)
+    bench.pass_time(1.5)
+    process.end()
+    process.end()
+    (alone,) = process.manual.jobs
+    assert (alone.envelope.id, alone.crashes) == (suspect.id, 1)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_suspect_that_has_to_be_alone_runs_in_the_end_however_long_the_others_take(
+    bench: Bench, workers: int
+) -> None:
+    bench.put_many(400)
+    processes = [Process(bench, concurrency=2) for _ in range(workers)]
+    bench.settle()
+    bench.pass_time(5)
+    for process in processes:
+        process.end(ran_s=10.0)  # so that they do not end together
+    suspect = bench.put("note", 2, topic=SUSPECT, crashes=2)
+    since: dict[Job, float] = {}
+    begun_at = bench.clock.monotonic()
+    while bench.final(suspect.id) is None:
+        now = bench.clock.monotonic()
+        assert now < begun_at + 200
+        for process in processes:
+            for job in list(process.manual.jobs):
+                if job.envelope.id == suspect.id:
+                    assert process.manual.jobs == [job]
+                    assert job.crashes == 2
+                if now >= since.setdefault(job, now) + 10:
+                    process.end(job, ran_s=10.0)
+        bench.pass_time(0.5)
+    done = len(bench.queues.states(bench.app.names))
+    assert done > (bench.clock.monotonic() - begun_at) / 10 * 2 * workers * 0.5
+
+
 def test_suspects_without_a_crash_share_the_pool_but_are_never_buffered(bench: Bench) -> None:
     for n in range(9):
         bench.put("note", n, topic=SUSPECT)
@@ -588,6 +685,30 @@ def test_no_suspect_starts_before_the_broker_has_answered_what_made_it_one(bench
     answer()
     bench.settle()
     assert len(second.manual.jobs) == 1
+
+
+def test_a_move_that_nobody_answers_holds_up_the_worker_for_some_seconds_only(bench: Bench) -> None:
+    bench.put("note", 1)
+    first = Process(bench)
+    bench.settle()
+    first.kill()
+    second = Process(bench)
+    second.publisher.is_stuck = True
+    bench.settle()
+    assert second.worker._leases.moving == 1
+    jobs = [bench.put("note", 2), bench.put("note", 3, topic=SUSPECT)]
+    bench.settle()
+    bench.pass_time(MOVING_S - 1)
+    assert second.manual.jobs == []
+    bench.pass_time(1)
+    while second.manual.jobs:
+        assert second.end().envelope.id == jobs.pop().id, "the suspect first"
+    assert jobs == []
+    bench.pass_time(1)
+    second.publisher.go_on()
+    bench.settle()
+    assert second.worker._leases.moving == 0
+    assert len(second.manual.jobs) == 1, "the one that moved"
 
 
 def test_locks_that_turn_out_to_be_short_are_renewed_in_time(bench: Bench) -> None:
@@ -697,6 +818,69 @@ def test_a_zombies_result_does_not_appear(bench: Bench) -> None:
     assert [s.state for s in bench.states()] == [JobState.SUCCESS]
 
 
+def lose_lock(process: Process) -> None:
+    """The broker lets go of what the first job has, and the worker is told; then the job's run here ends."""
+    job = process.manual.jobs[0]
+    job.lease.token.holder = None
+    process.worker.lost([job.lease], "the broker went away")
+    process.end(job)
+
+
+def test_locks_that_a_live_worker_loses_are_no_crashes_however_often(bench: Bench) -> None:
+    envelope = bench.put("note", 1, topic=SUSPECT, crashes=2)
+    process = Process(bench)
+    bench.settle()
+    for _ in range(5):
+        assert [job.crashes for job in process.manual.jobs] == [2]
+        lose_lock(process)
+    process.end()
+    assert bench.final(envelope.id) is JobState.SUCCESS
+    # Written anew each time: another worker would take the deliveries for crashes, and the broker's limit counts them.
+    assert [record.deliveries for record in bench.queues.topics[SUSPECT]] == [2, 2, 2, 2, 2, 1]
+    assert bench.queues.waiting(SUSPECT) == []
+
+
+def test_a_settlement_that_the_broker_does_not_take_is_no_crash(bench: Bench) -> None:
+    bench.put("note", 1, topic=SUSPECT, crashes=2)
+    process = Process(bench)
+    bench.settle()
+    (running,) = process.manual.jobs
+    plain = process.delivery.settle
+
+    def settle_late(
+        leases: Sequence[Lease], verdict: Verdict, answered: Callable[[], object] | None = None
+    ) -> None:
+        process.delivery.settle = plain  # type: ignore[method-assign]
+        running.lease.token.holder = None
+        plain(leases, verdict, answered)
+
+    process.delivery.settle = settle_late  # type: ignore[method-assign]
+    process.end(running)
+    (job,) = process.manual.jobs
+    assert (job.crashes, job.lease.deliveries) == (2, 1)
+
+
+def test_a_lock_that_ends_while_the_worker_stands_still_may_be_its_jobs_doing_and_counts(bench: Bench) -> None:
+    bench.put("note", 1, topic=SUSPECT)
+    process = Process(bench)
+    bench.settle()
+    bench.clock.advance(31)
+    lose_lock(process)
+    (job,) = process.manual.jobs
+    assert (job.crashes, job.lease.deliveries) == (1, 2)
+
+
+def test_a_lost_lock_counts_where_nobody_knows_of_it(bench: Bench) -> None:
+    bench.put("note", 1, topic=SUSPECT)
+    process = Process(bench)
+    bench.settle()
+    process.manual.ready = False  # it takes nothing more
+    other = Process(bench)
+    lose_lock(process)
+    (job,) = other.manual.jobs
+    assert (job.crashes, job.lease.deliveries) == (1, 2)
+
+
 def test_buffered_jobs_that_wait_too_long_are_given_back(bench: Bench) -> None:
     bench.put_many(300)
     process = Process(bench, concurrency=2)
@@ -719,6 +903,52 @@ def test_a_lease_whose_records_cannot_be_written_is_left_to_its_lock(bench: Benc
     bench.put("note", 2)
     bench.settle()
     assert bench.final(job.id) is JobState.SUCCESS
+
+
+def test_a_suspect_whose_result_cannot_be_written_for_minutes_is_charged_with_no_crash(bench: Bench) -> None:
+    job = bench.put("note", 1, topic=SUSPECT, crashes=2)
+    process = Process(bench, inline=True)
+    process.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s") for _ in range(12)]
+    bench.pass_time(110)
+    assert bench.final(job.id) is None
+    bench.pass_time(20)
+    assert bench.final(job.id) is JobState.SUCCESS
+    assert bench.runs == [1]
+    assert [record.deliveries for record in bench.queues.topics[SUSPECT]] == [1]
+    assert (process.worker.counts["unsettled"], process.worker.statistics()["held"]) == (0, 0)
+
+
+def test_others_go_on_while_a_suspect_cannot_be_moved(bench: Bench) -> None:
+    bench.put("new.task", topic=SUSPECT, crashes=1)
+    process = Process(bench)
+    process.publisher.errors[SUSPECT] = [KafkaTimeoutError("120 s")]
+    bench.pass_time(2)
+    assert process.worker.statistics()["held"] == 1
+    job = bench.put("note", 1)
+    bench.settle()
+    process.end()
+    assert bench.final(job.id) is JobState.SUCCESS
+    bench.pass_time(9)
+    first, moved = bench.queues.topics[SUSPECT]
+    assert (first.deliveries, moved.header("crashes"), moved.header("unknown")) == (1, "1", "1")
+
+
+def test_no_suspect_runs_alone_beside_one_whose_result_is_not_written(bench: Bench) -> None:
+    """Its crash would be charged to that one, too."""
+    bench.put("note", 1, topic=SUSPECT)
+    process = Process(bench)
+    process.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
+    bench.settle()
+    process.end()
+    killer = bench.put("note", 2, topic=SUSPECT, crashes=1)
+    bench.settle()
+    assert process.manual.jobs == []
+    bench.pass_time(1.1)
+    (back,) = bench.queues.topics[SUSPECT][2:]  # another worker may run it
+    assert (back.header("id"), back.header("crashes"), back.holder) == (killer.id, "1", None)
+    bench.pass_time(12)
+    (alone,) = process.manual.jobs
+    assert (alone.envelope.id, alone.crashes) == (killer.id, 1)
 
 
 # -- stopping ---------------------------------------------------------------------------------------------------------
@@ -847,6 +1077,34 @@ def test_jobs_that_arrive_while_it_stops_are_given_back(bench: Bench) -> None:
     assert bench.queues.topics[QUEUE][-1].header("clean") == "1"
 
 
+def test_a_worker_leaves_when_no_request_is_out_that_may_bring_jobs(bench: Bench) -> None:
+    process = Process(bench)
+    process.delivery.is_silent = True
+    bench.settle()
+    process.worker.stop()
+    bench.settle()
+    assert process.left == 0
+    late = bench.put("note", 1, topic=SUSPECT)
+    process.delivery.want(SUSPECTS, 1, False)  # it was under way
+    bench.settle()
+    assert process.left == 0
+    assert process.delivery.drained is not None
+    process.delivery.drained()
+    bench.settle()
+    assert process.left == 1
+    (back,) = bench.queues.waiting(SUSPECT)
+    assert (back.header("id"), back.header("clean"), back.deliveries) == (late.id, "1", 0)
+
+
+def test_a_worker_whose_brokers_are_silent_leaves_when_its_time_is_over(bench: Bench) -> None:
+    process = Process(bench)
+    process.delivery.is_silent = True
+    bench.settle()
+    process.worker.stop()
+    bench.pass_time(31)
+    assert process.left == 1
+
+
 def test_track_started_writes_a_record_at_the_start(bench: Bench) -> None:
     bench.put("note", 1)
     Process(bench, inline=True, options=WorkerOptions(track_started=True))
@@ -857,12 +1115,20 @@ def test_track_started_writes_a_record_at_the_start(bench: Bench) -> None:
 # -- whatever happens -------------------------------------------------------------------------------------------------
 
 
+def assert_alone_is_alone(process: Process) -> None:
+    """Beside a suspect that may kill the worker, no other is held: it would be charged with that."""
+    running = [job.lease for job in process.manual.jobs if not job.lease.lost]
+    if any(lease.source.suspect and lease.job.crashes for lease in running):
+        held = [lease for lease in process.worker._leases._held if lease.source.suspect]
+        assert len(running) == len(held) == 1
+
+
 @hypothesis_settings(max_examples=150)
 @given(st.integers(0, 2**32), st.integers(1, 60))
 def test_whatever_dies_every_job_ends_with_one_result_or_is_dead(seed: int, count: int) -> None:
     rng = random.Random(seed)
     bench = Bench()
-    jobs = [bench.put(rng.choice(["note", "fail", "break"]), n) for n in range(count)]
+    jobs = [bench.put(rng.choice(["note", "fail", "break", "new.task"]), n) for n in range(count)]
     processes: list[Process] = []
 
     def start() -> None:
@@ -884,10 +1150,27 @@ def test_whatever_dies_every_job_ends_with_one_result_or_is_dead(seed: int, coun
                     outcome: Outcome = OK if job.envelope.name == "note" else bad
                     process.manual.end(job, outcome, rng.choice([0.0001, 0.01, 3.0]))
 
-    moves: list[Callable[[], Any]] = [start, kill, stop, end_some, end_some, end_some, lambda: bench.pass_time(5, 2.5)]
+    def lose_some() -> None:
+        for process in processes:
+            held = [lease for lease in list(process.worker._leases._held) if rng.random() < 0.3]
+            for lease in held:
+                lease.token.holder = None
+            if rng.random() < 0.8:
+                process.worker.lost(held, "the broker went away")
+
+    def refuse() -> None:
+        for process in processes:
+            topic = rng.choice([QUEUE, SUSPECT, DEAD, "shop.results"])
+            process.publisher.errors[topic] = [KafkaTimeoutError("120 s")] * rng.randint(1, 3)
+
+    moves: list[Callable[[], Any]] = [
+        start, kill, stop, end_some, end_some, end_some, lose_some, refuse, lambda: bench.pass_time(5, 2.5),
+    ]  # fmt: skip
     for _ in range(rng.randint(3, 25)):
         rng.choice(moves)()
         bench.settle()
+        for process in processes:
+            assert_alone_is_alone(process)
     last = Process(bench, inline=True)
     for process in processes:
         process.kill()

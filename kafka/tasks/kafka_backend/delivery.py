@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from kafka.client import KafkaClient
 from kafka.errors import IllegalStateError, KafkaError
 from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
-from kafka.tasks.delivery import Contact, DeliveryEvents, Lease, Source
+from kafka.tasks.delivery import DRAIN_S, Contact, DeliveryEvents, Lease, Source
 from kafka.tasks.outcome import Verdict
 
 log = logging.getLogger(__name__)
@@ -56,6 +56,21 @@ class ShareDelivery:
         for source, member in self._members.items():
             if source.suspect and source.queue == queue and not self._is_closing:
                 member.consumer.look()
+
+    def drain(self, drained: Callable[[], object]) -> None:
+        """See :class:`kafka.tasks.delivery.Delivery`."""
+        left = len(self._members)
+        timer = self._loop.call_later(DRAIN_S, drained)
+
+        def one_is_quiet(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                timer.cancel()
+                self._loop.call_soon(drained)
+
+        for member in self._members.values():
+            member.consumer.quiet_async().add_both(one_is_quiet)
 
     def renew(self, leases: Sequence[Lease]) -> None:
         """See :class:`kafka.tasks.delivery.Delivery`."""
@@ -115,12 +130,13 @@ class ShareDelivery:
 class _Member:
     """One share consumer and the leases of what it holds."""
 
-    __slots__ = ("_events", "_held", "_source", "consumer")
+    __slots__ = ("_ended", "_events", "_held", "_source", "consumer")
 
     def __init__(self, client: KafkaClient, source: Source, events: DeliveryEvents) -> None:
         self._source = source
         self._events = events
         self._held: dict[ShareRecord, Lease] = {}
+        self._ended: dict[ShareRecord, Lease] = {}  # of suspects: settled, and not answered yet
         self.consumer = KafkaShareConsumer(
             source.topic,
             group_id=source.topic,
@@ -140,6 +156,8 @@ class _Member:
         if kind is not AcknowledgeType.RENEW:
             for record in records:
                 held.pop(record, None)
+            if self._source.suspect:
+                self._ended.update(zip(records, leases, strict=True))
         try:
             refused = self.consumer.acknowledge_all(records, kind)
         except IllegalStateError:  # closed: an answer that came after the worker had left
@@ -149,6 +167,7 @@ class _Member:
         gone = set(refused)
         for record in gone:
             held.pop(record, None)
+            self._ended.pop(record, None)
         return [lease for lease in leases if lease.token in gone]
 
     def _leased(self, records: list[ShareRecord]) -> None:
@@ -163,6 +182,12 @@ class _Member:
 
     def _acknowledged(self, acknowledged: list[Acknowledged]) -> None:
         refused = [(record, kind, error) for record, kind, error in acknowledged if error is not None]
+        ended: dict[ShareRecord, Lease] = {}
+        if self._ended:
+            for record, kind, _ in acknowledged:
+                lease = self._ended.pop(record, None) if kind is not AcknowledgeType.RENEW else None
+                if lease is not None:
+                    ended[record] = lease
         if not refused:
             return
         leases = []
@@ -171,7 +196,8 @@ class _Member:
             lease = self._held.pop(record, None)
             if lease is None:
                 settled += 1
-            else:
+                lease = ended.get(record)
+            if lease is not None:
                 leases.append(lease)
         error = refused[0][2]
         if settled:
