@@ -17,6 +17,8 @@ in an event loop, or in another task   raised where the task's own coroutine wai
    of it (a coroutine)
 in a callback of a loop that the       nothing; the parent signals again after a second, since the loop would log the
    task's function runs itself         error and go on
+between two of its callbacks           the same: a callback that the loop has taken and not called yet would be lost,
+                                       and whoever waits for it, as `asyncio.run` does at its end, would wait for ever
 in a finaliser, whose errors Python    nothing more comes of that one (:func:`sys.unraisablehook`); as above
    drops
 in C code that does not return         raised as it returns; the hard limit does not wait for that
@@ -86,7 +88,7 @@ class Guard:
                 self._open_for = 0
                 waiting.strike(SoftTimeLimit(STRUCK))
                 return
-        elif _is_callback(frame):
+        elif _is_in_loop(frame):
             return
         self._open_for = 0
         self._struck = seq
@@ -114,12 +116,15 @@ class Guard:
         self._open_for = self._struck = 0
 
 
-def _is_callback(frame: FrameType | None) -> bool:
-    """Whether this is a callback of an event loop, and no coroutine in it: what it raises is logged there, and lost."""
-    events = sys.modules.get("asyncio.events")
-    if events is None:
+def _is_in_loop(frame: FrameType | None) -> bool:
+    """Whether this is a callback of an event loop, and no coroutine in it: what it raises is logged there, and lost. Or
+    the loop itself, between two of them."""
+    base = sys.modules.get("asyncio.base_events")
+    if base is None or frame is None or not hasattr(base, "BaseEventLoop"):  # that is so while it is being imported
         return False
-    callback = events.Handle._run.__code__
+    if frame.f_code is base.BaseEventLoop._run_once.__code__:
+        return True
+    callback = base.events.Handle._run.__code__
     while frame is not None and not frame.f_code.co_flags & inspect.CO_COROUTINE:
         if frame.f_code is callback:
             return True

@@ -6,6 +6,7 @@ n-th instruction of ours or of the task's in the run of a job, for every n there
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import signal
@@ -249,6 +250,38 @@ def test_one_job_is_struck_once() -> None:
     window.on_signal(SOFT_SIGNAL, None)
     window.close()
     window.on_signal(SOFT_SIGNAL, None)
+    page.close()
+
+
+def test_nothing_is_raised_in_a_loop_that_a_task_runs_itself_between_two_callbacks() -> None:
+    """The one that the loop has just taken would be lost, and ``asyncio.run`` wait for its task for ever."""
+    page = SharedPage()
+    window = Guard(page)
+    window.seq = 5
+    window.open()
+    page.soft(5)
+    turn = asyncio.BaseEventLoop._run_once.__code__
+    points = 0
+
+    def look(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal points
+        if frame.f_code is turn and event in ("call", "c_return"):
+            points += 1
+            window.on_signal(SOFT_SIGNAL, frame)
+
+    async def turns() -> str:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return "done"
+
+    sys.setprofile(look)
+    try:
+        assert asyncio.run(turns()) == "done"
+    finally:
+        sys.setprofile(None)
+    assert points > 10
+    with pytest.raises(SoftTimeLimit):
+        window.on_signal(SOFT_SIGNAL, sys._getframe())
     page.close()
 
 
