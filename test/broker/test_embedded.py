@@ -18,7 +18,7 @@ import pytest
 
 from kafka.broker import embedded
 from kafka.broker.embedded import LOG_NAME, EmbeddedBrokerError, Lease, ensure_running
-from kafka.broker.log import DirectoryLock
+from kafka.broker.log import DirectoryLock, directory_lock
 from kafka.broker.state_file import BrokerState, has_broker, read_state, write_state
 from kafka.errors import KafkaTimeoutError
 from kafka.protocol.metadata import MetadataRequest
@@ -117,14 +117,14 @@ def test_a_broker_that_somebody_started_by_hand_is_found(tmp_path: Path) -> None
 
 
 def test_the_broker_ends_when_its_last_client_has_gone_and_not_before(data_dir: str) -> None:
-    lease = ensure_running(data_dir, idle_s=0.3)
+    lease = ensure_running(data_dir, idle_s=2.0)
     client = RawClient(port_of(lease))
-    assert not threading.Event().wait(0.8)
+    assert not threading.Event().wait(2.5)
     assert client.ask(MetadataRequest(topics=[])).controller_id == 1, "a connection keeps it"
     closed_at = time.monotonic()
     client.close()
     wait_until(lambda: not has_broker(data_dir))
-    assert time.monotonic() - closed_at > 0.25
+    assert time.monotonic() - closed_at > 1.9
     assert read_state(data_dir) is None
 
 
@@ -213,10 +213,26 @@ def test_one_that_ends_while_it_is_asked_is_followed_by_another(
     assert ensure_running(data_dir).pid != first.pid
 
 
-def test_who_only_looks_for_a_broker_keeps_none_from_starting(tmp_path: Path) -> None:
+def test_who_only_looks_for_a_broker_keeps_none_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``has_broker`` takes the lock for a moment."""
     DirectoryLock(str(tmp_path)).release()
     fd = os.open(tmp_path / ".lock", os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_SH)
-    threading.Timer(0.01, os.close, (fd,)).start()
+    waits: list[float] = []
+
+    class Moments:
+        """The look is over when the lock is tried again."""
+
+        @staticmethod
+        def monotonic() -> float:
+            return sum(waits)
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 2:
+                os.close(fd)
+
+    monkeypatch.setattr(directory_lock, "time", Moments)
     DirectoryLock(str(tmp_path)).release()
+    assert len(waits) == 2

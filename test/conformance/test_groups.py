@@ -50,8 +50,6 @@ from test.broker.groups.requests import (
 from test.broker.raw_client import RawClient
 
 DEADLINE_S = 30.0
-COORDINATOR_STARTS = (14, 15, 16)
-
 INCONSISTENT, UNKNOWN_MEMBER, ILLEGAL_GENERATION, REBALANCE, NOT_EMPTY, NO_GROUP = 23, 25, 22, 27, 68, 69
 ID_REQUIRED, FENCED_INSTANCE, SUBSCRIBED, FENCED_EPOCH, UNRELEASED, ASSIGNOR, STALE, REGEX = (
     79, 82, 86, 110, 111, 112, 113, 128,
@@ -81,7 +79,7 @@ def group(raw: RawClient, unique: Callable[[str], str]) -> str:
     name = unique("group")
     asked = FindCoordinatorRequest(key_type=0, coordinator_keys=[name])  # makes the topic, where it is the first
     eventually(lambda: raw.ask(asked, 6).coordinators[0].error_code == 0)
-    eventually(lambda: raw.ask(beat(name, 1, "nobody"), 4).error_code not in COORDINATOR_STARTS)
+    eventually(lambda: raw.ask(beat(name, 1, "nobody"), 4).error_code == UNKNOWN_MEMBER)  # one that loads says 0
     return name
 
 
@@ -269,19 +267,19 @@ def test_a_group_is_listed_by_state_and_type(connect: Callable[[], RawClient], r
 
 
 def test_who_stays_away_loses_its_place_in_time(connect: Callable[[], RawClient], raw: RawClient, group: str) -> None:
-    alone(Member(connect(), group, rebalance_ms=1000, session_ms=60_000))
+    alone(Member(connect(), group, rebalance_ms=2000, session_ms=60_000))
     second = Member(connect(), group, rebalance_ms=500)
     began = time.monotonic()
     answer = second.join()
     assert answer.generation_id == 2
     assert answer.leader == answer.member_id, "the first one did not come"
-    assert 0.9 < time.monotonic() - began < 30, "the rebalance time of the first one, no session"
+    assert 1.8 < time.monotonic() - began < 30, "the rebalance time of the first one, no session"
     eventually(lambda: described(raw, group).group_state == "Empty")  # it did not fetch its assignment
-    assert 0.9 + 0.4 < time.monotonic() - began < 45
+    assert 1.8 + 0.4 < time.monotonic() - began < 45
 
 
 def test_a_session_ends(connect: Callable[[], RawClient], raw: RawClient, group: str) -> None:
-    member = alone(Member(connect(), group, session_ms=500))
+    member = alone(Member(connect(), group, session_ms=2000))
     eventually(lambda: described(raw, group).group_state == "Empty")
     assert member.beat() == UNKNOWN_MEMBER
 

@@ -47,7 +47,9 @@ def test_a_topic_that_nobody_may_make_is_an_error_that_names_it(bootstrap: str, 
 
 def test_a_partition_that_is_not_there_is_an_error_that_names_it(bootstrap: str, new_topic: NewTopicFixture) -> None:
     topic = new_topic(2)
-    with KafkaProducer(bootstrap_servers=bootstrap, max_block_ms=300) as producer:
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        assert producer.partitions_for(topic) == {0, 1}
+        producer._settings["max_block_ms"] = 300
         with pytest.raises(KafkaError, match=topic):
             producer.send(topic, b"x", partition=2).get(DEADLINE_S)
         assert producer.send(topic, b"x", partition=1).get(DEADLINE_S).offset == 0

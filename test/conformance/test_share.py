@@ -196,7 +196,7 @@ def test_a_lost_connection_frees_what_was_held_at_once(queue: MakeQueue) -> None
 def test_a_record_whose_lock_ends_is_handed_out_again_and_cannot_be_acknowledged_by_the_former_holder(
     queue: MakeQueue,
 ) -> None:
-    jobs = queue(share_record_lock_duration_ms="1000")
+    jobs = queue(share_record_lock_duration_ms="3000")
     jobs.put(b"x")
     first, second = jobs.member(), jobs.member()
     (held,) = take(first, 1)
@@ -210,11 +210,11 @@ def test_a_record_whose_lock_ends_is_handed_out_again_and_cannot_be_acknowledged
 
 
 def test_renewed_locks_outlive_several_lock_times(queue: MakeQueue) -> None:
-    jobs = queue(share_record_lock_duration_ms="1000")
+    jobs = queue(share_record_lock_duration_ms="2000")
     jobs.put(b"x")
     first, second = jobs.member(), jobs.member()
     (held,) = take(first, 1)
-    end = time.monotonic() + 3.5
+    end = time.monotonic() + 5.0
     while time.monotonic() < end:
         first._host.wait(first.renew([held]), 5)
         assert second.poll(250) == {}

@@ -149,9 +149,13 @@ def test_every_rule_about_who_may_push_when_is_kafkas(plugged: Plugged, unique: 
             if asker.get() == told:
                 break
             assert time.monotonic() < give_up_at
-        pause()
-        assert asker.get() == told
-        assert asker.get()[0] == 89
+        second = 0
+        while second == 0:  # as it is when the machine was so slow that the interval has passed
+            pause()
+            began = time.monotonic()
+            assert asker.get() == told
+            second = asker.get()[0]
+            assert second == 89 or time.monotonic() - began >= INTERVAL_S
         assert asker.push() == 0
         pause()
         assert asker.push(number=asker.number + 1) == 117

@@ -268,9 +268,9 @@ def test_a_commit_keeps_to_its_time_behind_another_one_too(deaf: str) -> None:
     consumer = KafkaConsumer(bootstrap_servers=deaf, group_id="g", enable_auto_commit=False)
     consumer.commit_async({WHERE: 1})
     began = time.monotonic()
-    with pytest.raises(KafkaTimeoutError, match="within 1 s"):
-        consumer.commit({WHERE: 2}, timeout_ms=1000)
-    assert time.monotonic() - began < 1.9
+    with pytest.raises(KafkaTimeoutError, match="within 3 s"):
+        consumer.commit({WHERE: 2}, timeout_ms=3000)
+    assert time.monotonic() - began < 5.9, "it has waited twice"
     consumer.close(timeout_ms=0)
 
 

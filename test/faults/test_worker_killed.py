@@ -143,6 +143,7 @@ def test_each_job_ends_once_for_its_readers_whoever_dies(servers: str, crew: Mak
     assert all(ends[handle.id] >= 1 for handle in handles)
 
 
+@pytest.mark.timeout(300)  # of several locks, if it comes to that
 def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(servers: str, crew: MakeCrew) -> None:
     team = crew(servers, 2)
     bad = team.app.tasks["kill_the_worker"].delay()

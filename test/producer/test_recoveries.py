@@ -5,7 +5,8 @@ goes on."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -22,10 +23,13 @@ from kafka.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
 )
+from kafka.net.clock import AdjustableClock
+from kafka.net.loop import Loop
 from kafka.producer import FutureRecordMetadata, KafkaProducer
 from kafka.testing import EmbeddedBroker
 
 DEADLINE_S = 30
+DELIVERY_S = 60
 RETRIES = 4
 FAST: dict[str, Any] = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 4, "batch_max_records": 1}
 Code = type[BrokerResponseError]
@@ -70,6 +74,41 @@ def outcomes(futures: list[FutureRecordMetadata]) -> list[type[BaseException] | 
         else:
             found.append(None)
     return found
+
+
+class Timed:
+    """A producer on a loop whose time is set forward."""
+
+    def __init__(self, producer: KafkaProducer, loop: Loop, clock: AdjustableClock) -> None:
+        self.producer = producer
+        self._loop = loop
+        self._clock = clock
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        assert self._loop.run_until(is_so, DEADLINE_S)
+
+    def overdue(self) -> None:
+        """The time for what was sent until now is over."""
+        self._clock.advance(DELIVERY_S)
+
+    def outcomes(self, futures: list[FutureRecordMetadata]) -> list[type[BaseException] | None]:
+        self.until(lambda: all(future.is_done for future in futures))
+        return outcomes(futures)
+
+
+@contextmanager
+def timed(broker: EmbeddedBroker) -> Iterator[Timed]:
+    clock = AdjustableClock()
+    loop = Loop(clock)
+    producer = KafkaProducer(
+        bootstrap_servers=broker.bootstrap, loop=loop, delivery_timeout_ms=1000 * DELIVERY_S,
+        request_timeout_ms=1000 * DELIVERY_S, **FAST,
+    )  # fmt: skip
+    try:
+        yield Timed(producer, loop, clock)
+    finally:
+        loop.run_until(producer.close_async(), DEADLINE_S)
+        loop.close()
 
 
 def log_of(broker: EmbeddedBroker, topic: str) -> list[int]:
@@ -120,14 +159,14 @@ def test_answered_always_it_fails_with_that_error_when_retries_are_used_up_and_t
 def test_answered_always_it_fails_with_the_time_that_is_over_and_names_the_error(
     broker: EmbeddedBroker, topic: str, error: Code
 ) -> None:
-    with KafkaProducer(
-        bootstrap_servers=broker.bootstrap, delivery_timeout_ms=150, request_timeout_ms=100, **FAST
-    ) as producer:
-        with broker.faults.answer("Produce", error, topic=topic):
-            (future,) = send(producer, topic, 0)
-            assert outcomes([future]) == [KafkaTimeoutError]
+    with timed(broker) as it:
+        with broker.faults.answer("Produce", error, topic=topic) as fault:
+            (future,) = send(it.producer, topic, 0)
+            it.until(lambda: fault.hits > 1)
+            it.overdue()
+            assert it.outcomes([future]) == [KafkaTimeoutError]
             assert error.__name__ in str(future.exception)
-        assert outcomes(send(producer, topic, 1)) == [None]
+        assert it.outcomes(send(it.producer, topic, 1)) == [None]
     assert log_of(broker, topic) == [1]
 
 
@@ -203,12 +242,13 @@ def test_the_id_is_asked_for_again(broker: EmbeddedBroker, topic: str, error: Co
 def test_an_id_that_is_never_given_fails_the_records_when_their_time_is_over(
     broker: EmbeddedBroker, topic: str, error: Code
 ) -> None:
-    with KafkaProducer(
-        bootstrap_servers=broker.bootstrap, delivery_timeout_ms=150, request_timeout_ms=100, **FAST
-    ) as producer:
-        with broker.faults.answer("InitProducerId", error):
-            assert outcomes(send(producer, topic, 0)) == [KafkaTimeoutError]
-        assert outcomes(send(producer, topic, 1)) == [None]
+    with timed(broker) as it:
+        with broker.faults.answer("InitProducerId", error) as fault:
+            futures = send(it.producer, topic, 0)
+            it.until(lambda: fault.hits > 1)
+            it.overdue()
+            assert it.outcomes(futures) == [KafkaTimeoutError]
+        assert it.outcomes(send(it.producer, topic, 1)) == [None]
     assert log_of(broker, topic) == [1]
 
 

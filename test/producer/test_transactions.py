@@ -407,20 +407,20 @@ def test_a_transaction_that_takes_too_long_is_aborted_by_the_broker(
 
 
 def test_a_call_that_timed_out_is_called_again_and_goes_on(broker: EmbeddedBroker, topic: str, make: Make) -> None:
-    producer = make(max_block_ms=300)
+    producer = make()
     name = producer._transactions.machine.transactional_id  # type: ignore[union-attr]
 
     def twice(api: str, call: Callable[[], None], other: Callable[[], object]) -> None:
         """It times out while the broker says nothing but "come again"; others are refused; then it is done."""
         with broker.faults.answer(api, 14, client_id=name) as fault:
+            producer._settings["max_block_ms"] = 300
             with pytest.raises(KafkaTimeoutError, match="max_block_ms=300; it goes on"):
                 call()
+            producer._settings["max_block_ms"] = 20_000
             with pytest.raises(IllegalStateError, match="timed out, and is to be called again|not done yet|being"):
                 other()
             fault.wait(3)
-        producer._settings["max_block_ms"] = 20_000
         call()
-        producer._settings["max_block_ms"] = 300
 
     twice("InitProducerId", producer.init_transactions, producer.begin_transaction)
     producer.begin_transaction()
@@ -460,13 +460,12 @@ def test_close_aborts_what_is_open(broker: EmbeddedBroker, topic: str, make: Mak
 
 def test_close_aborts_what_a_commit_that_timed_out_has_left(broker: EmbeddedBroker, topic: str, make: Make) -> None:
     """The commit fails in the background, and nobody asks."""
-    producer = make(max_block_ms=300)
+    producer = make()
     name = producer._transactions.machine.transactional_id  # type: ignore[union-attr]
-    producer._settings["max_block_ms"] = 20_000
     producer.init_transactions()
-    producer._settings["max_block_ms"] = 300
     producer.begin_transaction()
     producer.send(topic, b"never").get(30)
+    producer._settings["max_block_ms"] = 300
     with broker.faults.answer("EndTxn", 14, client_id=name):
         with pytest.raises(KafkaTimeoutError):
             producer.commit_transaction()

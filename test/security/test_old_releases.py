@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +12,7 @@ from kafka.broker import BrokerSecurity
 from kafka.errors import SaslAuthenticationFailedError
 from kafka.testing import EmbeddedBroker
 from test.support.apache_kafka import FAST_START, ApacheKafka, require_apache_kafka
+from test.support.ports import free_ports
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -30,9 +30,7 @@ class SaslApacheKafka(ApacheKafka):
     sasl_port = 0
 
     def _settings(self, directory: pathlib.Path, second_port: int) -> dict[str, object]:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.sasl_port = int(free.getsockname()[1])
+        (self.sasl_port,) = free_ports(1)
         listeners = f"PLAINTEXT://{self.bootstrap},SASL_PLAINTEXT://127.0.0.1:{self.sasl_port}"
         return {
             **super()._settings(directory, second_port),

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import socket
 from collections.abc import Iterator
 
 from kafka.net.tls_context import Identity, Pem, client_context
@@ -21,6 +20,7 @@ from kafka.testing import EmbeddedBroker
 from test.broker.raw_client import RawClient
 from test.support.apache_kafka import ApacheKafka, require_apache_kafka
 from test.support.certificates import Certificates
+from test.support.ports import free_ports
 
 PROTOCOLS = {
     "PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "MUTUAL": "SSL", "SASL": "SASL_PLAINTEXT", "BOTH": "SASL_SSL",
@@ -55,7 +55,7 @@ class Places:
 @contextlib.contextmanager
 def secure_broker(kind: str, certificates: Certificates) -> Iterator[Places]:
     """One broker, ``embedded`` or ``apache``."""
-    ports = _free_ports()
+    ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
     if kind == "embedded":
         del ports["TOKEN"]
         with EmbeddedBroker(settings=_settings_of(ports, certificates)):
@@ -115,11 +115,3 @@ class _SecureApacheKafka(ApacheKafka):
             "listeners": f"{own['listeners']},CONTROLLER://127.0.0.1:{second_port}",
             "listener.security.protocol.map": f"{own['listener.security.protocol.map']},CONTROLLER:PLAINTEXT",
         }
-
-
-def _free_ports() -> dict[str, int]:
-    with contextlib.ExitStack() as stack:
-        sockets = {name: stack.enter_context(socket.socket()) for name in PROTOCOLS}
-        for one in sockets.values():
-            one.bind(("127.0.0.1", 0))
-        return {name: int(one.getsockname()[1]) for name, one in sockets.items()}

@@ -221,7 +221,7 @@ def test_a_producer_in_front_of_a_closed_door_says_so_and_goes_in_when_it_opens(
     broker: EmbeddedBroker, topic: str
 ) -> None:
     with KafkaProducer(
-        bootstrap_servers=broker.bootstrap, max_block_ms=500, delivery_timeout_ms=30_000, reconnect_backoff_max_ms=100
+        bootstrap_servers=broker.bootstrap, delivery_timeout_ms=30_000, reconnect_backoff_max_ms=100
     ) as producer:
         producer.send(topic, b"first").get(30)
         broker.refuse_connections()

@@ -80,6 +80,7 @@ def test_draining_in_vain_says_what_is_left(broker: EmbeddedBroker, app: App) ->
 
     with running_worker(app, broker=broker) as worker:
         waits.delay()
+        app.flush(30)
         try:
             with pytest.raises(KafkaTimeoutError, match=f"{app.name}.default.*there are records left"):
                 worker.drain(0.2)

@@ -341,13 +341,15 @@ def test_who_waits_for_a_broker_that_ends_is_told(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_does_not_start_leaves_no_thread_behind(tmp_path: Path) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     for in_process in (True, False):
         broker = EmbeddedBroker(tmp_path, in_process=in_process, settings={"nope": "1"})
         with pytest.raises(Exception, match="unknown broker setting nope"):
             broker.start()
         assert not broker.is_running
-    assert threading.active_count() == before
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)
+        assert not thread.is_alive(), thread
 
 
 def test_a_question_to_a_running_broker_takes_little_time(broker: EmbeddedBroker) -> None:

@@ -209,7 +209,12 @@ def admin(bootstrap, name):
         incremental_configs=[ConfigEntry("retention.ms", "60000", incremental_operation=AlterConfigOpType.SET)],
     )  # fmt: skip
     client.incremental_alter_configs([change])[change].result(DEADLINE_S)
-    found["retention_after"] = client.describe_configs([resource])[resource].result(DEADLINE_S)["retention.ms"].value
+    give_up_at = time.monotonic() + DEADLINE_S
+    while True:  # the broker that answers learns of it behind the controller
+        settings = client.describe_configs([resource])[resource].result(DEADLINE_S)
+        found["retention_after"] = settings["retention.ms"].value
+        if found["retention_after"] != found["retention"] or time.monotonic() > give_up_at:
+            break
     ends = client.list_offsets({At(name, at): OffsetSpec.latest() for at in range(2)},
                                isolation_level=IsolationLevel.READ_COMMITTED)  # fmt: skip
     found["ends"] = sum(future.result(DEADLINE_S).offset for future in ends.values())

@@ -13,7 +13,7 @@ from kafka.tasks import App, Cancel, Context, Retry, SoftTimeLimit
 from kafka.tasks.outcome import Cancelled, Failed, Outcome, Succeeded
 from kafka.tasks.pools.asyncio_pool import AsyncioPool
 from kafka.tasks.runner import Job
-from test.tasks.pools.test_pools import DEADLINE_S, Bench
+from test.tasks.pools.test_pools import DEADLINE_S, FAR_S, Bench
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -162,15 +162,21 @@ def test_a_coroutine_that_blocks_the_loop_still_ends_at_its_hard_limit_for_the_o
 def test_a_job_behind_a_slow_one_has_its_limit_from_its_own_start(bench: Bench) -> None:
     bench.pool.depth = 4
 
+    ends = asyncio.Event()
+
     async def slow() -> None:
-        await asyncio.sleep(0.2)
+        await ends.wait()
 
     async def quick() -> int:
         return 1
 
     first = [bench.job(slow) for _ in range(3)]
-    last = bench.job(quick, timeout=0.15)
+    last = bench.job(quick, timeout=FAR_S)
     submit(bench, *first, last)
+    until(lambda: all(job.started_at is not None for job in first))
+    bench.pool.tick(time.monotonic() + FAR_S)
+    assert isinstance(bench.pool, AsyncioPool)
+    bench.pool._loop.call_soon_threadsafe(ends.set)
     assert bench.outcomes(4)[last] == Succeeded(b"1")
 
 

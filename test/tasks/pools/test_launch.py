@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 import pytest
@@ -314,9 +315,10 @@ def test_a_long_import_is_told_now_and_then_and_not_afterwards(monkeypatch: pyte
         until(lambda: len(told) >= 2)
     count = len(told)
     assert told[0].startswith("importing shop:app for ")
+    monkeypatch.setattr(boot, "PROGRESS_S", DEADLINE_S)
     with boot.telling(told.append, "shop:app"):
         pass
-    assert len(told) - count <= 1
+    assert len(told) == count
 
 
 @each_executed
@@ -433,6 +435,14 @@ with Nursery({method!r}) as nursery:
 
 @each_method
 def test_when_the_worker_is_killed_all_that_it_has_started_is_gone_within_a_second(method: str) -> None:
+    took: list[float] = []
+    while len(took) < 3 and min(took, default=inf) >= 1.0:  # others may have the processor, but not each time
+        took.append(_seconds_until_all_are_gone(method))
+    assert min(took) < 1.0 or min(took) < 5.0 and os.getloadavg()[0] > 2 * (os.cpu_count() or 1), took
+
+
+def _seconds_until_all_are_gone(method: str) -> float:
+    """From the kill of a worker on."""
     code = WORKER.format(method=method, path=[path for path in sys.path if path])
     worker = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=os.getcwd())
     assert worker.stdout is not None
@@ -445,8 +455,7 @@ def test_when_the_worker_is_killed_all_that_it_has_started_is_gone_within_a_seco
     worker.wait()
     worker.stdout.close()
     until(lambda: not any(map(is_running, pids)))
-    took = time.monotonic() - killed_at
-    assert took < 1.0 or took < 5.0 and os.getloadavg()[0] > 2 * (os.cpu_count() or 1), took
+    return time.monotonic() - killed_at
 
 
 LONE_JOB = """
@@ -494,18 +503,24 @@ def test_a_lifeline_may_have_a_number_that_select_does_not_take() -> None:
 
 def test_a_child_that_begins_after_its_worker_has_died_ends_at_once() -> None:
     ends = channel.ParentEnds(1, shared=True)
+    is_dead, dies = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
+            os.setsid()  # a lifeline kills the whole group, and this is the tests' own
             ends.close()
+            os.close(dies)
+            os.read(is_dead, 1)
             hygiene.hang_on(ends.for_child.lifeline)
         finally:
             os._exit(0)
     ends.for_child.close()
     os.close(ends._lifeline)
     ends._lifeline = -1
+    os.close(dies)
     _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) in (1, -signal.SIGKILL, 0)
+    os.close(is_dead)
+    assert os.waitstatus_to_exitcode(status) in (1, -signal.SIGKILL)
     ends.close()
 
 
