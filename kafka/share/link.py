@@ -39,16 +39,16 @@ class LinkOwner(Protocol):
         """How much the link may fetch now."""
 
     def on_outcome(self, link: ShareLink, outcome: Outcome) -> None:
-        """An answer came, or none will, or locks have run out, or what was asked for exactly is overdue. ``link.asked``
-        is 0 again.
+        """An answer came, or none will, or locks have run out, or what was asked for is overdue. ``link.asked`` is 0
+        again.
         """
 
 
 class ShareLink:
     """One leader's session on the loop. ``asked`` is what the request in flight may bring at most, and 0 once it is
-    overdue (in record-limit mode); ``turn`` is lower the longer ago the last fetch went out, or failed; ``failures``
-    counts errors in a row. ``look_every_s``: after a fetch that brought nothing the next one waits so long, since the
-    broker has been told not to; :data:`LOOK_AGAIN_S` while more is to be expected.
+    overdue; ``turn`` is lower the longer ago the last fetch went out, or failed; ``failures`` counts errors in a row.
+    ``look_every_s``: after a fetch that brought nothing the next one waits so long, since the broker has been told not
+    to; :data:`LOOK_AGAIN_S` while more is to be expected.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ShareLink:
         self._closing: Future[None] | None = None
         self.failures = 0
         self._not_before = 0.0
-        self._overdue_at = 0.0  # 0: nothing that others wait for was asked for
+        self._overdue_at = 0.0  # 0: nothing was asked for
         self._unquiet: list[Future[None]] = []  # those who wait for a request that may bring records
         self._unsaid: list[Future[None]] = []  # flushes of what no request has carried yet
         self._unanswered: list[Future[None]] = []  # flushes of what the request in flight carries
@@ -198,7 +198,7 @@ class ShareLink:
         if exchange is not None and isinstance(exchange.request, ShareFetchRequest):
             self.asked = exchange.request.max_records
             self.turn = next(_turns)
-            if self.asked and demand.exactly:
+            if self.asked:
                 self._overdue_at = now + exchange.request.max_wait_ms / 1000 + OVERDUE_S
         return exchange
 

@@ -357,6 +357,8 @@ def _unknown(outcome: Unknown, standing: Standing, policy: Policy) -> Decision:
         return _dead(standing, "unknown-task")
     hold_s = float(2 ** (times - 1))
     if outcome.suspect:
+        if standing.spared or standing.deliveries >= policy.delivery_limit - 1:  # the broker drops it after the next
+            hold_s = 0.0
         return replace(_moved(standing, Move.SAME), unknown=1, hold_s=hold_s)
     return Decision(Verdict.RELEASE, attempt=standing.attempt, hold_s=hold_s)
 

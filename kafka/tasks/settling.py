@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from kafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
+from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 from kafka.tasks.consequences import Consequences
 from kafka.tasks.delivery import Delivery, Lease, Outgoing, Publisher
 from kafka.tasks.envelope import Envelope
@@ -180,9 +180,11 @@ class Settler:
 
 
 def _may_be_written_again(lease: Lease, error: BaseException) -> bool:
-    """Whether it may be taken at another time, and the job should not be delivered once more."""
+    """Whether it may be taken at another time, and the job should not be delivered once more. What never passes (no
+    right to write there) would keep the lease for ever, and suspects that have to be alone from running.
+    """
     is_counted = lease.source.suspect or lease.deliveries > 1
-    return is_counted and not lease.lost and not isinstance(error, _TOO_LARGE)
+    return is_counted and not lease.lost and isinstance(error, KafkaError) and error.retriable
 
 
 def _may_be_replaced(ending: Ending, record: Outgoing, error: BaseException) -> bool:

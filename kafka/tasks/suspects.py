@@ -14,7 +14,7 @@ answered that they are settled: what dies of it then would be there twice. (With
 
 One that has to be alone waits until the pool is empty, and slots idle meanwhile. So after a second it is given back,
 and the others have their turn for as long; then it may wait for twice as long, and so on. It runs in the end, however
-long the others take, and slots idle for half of the time at most.
+long the others take, and slots idle for about half of the time.
 
 This decides; the worker leases and starts.
 """
@@ -29,14 +29,18 @@ from typing import Final
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.runner import Job
 
-SUSPECTING_S = 0.25
+SUSPECTING_S: Final = 0.25
 """After a suspect was leased the pool is not filled ahead for this long: more of them are to be expected."""
 
-SHORT_S = 0.01
+SHORT_S: Final = 0.01
 """Of jobs that take less on average, suspects are leased while all slots are taken, and twice as many as there are
 slots: they start at once all the same, and each costs a part of a fetch instead of a whole one.
 """
 
+BRIEF_S: Final = 1.0
+"""Of jobs that take less on average one suspect is leased though all slots are taken, and waits for the next that is
+free: behind a backlog there is no other moment, for what is here already takes each slot at once.
+"""
 
 PATIENCE_S: Final = 1.0
 """So long a suspect that has to run alone waits for others to end, the first time."""
@@ -122,6 +126,8 @@ class Suspects:
 
     def start(self, pool: Pool, held: int, is_moving: bool, submit: Callable[[Job], None]) -> bool:
         """Start those that may; whether other jobs may start too. ``held``: as of :meth:`due_at`."""
+        if not pool.busy and not self._waiting:  # who waits next starts anew
+            self._patience_s, self._others_until = PATIENCE_S, 0.0
         while self._waiting and self._alone is None and not is_moving:
             job = self._waiting[0]
             if job.lease.lost:
@@ -153,11 +159,13 @@ class Suspects:
         """
         if self.is_one_alone:
             return 0
+        free = pool.concurrency - pool.busy
+        least = 1 if mean_s is not None and mean_s <= BRIEF_S else 0
         if self._is_careful:
-            return 0 if self._waiting or pool.busy >= pool.concurrency else 1
+            return 0 if self._waiting else min(1, max(least, free))
         if mean_s is not None and mean_s <= SHORT_S:
             return max(0, 2 * pool.concurrency - unfinished)
-        return 0 if self._waiting else max(0, pool.concurrency - pool.busy)
+        return 0 if self._waiting else max(least, free)
 
     def take_waiting(self) -> list[Job]:
         """Those that have not started, to be given back."""

@@ -62,7 +62,8 @@ long poll of others, which a release does not wake. It would get them back itsel
 """
 
 AGAIN_S: Final = 1.0
-"""After giving back a suspect that waited for an empty pool, a worker leases no suspects of that queue for so long."""
+"""After giving back a suspect that waited for an empty pool, a worker leases no suspects of that queue for so long. One
+that stops writes what could not be written again after so long."""
 
 
 class Timers(Protocol):
@@ -162,7 +163,9 @@ class Worker:
         if self._suspects.is_one_alone:
             self._let_go(self._leases.take_held(only_suspects=True), is_due=False)
             self._lose_patience(now)
-        if self._stopping.has_begun or self._is_degraded:
+        if self._stopping.has_begun:
+            self._let_go_unstarted()
+        elif self._is_degraded:
             self._give_back_unstarted()
         self._exits.flush()
         self._go()
@@ -302,6 +305,7 @@ class Worker:
     def _settled(self, leases: list[Lease], well: bool) -> None:
         was_moving = self._leases.moving
         for lease in leases:
+            lease.lost = lease.lost or not well  # its lock runs out by itself, and is not spared for that
             self._leases.move(lease, GONE)
         if not well:
             self._counts["unsettled"] += len(leases)
@@ -314,6 +318,8 @@ class Worker:
         """What follows from these jobs could not be written. Others go on meanwhile, also where they were to move."""
         for lease in leases:
             self._leases.move(lease, SETTLING)
+        if self._stopping.has_begun:
+            self._renew_at = min(self._renew_at, self._timers.time() + AGAIN_S)
         self._go()
 
     def _too_large(self, ending: Ending, record: Outgoing) -> Ending:
@@ -365,10 +371,10 @@ class Worker:
         leases = self._leases.renewed(now, self._delivery.lock_s)
         if leases:
             self._delivery.renew(leases)
-        self._settler.write_again()
         for job in self._lines.take_older(now - self._delivery.lock_s / 3):
             self._exits.give_back(job)
         self._exits.flush()
+        self._settler.write_again()  # the last: it may start jobs
 
     def _lose(self, leases: Sequence[Lease], reason: str, is_spared: bool = True) -> None:
         count = 0
@@ -420,9 +426,8 @@ class Worker:
         if stage is Stage.DRAINING:
             self._lines.ask_for_nothing()
             self._delivery.drain(self._drained)
-            self._give_back_unstarted()
-            self._exits.flush()
-            self._let_go(self._leases.take_held(), is_due=False)
+            self._let_go_unstarted()
+            self._settler.write_again()
         elif stage is Stage.INTERRUPTING:
             self._pool.interrupt()
         elif stage is Stage.ABANDONING:
@@ -437,6 +442,11 @@ class Worker:
     def _give_back_unstarted(self) -> None:
         for job in self._feeder.take_unstarted():
             self._exits.give_back(job)
+
+    def _let_go_unstarted(self) -> None:
+        self._give_back_unstarted()
+        self._exits.flush()
+        self._let_go(self._leases.take_held(), is_due=False)
 
     def _abandon(self) -> None:
         """Processes are killed, and their jobs given back when they are dead. What has no process of its own goes back
@@ -458,6 +468,7 @@ class Worker:
     def _leave(self) -> None:
         self._lost_jobs.drop()
         self._stopping.enter(Stage.LEAVING, self._timers.time())
+        self._renew_at = float("inf")
         self._delivery.close()
 
     # -- time ---------------------------------------------------------------------------------------------------------

@@ -94,6 +94,17 @@ def test_a_silent_leader_keeps_no_demand_from_the_others(leaders: MakeLeaders) -
     assert len(first.requests(ShareFetchRequest)) == 1, "it has not answered yet"
 
 
+def test_nor_does_one_that_was_asked_for_whole_batches(leaders: MakeLeaders) -> None:
+    two = leaders(2)
+    first, second = two.nodes
+    first.answers[ShareFetchRequest] = silent
+    two.consumer.request_records(100)
+    two.wait(lambda: first.requests(ShareFetchRequest), 2)
+    two.consumer.request_records(4, exactly=True)
+    second.log.extend(range(10))
+    two.wait(lambda: len(two.user.records) == 4, 3)
+
+
 def test_of_what_others_were_asked_for_in_its_stead_a_late_answer_brings_more(leaders: MakeLeaders) -> None:
     two = leaders(2)
     late, other = two.nodes

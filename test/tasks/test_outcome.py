@@ -180,6 +180,9 @@ def test_an_unknown_task_is_held_longer_each_time() -> None:
     suspect = Unknown("f", True)
     holds = [decide(suspect, Standing(unknown=n, deliveries=3), Policy(), NOW).hold_s for n in (0, 1, 2)]
     assert holds == [1, 2, 4]
+    for last in (Standing(deliveries=4), Standing(deliveries=2, spared=1)):
+        decision = decide(suspect, last, Policy(), NOW)
+        assert (decision.hold_s, decision.move) == (0, Move.SAME), "written anew before the broker's limit is reached"
 
 
 def test_a_suspect_of_an_unknown_task_keeps_its_crashes() -> None:

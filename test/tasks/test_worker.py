@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
+from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks import App, Cancel, Retry
@@ -634,6 +634,21 @@ def test_a_suspect_that_has_to_be_alone_runs_in_the_end_however_long_the_others_
     assert done > (bench.clock.monotonic() - begun_at) / 10 * 2 * workers * 0.5
 
 
+@pytest.mark.parametrize("took_s", [0.02, 0.5])
+def test_a_backlog_of_brief_jobs_lets_suspects_in(bench: Bench, took_s: float) -> None:
+    """What is in the buffer takes each slot at once, so none is ever free."""
+    bench.put_many(100)
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    for _ in range(4):
+        process.end(ran_s=took_s)
+    suspects = [bench.put("note", -n, topic=SUSPECT, crashes=n % 2) for n in range(4)]
+    for _ in range(30):
+        process.end(ran_s=took_s)
+    assert [bench.final(job.id) for job in suspects] == [JobState.SUCCESS] * 4
+    assert len(process.manual.jobs) == 2
+
+
 def test_suspects_without_a_crash_share_the_pool_but_are_never_buffered(bench: Bench) -> None:
     for n in range(9):
         bench.put("note", n, topic=SUSPECT)
@@ -931,6 +946,50 @@ def test_others_go_on_while_a_suspect_cannot_be_moved(bench: Bench) -> None:
     bench.pass_time(9)
     first, moved = bench.queues.topics[SUSPECT]
     assert (first.deliveries, moved.header("crashes"), moved.header("unknown")) == (1, "1", "1")
+
+
+def test_what_can_never_be_written_keeps_no_suspect_from_running_and_is_not_spared(bench: Bench) -> None:
+    """A job that runs anew each time would do so for ever, without a crash to be charged with."""
+    bench.put("note", 1, topic=SUSPECT, crashes=1)
+    process = Process(bench)
+    process.publisher.errors["shop.results"] = [TopicAuthorizationFailedError("no")]
+    bench.settle()
+    (ended,) = process.manual.jobs
+    process.end(ended)
+    assert (process.worker.counts["unsettled"], process.worker.statistics()["held"]) == (1, 0)
+    ended.lease.token.holder = None
+    process.worker.lost([ended.lease], "its lock has run out")
+    process.delivery.look_soon()
+    bench.settle()
+    (again,) = process.manual.jobs
+    assert (again.crashes, again.lease.deliveries) == (2, 2)
+
+
+def test_a_worker_that_stops_writes_what_was_refused_again_at_once(bench: Bench) -> None:
+    jobs = [bench.put("note", n, topic=SUSPECT) for n in range(2)]
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    process.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s"), KafkaTimeoutError("120 s")]
+    process.end()
+    process.worker.stop()  # refused once more
+    bench.settle()
+    process.end()
+    assert (process.left, bench.final(jobs[1].id)) == (0, JobState.SUCCESS)
+    bench.pass_time(1.1, 0.1)
+    assert (process.left, bench.final(jobs[0].id)) == (1, JobState.SUCCESS)
+
+
+def test_jobs_that_nobody_knows_and_that_come_while_the_worker_stops_are_let_go_at_once(bench: Bench) -> None:
+    bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    (running,) = process.manual.jobs
+    process.worker.stop()
+    bench.put("new.task")
+    process.delivery.want(running.lease.source, 1, True)  # a poll that was under way
+    bench.settle()
+    _, released = bench.queues.waiting(QUEUE)
+    assert (released.holder, released.deliveries) == (None, 1)
 
 
 def test_no_suspect_runs_alone_beside_one_whose_result_is_not_written(bench: Bench) -> None:
