@@ -187,8 +187,12 @@ class ApacheKafka:
             self._broker = None
 
     def pause(self) -> None:
-        """SIGSTOP: the broker holds its connections open and answers nothing."""
+        """SIGSTOP: the broker holds its connections open and answers nothing. It stands still when one of its threads
+        has come round to the signal, which on a busy machine may be after it has answered once more: so that is waited
+        for.
+        """
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """SIGCONT: the end of :meth:`pause`."""
