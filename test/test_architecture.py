@@ -7,12 +7,11 @@ without one its first module fails.
 from __future__ import annotations
 
 import ast
+import functools
 import pathlib
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
-
-import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kafka"
@@ -132,26 +131,29 @@ class Module(NamedTuple):
     name: str
     path: pathlib.Path
     tree: ast.Module
+    imports: tuple[Import, ...]
 
     @property
     def import_name(self) -> str:
         return f"kafka.{self.name}" if self.name else "kafka"
 
 
-def _modules() -> Iterator[Module]:
+@functools.cache
+def modules() -> tuple[Module, ...]:
+    """Every module of the package, read once, when the first test asks."""
+    paths = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        yield Module(name, path, ast.parse(path.read_text(encoding="utf-8"), str(path)))
+        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    names = frozenset(f"kafka.{name}" if name else "kafka" for name in paths)
+    found = []
+    for name, path in paths.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        found.append(Module(name, path, tree, tuple(imports_of(tree, names))))
+    return tuple(found)
 
 
-MODULES = tuple(_modules())
-NAMES = frozenset(module.import_name for module in MODULES)
-
-each_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.import_name)
-
-
-def imports_of(tree: ast.Module, names: frozenset[str] = NAMES) -> Iterator[Import]:
+def imports_of(tree: ast.Module, names: frozenset[str]) -> Iterator[Import]:
     """Every import of a module, also those inside functions, for type checkers, and by ``import_module("literal")``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -194,9 +196,9 @@ def _covers(entry: str, inner: str) -> bool:
     return inner == entry or inner.startswith(entry + ".")
 
 
-@each_module
-def test_imports_go_downwards(module: Module) -> None:
-    found = list(imports_of(module.tree))
+def wrong_imports(module: Module) -> list[str]:
+    """The imports of a module that the table does not allow."""
+    found = module.imports
     if not module.name:
         block = {
             inner.lineno
@@ -205,83 +207,96 @@ def test_imports_go_downwards(module: Module) -> None:
             for inner in node.body
         }
         ours = [one for one in found if one.target.startswith("kafka") and one.line not in block]
-        assert all(one.target in ROOT_LOADS for one in ours), ours
-        return
-    assert row_of(module.name), f"{module.import_name} has no row in MAY_IMPORT"
-    wrong = [f"{module.path}:{one.line}: {one.target}" for one in found if not allowed(module.name, one.target)]
-    assert not wrong, f"{row_of(module.name)} may not import: {wrong}"
+        return [f"{module.path}:{one.line}: {one.target}" for one in ours if one.target not in ROOT_LOADS]
+    if row_of(module.name) is None:
+        return [f"{module.import_name} has no row in MAY_IMPORT"]
+    return [f"{module.path}:{one.line}: {one.target}" for one in found if not allowed(module.name, one.target)]
 
 
-@each_module
-def test_pure_packages_touch_no_clock_socket_thread_or_chance(module: Module) -> None:
-    if module.name.partition(".")[0] in PURE:
-        touched = {one.target.partition(".")[0] for one in imports_of(module.tree)} & IMPURE_MODULES
-        assert not touched, f"{module.path} imports {sorted(touched)}"
+def test_imports_go_downwards() -> None:
+    assert [wrong for module in modules() for wrong in wrong_imports(module)] == []
 
 
-@each_module
-def test_other_peoples_packages_are_imported_where_they_belong(module: Module) -> None:
-    for one in imports_of(module.tree):
-        top = one.target.partition(".")[0]
-        if top == "kafka" or top in sys.stdlib_module_names:
-            continue
-        homes = THIRD_PARTY.get(top, ())
-        fits = any(module.name == home or module.name.startswith(home + ".") for home in homes)
-        assert fits, f"{module.path}:{one.line}: {top} belongs into {homes or 'THIRD_PARTY first'}"
+def test_pure_packages_touch_no_clock_socket_thread_or_chance() -> None:
+    pure = [module for module in modules() if module.name.partition(".")[0] in PURE]
+    assert len(pure) > 100
+    touched = [
+        f"{module.path}:{one.line}: {one.target}"
+        for module in pure
+        for one in module.imports
+        if one.target.partition(".")[0] in IMPURE_MODULES
+    ]
+    assert touched == []
 
 
-@each_module
-def test_code_is_made_from_text_in_one_place(module: Module) -> None:
-    if module.name == CODE_FROM_TEXT_ALLOWED_IN:
-        return
-    calls = [
-        node.lineno
+def test_other_peoples_packages_are_imported_where_they_belong() -> None:
+    misplaced = []
+    for module in modules():
+        for one in module.imports:
+            top = one.target.partition(".")[0]
+            if top == "kafka" or top in sys.stdlib_module_names:
+                continue
+            homes = THIRD_PARTY.get(top, ())
+            if not any(module.name == home or module.name.startswith(home + ".") for home in homes):
+                misplaced.append(f"{module.path}:{one.line}: {top} belongs into {homes or 'THIRD_PARTY first'}")
+    assert misplaced == []
+
+
+def test_code_is_made_from_text_in_one_place() -> None:
+    calls = {
+        module.name
+        for module in modules()
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CODE_FROM_TEXT
-    ]
-    assert not calls, f"{module.path}, lines {calls}"
+    }
+    assert calls == {CODE_FROM_TEXT_ALLOWED_IN}
 
 
-@each_module
-def test_a_module_says_what_it_is_and_postpones_annotations(module: Module) -> None:
-    assert ast.get_docstring(module.tree), f"{module.path} begins with no docstring"
-    futures = [node for node in module.tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
-    assert any(alias.name == "annotations" for node in futures for alias in node.names), module.path
+def test_a_module_says_what_it_is_and_postpones_annotations() -> None:
+    lacking = []
+    for module in modules():
+        if not ast.get_docstring(module.tree):
+            lacking.append(f"{module.path} begins with no docstring")
+        if not any(
+            isinstance(node, ast.ImportFrom) and node.module == "__future__" and node.names[0].name == "annotations"
+            for node in module.tree.body
+        ):
+            lacking.append(f"{module.path} does not postpone annotations")
+    assert lacking == []
 
 
 # -- the rules themselves --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "target", "verdict"),
-    [
-        ("wire.codec", "kafka.wire.types", True),
-        ("wire.codec", "kafka.protocol.fetch", False),
-        ("wire.codec", ".types", False),
-        ("net.loop", "kafka.future", True),
-        ("net.loop", "kafka.wire.frame", False),
-        ("client.kafka_client", "kafka.core.routing", True),
-        ("client.kafka_client", "kafka.broker.server", False),
-        ("broker.server", "kafka.core.connection", True),
-        ("broker.server", "kafka.core.routing", False),
-        ("broker.server", "kafka.client", False),
-        ("core.share.session", "kafka", False),
-        ("tasks.app", "kafka", True),
-        ("tasks.app", "kafka.producer", True),
-        ("tasks.app", "kafka.producer.sender", False),
-        ("tasks.app", "kafka.net.loop", False),
-        ("tasks.app", "kafka.broker.embedded", True),
-        ("tasks.app", "kafka.broker.server", False),
-        ("tasks.worker", "kafka.tasks.pools.prefork", True),
-        ("tasks.pools.prefork", "kafka.net.loop", True),
-        ("tasks.health.server", "kafka.net.loop", True),
-        ("tasks.pools.prefork", "kafka.tasks.job", True),
-        ("share.session", "kafka.consumer", False),
-        ("unheard_of", "kafka.errors", False),
-    ],
-)
-def test_the_table_means_what_it_says(name: str, target: str, verdict: bool) -> None:
-    assert allowed(name, target) is verdict
+VERDICTS = [
+    ("wire.codec", "kafka.wire.types", True),
+    ("wire.codec", "kafka.protocol.fetch", False),
+    ("wire.codec", ".types", False),
+    ("net.loop", "kafka.future", True),
+    ("net.loop", "kafka.wire.frame", False),
+    ("client.kafka_client", "kafka.core.routing", True),
+    ("client.kafka_client", "kafka.broker.server", False),
+    ("broker.server", "kafka.core.connection", True),
+    ("broker.server", "kafka.core.routing", False),
+    ("broker.server", "kafka.client", False),
+    ("core.share.session", "kafka", False),
+    ("tasks.app", "kafka", True),
+    ("tasks.app", "kafka.producer", True),
+    ("tasks.app", "kafka.producer.sender", False),
+    ("tasks.app", "kafka.net.loop", False),
+    ("tasks.app", "kafka.broker.embedded", True),
+    ("tasks.app", "kafka.broker.server", False),
+    ("tasks.worker", "kafka.tasks.pools.prefork", True),
+    ("tasks.pools.prefork", "kafka.net.loop", True),
+    ("tasks.health.server", "kafka.net.loop", True),
+    ("tasks.pools.prefork", "kafka.tasks.job", True),
+    ("share.session", "kafka.consumer", False),
+    ("unheard_of", "kafka.errors", False),
+]
+
+
+def test_the_table_means_what_it_says() -> None:
+    assert [row for row in VERDICTS if allowed(row[0], row[1]) is not row[2]] == []
 
 
 def test_imports_are_found_wherever_they_stand() -> None:
