@@ -24,6 +24,7 @@ from test.broker.driver import HandBroker, batch
 from test.broker.groups import requests as groups
 from test.broker.share.test_groups import take
 from test.broker.transactions import txn
+from test.support import seeds
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -174,7 +175,7 @@ def kinds(whole: Path) -> dict[str, Path]:
 def test_one_spoilt_file_of_any_kind_is_borne_or_named(
     whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rng = random.Random(4711)
+    rng = seeds.rng("crash files")
     hand = HandBroker(shutil.copytree(whole, tmp_path / "good"), SETTINGS)
     good = {topic: shown(hand, topic) for topic in "tc"}
     assert all(good.values())

@@ -131,7 +131,7 @@ def test_each_release_bears_requests_that_know_its_names(tmp_path: Path, release
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(300)
 def test_any_requests_in_any_order_over_restarts(tmp_path: Path, rounds: int) -> None:
     for seed in range(2 * rounds):
         bench = Bench(tmp_path / str(seed), seed)

@@ -7,7 +7,6 @@ is there after the restart, nothing comes twice, and nothing hangs.
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from test.broker.crash_load import Client, Load, Progress, topic_id_of
 from test.broker.crash_members import Member, ShareMember
 from test.broker.crash_producers import CompactedWriter, Creator, Expiring, IdempotentProducer, Transactions
 from test.broker.raw_client import RawClient
+from test.support import seeds
 
 ROUNDS = 8
 SETTINGS = {
@@ -91,7 +91,7 @@ def troubles(broker: EmbeddedBroker) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_nothing_that_was_acknowledged_is_lost_and_nothing_comes_twice(tmp_path: Path, rounds: int) -> None:
-    seed = int(os.environ.get("KAFKA_TEST_SEED", "4711"))
+    seed = seeds.run_seed()
     with EmbeddedBroker(tmp_path / "data", settings=SETTINGS) as broker:
         load = make_load(broker.port)
         with load.running():

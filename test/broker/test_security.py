@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import pathlib
-import random
 import socket
 import ssl
 import stat
@@ -44,6 +43,7 @@ from test.broker.driver import HandBroker, fetch_request, newest
 from test.broker.groups.requests import join, sync
 from test.broker.raw_client import RawClient
 from test.net.recorder import Recorder
+from test.support import seeds
 from test.support.certificates import PASSWORD
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -703,7 +703,7 @@ def test_the_command_line_has_short_ways(tmp_path, certificates):
 
 def test_hostile_strangers_leave_the_broker_well(tmp_path, certificates):
     """Garbage, half handshakes and giant lengths on every port, by hundreds; then a good client is served."""
-    chance = random.Random(7)
+    chance = seeds.rng("hostile strangers")
     security = BrokerSecurity("SASL_SSL", users={"alice": "x"}, certificate=certificates.server_both)
     listeners = "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0"
     with EmbeddedBroker(tmp_path, in_process=True, security=security, settings={"listeners": listeners}) as broker:

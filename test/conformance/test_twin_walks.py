@@ -44,6 +44,7 @@ from test.conformance.sequence_requests import (
 )
 from test.conformance.story import Story, here
 from test.conformance.twins import Side, Twins
+from test.support.seeds import seeds
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -89,12 +90,12 @@ class Walk:
             self.rng.choice(kinds)()
 
 
-def seeds(rounds: int) -> range:
-    return range(WALKS * rounds)
+def walk_seeds(rounds: int) -> range:
+    return seeds("walks", WALKS * rounds)
 
 
 def test_share_groups(walk: Callable[[str, int], Walk], rounds: int) -> None:
-    for seed in seeds(rounds):
+    for seed in walk_seeds(rounds):
         _walk_of_share_members(walk("share", seed))
 
 
@@ -180,7 +181,7 @@ def _count(sessions: dict[str, int], who: str, epoch: int, answer: Any) -> None:
 
 
 def test_new_groups(walk: Callable[[str, int], Walk], rounds: int) -> None:
-    for seed in seeds(rounds):
+    for seed in walk_seeds(rounds):
         _walk_of_consumers(walk("consumer", seed))
 
 
@@ -245,7 +246,7 @@ def _fetch(group: str) -> OffsetFetchRequest:
 
 
 def test_classic_groups(walk: Callable[[str, int], Walk], rounds: int) -> None:
-    for seed in seeds(rounds):
+    for seed in walk_seeds(rounds):
         _walk_of_a_classic_member(walk("classic", seed))
 
 
@@ -335,7 +336,7 @@ def _walk_of_a_classic_member(walk: Walk) -> None:
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["protocol-2", "protocol-1"])
 def test_transactions(walk: Callable[[str, int], Walk], rounds: int, is_new: bool) -> None:
-    for seed in seeds(rounds):
+    for seed in walk_seeds(rounds):
         _walk_of_producers(walk(f"transactions {is_new}", seed), is_new)
 
 

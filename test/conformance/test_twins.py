@@ -24,6 +24,7 @@ from test.conformance.on_purpose import alike, is_not_asked, is_on_purpose
 from test.conformance.random_requests import Batch, RandomRequests, Scene, for_side
 from test.conformance.scenes import SETTINGS, VIEWS, clear, make_internal_topics, make_scene, produced, settle
 from test.conformance.twins import Difference, Side, Twins, differences
+from test.support import seeds
 from test.support.apache_kafka import ApacheKafka, require_apache_kafka
 
 REQUESTS = 60
@@ -94,7 +95,7 @@ def test_answers_are_those_of_apache_kafka(twins: Twins, scene: Scene, name: str
     left_behind = settle(twins, views)
     found: list[Found] = [("(before the first request)", one) for one in left_behind]
     for round in range(rounds):
-        chance = RandomRequests(random.Random(f"{name} {round}"), scene)
+        chance = RandomRequests(seeds.rng(f"{name} {round}"), scene)
         for at in range(REQUESTS):
             version = low + at % (high - low + 1)
             made = chance.make(cls, version, twins.sides[0])
@@ -132,7 +133,7 @@ def test_fetch_sessions_tell_what_those_of_apache_kafka_tell(
     """A full fetch, then incremental ones that add, move and forget partitions, with new records between them."""
     found: list[Found] = []
     for seed in range(rounds):
-        rng = random.Random(f"{version} {seed}")
+        rng = seeds.rng(f"{version} {seed}")
         sessions: dict[Side, int] = {}
         for epoch in range(STEPS):
             if rng.random() < 0.3:

@@ -4,13 +4,12 @@ is restarted, for each assignor and both protocols.
 Every record is read; the committed offset of a partition never goes back; commits of a partition are of one owner at a
 time, in the order of their generations, and those of zombies are refused.
 
-A round is one fault of each kind, in an order that the seed decides (``KAFKA_TEST_SEED``); then everything that was
-produced has to be committed by every group. ``KAFKA_TEST_ROUNDS=20`` is the long form.
+A round is one fault of each kind, in an order that the run's seed decides; then everything that was produced
+has to be committed by every group. ``KAFKA_TEST_ROUNDS=20`` is the long form.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -28,6 +27,7 @@ from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
 from test.faults.group_crew import MEMBERS, Crew, Faults, check
 from test.faults.group_member import SLOT
+from test.support import seeds
 from test.support.apache_kafka import ApacheKafka
 
 PARTITIONS = 6
@@ -155,8 +155,7 @@ class Watcher:
 def through_faults(broker: Any, restart: Callable[[], object], directory: Path, rounds: int) -> None:
     """``rounds`` of them, and the check of what the members have noted."""
     bootstrap, groups = broker.bootstrap, GROUPS
-    seed = int(os.environ.get("KAFKA_TEST_SEED", "1"))
-    rng = random.Random(seed)
+    rng = seeds.rng("faults of groups")
     topic = f"numbers-{random.randrange(1 << 30)}"
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
@@ -176,7 +175,7 @@ def through_faults(broker: Any, restart: Callable[[], object], directory: Path, 
             produced = producing.pause()
             watcher.wait_for(produced)
             crew.see_ended()
-            print(f"seed {seed}, round {number}: {happened}, {produced} records, {time.monotonic() - began:.1f} s")
+            print(f"round {number}: {happened}, {produced} records, {time.monotonic() - began:.1f} s")
         for member in list(crew.running):
             crew.leave(member)
         crew.see_ended()
@@ -189,7 +188,7 @@ def through_faults(broker: Any, restart: Callable[[], object], directory: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0)
+@pytest.mark.timeout(1200)
 def test_groups_on_the_embedded_broker_lose_nothing_and_have_one_owner_for_each_partition(
     tmp_path: Path, rounds: int
 ) -> None:
@@ -203,7 +202,7 @@ def test_groups_on_the_embedded_broker_lose_nothing_and_have_one_owner_for_each_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0)
+@pytest.mark.timeout(1200)
 def test_groups_on_apache_kafka_lose_nothing_and_have_one_owner_for_each_partition(
     start_apache_kafka: Callable[..., ApacheKafka], tmp_path: Path, rounds: int
 ) -> None:

@@ -16,6 +16,7 @@ from kafka.tasks import JobState
 from test.faults.pool_crew import PoolCrew, PoolWorker, wait_for
 from test.faults.test_pools_stopped import ended
 from test.faults.test_pools_stopped import pool_crew as pool_crew  # a fixture
+from test.support import seeds
 from test.support.process_table import memory_of, needs_proc, zombies_of
 
 pytestmark = [needs_proc, pytest.mark.timeout(1800), pytest.mark.slow]
@@ -34,7 +35,7 @@ def test_a_soak_of_kills_and_restarts_leaves_descriptors_memory_and_zombies_as_t
 ) -> None:
     crew = pool_crew(servers)
     worker = crew.start("--max-jobs-per-child", "40", "--concurrency", str(CHILDREN))
-    chance = random.Random(7)
+    chance = seeds.rng("soak of pools")
     settled: tuple[list[str], int] | None = None
     for number in range(SETTLED + ROUNDS_EACH * rounds):
         _one_round(crew, worker, chance, f"soak {number}")

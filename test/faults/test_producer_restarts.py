@@ -121,14 +121,15 @@ def through_kills(broker: Mortal, start: Callable[[], Any], bootstrap: str, coun
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0)
+@pytest.mark.timeout(300)
 def test_each_record_arrives_once_and_in_order_while_the_embedded_broker_is_killed(rounds: int) -> None:
     with EmbeddedBroker() as broker:
         through_kills(broker, broker.start, broker.bootstrap, RECORDS * rounds, KILLS * rounds)
 
 
+@pytest.mark.deep("another broker; kept by the same test on the embedded broker")
 @pytest.mark.slow
-@pytest.mark.timeout(0)
+@pytest.mark.timeout(300)
 def test_each_record_arrives_once_and_in_order_while_apache_kafka_is_killed(
     start_apache_kafka: Callable[..., ApacheKafka], rounds: int
 ) -> None:
@@ -171,8 +172,9 @@ def test_each_record_arrives_once_and_in_order_when_the_embedded_broker_is_pause
         through_a_pause(broker, broker.bootstrap)
 
 
+@pytest.mark.deep("another broker; kept by the same test on the embedded broker")
 @pytest.mark.slow
-@pytest.mark.timeout(0)
+@pytest.mark.timeout(300)
 def test_each_record_arrives_once_and_in_order_when_apache_kafka_is_paused(
     start_apache_kafka: Callable[..., ApacheKafka],
 ) -> None:

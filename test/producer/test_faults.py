@@ -19,6 +19,7 @@ from test.producer.support import (
     refuse,
     stay_silent,
 )
+from test.support.seeds import each_seed
 
 NOT_LEADER = 6
 REQUEST_TIMED_OUT = 7
@@ -58,7 +59,7 @@ def test_records_arrive_once_and_in_order_whatever_happens(fault: Fault) -> None
         assert all(future.succeeded() for future in futures)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@each_seed(25)
 def test_records_arrive_once_and_in_order_through_any_sequence_of_faults(seed: int) -> None:
     rng = random.Random(seed)
     with producer_in_memory(batch_max_records=rng.choice((1, 2, 5))) as rig:

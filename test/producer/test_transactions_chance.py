@@ -13,6 +13,7 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 from kafka.testing import EmbeddedBroker
 from test.producer.transaction_worker import committed
+from test.support.seeds import each_seed
 
 TRANSACTIONS = 15
 APIS = ["Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"]
@@ -38,7 +39,7 @@ def spoil(broker: EmbeddedBroker, name: str, rng: random.Random, stack: contextl
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", range(5))
+@each_seed(5)
 def test_transactions_hold_through_any_sequence_of_passing_faults(broker: EmbeddedBroker, seed: int) -> None:
     rng = random.Random(seed)
     name = f"chance-{uuid.uuid4().hex[:8]}"

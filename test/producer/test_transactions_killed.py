@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import os
 import pathlib
-import random
 import subprocess
 import sys
 import uuid
@@ -22,6 +21,7 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 from kafka.testing import EmbeddedBroker, Fault
 from test.producer.transaction_worker import GROUP, TRANSACTIONS, committed
+from test.support import seeds
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DEADLINE_S = 60.0
@@ -81,6 +81,7 @@ def test_the_requests_between_which_it_is_killed_are_all_that_there_are(
     assert {api: count for api, count in seen.items() if api not in ("ApiVersions", "Metadata")} == REQUESTS[release]
 
 
+@pytest.mark.deep("kills a producer 50 times; kept by test_transactions_chance.py and the exactly-once test below")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("broker", "api", "nth", "when"), MOMENTS, indirect=["broker"])
 def test_a_killed_producer_leaves_whole_transactions_or_nothing(
@@ -119,7 +120,7 @@ def test_what_is_consumed_and_produced_again_arrives_exactly_once_whenever_the_w
     broker: EmbeddedBroker, request: pytest.FixtureRequest
 ) -> None:
     release = request.node.callspec.params["broker"]
-    rng = random.Random(release)
+    rng = seeds.rng(release)
     source, target = f"source-{uuid.uuid4().hex[:8]}", f"target-{uuid.uuid4().hex[:8]}"
     broker.create_topic(source)
     broker.create_topic(target, partitions=2)

@@ -1,4 +1,4 @@
-"""The short form of ``fuzz.py``: ``KAFKA_TEST_FUZZ_INPUTS`` says how many inputs, ``KAFKA_TEST_FUZZ_SEED`` which."""
+"""The short form of ``fuzz.py``: ``KAFKA_TEST_FUZZ_INPUTS`` says how many inputs, ``KAFKA_TEST_SEED`` which."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from kafka.errors import CorruptRecordError
 from kafka.records import CODECS, decode_raw, iter_batches, parse_header
 from test.records import fuzz
+from test.support import seeds
 
 INPUTS = int(os.environ.get("KAFKA_TEST_FUZZ_INPUTS", "2000"))
-SEED = int(os.environ.get("KAFKA_TEST_FUZZ_SEED", "1"))
+SEED = seeds.seed("records")
 
 
 @pytest.mark.timeout(60 + INPUTS // 100)

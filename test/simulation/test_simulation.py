@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from test.support import seeds
+
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = {"share": 450, "plain": 450, "producer": 700, "classic": 250, "consumer": 250}
-"""How many of each kind a run of CI has: all together about a minute of one core."""
+SEEDS = {"share": 90, "plain": 90, "producer": 140, "classic": 50, "consumer": 50}
+"""How many of each kind a short run has, other ones each time: all together about twelve seconds of one core."""
 
 
 def simulate(*arguments: str, hash_seed: str = "0", timeout_s: float = 140) -> subprocess.CompletedProcess[str]:
@@ -30,14 +32,17 @@ def simulate(*arguments: str, hash_seed: str = "0", timeout_s: float = 140) -> s
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", SEEDS)
 def test_what_has_to_hold_holds_in_every_world(kind: str, rounds: int) -> None:
-    run = simulate("--kind", kind, "--seeds", f"0:{SEEDS[kind] * rounds}", timeout_s=1800 * rounds)
+    seeds_of_run = seeds.seeds(kind, SEEDS[kind] * rounds)
+    numbers = f"{seeds_of_run.start}:{seeds_of_run.stop}"
+    run = simulate("--kind", kind, "--seeds", numbers, timeout_s=280 * rounds)
     print(run.stdout[-400:])
     assert run.returncode == 0, f"{run.stdout[-20_000:]}\n{run.stderr[-4000:]}"
 
 
+@pytest.mark.deep("a test of the simulation itself")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", SEEDS)
 def test_a_seed_gives_the_same_world_again_to_the_last_event(kind: str) -> None:

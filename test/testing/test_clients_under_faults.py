@@ -20,6 +20,7 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 from kafka.testing import EmbeddedBroker, Fault
+from test.support.seeds import each_seed
 
 COUNT = 30
 
@@ -137,7 +138,7 @@ def test_a_consumer_reads_each_record_once_and_in_order(broker: EmbeddedBroker, 
     assert fault.hits >= 1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@each_seed(4)
 def test_records_arrive_once_and_are_all_read_through_any_sequence_of_faults(seed: int) -> None:
     rng = random.Random(seed)
     sent = [b"%d" % number for number in range(200)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +16,7 @@ from kafka.protocol.share import ShareFetchRequest
 from kafka.wire.codec import decode, encode, encode_chunks
 from kafka.wire.message import Message
 from test import strategies
+from test.support import seeds
 
 EVERY = strategies.message_classes()
 IDS = [f"{cls.__name__}-{version}" for cls, version in EVERY]
@@ -39,7 +39,7 @@ def test_decode_of_encode_is_identity(cls: type[Message], version: int) -> None:
 def test_a_truncated_or_damaged_message_raises_the_protocol_error_and_nothing_else(
     cls: type[Message], version: int
 ) -> None:
-    rng = random.Random(f"{cls.__name__} {version}")
+    rng = seeds.rng(f"{cls.__name__} {version}")
 
     @settings(max_examples=4)
     @given(strategies.messages(cls, version))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from kafka.core.consume.node import SendFetch
 from kafka.structs import TopicPartition
 from test.core.consume.rig import A, B, C, Rig
 from test.core.consume.test_fetched import batch
+from test.support.seeds import each_seed
 
 SIZE = len(batch(0, b"x" * 100))
 
@@ -73,7 +72,7 @@ def test_a_node_that_got_no_room_is_the_first_to_get_some() -> None:
     assert {first.node, second.node} == {1, 2}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_seed(20)
 def test_what_is_held_and_may_come_is_never_more_than_the_bound(seed: int) -> None:
     """By chance: answers of all sizes that the broker may give, readers fast and slow, pauses and seeks."""
     rng = random.Random(seed)

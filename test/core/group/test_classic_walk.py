@@ -36,6 +36,7 @@ from kafka.protocol.groups import (
 )
 from kafka.structs import TopicPartition
 from kafka.wire.message import Response
+from test.support.seeds import seeds
 
 SESSION_S, BEAT_S, MAX_POLL_S = 10.0, 1.0, 30.0
 TROUBLE_S, CALM_S = 150.0, 120.0
@@ -249,7 +250,7 @@ def trouble(world: World, strategy: tuple[str, ...], has_static: bool) -> None:
 def test_no_partition_has_two_owners_and_in_the_end_everything_is_shared(
     strategy: tuple[str, ...], has_static: bool
 ) -> None:
-    for seed in range(3):
+    for seed in seeds("classic walk", 3):
         world = World(seed)
         trouble(world, strategy, has_static)
         world.is_calm = True

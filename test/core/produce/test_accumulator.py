@@ -12,6 +12,7 @@ from kafka.core.produce.batch import MOVED, Batch
 from kafka.core.produce.memory import OBJECT_BYTES
 from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaTimeoutError
 from test.core.produce.support import Rig
+from test.support.seeds import each_seed
 
 
 def test_records_of_a_partition_share_a_batch_until_it_is_full() -> None:
@@ -302,7 +303,7 @@ def test_nothing_gets_in_behind_the_last_abort() -> None:
     assert future.failed() and not rig.accumulator.incomplete and not rig.accumulator.memory.used_bytes
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each_seed(30)
 def test_what_an_open_batch_may_grow_to_is_counted_also_after_memory_was_short(seed: int) -> None:
     chance = random.Random(seed)
     rig = Rig(4, buffer_bytes=chance.choice([20_000, 40_000, 80_000]), batch_bytes=16384)

@@ -31,6 +31,7 @@ from kafka.errors import (
     UnknownProducerIdError,
 )
 from kafka.records import RecordBatchBuilder
+from test.support.seeds import each_seed
 
 IDENTITY = ProducerIdentity(7, 3)
 ABORTABLE = TopicAuthorizationFailedError("t")
@@ -304,7 +305,7 @@ def test_who_sends_is_told_of_errors_once() -> None:
 # -- a random walk ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_seed(200)
 def test_no_sequence_of_calls_and_errors_leads_anywhere_but_along_the_table(seed: int) -> None:
     """The machine raises RuntimeError for a step that its table lacks: that must not happen. Whatever comes, an error's
     group says the truth about what is left."""
