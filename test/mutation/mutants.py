@@ -1,0 +1,208 @@
+"""From the source of a module to its mutants: each has one row, or one condition, changed. Pure.
+
+What is changed is what decides: entries of tables, members of enumerations, truth values and small numbers,
+comparisons, ``and``/``or``/``not``, conditions. What only tells is left alone: annotations, docstrings, messages, ``__repr__``.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+Enums = Mapping[str, Sequence[str]]
+"""Name of an enumeration, as the module knows it -> its members."""
+
+
+class Mutant(NamedTuple):
+    """``change`` names the mutant in reports and in the list of equivalent ones; it does not depend on line numbers."""
+
+    path: str
+    line: int
+    change: str
+    source: str
+
+
+_COMPARISONS: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+_SMALL: Final = 1 << 16
+"""Numbers above this are sizes and bounds; one more or less of them is not a wrong row."""
+
+_TELLING: Final = frozenset({"__repr__", "__str__"})
+_LOGGERS: Final = frozenset({"log", "logger", "_log", "logging"})
+
+
+def mutants(path: str, source: str, enums: Enums) -> Iterator[Mutant]:
+    """Every mutant of a module, in the order of its lines."""
+    tree = ast.parse(source)
+    skipped = _telling_nodes(tree)
+    tables = _table_nodes(tree)
+    found = []
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        for change, undo in _changes(node, enums, node in tables):
+            found.append(Mutant(path, getattr(node, "lineno", 0), change, ast.unparse(tree)))
+            undo()
+    yield from sorted(found, key=lambda mutant: mutant.line)
+
+
+def _changes(node: ast.AST, enums: Enums, is_table: bool) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Change the node in each possible way: what was changed, and a function that takes the change back."""
+    before = _shown(node)
+
+    def changed(undo: Callable[[], None]) -> tuple[str, Callable[[], None]]:
+        return f"{before} -> {_shown(node)}", undo
+
+    if isinstance(node, ast.Compare):
+        for number, operator in enumerate(node.ops):
+            node.ops[number] = _COMPARISONS[type(operator)]()
+            yield changed(lambda number=number, operator=operator: node.ops.__setitem__(number, operator))  # type: ignore[misc]
+    elif isinstance(node, ast.BoolOp):
+        former = node.op
+        node.op = ast.Or() if isinstance(former, ast.And) else ast.And()
+        yield changed(lambda: setattr(node, "op", former))
+    elif isinstance(node, (ast.If, ast.While, ast.IfExp)) and not _is_compound(node.test):
+        test = node.test
+        node.test = ast.UnaryOp(ast.Not(), test)
+        yield f"if {_shown(test)} -> if not {_shown(test)}", lambda: setattr(node, "test", test)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        operand = node.operand
+        node.operand = ast.UnaryOp(ast.Not(), operand)
+        yield changed(lambda: setattr(node, "operand", operand))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        value = node.value
+        node.value = not value
+        yield changed(lambda: setattr(node, "value", value))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int) and abs(node.value) < _SMALL:
+        number_before = node.value
+        node.value = number_before + 1
+        yield changed(lambda: setattr(node, "value", number_before))
+    elif isinstance(node, ast.Attribute) and _is_member(node, enums):
+        members, member = enums[ast.unparse(node.value)], node.attr
+        node.attr = members[(members.index(member) + 1) % len(members)]
+        yield changed(lambda: setattr(node, "attr", member))
+    elif is_table:
+        yield from _shorter(node)
+
+
+def _is_member(node: ast.Attribute, enums: Enums) -> bool:
+    return isinstance(node.value, ast.Name) and node.attr in enums.get(node.value.id, ())
+
+
+def _shorter(node: ast.AST) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A table with one entry less, for each of its entries."""
+    columns = (node.keys, node.values) if isinstance(node, ast.Dict) else (node.elts,)  # type: ignore[attr-defined]
+    if len(columns[0]) < 2:
+        return
+    for number in range(len(columns[0])):
+        taken = [column.pop(number) for column in columns]
+        name = ": ".join("**" if each is None else _shown(each) for each in taken)
+
+        def undo(number: int = number, taken: list[object] = taken) -> None:
+            for column, each in zip(columns, taken, strict=True):
+                column.insert(number, each)
+
+        yield f"without {name}", undo
+
+
+def _shown(node: ast.AST) -> str:
+    """Source of a node on one line, without the body that a statement has."""
+    if isinstance(node, (ast.stmt, ast.mod, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)):
+        return ""
+    try:
+        return " ".join(ast.unparse(node).split())[:160]
+    except (AttributeError, ValueError):
+        return ""
+
+
+def _is_compound(test: ast.expr) -> bool:
+    """Whether a condition has mutants of its own."""
+    return isinstance(test, (ast.Compare, ast.BoolOp, ast.Constant)) or (
+        isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    )
+
+
+def _telling_nodes(tree: ast.Module) -> set[int]:
+    """The nodes that decide nothing."""
+    found: set[int] = set()
+
+    def skip(node: ast.AST | None) -> None:
+        if node is not None:
+            found.update(id(inner) for inner in ast.walk(node))
+
+    for node in ast.walk(tree):
+        skip(getattr(node, "annotation", None))
+        skip(getattr(node, "returns", None))
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            skip(node)
+        elif isinstance(node, (ast.Assert, ast.JoinedStr)):
+            skip(node)
+        elif isinstance(node, ast.Raise):
+            for argument in getattr(node.exc, "args", ()):
+                skip(argument)
+        elif isinstance(node, ast.FunctionDef) and node.name in _TELLING:
+            skip(node)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            if node.targets[0].id in ("__all__", "__slots__"):
+                skip(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if isinstance(node.func.value, ast.Name) and node.func.value.id in _LOGGERS:
+                skip(node)
+    return found
+
+
+def _table_nodes(tree: ast.Module) -> set[ast.AST]:
+    """The dictionaries, sets and sequences that stand in a module or class body: tables."""
+    found: set[ast.AST] = set()
+    bodies = [tree.body, *(node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]
+    for statement in (statement for body in bodies for statement in body):
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+            for node in ast.walk(statement.value):
+                if isinstance(node, (ast.Dict, ast.Set, ast.List, ast.Tuple)):
+                    found.add(node)
+    return found
+
+
+def enums_of(source: str, module: str, others: Callable[[str], str | None]) -> dict[str, list[str]]:
+    """The enumerations that a module defines or imports. ``others(name)``: the source of another module."""
+    tree = ast.parse(source)
+    found = _enums_in(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module != module:
+            text = others(node.module)
+            known = _enums_in(ast.parse(text)) if text is not None else {}
+            found.update({alias.asname or alias.name: known[alias.name] for alias in node.names if alias.name in known})
+    return found
+
+
+def _enums_in(tree: ast.Module) -> dict[str, list[str]]:
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith(("Enum", "Flag")) for base in node.bases):
+            names = [
+                target.id
+                for statement in node.body
+                if isinstance(statement, ast.Assign)
+                for target in statement.targets
+                if isinstance(target, ast.Name) and not target.id.startswith("_")
+            ]
+            if len(names) > 1:
+                found[node.name] = names
+    return found
+
+
+def canonical(source: str) -> str:
+    """The source as an unchanged mutant would have it."""
+    return ast.unparse(copy.deepcopy(ast.parse(source)))
