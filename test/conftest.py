@@ -1,7 +1,7 @@
-"""Fixtures and settings of all tests: real brokers, schema jars, hypothesis, how long the long ones take.
+"""Fixtures of all tests: real brokers, certificates, how many rounds the long tests run.
 
-``KAFKA_TEST_ROUNDS`` (default 1) multiplies the rounds of tests that are marked ``slow``: CI runs them once.
-``pytest -n auto`` runs the tests in several processes, a part of ``support/parts.py`` in each.
+What a run selects, its seed and its record are in ``support/running.py``. ``KAFKA_TEST_ROUNDS`` (default 1) multiplies
+the rounds of tests that are marked ``slow``.
 """
 
 from __future__ import annotations
@@ -10,19 +10,15 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import hypothesis
 import pytest
 
 from test.conformance import coverage
 from test.support import apache_kafka as apache
-from test.support import jars
+from test.support import jars, seeds
 from test.support.apache_kafka import ApacheKafka
 from test.support.certificates import Certificates
 
-# Examples that are derived from the test itself: a red run of CI can be had again, and no change turns red by chance.
-hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
-hypothesis.settings.register_profile("here", deadline=None)
-hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
+pytest_plugins = ["test.support.running"]
 
 
 @pytest.fixture(scope="session")
@@ -78,20 +74,13 @@ def rounds() -> int:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Show what the real brokers logged beside a test that failed with one."""
+    """Show beside a failed test how to repeat it, and what the real brokers logged."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.failed:
+        report.sections.append(("random choices", f"{seeds.VARIABLE}={seeds.run_seed()}"))
         for broker in apache.running_brokers():
             report.sections.append((f"Apache Kafka {broker.version} at {broker.bootstrap}", broker.log_tail(15)))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Asked for where pytest-xdist is installed, with ``-n``."""
-    from test.support.parts import PartScheduling
-
-    return PartScheduling(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -84,6 +84,7 @@ def _sources() -> set[str]:
     return {str(path.relative_to(ROOT)) for path in (ROOT / "kafka").rglob("*.py")}
 
 
+@pytest.mark.deep("translates every hot module; the wheel of the compiled tests is built in each run")
 @pytest.mark.timeout(300)
 def test_a_compilation_that_fails_leaves_a_plain_package_and_one_line(
     copy_of_sources: pathlib.Path, tmp_path: pathlib.Path

@@ -21,6 +21,7 @@ def _is_open(broker: ApacheKafka) -> bool:
         return probe.connect_ex((host, int(port))) == 0
 
 
+@pytest.mark.deep("a test of the tests' own brokers")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1", apache.LATEST])
 def test_a_broker_comes_back_on_its_port_after_a_kill_and_leaves_no_process(
@@ -41,6 +42,7 @@ def test_a_broker_comes_back_on_its_port_after_a_kill_and_leaves_no_process(
             os.kill(pid, 0)
 
 
+@pytest.mark.deep("a test of the tests' own brokers")
 @pytest.mark.timeout(240)
 def test_a_broker_that_cannot_start_shows_its_log_and_leaves_nothing() -> None:
     apache.require_apache_kafka("0.9.0.1")

@@ -469,6 +469,7 @@ def test_a_broker_that_cannot_be_reached_is_one_line_and_exit_code_1(capsys: pyt
     assert err.startswith("kafka demo: ") and address in err
 
 
+@pytest.mark.deep("starts Apache Kafka 3.9.1; kept by test/tasks/test_kafka_backend.py")
 @pytest.mark.timeout(120)
 def test_a_kafka_without_share_groups_is_one_line_and_exit_code_1(
     start_apache_kafka: Callable[..., ApacheKafka], capsys: pytest.CaptureFixture[str]
@@ -548,6 +549,7 @@ def test_files_of_all_kinds_count_as_in_a_plain_count(tree: pathlib.Path, whole_
     assert found["words"] == plain_count(files).total()
 
 
+@pytest.mark.deep("another broker; kept by the same test on the embedded broker")
 @pytest.mark.timeout(120)
 def test_on_apache_kafka_the_words_are_those_of_a_plain_count_and_nothing_is_left(
     apache_kafka: ApacheKafka, whole_run: Callable[..., str]

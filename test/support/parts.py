@@ -1,55 +1,52 @@
-"""Which tests one process runs in a row when several share the work (``pytest -n auto``, which needs pytest-xdist).
+"""Parts: what one process runs in a row when several share the work, and the unit of rotation and of reruns.
 
-A part is a file; in :data:`SUITES`, whose files share a broker of each kind, it is all tests of a folder on one kind,
-so that each broker is started by one process, once. The controller knows the tests by their ids alone, so what a part
-is has to be read out of the id: a suite's parameter says its broker as ``either_broker.py`` does ("apache 3.9.1").
+A part is a test file; of a file whose tests run over several brokers, the tests of one broker. The controller of
+pytest-xdist knows tests by their ids alone, so a part is read out of the id: the parameter says the broker, in the
+names of ``either_broker.py`` ("apache 3.9.1").
 
-Parts are dealt out longest first, by the number of their tests, since nobody knows how long they take. Where that is
-far from the truth, :data:`LONG` says so: one process would be left with such a part when all others have ended. Nothing
-depends on these two tables but the time that a run takes.
+Parts are dealt out longest first, by the seconds in ``test/durations.json``. ``pytest --record-durations`` writes that
+file anew. Nothing depends on it but the time that a run takes, and the balance of the rotation (``tiers.py``).
 """
 
 from __future__ import annotations
 
+import functools
+import json
+import pathlib
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-SUITES: Final = ("test/conformance/", "test/peers/", "test/security/")
+DURATIONS: Final = pathlib.Path(__file__).resolve().parent.parent / "durations.json"
 
-LONG: Final = (
-    "test/test_packaging.py",
-    "test/conformance/test_twins.py",
-    "test/simulation/",
-    "test/conformance/ apache",
-    "test/peers/ apache",
-    "test/client/test_real_cluster.py",
-    "test/faults/",
-    "test/peers/ embedded",
-    "test/producer/test_transactions_killed.py",
-    "test/security/ apache",
-)
-"""Beginnings of parts' names, those first that take the longest."""
-
-_KIND: Final = re.compile(r"[\[-]((?:embedded|apache)(?: \d[\d.]*)?)(?=[\]-])")
+_BROKER: Final = re.compile(r"[\[-]((?:embedded|apache)(?: \d[\d.]*)?)(?=[\]-])")
 
 
 def part_of(nodeid: str) -> str:
-    """The part's name: a file's path, or a suite's with the kind of its broker behind it."""
+    """The part's name: a file's path, with the broker behind it: ``test/peers/test_codecs.py [apache]``."""
     path, _, name = nodeid.partition("::")
-    for suite in SUITES:
-        if path.startswith(suite) and (kind := _KIND.search(name)) is not None:
-            return f"{suite} {kind[1]}"
-    return path
+    broker = _BROKER.search(name)
+    return path if broker is None else f"{path} [{broker[1]}]"
 
 
-def place_of(part: str, tests: int) -> tuple[int, int]:
-    """What parts are sorted by: those of :data:`LONG` in its order, then the others, large ones first."""
-    for place, beginning in enumerate(LONG):
-        if part.startswith(beginning):
-            return place, -tests
-    return len(LONG), -tests
+@functools.cache
+def durations() -> Mapping[str, float]:
+    """Seconds by part; a part that is not in here takes less than :data:`SHORTEST_S`."""
+    known: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    return known
+
+
+SHORTEST_S: Final = 0.5
+
+
+def write_durations(seconds: Mapping[str, float], *, keep_others: bool) -> None:
+    """Write ``durations.json``; ``keep_others``: keep the rows of parts that did not run now."""
+    known = dict(durations()) if keep_others else {}
+    known |= {part: round(taken, 1) for part, taken in seconds.items()}
+    rows = {part: taken for part, taken in sorted(known.items()) if taken >= SHORTEST_S}
+    DURATIONS.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 class PartScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
@@ -61,5 +58,6 @@ class PartScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no ty
     def _assign_work_unit(self, node: Any) -> None:
         """As the base class does it, which takes the first of those that wait."""
         waiting = self.workqueue
-        waiting.move_to_end(min(waiting, key=lambda part: place_of(part, len(waiting[part]))), last=False)
+        longest = max(waiting, key=lambda part: (durations().get(part, 0.0), len(waiting[part])))
+        waiting.move_to_end(longest, last=False)
         super()._assign_work_unit(node)

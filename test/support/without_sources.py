@@ -15,10 +15,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def main(folder: pathlib.Path) -> None:
-    """Replace ``test`` and ``setup.cfg`` in ``folder`` by those of here."""
+    """Replace ``test`` and ``setup.cfg`` in ``folder`` by those of here, and write what git knows."""
     shutil.rmtree(folder / "test", ignore_errors=True)
-    shutil.copytree(ROOT / "test", folder / "test", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "test", folder / "test", ignore=shutil.ignore_patterns("*.cpython-???.pyc"))
     shutil.copy(ROOT / "setup.cfg", folder / "setup.cfg")
+    sys.path.insert(0, str(ROOT))  # this folder's `test`, not the standard library's
+    from test.support import checkout
+
+    checkout.write(folder)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,95 @@
+"""How a run of pytest goes: its options, its seed, which tests it selects, what it prints and leaves.
+
+A plug-in of pytest, which ``test/conftest.py`` names. ``--tier`` chooses between the short and the deep tier
+(``tiers.py``), ``KAFKA_TEST_SEED`` repeats the random choices of a run (``seeds.py``), ``KAFKA_TEST_RESULTS`` names
+the file for the record (``results.py``). ``pytest -n auto`` runs tests in several processes by parts (``parts.py``).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+
+import hypothesis
+import hypothesis.core
+import pytest
+
+from test.support import parts, results, seeds, tiers
+
+# In CI nothing is kept from one run to the next; what repeats a failure is printed. (Where hypothesis sees that it runs
+# in CI, its own default is to draw the same examples in every run.)
+hypothesis.settings.register_profile("ci", derandomize=False, deadline=None, database=None, print_blob=True)
+hypothesis.settings.register_profile("here", derandomize=False, deadline=None)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+_PART = pytest.StashKey[str]()
+_INCLUDED = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of ``support/tiers.py`` and ``support/parts.py``."""
+    group = parser.getgroup("kafka-taskloop")
+    group.addoption(
+        "--tier",
+        choices=tiers.TIERS,
+        default=os.environ.get(tiers.VARIABLE),
+        help="which tests run; default: the short tier, and all of a test file that is named",
+    )
+    group.addoption(
+        "--record-durations", action="store_true", help="write test/durations.json, by which tests are dealt out"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the run's seed before any process is started and any test file is imported."""
+    # A shell starts background commands with SIGINT ignored, and tests that send it would wait in vain.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    hypothesis.core.global_force_seed = seeds.run_seed()  # type: ignore[assignment]  # what --hypothesis-seed sets
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(results.Recorder(config), "kafka-results")
+
+
+def pytest_report_header() -> list[str]:
+    """How to repeat this run."""
+    return [f"{seeds.VARIABLE}={seeds.run_seed()} repeats the random choices of this run"]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the deep tier, except what is named, what has changed and what is due with this commit."""
+    paths = [argument.partition("::")[0] for argument in config.args]
+    named = {os.path.relpath(path, config.rootpath) for path in map(os.path.abspath, paths) if path.endswith(".py")}
+    too_long = tiers.limits_that_are_too_long(items)
+    if too_long:
+        raise pytest.UsageError(f"time limits above {tiers.LIMIT_S} s belong to the deep tier: {', '.join(too_long)}")
+    selected, left_out, included = tiers.select(items, config.getoption("--tier"), named)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+    config.stash[_INCLUDED] = included
+    items[:] = selected
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Freeze what is alive at the beginning of each part, above all the collected tests.
+
+    Otherwise each garbage collection visits millions of objects, in this process and in every child that it forks:
+    tests of pools took five times the CPU time.
+    """
+    part = parts.part_of(item.nodeid)
+    if item.config.stash.get(_PART, "") != part:
+        item.config.stash[_PART] = part
+        gc.collect()
+        gc.freeze()
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Which deep parts are in a short run."""
+    return [f"deep, in this run: {part}" for part in config.stash.get(_INCLUDED, [])]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Asked for where pytest-xdist is installed, with ``-n``."""
+    return parts.PartScheduling(config, log)
