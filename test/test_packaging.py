@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import email.message
 import os
 import pathlib
@@ -165,29 +166,52 @@ def test_ci_runs_the_test_command_of_the_readme_word_for_word() -> None:
     assert "set -euo pipefail" in lines
 
 
+def _run_ci_with(scripts: dict[str, str], folder: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    """Run ``.ci/run`` in ``folder``, where shell scripts stand in for the commands that it calls."""
+    (folder / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", folder / ".ci" / "run")
+    for name, text in scripts.items():
+        script = folder / name
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(f"#!/bin/sh\n{text}\n")
+        script.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    command = ["bash", ".ci/run"]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize(
     ("status", "closing_line"), [(0, "=== 3 passed, 1 skipped in 2.00s ==="), (3, "=== 1 failed in 1.00s ===")]
 )
 def test_ci_ends_with_the_closing_line_of_pytest_and_the_exit_code_of_tox(
     status: int, closing_line: str, tmp_path: pathlib.Path
 ) -> None:
-    (tmp_path / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
     scripts = {
         "python3": "",
         ".venv/bin/pip": "",
         ".venv/bin/tox": f"echo '{closing_line}'\necho '  py: done'\nexit {status}",
+        ".tox/py/bin/python": "exit 0",
     }
-    for name, text in scripts.items():
-        script = tmp_path / name
-        script.parent.mkdir(parents=True, exist_ok=True)
-        script.write_text(f"#!/bin/sh\n{text}\n")
-        script.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    command = ["bash", ".ci/run"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = _run_ci_with(scripts, tmp_path)
     assert done.returncode == status
     assert done.stdout.splitlines() == [closing_line, "  py: done", closing_line]
+
+
+@pytest.mark.parametrize(
+    ("rerun", "check", "status"), [(0, 0, 0), (1, 0, 3), (0, 1, 1)], ids=["green", "red again", "an old row"]
+)
+def test_ci_is_green_after_failures_when_their_reruns_pass_and_no_row_is_too_old(
+    rerun: int, check: int, status: int, tmp_path: pathlib.Path
+) -> None:
+    scripts = {
+        "python3": "",
+        ".venv/bin/pip": "",
+        ".venv/bin/tox": "mkdir -p .tox/results; exit 3",
+        ".tox/py/bin/python": f'echo "$3 $4"; case "$3" in rerun) exit {rerun} ;; check) exit {check} ;; esac; exit 9',
+    }
+    done = _run_ci_with(scripts, tmp_path)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["rerun .venv/bin/tox", *(["check "] if rerun == 0 else [])]
 
 
 def test_no_file_names_a_home_directory_or_a_package_host() -> None:
@@ -204,11 +228,10 @@ def test_no_file_names_a_home_directory_or_a_package_host() -> None:
         assert found is None or path == pathlib.Path(__file__), f"{path}: {found.group()}"
 
 
-def test_ci_runs_the_same_tests_in_plain_python_and_compiled() -> None:
-    text = (ROOT / "tox.ini").read_text()
-    default = re.search(r"^env_list = (.+)$", text, re.MULTILINE)
-    assert default is not None and {"py", "compiled"} < set(default.group(1).split(", "))
-    assert len(re.findall(r"python -m pytest \{\[tests\]processes\} \{posargs", text)) == 2
-    compiled = text.partition("[testenv:compiled]")[2].partition("[testenv:types]")[0]
-    for folder in re.findall(r"test/[a-z_./]+", compiled):
+def test_the_default_of_tox_is_everything_that_a_change_must_pass() -> None:
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(ROOT / "tox.ini")
+    assert set(config["tox"]["env_list"].split(", ")) == {"lint", "types", "docs", "wheel", "py", "compiled"}
+    assert config["testenv"]["commands"] == "python -m pytest {[tests]processes} {posargs}", "all of test/"
+    for folder in re.findall(r"test/[a-z_./]+", config["testenv:compiled"]["commands"]):
         assert (ROOT / folder).exists(), folder

@@ -1,7 +1,7 @@
 """From the source of a module to its mutants: each has one row, or one condition, changed. Pure.
 
 What is changed is what decides: entries of tables, members of enumerations, truth values and small numbers,
-comparisons, ``and``/``or``/``not``, conditions. What only tells is left alone: annotations, docstrings, messages, ``__repr__``.
+comparisons, ``and``/``or``/``not``, conditions. Annotations, docstrings, messages and ``__repr__`` stay as they are.
 """
 
 from __future__ import annotations
@@ -145,22 +145,23 @@ def _telling_nodes(tree: ast.Module) -> set[int]:
     for node in ast.walk(tree):
         skip(getattr(node, "annotation", None))
         skip(getattr(node, "returns", None))
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            skip(node)
-        elif isinstance(node, (ast.Assert, ast.JoinedStr)):
+        if isinstance(node, (ast.Assert, ast.JoinedStr)) or _decides_nothing(node):
             skip(node)
         elif isinstance(node, ast.Raise):
             for argument in getattr(node.exc, "args", ()):
                 skip(argument)
-        elif isinstance(node, ast.FunctionDef) and node.name in _TELLING:
-            skip(node)
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            if node.targets[0].id in ("__all__", "__slots__"):
-                skip(node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if isinstance(node.func.value, ast.Name) and node.func.value.id in _LOGGERS:
-                skip(node)
     return found
+
+
+def _decides_nothing(node: ast.AST) -> bool:
+    """Blocks for type checkers, ``__repr__``, ``__all__``, calls of a logger."""
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) == "TYPE_CHECKING"
+    if isinstance(node, ast.FunctionDef):
+        return node.name in _TELLING
+    if isinstance(node, ast.Assign):
+        return ast.unparse(node.targets[0]) in ("__all__", "__slots__")
+    return isinstance(node, ast.Call) and ast.unparse(node.func).partition(".")[0] in _LOGGERS
 
 
 def _table_nodes(tree: ast.Module) -> set[ast.AST]:
