@@ -1,8 +1,8 @@
-"""A control group of Linux (version 2) with a limit of memory, for a test whose processes the kernel is to kill.
+"""A control group of Linux with a limit of memory, for a test whose processes the kernel is to kill.
 
-Few machines let a test have one: it takes the right to make groups, and a group above that hands the memory controller
-down and has no processes itself (the kernel's rule), as the root does and as those of systemd do. Where there is none
-the test is skipped with the reason, in CI as well: that says nothing of us.
+Not every machine lets a test have one. It takes the right to make groups; in version 2 also a group above that hands
+the memory controller down and has no processes itself (the kernel's rule), as the root does and as those of systemd
+do. Where there is none the test is skipped with the reason, in CI as well: that says nothing of us.
 """
 
 from __future__ import annotations
@@ -34,13 +34,18 @@ def memory_group(limit_bytes: int) -> Iterator[pathlib.Path]:
             break
         refusals.append(refusal)
     else:
-        why = "; ".join(refusals) or f"no groups of version 2 at {ROOT}"
+        why = "; ".join(refusals) or f"no memory controller at {ROOT}"
         pytest.skip(f"needs a control group with a memory limit: {why}")
     group = _new_below(parent)
     try:
-        (group / "memory.max").write_text(str(limit_bytes))
-        with contextlib.suppress(FileNotFoundError):  # a kernel without swap
-            (group / "memory.swap.max").write_text("0")
+        if _is_version_1(group):
+            (group / "memory.limit_in_bytes").write_text(str(limit_bytes))
+            with contextlib.suppress(OSError):  # a kernel without swap
+                (group / "memory.memsw.limit_in_bytes").write_text(str(limit_bytes))
+        else:
+            (group / "memory.max").write_text(str(limit_bytes))
+            with contextlib.suppress(FileNotFoundError):  # a kernel without swap
+                (group / "memory.swap.max").write_text("0")
         yield group
     finally:
         _remove(group)
@@ -48,8 +53,14 @@ def memory_group(limit_bytes: int) -> Iterator[pathlib.Path]:
 
 def kills_of(group: pathlib.Path) -> int:
     """How many processes of it the kernel has killed for want of memory."""
-    rows = dict(line.split() for line in (group / "memory.events").read_text().splitlines())
+    name = "memory.oom_control" if _is_version_1(group) else "memory.events"
+    rows = dict(line.split() for line in (group / name).read_text().splitlines())
     return int(rows["oom_kill"])
+
+
+def _is_version_1(group: pathlib.Path) -> bool:
+    """Each controller of version 1 has a tree of its own, and a group there no ``cgroup.controllers``."""
+    return not (group / "cgroup.controllers").exists()
 
 
 def _parents() -> list[pathlib.Path]:
@@ -58,20 +69,24 @@ def _parents() -> list[pathlib.Path]:
         lines = pathlib.Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
-    own = next((line[3:] for line in lines if line.startswith("0::")), None)
-    if own is None or not (ROOT / "cgroup.controllers").exists():  # there is version 1, alone or beside it
+    root = ROOT if (ROOT / "cgroup.controllers").exists() else ROOT / "memory"
+    controller = "" if root == ROOT else "memory"
+    rows = [line.split(":", 2) for line in lines]
+    own = next((group for _, names, group in rows if controller in names.split(",")), None)
+    if own is None or not root.exists():
         return []
-    found = ROOT / own.lstrip("/")
-    return [found] if found == ROOT else [found, found.parent]
+    found = root / own.lstrip("/")
+    return [found] if found == root else [found, found.parent]
 
 
 def _refusal(parent: pathlib.Path) -> str:
     """Why no group can be made below this one; empty when it can, with a process in it."""
     try:
-        if "memory" not in (parent / "cgroup.controllers").read_text().split():
-            return f"{parent} has no memory controller"
-        if "memory" not in (parent / "cgroup.subtree_control").read_text().split():
-            (parent / "cgroup.subtree_control").write_text("+memory")
+        if not _is_version_1(parent):
+            if "memory" not in (parent / "cgroup.controllers").read_text().split():
+                return f"{parent} has no memory controller"
+            if "memory" not in (parent / "cgroup.subtree_control").read_text().split():
+                (parent / "cgroup.subtree_control").write_text("+memory")
         group = _new_below(parent)
         try:
             _move_one_into(group)
@@ -93,7 +108,8 @@ def _move_one_into(group: pathlib.Path) -> None:
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as process:
         try:
             (group / "cgroup.procs").write_text(str(process.pid))
-            (group / "memory.max").write_text("max")
+            limit = ("memory.limit_in_bytes", "-1") if _is_version_1(group) else ("memory.max", "max")
+            (group / limit[0]).write_text(limit[1])
         finally:
             process.kill()
 

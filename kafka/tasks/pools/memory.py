@@ -43,7 +43,7 @@ class OomCounter:
     """How often the kernel has killed a process of our control group for want of memory."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path = path if path is not None else _memory_events()
+        self._path = path if path is not None else oom_file()
         self._older = self._newer = self._seen = 0
         self._older = self._newer = self._read()
 
@@ -71,16 +71,25 @@ class OomCounter:
         return self._seen
 
 
-def _memory_events() -> Path | None:
+def oom_file(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> Path | None:
+    """The file of this process's control group with its line ``oom_kill N``; None where the system has none.
+
+    ``memory.events`` of the one hierarchy (version 2), or ``memory.oom_control`` of the memory controller's own
+    (version 1, also beside an empty version 2): cgroup-v2 and cgroup-v1/memory in the kernel's administration guide.
+    """
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        rows = [line.split(":", 2) for line in own.read_text().splitlines()]
     except OSError:
         return None
-    group = next((line[3:] for line in lines if line.startswith("0::")), None)
-    if group is None:
-        return None
-    path = Path("/sys/fs/cgroup") / group.lstrip("/") / "memory.events"
-    return path if path.exists() else None
+    files = {"": ("", "memory.events"), "memory": ("memory", "memory.oom_control")}
+    for _, controllers, group in rows:
+        for name in controllers.split(","):
+            if name in files:
+                hierarchy, file = files[name]
+                path = root / hierarchy / group.lstrip("/") / file
+                if path.exists():
+                    return path
+    return None
 
 
 class JobQuota(NamedTuple):

@@ -18,7 +18,7 @@ from kafka.tasks.outcome import LOST_CAUSES
 from kafka.tasks.pools.deadlines import Deadlines
 from kafka.tasks.pools.deaths import Doom, death_of
 from kafka.tasks.pools.limits import Act, Limits, Running
-from kafka.tasks.pools.memory import OomCounter, quota, vitals
+from kafka.tasks.pools.memory import OomCounter, oom_file, quota, vitals
 from kafka.tasks.pools.scaling import Load, Scaler
 from kafka.tasks.pools.settings import PoolSettings, check_start_method, parse_autoscale, parse_memory, start_methods
 from kafka.tasks.pools.starts import FREE_CRASHES, Starts, delay_s
@@ -252,6 +252,32 @@ def test_a_kernel_kill_explains_one_death_and_not_one_long_after(tmp_path: Path)
     assert counter.new_kills() == 0
     events.unlink()
     assert counter.new_kills() == 0
+
+
+@pytest.mark.parametrize(
+    ("own", "file"),
+    [
+        ("0::/system.slice/worker\n", "system.slice/worker/memory.events"),
+        ("4:memory:/worker\n3:cpuset:/\n0::/\n", "memory/worker/memory.oom_control"),
+        ("11:cpu,cpuacct:/a\n5:hugetlb,memory:/worker\n", "memory/worker/memory.oom_control"),
+        ("0::/not/made\n", None),
+        ("3:cpuset:/worker\n", None),
+    ],
+)
+def test_kernel_kills_are_read_from_the_group_of_either_version_of_control_groups(
+    own: str, file: str | None, tmp_path: Path
+) -> None:
+    for made in ("system.slice/worker/memory.events", "memory/worker/memory.oom_control", "worker/memory.events"):
+        (tmp_path / made).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / made).write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    (tmp_path / "cgroup").write_text(own)
+    found = oom_file(tmp_path, tmp_path / "cgroup")
+    assert found == (None if file is None else tmp_path / file)
+    assert oom_file(tmp_path, tmp_path / "none") is None
+    if found is not None:
+        counter = OomCounter(found)
+        found.write_text("oom_kill_disable 0\nunder_oom 1\noom_kill 5\n")
+        assert [counter.new_kills() for _ in range(3)] == [2, 1, 0]
 
 
 def test_kernel_kills_that_could_not_be_read_for_a_while_are_not_new_afterwards(tmp_path: Path) -> None:
