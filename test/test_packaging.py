@@ -138,7 +138,6 @@ def test_it_installs_where_there_is_no_c_compiler(wheel: pathlib.Path, tmp_path:
     assert done.stdout.startswith(str(target))
 
 
-@pytest.mark.skipif(not (ROOT / "kafka" / "cli" / "demo.py").exists(), reason="the demo is still to come")
 @pytest.mark.timeout(300)
 def test_the_demo_command_of_the_readme_works_in_a_fresh_copy(copy_of_sources: pathlib.Path) -> None:
     demo = literal_blocks((ROOT / "README.rst").read_text())[0]

@@ -7,10 +7,10 @@ the long one.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import gc
 import os
-import random
 import socket
 import ssl
 import struct
@@ -38,6 +38,7 @@ from test.broker.driver import HandBroker, batch, fetch_request, produce_request
 from test.broker.raw_client import RawClient
 from test.broker.test_server import make_topic
 from test.strategies import messages
+from test.support import seeds
 from test.support.certificates import Certificates
 
 NOTHING = MetadataRequest(topics=[])
@@ -57,11 +58,11 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 def throw(broker: EmbeddedBroker, *frames: bytes) -> None:
-    """Send these on a connection of their own, with a sane request before and behind; all has to be answered in order,
-    or the connection closed. Then the broker has to be alive for others."""
-    with RawClient(broker.port) as client, contextlib.suppress(EOFError, ConnectionError, TimeoutError):
+    """Send these on a connection of their own, behind a sane request, and end our side of it: the broker has to end its
+    side, whether it answers, refuses, or has something waiting. Then it has to be alive for others."""
+    with RawClient(broker.port) as client, contextlib.suppress(ConnectionError):
         client.ask(NOTHING)
-        client.socket.settimeout(0.05)  # what waits in the broker may do so
+        client.socket.settimeout(20)
         for frame in frames:
             client.socket.sendall(len(frame).to_bytes(4, "big") + frame)
         client.socket.shutdown(socket.SHUT_WR)
@@ -133,7 +134,7 @@ def test_each_release_bears_requests_that_know_its_names(tmp_path: Path, release
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_any_requests_in_any_order_over_restarts(tmp_path: Path, rounds: int) -> None:
-    for seed in range(2 * rounds):
+    for seed in seeds.seeds("requests over restarts", 2 * rounds):
         bench = Bench(tmp_path / str(seed), seed)
         bench.run(4000)
         bench.hand.broker.close()
@@ -145,28 +146,47 @@ def test_strange_frames_of_those_who_are_let_in_by_tls_and_a_password(
 ) -> None:
     security = BrokerSecurity("SASL_SSL", users={"alice": "x"}, certificate=certificates.server_both)
     context = client_context(Pem("ca", certificates.ca))
-    rng = random.Random(5)
+    rng = seeds.rng("strange frames")
+    outcomes = collections.Counter[str]()
     with EmbeddedBroker(tmp_path, security=security) as broker:
         port = int(broker.secure_bootstrap.rpartition(":")[2])
         apis = [(row.key, row.min_version, row.max_version) for row in load().values()]
         frames = RandomFrames(rng, apis, Learner())
         for number in range(60):
-            with RawClient(port) as client, contextlib.suppress(EOFError, ConnectionError, TimeoutError, ssl.SSLError):
+            with RawClient(port) as client:
                 client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
+                is_let_in = number % 3 == 1
                 if number % 3:
                     assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
-                    token = b"\0alice\0x" if number % 3 == 1 else rng.randbytes(40)
-                    client.ask(SaslAuthenticateRequest(auth_bytes=token))
-                client.socket.settimeout(0.05)
+                    token = b"\0alice\0x" if is_let_in else rng.randbytes(40)
+                    code = client.ask(SaslAuthenticateRequest(auth_bytes=token)).error_code
+                    assert code == (0 if is_let_in else 58)
+                # Of those who are let in some requests wait for records or members. All others are sent away.
+                client.socket.settimeout(0.2 if is_let_in else 20.0)
                 for at in range(10):
                     frame, _, _ = frames.frame(at)
-                    client.socket.sendall(len(frame).to_bytes(4, "big") + frame)
-                while client.socket.recv(1 << 16):
-                    pass
+                    outcome = outcome_of(client.socket, len(frame).to_bytes(4, "big") + frame)
+                    outcomes[f"{'let in' if is_let_in else 'stranger'}: {outcome}"] += 1
+                    if outcome == "ended":
+                        break
         with RawClient(broker.port) as client:
             assert client.ask(NOTHING).controller_id == 1
         with open(broker.log_path, encoding="utf-8") as log:
             assert "Traceback" not in log.read()
+    assert outcomes["let in: answered"] > outcomes["let in: waits"], outcomes
+    assert outcomes["stranger: ended"] == 40, outcomes
+    assert outcomes["stranger: waits"] == 0, outcomes
+
+
+def outcome_of(connection: socket.socket, data: bytes) -> str:
+    """What the broker does about a frame: it is answered, or it waits, or the connection is ended."""
+    try:
+        connection.sendall(data)
+        return "answered" if connection.recv(1 << 16) else "ended"
+    except TimeoutError:
+        return "waits"
+    except (ConnectionError, ssl.SSLError):
+        return "ended"
 
 
 def resident_bytes(pid: int) -> int:
@@ -316,10 +336,9 @@ def test_who_asks_about_what_there_is_not_leaves_nothing_behind(
     few = {f"{name}.num.partitions": "1" for name in internal}  # so that all of them are open soon
     hand = HandBroker(tmp_path / "data", {"auto.create.topics.enable": "false", **few})
     hand.create_topic("t")
-    rng = random.Random(3)
+    rng = seeds.rng("what there is not")
     learner = Learner()
     handlers = load()
-    request.addfinalizer(gc.unfreeze)
     gc.freeze()  # what all other tests have left is not looked at again and again
     for key in ASKING:
         row = handlers[key]

@@ -118,7 +118,7 @@ def test_a_connection_that_idles_while_something_is_held_is_replaced_before_it_i
         (link,) = member.consumer._engine._links.values()
         idle.wait(lambda: link.lanes.replaced >= 3)
         other = jobs.member()
-        assert other.poll(700) == {}, "nothing was freed when the former connections ended"
+        jobs.expect_nothing_else(other)  # nothing was freed when the former connections ended
         assert member.lost == []
         member.consumer.acknowledge(member.records[0])
         done = member.consumer.commit_async()
@@ -150,7 +150,7 @@ def test_a_process_that_is_killed_gives_its_records_to_others_at_once(queue: Mak
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"x\n"
         other = jobs.member()
-        assert other.poll(300) == {}
+        jobs.expect_nothing_else(other)
         killed_at = time.monotonic()
         holder.kill()
         (record,) = take(other, 1)
@@ -240,7 +240,7 @@ def test_a_list_with_one_refused_acknowledgement_loses_no_other(queue: MakeQueue
     assert sorted(offset for offsets, error in told if error is None for offset in offsets) == [0, 1, 3, 4]
     assert [offsets for offsets, error in told if error is not None] == [{2}]
     assert records[2].lost
-    assert consumer.poll(300) == {}
+    jobs.expect_nothing_else(consumer)
 
 
 def test_threads_acknowledge_in_any_order_while_others_hold(queue: MakeQueue) -> None:
@@ -278,7 +278,8 @@ def test_threads_acknowledge_in_any_order_while_others_hold(queue: MakeQueue) ->
     assert faults == []
     assert len(done) == 200
     assert released
-    assert consumer.poll(600) == {}
+    jobs.expect_nothing_else(consumer, 0)
+    jobs.expect_nothing_else(consumer, 1)
 
 
 def test_a_lock_deadline_is_on_each_record_and_moves_with_a_renewal(queue: MakeQueue) -> None:

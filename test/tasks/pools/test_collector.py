@@ -18,7 +18,6 @@ def _as_it_was() -> Iterator[None]:
     yield
     collector.as_before()
     gc.set_threshold(*before)
-    gc.unfreeze()
 
 
 def test_a_calm_process_looks_seldom_and_not_at_what_is_there() -> None:
