@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 
-from kafka.core.group.attempts import REPORT_PAUSE_S
 from kafka.core.group.classic_reactions import HEARTBEAT, JOIN, SYNC, Reaction, Table, reaction_to
 from kafka.core.group.machine import NO_GENERATION, ForgetCoordinator, Lose, Report, Revoke
 from kafka.errors import (
@@ -25,39 +25,127 @@ from kafka.protocol.groups import HeartbeatRequest, JoinGroupRequest
 from kafka.wire.message import Response
 from test.core.group.classic_bench import BACKOFF_S, BEAT_S, Bench, Seen, beat, join_error, joined, parts, synced
 
-OTHER = (0,)  # no error
-CODES = sorted(code for code in ERRORS_BY_CODE if code not in OTHER)
+CODES = {error.message: code for code, error in ERRORS_BY_CODE.items() if code}
 
 
-def table_says(table: Table, code: int) -> Reaction:
-    return reaction_to(ERRORS_BY_CODE[code](""), table)
+class Expected(NamedTuple):
+    """What a member is to do about an error of a JoinGroup, SyncGroup and Heartbeat response. Never read from the
+    tables under test."""
+
+    join: Reaction
+    sync: Reaction
+    heartbeat: Reaction
+    source: str
 
 
-# What Apache Kafka's Java client does, by hand: AbstractCoordinator's handlers of the answers.
-JAVA: dict[str, dict[int, Reaction]] = {
-    "join": {
-        14: Reaction.RETRY, 15: Reaction.FIND_COORDINATOR, 16: Reaction.FIND_COORDINATOR, 25: Reaction.NEW_MEMBER,
-        27: Reaction.REJOIN, 79: Reaction.TAKE_ID, 82: Reaction.GIVE_UP, 23: Reaction.REPORT, 81: Reaction.REPORT,
-        30: Reaction.REPORT, 24: Reaction.GIVE_UP, 26: Reaction.GIVE_UP, 35: Reaction.GIVE_UP,
+# By hand, from Apache Kafka 4.3.0's AbstractCoordinator ("Java" below: its JoinGroupResponseHandler,
+# SyncGroupResponseHandler and HeartbeatResponseHandler, and joinGroupIfNeeded) and the KIPs. Where Java throws out of
+# poll() and the next poll() tries again, a member here reports the error and tries again after a pause (REPORT), unless
+# no later attempt can end otherwise (GIVE_UP).
+R = Reaction
+EXPECTED: dict[str, Expected] = {
+    "COORDINATOR_LOAD_IN_PROGRESS": Expected(
+        R.RETRY, R.RETRY, R.RETRY,
+        "Java join: retriable, same coordinator. Java sync and heartbeat: unexpected, since GroupCoordinatorService "
+        "answers REBALANCE_IN_PROGRESS and NONE there instead; waiting is right for whoever does send it",
+    ),
+    "COORDINATOR_NOT_AVAILABLE": Expected(
+        R.FIND_COORDINATOR, R.FIND_COORDINATOR, R.FIND_COORDINATOR, "Java: markCoordinatorUnknown, retriable"
+    ),
+    "NOT_COORDINATOR": Expected(
+        R.FIND_COORDINATOR, R.FIND_COORDINATOR, R.FIND_COORDINATOR, "Java: markCoordinatorUnknown, retriable"
+    ),
+    "ILLEGAL_GENERATION": Expected(
+        R.NEW_GENERATION, R.NEW_GENERATION, R.NEW_GENERATION,
+        "Java sync and heartbeat: resetStateOnResponseError that keeps the member id; joinGroupIfNeeded goes on at "
+        "once. Brokers do not answer a join with it",
+    ),
+    "INCONSISTENT_GROUP_PROTOCOL": Expected(
+        R.REPORT, R.REPORT, R.REPORT,
+        "Java join: thrown; sync: KIP-559; the other members may change. Brokers do not answer a heartbeat with it",
+    ),
+    "INVALID_GROUP_ID": Expected(
+        R.GIVE_UP, R.GIVE_UP, R.GIVE_UP, "Java join: thrown; the id of a consumer cannot change, so it is final here"
+    ),
+    "UNKNOWN_MEMBER_ID": Expected(
+        R.NEW_MEMBER, R.NEW_MEMBER, R.NEW_MEMBER,
+        "Java: resetStateOnResponseError that drops the member id; joinGroupIfNeeded goes on at once",
+    ),
+    "INVALID_SESSION_TIMEOUT": Expected(
+        R.GIVE_UP, R.REPORT, R.REPORT,
+        "Java join: thrown; session_timeout_ms of a consumer cannot change, so it is final here. Only joins carry it: "
+        "in another answer it is unexpected",
+    ),
+    "REBALANCE_IN_PROGRESS": Expected(
+        R.REJOIN, R.REJOIN, R.REJOIN, "Java join and sync: joinGroupIfNeeded goes on at once; heartbeat: requestRejoin"
+    ),
+    "GROUP_AUTHORIZATION_FAILED": Expected(
+        R.REPORT, R.REPORT, R.REPORT, "Java: GroupAuthorizationException from poll(); the right may be granted"
+    ),
+    "UNSUPPORTED_VERSION": Expected(
+        R.GIVE_UP, R.GIVE_UP, R.GIVE_UP, "Java join: thrown (group.instance.id unknown to the broker); it stays so"
+    ),
+    "INVALID_REQUEST": Expected(
+        R.GIVE_UP, R.GIVE_UP, R.GIVE_UP, "Java: unexpected, thrown; the same request would be refused again"
+    ),
+    "MEMBER_ID_REQUIRED": Expected(
+        R.TAKE_ID, R.REPORT, R.REPORT, "KIP-394; Java join: the id of the answer, requestRejoin. Of a join only"
+    ),
+    "GROUP_MAX_SIZE_REACHED": Expected(
+        R.REPORT, R.REPORT, R.REPORT, "KIP-389; Java join: GroupMaxSizeReachedException from poll(); a member may leave"
+    ),
+    "FENCED_INSTANCE_ID": Expected(
+        R.GIVE_UP, R.GIVE_UP, R.GIVE_UP,
+        "KIP-345: fatal. Java join and sync: always; heartbeat: HeartbeatThread.setFailureCause",
+    ),
+}  # fmt: skip
+
+# Java: "unexpected error", a KafkaException out of poll(). Here errors that Kafka calls retriable are not shown to the
+# user: those of a broker that does not lead or cannot work now ask for the coordinator, others wait.
+RETRIABLE_WITHOUT_ROW: dict[Reaction, set[str]] = {
+    R.FIND_COORDINATOR: {
+        "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT",
+        "REPLICA_NOT_AVAILABLE", "NETWORK_EXCEPTION", "NOT_CONTROLLER", "KAFKA_STORAGE_ERROR", "LISTENER_NOT_FOUND",
+        "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "PREFERRED_LEADER_NOT_AVAILABLE",
+        "ELIGIBLE_LEADERS_NOT_AVAILABLE", "ELECTION_NOT_NEEDED", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID",
     },
-    "sync": {
-        15: Reaction.FIND_COORDINATOR, 16: Reaction.FIND_COORDINATOR, 22: Reaction.NEW_GENERATION,
-        23: Reaction.REPORT, 25: Reaction.NEW_MEMBER, 27: Reaction.REJOIN, 30: Reaction.REPORT, 82: Reaction.GIVE_UP,
-    },
-    "heartbeat": {
-        15: Reaction.FIND_COORDINATOR, 16: Reaction.FIND_COORDINATOR, 22: Reaction.NEW_GENERATION,
-        25: Reaction.NEW_MEMBER, 27: Reaction.REJOIN, 30: Reaction.REPORT, 82: Reaction.GIVE_UP,
+    R.RETRY: {
+        "CORRUPT_MESSAGE", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "CONCURRENT_TRANSACTIONS",
+        "FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "OFFSET_NOT_AVAILABLE", "UNSTABLE_OFFSET_COMMIT",
+        "THROTTLING_QUOTA_EXCEEDED", "FETCH_SESSION_TOPIC_ID_ERROR", "SHARE_SESSION_NOT_FOUND",
+        "INVALID_SHARE_SESSION_EPOCH", "SHARE_SESSION_LIMIT_REACHED",
     },
 }  # fmt: skip
 TABLES: dict[str, Table] = {"join": JOIN, "sync": SYNC, "heartbeat": HEARTBEAT}
+ONLY_IN = {
+    "INCONSISTENT_GROUP_PROTOCOL": {"join", "sync"},
+    "INVALID_SESSION_TIMEOUT": {"join"},
+    "MEMBER_ID_REQUIRED": {"join"},
+    "GROUP_MAX_SIZE_REACHED": {"join"},
+}
+"""Errors that have a row in some of the tables only."""
 
 
-@pytest.mark.parametrize(
-    ("kind", "code", "reaction"),
-    [(kind, code, reaction) for kind, rows in JAVA.items() for code, reaction in rows.items()],
-)
-def test_the_tables_say_what_javas_client_does(kind: str, code: int, reaction: Reaction) -> None:
-    assert table_says(TABLES[kind], code) is reaction
+def expected(kind: str, name: str) -> Reaction:
+    """What a member is to do about the error ``name`` of an answer to a request of ``kind``."""
+    row = EXPECTED.get(name)
+    if row is not None:
+        return {"join": row.join, "sync": row.sync, "heartbeat": row.heartbeat}[kind]
+    return next((reaction for reaction, names in RETRIABLE_WITHOUT_ROW.items() if name in names), R.REPORT)
+
+
+def test_the_tables_have_the_expected_row_for_every_error_and_no_other() -> None:
+    wrong = []
+    for kind, table in TABLES.items():
+        for name, code in CODES.items():
+            found, wanted = reaction_to(ERRORS_BY_CODE[code](""), table), expected(kind, name)
+            if found is not wanted:
+                wrong.append(f"{kind} {name}: {found.name}, expected {wanted.name}")
+    assert not wrong, "\n".join(wrong)
+    rows = {kind: {cls.message for cls in table} for kind, table in TABLES.items()}  # type: ignore[attr-defined]
+    assert rows == {kind: {name for name in EXPECTED if kind in ONLY_IN.get(name, TABLES)} for kind in TABLES}
+    without = set().union(*RETRIABLE_WITHOUT_ROW.values())
+    assert not without & EXPECTED.keys() and without <= CODES.keys() and EXPECTED.keys() <= CODES.keys()
 
 
 def at(kind: str, assignor: str) -> Bench:
@@ -83,13 +171,13 @@ ANSWERS: dict[str, Callable[[int], Response]] = {
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("kind", sorted(TABLES))
-def test_a_member_reacts_to_every_code_as_its_table_says(kind: str, assignor: str) -> None:
-    for code in CODES:
-        reaction = table_says(TABLES[kind], code)
+def test_a_member_does_what_is_expected_about_every_error(kind: str, assignor: str) -> None:
+    for name, code in CODES.items():
+        reaction = expected(kind, name)
         bench = at(kind, assignor)
         generation, owned = bench.member.generation, bench.member.owned
         effects = bench.answer(ANSWERS[kind](code))
-        what = f"{kind} answered {code}: {reaction}"
+        what = f"{kind} answered {name}: {reaction}"
         kinds = [type(each) for each in effects]
         assert (Report in kinds) == (reaction in (Reaction.REPORT, Reaction.GIVE_UP)), what
         assert (ForgetCoordinator in kinds) == (reaction is Reaction.FIND_COORDINATOR), what
@@ -116,6 +204,7 @@ def test_a_member_reacts_to_every_code_as_its_table_says(kind: str, assignor: st
             assert bench.request.member_id == bench.member.member_id, what
 
 
+REPORT_PAUSE_S = 1.0
 MEMBER_IDS = {Reaction.NEW_MEMBER: "", Reaction.TAKE_ID: "given"}
 PAUSES_S = {
     Reaction.RETRY: BACKOFF_S,
@@ -260,12 +349,25 @@ def test_what_is_owned_stays_owned_while_the_coordinator_is_looked_for() -> None
     assert bench.member.state_name == "stable"
 
 
+# What a user can do about it is not in Kafka's text: the setting or the right that it is about.
+ADVICE = {
+    "FENCED_INSTANCE_ID": "another process has joined with this group_instance_id",
+    "GROUP_AUTHORIZATION_FAILED": "may not read the group",
+    "GROUP_MAX_SIZE_REACHED": "group.max.size",
+    "INCONSISTENT_GROUP_PROTOCOL": "partition_assignment_strategy",
+    "INVALID_SESSION_TIMEOUT": "group.min.session.timeout.ms",
+}
+
+
 def test_users_are_told_what_to_do() -> None:
-    bench = Bench(group_instance_id="i")
-    bench.subscribe("jobs")
-    (report,) = bench.answer(join_error(82))
-    assert isinstance(report, Report) and "another process has joined with this group_instance_id" in str(report.error)
-    bench = Bench()
-    bench.subscribe("jobs")
-    (report,) = bench.answer(join_error(26))
-    assert isinstance(report, Report) and "group.min.session.timeout.ms" in str(report.error)
+    for name, code in CODES.items():
+        if expected("join", name) not in (R.REPORT, R.GIVE_UP):
+            continue
+        bench = Bench(group_instance_id="i")
+        bench.subscribe("jobs")
+        (report,) = bench.answer(join_error(code))
+        assert isinstance(report, Report)
+        assert type(report.error) is ERRORS_BY_CODE[code]
+        text = str(report.error)
+        assert text.count("group g") == 1, text
+        assert [advice for advice in ADVICE.values() if advice in text] == ([ADVICE[name]] if name in ADVICE else [])

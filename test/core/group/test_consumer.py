@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
 
 from kafka.core.group.consumer import ConsumerMember
 from kafka.core.group.consumer_answers import EAGER_S, LEAVE_ATTEMPTS
-from kafka.core.group.consumer_reactions import REACTIONS, Then
+from kafka.core.group.consumer_reactions import REACTIONS
 from kafka.core.group.machine import (
     NO_GENERATION,
     Ask,
@@ -34,12 +34,13 @@ from kafka.errors import (
     KafkaConnectionError,
     SaslAuthenticationFailedError,
     StaleMemberEpochError,
-    TopicAuthorizationFailedError,
     UnsupportedFieldError,
     UnsupportedVersionError,
+    for_code,
 )
 from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kafka.structs import TopicPartition
+from test.core.group.classic_bench import Seen
 
 JOBS, LOGS = UUID(int=1), UUID(int=2)
 NAMES: Mapping[UUID, str] = {JOBS: "jobs", LOGS: "logs"}
@@ -74,7 +75,7 @@ class Bench:
         )
         self.asked: Ask | None = None
 
-    def poll(self, after_s: float = 0.0) -> list[Effect]:
+    def poll(self, after_s: float = 0.0) -> Seen:
         """All effects but requests, which are kept in ``asked``."""
         self.now += after_s
         effects = self.member.poll(self.now)
@@ -82,7 +83,7 @@ class Bench:
         assert len(asks) <= 1 and not (asks and self.asked), "one request in flight at a time"
         if asks:
             self.asked = asks[0]
-        return [each for each in effects if not isinstance(each, Ask)]
+        return Seen(each for each in effects if not isinstance(each, Ask))
 
     @property
     def request(self) -> ConsumerGroupHeartbeatRequest:
@@ -98,7 +99,7 @@ class Bench:
         code: int = 0,
         text: str | None = None,
         interval_s: float = INTERVAL_S,
-    ) -> list[Effect]:
+    ) -> Seen:
         ask, self.asked = self.asked, None
         assert ask is not None
         assignment = None
@@ -120,13 +121,13 @@ class Bench:
         self.member.answered(ask, response, self.now)
         return self.poll()
 
-    def fail(self, error: BaseException) -> list[Effect]:
+    def fail(self, error: BaseException) -> Seen:
         ask, self.asked = self.asked, None
         assert ask is not None
         self.member.failed(ask, error, self.now)
         return self.poll()
 
-    def done(self, effects: Collection[Effect]) -> list[Effect]:
+    def done(self, effects: Collection[Effect]) -> Seen:
         """Carry out what there is to carry out; what comes next."""
         (step,) = (each for each in effects if isinstance(each, (Revoke, Lose, Assign)))
         if isinstance(step, Revoke):
@@ -385,40 +386,154 @@ def test_a_topic_that_was_made_anew_is_revoked_and_assigned_again() -> None:
 # -- errors ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", [*REACTIONS, 69, 7, 22])
-def test_each_error_of_a_heartbeat_has_the_reaction_that_the_table_says(code: int) -> None:
-    bench = Bench()
+RETRY, REJOIN, GIVE_UP = "say everything again", "give up the partitions and join anew", "tell the user, and stop"
+
+
+class Expected(NamedTuple):
+    """What a member is to do about an error of a ConsumerGroupHeartbeat response. Never read from the table under test.
+
+    ``wait_s``: before the first attempt; ``coordinator``: it is looked for; ``told``: the user hears of it though the
+    member goes on; ``is_member``: the group still has this member, so that a place is left before it is taken anew.
+    """
+
+    then: str
+    wait_s: float | None
+    coordinator: bool
+    told: bool
+    is_member: bool
+    source: str
+
+
+# By hand, from Apache Kafka 4.3.0's AbstractHeartbeatRequestManager.onErrorResponse and
+# ConsumerHeartbeatRequestManager.handleSpecificExceptionInResponse ("Java" below), GroupMetadataManager ("broker") and
+# KIP-848. "Fatal" is handleFatalFailure.
+EXPECTED: dict[str, Expected] = {
+    # error                                  then    wait_s     coord. told  member  source
+    "COORDINATOR_LOAD_IN_PROGRESS": Expected(RETRY, BACKOFF_S, False, False, True, "Java: back-off, same coordinator"),
+    "COORDINATOR_NOT_AVAILABLE": Expected(
+        RETRY, BACKOFF_S, True, False, True,
+        "Java: markCoordinatorUnknown, no back-off for the heartbeat but one for FindCoordinator; here both are one",
+    ),
+    "NOT_COORDINATOR": Expected(RETRY, 0.0, True, False, True, "Java: markCoordinatorUnknown, no back-off"),
+    "TOPIC_AUTHORIZATION_FAILED": Expected(
+        RETRY, 1.0, False, True, True, "Java: ErrorEvent, not fatal; rights may be granted. The user is not told faster"
+    ),
+    "STALE_MEMBER_EPOCH": Expected(
+        RETRY, 0.0, False, False, True,
+        "KIP-848: of commits and look-ups; unexpected, so fatal, in Java's heartbeats. The next answer has the epoch",
+    ),
+    "UNKNOWN_MEMBER_ID": Expected(
+        REJOIN, 0.0, False, False, False, "Java: transitionToFenced, no back-off; broker: it does not have the member"
+    ),
+    "FENCED_MEMBER_EPOCH": Expected(
+        REJOIN, 0.0, False, False, True, "Java: transitionToFenced, no back-off; broker: it has the member, elsewhere"
+    ),
+    "GROUP_ID_NOT_FOUND": Expected(
+        REJOIN, 0.0, False, False, False,
+        "Java: fatal but while unsubscribed. Here a group that has vanished (DeleteGroups) is joined anew",
+    ),
+    "INVALID_GROUP_ID": Expected(GIVE_UP, None, False, False, False, "Java: unexpected, so fatal; it stays so"),
+    "GROUP_AUTHORIZATION_FAILED": Expected(GIVE_UP, None, False, False, True, "Java: fatal; the member is not removed"),
+    "UNSUPPORTED_VERSION": Expected(
+        GIVE_UP, None, False, False, False, "Java: fatal, names group.protocol; broker: group.version is 0, no member"
+    ),
+    "INVALID_REQUEST": Expected(GIVE_UP, None, False, False, True, "Java: fatal; the member is not removed"),
+    "GROUP_MAX_SIZE_REACHED": Expected(GIVE_UP, None, False, False, False, "Java: fatal; broker: of joins, no member"),
+    "FENCED_INSTANCE_ID": Expected(
+        GIVE_UP, None, False, False, False, "Java: fatal; broker: the instance id belongs to another member id"
+    ),
+    "UNRELEASED_INSTANCE_ID": Expected(
+        GIVE_UP, None, False, False, False, "Java: fatal; broker: the instance id still belongs to another member id"
+    ),
+    "UNSUPPORTED_ASSIGNOR": Expected(GIVE_UP, None, False, False, True, "Java: fatal; the member is not removed"),
+    "INVALID_REGULAR_EXPRESSION": Expected(GIVE_UP, None, False, False, True, "Java: fatal; the member is not removed"),
+}  # fmt: skip
+JOINING_AGAINST = {"GROUP_ID_NOT_FOUND": "broker: the group is of another type, and stays so"}
+"""Errors that are final when they answer a join."""
+RETRIABLE_WITHOUT_ROW = {
+    "CORRUPT_MESSAGE", "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER",
+    "REQUEST_TIMED_OUT", "REPLICA_NOT_AVAILABLE", "NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NOT_CONTROLLER", "CONCURRENT_TRANSACTIONS", "KAFKA_STORAGE_ERROR",
+    "FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "LISTENER_NOT_FOUND", "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE", "PREFERRED_LEADER_NOT_AVAILABLE", "ELIGIBLE_LEADERS_NOT_AVAILABLE",
+    "ELECTION_NOT_NEEDED", "UNSTABLE_OFFSET_COMMIT", "THROTTLING_QUOTA_EXCEEDED", "UNKNOWN_TOPIC_ID",
+    "INCONSISTENT_TOPIC_ID", "FETCH_SESSION_TOPIC_ID_ERROR", "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH",
+    "SHARE_SESSION_LIMIT_REACHED",
+}  # fmt: skip
+"""Java: unexpected, so fatal. Here what Kafka calls retriable is tried again; all else without a row is final."""
+CODES = {error.message: code for code, error in ERRORS_BY_CODE.items() if code}
+
+
+def expected(name: str) -> Expected:
+    if name in RETRIABLE_WITHOUT_ROW:
+        return Expected(RETRY, BACKOFF_S, False, False, True, "retriable")
+    return EXPECTED.get(name) or Expected(GIVE_UP, None, False, False, True, "Java: unexpected, so fatal")
+
+
+def test_the_table_has_a_row_for_every_expectation_and_no_other() -> None:
+    rows = {for_code(code).message for code in REACTIONS} | {"GROUP_ID_NOT_FOUND"}  # which depends on the epoch
+    assert rows == EXPECTED.keys()
+    assert not EXPECTED.keys() & RETRIABLE_WITHOUT_ROW and CODES.keys() >= RETRIABLE_WITHOUT_ROW
+
+
+@pytest.mark.parametrize("instance", [None, "i"])
+def test_a_member_does_what_is_expected_about_every_error_of_a_heartbeat(instance: str | None) -> None:
+    wrong = []
+    for name, code in CODES.items():
+        found, wanted = observe(Bench(group_instance_id=instance), code), expected(name)
+        if instance is None and wanted.then is REJOIN:
+            wanted = wanted._replace(is_member=False)  # the id tells its places apart: it joins at once
+        if found != wanted._replace(source=""):
+            wrong.append(f"{name}: {found}, expected {wanted}")
+    assert not wrong, "\n".join(wrong)
+
+
+def observe(bench: Bench, code: int) -> Expected:
+    """What a member that owns partitions does about ``code``; what is the same for all errors is asserted."""
+    leave_epoch = -1 if bench.member.group_instance_id is None else -2
     bench.join()
     bench.beat()
+    began = bench.now
     effects = bench.answer(code=code, text="because")
-    reaction = REACTIONS.get(code)
-    then = reaction.then if reaction else {69: Then.REJOIN, 7: Then.RETRY, 22: Then.GIVE_UP}[code]
-    forgotten = [each for each in effects if isinstance(each, ForgetCoordinator)]
-    assert bool(forgotten) == (code in (15, 16))
-    told = [each.error for each in effects if isinstance(each, Report)]
-    assert [type(error) for error in told] == ([TopicAuthorizationFailedError] if code == 29 else [])
-    if then is Then.RETRY:
-        assert Lose not in map(type, effects) and bench.member.owned == parts(0, 1)
+    is_looked_for = [type(each.error).errno for each in effects if isinstance(each, ForgetCoordinator)] == [code]  # type: ignore[attr-defined]
+    reports = [each for each in effects if isinstance(each, Report)]
+    if Lose(parts(0, 1)) not in effects:
+        assert bench.member.owned == parts(0, 1)
+        assert [(type(each.error).errno, each.is_fatal) for each in reports] in ([], [(code, False)])  # type: ignore[attr-defined]
         if bench.asked is None:
             bench.beat()
         assert (bench.request.member_epoch, bench.owned_said()) == (2, {JOBS: [0, 1]}), "as before, and in full"
-        assert bench.now - 105.0 == pytest.approx({16: 0.0, 113: 0.0, 29: 1.0}.get(code, BACKOFF_S))
-        return
+        return Expected(RETRY, round(bench.now - began, 6), is_looked_for, bool(reports), True, "")
     assert effects == [Lose(parts(0, 1))]
     assert bench.asked is None and bench.member.generation == NO_GENERATION
     assert bench.poll(60.0) == [] and bench.asked is None, "no heartbeat before the partitions are given up"
     effects = bench.done(effects)
     assert bench.member.owned == frozenset()
-    if then is Then.REJOIN:
-        assert effects == []
+    if not effects:
+        is_member = bench.request.member_epoch == leave_epoch
+        if is_member:
+            bench.answer(leave_epoch)
         assert (bench.request.member_epoch, bench.request.member_id, bench.owned_said()) == (0, "m", {})
         assert bench.request.subscribed_topic_names == ["jobs"]
-    else:
-        (report,) = effects
-        expected = UnsupportedVersionError if code == 35 else ERRORS_BY_CODE[code]
-        assert isinstance(report, Report) and isinstance(report.error, expected) and report.is_fatal
-        assert ("group_protocol" if code == 35 else "because") in str(report.error)
-        assert bench.poll(1000.0) == [] and bench.asked is None and bench.member.next_deadline == inf
+        return Expected(REJOIN, 0.0, is_looked_for, False, is_member, "")
+    (report,) = effects
+    wanted = UnsupportedVersionError if code == 35 else ERRORS_BY_CODE[code]
+    assert isinstance(report, Report) and isinstance(report.error, wanted) and report.is_fatal
+    assert ("group_protocol" if code == 35 else "because") in str(report.error)
+    assert bench.poll(1000.0) == [] and bench.asked is None and bench.member.next_deadline == inf
+    bench.member.subscribe(Subscription(frozenset({"logs"})), bench.now)
+    assert bench.poll() == []
+    assert bench.request.member_epoch in (leave_epoch, 0)
+    return Expected(GIVE_UP, None, is_looked_for, False, bench.request.member_epoch == leave_epoch, "")
+
+
+@pytest.mark.parametrize("name", sorted(JOINING_AGAINST))
+def test_an_error_that_is_final_when_it_answers_a_join(name: str) -> None:
+    bench = Bench()
+    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.poll()
+    (report,) = bench.answer(code=CODES[name])
+    assert isinstance(report, Report) and report.is_fatal and isinstance(report.error, ERRORS_BY_CODE[CODES[name]])
 
 
 def test_a_member_that_was_fenced_gets_all_as_new() -> None:
