@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
 
 from kafka.client import KafkaClient
-from kafka.core.group.offsets import commit_offsets, fetch_offsets
+from kafka.core.group.offsets import (
+    COMMIT_REACTIONS,
+    FETCH_REACTIONS,
+    Reaction,
+    commit_offsets,
+    fetch_offsets,
+    reaction_to,
+)
 from kafka.errors import (
+    ERRORS_BY_CODE,
     CommitFailedError,
-    FencedInstanceIdError,
+    CommitInRebalanceError,
     GroupAuthorizationFailedError,
     KafkaError,
     KafkaTimeoutError,
     OffsetMetadataTooLargeError,
-    RebalanceInProgressError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
@@ -155,14 +162,14 @@ class Coordinator:
         assert self.loop.run_until(future, 100)
         return future.result()
 
-    def run_fetch(self, *partitions: TopicPartition, as_member: bool = False) -> Any:
+    def run_fetch(self, *partitions: TopicPartition, as_member: bool = False, timeout_s: float = 20.0) -> Any:
         future = self.client.run(
             fetch_offsets(
                 partitions,
                 lambda: self.member,
                 as_member=as_member,
                 topic_id_of=self.ids.get,
-                timeout_s=20.0,
+                timeout_s=timeout_s,
                 backoff=self.client.retry_backoff,
                 on_fenced=self.on_fenced,
             )
@@ -230,14 +237,158 @@ def test_members_of_the_new_protocol_say_who_looks_and_others_do_not(it: Coordin
     assert all(each.require_stable for each in it.broker.requests(OffsetFetchRequest))
 
 
-@pytest.mark.parametrize("code", [14, 15, 16, 7, 3, 100, CLOSE, SILENT], ids=str)
-def test_a_commit_is_tried_again_when_that_may_help(it: Coordinator, code: Any) -> None:
-    it.codes = [code, code]
+FAIL, RETRY, BRIEFLY, FIND, EPOCH, FENCED, NOTHING = Reaction
+"""Final; wait; wait, and five times only; look for the coordinator; take the new epoch; no member; no offset."""
+
+
+class Expected(NamedTuple):
+    """What to do about an error of an OffsetCommit and of an OffsetFetch response. Never read from the tables under
+    test. ``told``: what a user hears instead of the error itself when a commit ends with it."""
+
+    commit: Reaction
+    fetch: Reaction
+    told: type[KafkaError] | None
+    source: str
+
+
+# By hand, from Apache Kafka 4.3.0: ConsumerCoordinator.OffsetCommitResponseHandler and OffsetFetchResponseHandler
+# ("classic"), CommitRequestManager ("async"). The errors of a membership are the same for both requests.
+EXPECTED: dict[str, Expected] = {
+    "COORDINATOR_LOAD_IN_PROGRESS": Expected(RETRY, RETRY, None, "classic, async: just retry"),
+    "COORDINATOR_NOT_AVAILABLE": Expected(FIND, FIND, None, "classic, async: markCoordinatorUnknown, retriable"),
+    "NOT_COORDINATOR": Expected(FIND, FIND, None, "classic, async: markCoordinatorUnknown, retriable"),
+    "REQUEST_TIMED_OUT": Expected(
+        FIND, FIND, None, "classic, async: markCoordinatorUnknown for commits, retriable for look-ups; here for both"
+    ),
+    "UNKNOWN_TOPIC_OR_PARTITION": Expected(
+        BRIEFLY, NOTHING, None,
+        "classic, async: commits retry until the time is up, here five times: it may have been deleted. Look-ups: "
+        "KafkaException; here a topic that is not there has no offset, so that the reset policy counts",
+    ),
+    "UNKNOWN_TOPIC_ID": Expected(
+        BRIEFLY, BRIEFLY, None, "async: as UNKNOWN_TOPIC_OR_PARTITION; here look-ups wait for the new id of the name"
+    ),
+    "STALE_MEMBER_EPOCH": Expected(
+        EPOCH, EPOCH, None,
+        "KIP-848: retry with the epoch of the next heartbeat. async: look-ups and commits before a revocation do, "
+        "commitSync fails; here all do",
+    ),
+    "UNKNOWN_MEMBER_ID": Expected(FENCED, FENCED, CommitFailedError, "classic, async: CommitFailedException"),
+    "ILLEGAL_GENERATION": Expected(
+        FENCED, FENCED, CommitInRebalanceError,
+        "classic: CommitFailedException, in a rebalance RebalanceInProgressException; here an error that is both",
+    ),
+    "REBALANCE_IN_PROGRESS": Expected(
+        FENCED, FENCED, CommitInRebalanceError, "classic: requestRejoin, RebalanceInProgressException"
+    ),
+    "FENCED_INSTANCE_ID": Expected(FENCED, FENCED, None, "classic: raised as it is (KIP-345)"),
+    "FENCED_MEMBER_EPOCH": Expected(FENCED, FENCED, CommitFailedError, "KIP-848: no member of the group any more"),
+    "UNSTABLE_OFFSET_COMMIT": Expected(
+        RETRY, RETRY, None, "KIP-447; classic, async: look-ups retry. Commits are never answered with it"
+    ),
+}  # fmt: skip
+ONLY_FETCH = {"UNSTABLE_OFFSET_COMMIT"}
+"""Errors that have a row of look-ups only, and are retriable besides."""
+RETRIABLE_WITHOUT_ROW = {
+    "CORRUPT_MESSAGE", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "REPLICA_NOT_AVAILABLE", "NETWORK_EXCEPTION",
+    "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NOT_CONTROLLER", "CONCURRENT_TRANSACTIONS",
+    "KAFKA_STORAGE_ERROR", "FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "LISTENER_NOT_FOUND",
+    "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE", "PREFERRED_LEADER_NOT_AVAILABLE",
+    "ELIGIBLE_LEADERS_NOT_AVAILABLE", "ELECTION_NOT_NEEDED", "THROTTLING_QUOTA_EXCEEDED", "INCONSISTENT_TOPIC_ID",
+    "FETCH_SESSION_TOPIC_ID_ERROR", "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH",
+    "SHARE_SESSION_LIMIT_REACHED",
+}  # fmt: skip
+"""classic, async: look-ups of a group are tried again when Kafka calls the error retriable, commits are not; here both.
+All else without a row is final: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE,
+INVALID_COMMIT_OFFSET_SIZE, and what Java calls unexpected."""
+CODES = {error.message: code for code, error in ERRORS_BY_CODE.items() if code}
+
+
+def test_the_tables_have_the_expected_row_for_every_error_and_no_other() -> None:
+    wrong = []
+    for name, code in CODES.items():
+        default = RETRY if name in RETRIABLE_WITHOUT_ROW else FAIL
+        commit, fetch, _, _ = EXPECTED.get(name, (default, default, None, ""))
+        error = ERRORS_BY_CODE[code]("")
+        for what, table, wanted in (("commit", COMMIT_REACTIONS, commit), ("fetch", FETCH_REACTIONS, fetch)):
+            if reaction_to(error, table) is not wanted:
+                wrong.append(f"{what} {name}: {reaction_to(error, table).name}, expected {wanted.name}")
+    assert not wrong, "\n".join(wrong)
+    rows = [{cls.message for cls in table} for table in (COMMIT_REACTIONS, FETCH_REACTIONS)]  # type: ignore[attr-defined]
+    assert rows == [EXPECTED.keys() - ONLY_FETCH, EXPECTED.keys()]
+    assert not RETRIABLE_WITHOUT_ROW & EXPECTED.keys() and CODES.keys() >= RETRIABLE_WITHOUT_ROW
+
+
+TIMEOUT_S = 4.0
+"""Some more attempts than five, with the client's back-off."""
+
+
+def observe(it: Coordinator, code: int, run: Callable[[], dict[TopicPartition, KafkaError]]) -> tuple[Any, ...]:
+    """What ``run`` does about ``code``, which every request is answered with: see :data:`SEEN`; and the error."""
+    it.codes = []
+    run()  # the coordinator is known again
+    it.codes = [code] * 100
+    it.fenced.clear()
+    it.broker.received.clear()
+    began = it.loop.time()
+    errors = run()
+    requests = [type(request) for request, _ in it.broker.received]
+    attempts = sum(each in (OffsetCommitRequest, OffsetFetchRequest) for each in requests)
+    looked_up = FindCoordinatorRequest in requests
+    refreshed = MetadataRequest in requests
+    fenced = {type(error) for error in it.fenced}
+    assert fenced <= {ERRORS_BY_CODE[code]}
+    assert it.loop.time() - began <= TIMEOUT_S
+    (kind,) = {type(error) for error in errors.values()} or {None}
+    times = attempts if attempts in (1, 5) else "many" if 5 < attempts < 12 else f"{attempts} attempts"
+    return (times, looked_up, refreshed, bool(fenced)), kind
+
+
+SEEN = {
+    # reaction  attempts, coordinator looked up, metadata read, membership doubted
+    FAIL: (1, False, False, False),
+    NOTHING: (1, False, False, False),
+    FENCED: (1, False, False, True),
+    RETRY: ("many", False, False, False),
+    FIND: ("many", True, False, False),
+    EPOCH: ("many", False, False, True),
+    BRIEFLY: (5, False, True, False),
+}
+
+
+@pytest.mark.parametrize("what", ["commit", "fetch"])
+def test_what_is_expected_about_each_error_is_done(it: Coordinator, what: str) -> None:
+    def commit() -> dict[TopicPartition, KafkaError]:
+        return it.run_commit(WHAT, TIMEOUT_S)
+
+    def fetch() -> dict[TopicPartition, KafkaError]:
+        return it.run_fetch(A, B, timeout_s=TIMEOUT_S).errors  # type: ignore[no-any-return]
+
+    run = commit if what == "commit" else fetch
+    wrong = []
+    for name in [*EXPECTED, "GROUP_AUTHORIZATION_FAILED", "LEADER_NOT_AVAILABLE"]:
+        default = RETRY if name in RETRIABLE_WITHOUT_ROW else FAIL
+        row = EXPECTED.get(name, Expected(default, default, None, ""))
+        reaction = row.commit if what == "commit" else row.fetch
+        told: type[KafkaError] | None = ERRORS_BY_CODE[CODES[name]]
+        if reaction is NOTHING:
+            told = None
+        elif SEEN[reaction][0] == "many":
+            told = KafkaTimeoutError
+        elif what == "commit":
+            told = row.told or told
+        found = observe(it, CODES[name], run)
+        if found != (SEEN[reaction], told):
+            wrong.append(f"{what} {name}: {found}, expected {reaction.name} {(SEEN[reaction], told)}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("what", [CLOSE, SILENT], ids=str)
+def test_a_commit_that_is_not_answered_is_sent_again(it: Coordinator, what: Any) -> None:
+    it.codes = [what, what]
     assert it.run_commit(WHAT) == {}
     assert it.committed == WHAT
     assert len(it.commits()) == 3
-    if code in (15, 16, 7):
-        assert len(it.broker.requests(FindCoordinatorRequest)) == 3
 
 
 def test_only_what_failed_is_tried_again(it: Coordinator) -> None:
@@ -267,29 +418,6 @@ def test_what_cannot_be_mended_fails_at_once(it: Coordinator, code: int, kind: t
     assert list(errors) == [A]
     assert isinstance(errors[A], kind)
     assert "t-0" in str(errors[A])
-    assert len(it.commits()) == 1
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        (25, CommitFailedError),
-        (22, CommitFailedError),
-        (22, RebalanceInProgressError),
-        (110, CommitFailedError),
-        (27, CommitFailedError),
-        (27, RebalanceInProgressError),
-        (82, FencedInstanceIdError),
-    ],
-)
-def test_a_member_that_is_none_any_more_hears_so_and_the_machine_too(
-    it: Coordinator, code: int, kind: type[KafkaError]
-) -> None:
-    it.codes = [code]
-    errors = it.run_commit(WHAT)
-    assert set(errors) == set(WHAT)
-    assert all(isinstance(error, kind) for error in errors.values())
-    assert [type(error).errno for error in it.fenced] == [code]  # type: ignore[attr-defined]
     assert len(it.commits()) == 1
 
 
