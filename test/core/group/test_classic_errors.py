@@ -24,6 +24,7 @@ from kafka.errors import (
 from kafka.protocol.groups import HeartbeatRequest, JoinGroupRequest
 from kafka.wire.message import Response
 from test.core.group.classic_bench import BACKOFF_S, BEAT_S, Bench, Seen, beat, join_error, joined, parts, synced
+from test.core.retriable import RETRIABLE
 
 CODES = {error.message: code for code, error in ERRORS_BY_CODE.items() if code}
 
@@ -102,19 +103,11 @@ EXPECTED: dict[str, Expected] = {
 
 # Java: "unexpected error", a KafkaException out of poll(). Here errors that Kafka calls retriable are not shown to the
 # user: those of a broker that does not lead or cannot work now ask for the coordinator, others wait.
-RETRIABLE_WITHOUT_ROW: dict[Reaction, set[str]] = {
-    R.FIND_COORDINATOR: {
-        "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT",
-        "REPLICA_NOT_AVAILABLE", "NETWORK_EXCEPTION", "NOT_CONTROLLER", "KAFKA_STORAGE_ERROR", "LISTENER_NOT_FOUND",
-        "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "PREFERRED_LEADER_NOT_AVAILABLE",
-        "ELIGIBLE_LEADERS_NOT_AVAILABLE", "ELECTION_NOT_NEEDED", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID",
-    },
-    R.RETRY: {
-        "CORRUPT_MESSAGE", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "CONCURRENT_TRANSACTIONS",
-        "FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "OFFSET_NOT_AVAILABLE", "UNSTABLE_OFFSET_COMMIT",
-        "THROTTLING_QUOTA_EXCEEDED", "FETCH_SESSION_TOPIC_ID_ERROR", "SHARE_SESSION_NOT_FOUND",
-        "INVALID_SHARE_SESSION_EPOCH", "SHARE_SESSION_LIMIT_REACHED",
-    },
+ASK_FOR_THE_COORDINATOR = {
+    "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT",
+    "REPLICA_NOT_AVAILABLE", "NETWORK_EXCEPTION", "NOT_CONTROLLER", "KAFKA_STORAGE_ERROR", "LISTENER_NOT_FOUND",
+    "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "PREFERRED_LEADER_NOT_AVAILABLE",
+    "ELIGIBLE_LEADERS_NOT_AVAILABLE", "ELECTION_NOT_NEEDED", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID",
 }  # fmt: skip
 TABLES: dict[str, Table] = {"join": JOIN, "sync": SYNC, "heartbeat": HEARTBEAT}
 ONLY_IN = {
@@ -131,7 +124,9 @@ def expected(kind: str, name: str) -> Reaction:
     row = EXPECTED.get(name)
     if row is not None:
         return {"join": row.join, "sync": row.sync, "heartbeat": row.heartbeat}[kind]
-    return next((reaction for reaction, names in RETRIABLE_WITHOUT_ROW.items() if name in names), R.REPORT)
+    if name in ASK_FOR_THE_COORDINATOR:
+        return R.FIND_COORDINATOR
+    return R.RETRY if name in RETRIABLE else R.REPORT
 
 
 def test_the_tables_have_the_expected_row_for_every_error_and_no_other() -> None:
@@ -144,8 +139,6 @@ def test_the_tables_have_the_expected_row_for_every_error_and_no_other() -> None
     assert not wrong, "\n".join(wrong)
     rows = {kind: {cls.message for cls in table} for kind, table in TABLES.items()}  # type: ignore[attr-defined]
     assert rows == {kind: {name for name in EXPECTED if kind in ONLY_IN.get(name, TABLES)} for kind in TABLES}
-    without = set().union(*RETRIABLE_WITHOUT_ROW.values())
-    assert not without & EXPECTED.keys() and without <= CODES.keys() and EXPECTED.keys() <= CODES.keys()
 
 
 def at(kind: str, assignor: str) -> Bench:

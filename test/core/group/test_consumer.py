@@ -41,6 +41,7 @@ from kafka.errors import (
 from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kafka.structs import TopicPartition
 from test.core.group.classic_bench import Seen
+from test.core.retriable import RETRIABLE
 
 JOBS, LOGS = UUID(int=1), UUID(int=2)
 NAMES: Mapping[UUID, str] = {JOBS: "jobs", LOGS: "logs"}
@@ -450,30 +451,21 @@ EXPECTED: dict[str, Expected] = {
 }  # fmt: skip
 JOINING_AGAINST = {"GROUP_ID_NOT_FOUND": "broker: the group is of another type, and stays so"}
 """Errors that are final when they answer a join."""
-RETRIABLE_WITHOUT_ROW = {
-    "CORRUPT_MESSAGE", "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER",
-    "REQUEST_TIMED_OUT", "REPLICA_NOT_AVAILABLE", "NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS",
-    "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NOT_CONTROLLER", "CONCURRENT_TRANSACTIONS", "KAFKA_STORAGE_ERROR",
-    "FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "LISTENER_NOT_FOUND", "FENCED_LEADER_EPOCH",
-    "UNKNOWN_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE", "PREFERRED_LEADER_NOT_AVAILABLE", "ELIGIBLE_LEADERS_NOT_AVAILABLE",
-    "ELECTION_NOT_NEEDED", "UNSTABLE_OFFSET_COMMIT", "THROTTLING_QUOTA_EXCEEDED", "UNKNOWN_TOPIC_ID",
-    "INCONSISTENT_TOPIC_ID", "FETCH_SESSION_TOPIC_ID_ERROR", "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH",
-    "SHARE_SESSION_LIMIT_REACHED",
-}  # fmt: skip
-"""Java: unexpected, so fatal. Here what Kafka calls retriable is tried again; all else without a row is final."""
 CODES = {error.message: code for code, error in ERRORS_BY_CODE.items() if code}
 
 
 def expected(name: str) -> Expected:
-    if name in RETRIABLE_WITHOUT_ROW:
-        return Expected(RETRY, BACKOFF_S, False, False, True, "retriable")
-    return EXPECTED.get(name) or Expected(GIVE_UP, None, False, False, True, "Java: unexpected, so fatal")
+    """Without a row, what Kafka calls retriable is tried again (Java: unexpected, so fatal), and all else is final."""
+    if name in EXPECTED:
+        return EXPECTED[name]
+    if name in RETRIABLE:
+        return Expected(RETRY, BACKOFF_S, False, False, True, "")
+    return Expected(GIVE_UP, None, False, False, True, "")
 
 
 def test_the_table_has_a_row_for_every_expectation_and_no_other() -> None:
     rows = {for_code(code).message for code in REACTIONS} | {"GROUP_ID_NOT_FOUND"}  # which depends on the epoch
     assert rows == EXPECTED.keys()
-    assert not EXPECTED.keys() & RETRIABLE_WITHOUT_ROW and CODES.keys() >= RETRIABLE_WITHOUT_ROW
 
 
 @pytest.mark.parametrize("instance", [None, "i"])

@@ -40,6 +40,7 @@ from kafka.protocol.offsets import (
     OffsetFetchResponse,
 )
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from test.core.retriable import RETRIABLE
 from test.support.scripted import CLOSE, MODERN, SILENT, Answer, ScriptedBroker
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -289,26 +290,20 @@ EXPECTED: dict[str, Expected] = {
 }  # fmt: skip
 ONLY_FETCH = {"UNSTABLE_OFFSET_COMMIT"}
 """Errors that have a row of look-ups only, and are retriable besides."""
-RETRIABLE_WITHOUT_ROW = {
-    "CORRUPT_MESSAGE", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "REPLICA_NOT_AVAILABLE", "NETWORK_EXCEPTION",
-    "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NOT_CONTROLLER", "CONCURRENT_TRANSACTIONS",
-    "KAFKA_STORAGE_ERROR", "FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "LISTENER_NOT_FOUND",
-    "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE", "PREFERRED_LEADER_NOT_AVAILABLE",
-    "ELIGIBLE_LEADERS_NOT_AVAILABLE", "ELECTION_NOT_NEEDED", "THROTTLING_QUOTA_EXCEEDED", "INCONSISTENT_TOPIC_ID",
-    "FETCH_SESSION_TOPIC_ID_ERROR", "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH",
-    "SHARE_SESSION_LIMIT_REACHED",
-}  # fmt: skip
-"""classic, async: look-ups of a group are tried again when Kafka calls the error retriable, commits are not; here both.
-All else without a row is final: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE,
-INVALID_COMMIT_OFFSET_SIZE, and what Java calls unexpected."""
 CODES = {error.message: code for code, error in ERRORS_BY_CODE.items() if code}
+
+
+def expected(name: str) -> Expected:
+    """Without a row: classic and async try look-ups again when Kafka calls the error retriable, and commits never; here
+    both are. All else is final, as GROUP_AUTHORIZATION_FAILED and OFFSET_METADATA_TOO_LARGE are in Java, too."""
+    default = RETRY if name in RETRIABLE else FAIL
+    return EXPECTED.get(name, Expected(default, default, None, ""))
 
 
 def test_the_tables_have_the_expected_row_for_every_error_and_no_other() -> None:
     wrong = []
     for name, code in CODES.items():
-        default = RETRY if name in RETRIABLE_WITHOUT_ROW else FAIL
-        commit, fetch, _, _ = EXPECTED.get(name, (default, default, None, ""))
+        commit, fetch, _, _ = expected(name)
         error = ERRORS_BY_CODE[code]("")
         for what, table, wanted in (("commit", COMMIT_REACTIONS, commit), ("fetch", FETCH_REACTIONS, fetch)):
             if reaction_to(error, table) is not wanted:
@@ -316,9 +311,13 @@ def test_the_tables_have_the_expected_row_for_every_error_and_no_other() -> None
     assert not wrong, "\n".join(wrong)
     rows = [{cls.message for cls in table} for table in (COMMIT_REACTIONS, FETCH_REACTIONS)]  # type: ignore[attr-defined]
     assert rows == [EXPECTED.keys() - ONLY_FETCH, EXPECTED.keys()]
-    assert not RETRIABLE_WITHOUT_ROW & EXPECTED.keys() and CODES.keys() >= RETRIABLE_WITHOUT_ROW
 
 
+AS_THEIR_CLASS = (
+    "GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE",
+    "INVALID_COMMIT_OFFSET_SIZE", "LEADER_NOT_AVAILABLE",
+)  # fmt: skip
+"""Errors without a row that brokers do answer with."""
 TIMEOUT_S = 4.0
 """Some more attempts than five, with the client's back-off."""
 
@@ -366,9 +365,8 @@ def test_what_is_expected_about_each_error_is_done(it: Coordinator, what: str) -
 
     run = commit if what == "commit" else fetch
     wrong = []
-    for name in [*EXPECTED, "GROUP_AUTHORIZATION_FAILED", "LEADER_NOT_AVAILABLE"]:
-        default = RETRY if name in RETRIABLE_WITHOUT_ROW else FAIL
-        row = EXPECTED.get(name, Expected(default, default, None, ""))
+    for name in [*EXPECTED, *AS_THEIR_CLASS]:
+        row = expected(name)
         reaction = row.commit if what == "commit" else row.fetch
         told: type[KafkaError] | None = ERRORS_BY_CODE[CODES[name]]
         if reaction is NOTHING:
