@@ -1,9 +1,15 @@
-"""Every error of a share session, row by row: what becomes of the session, the locks and the acknowledgements.
+"""Every error of a share session and of its heartbeats: what becomes of session, locks, acknowledgements and member.
 
-The numbers and names are Kafka's; a row that is missing here, or in the tables, fails.
+The expectations are by hand, never read from the tables under test: from Apache Kafka 4.3.0's ShareSessionHandler,
+ShareConsumeRequestManager, ShareFetchCollector and AbstractHeartbeatRequestManager ("Java"), from KafkaApis,
+SharePartitionManager, SharePartition and ShareSessionCache ("broker"), and from KIP-932. A row that is missing here, or
+in the tables, fails.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -11,177 +17,270 @@ from kafka.core.share.membership import RECOVERIES, MemberState
 from kafka.core.share.reactions import ACKS, ANSWERS, PARTITIONS, of_acks, of_answer, of_partition
 from kafka.core.share.requests import Demand
 from kafka.core.share.session import ShareSession
-from kafka.errors import AuthenticationError, IllegalStateError, KafkaConnectionError, UnsupportedCodecError, for_code
+from kafka.errors import (
+    ERRORS_BY_CODE,
+    AuthenticationError,
+    IllegalStateError,
+    KafkaConnectionError,
+    UnsupportedCodecError,
+    for_code,
+)
 from kafka.protocol.share import ShareAcknowledgeRequest, ShareFetchRequest
+from test.core.retriable import RETRIABLE
 from test.core.share.test_membership import answer, stable
 from test.core.share.test_session import ACCEPT, P0, P1, RENEW, TOPIC, Broker, partitions, said
 
-LOST, KEPT = True, False
-NAMES = {
-    122: "SHARE_SESSION_NOT_FOUND", 123: "INVALID_SHARE_SESSION_EPOCH", 133: "SHARE_SESSION_LIMIT_REACHED",
-    30: "GROUP_AUTHORIZATION_FAILED", 29: "TOPIC_AUTHORIZATION_FAILED", 42: "INVALID_REQUEST",
-    35: "UNSUPPORTED_VERSION", 6: "NOT_LEADER_OR_FOLLOWER", 74: "FENCED_LEADER_EPOCH",
-    3: "UNKNOWN_TOPIC_OR_PARTITION", 100: "UNKNOWN_TOPIC_ID", 103: "INCONSISTENT_TOPIC_ID", 56: "KAFKA_STORAGE_ERROR",
-    9: "REPLICA_NOT_AVAILABLE", 78: "OFFSET_NOT_AVAILABLE", 75: "UNKNOWN_LEADER_EPOCH", -1: "UNKNOWN_SERVER_ERROR",
-    2: "CORRUPT_MESSAGE", 121: "INVALID_RECORD_STATE", 7: "REQUEST_TIMED_OUT", 14: "COORDINATOR_LOAD_IN_PROGRESS",
-    15: "COORDINATOR_NOT_AVAILABLE", 16: "NOT_COORDINATOR", 25: "UNKNOWN_MEMBER_ID", 110: "FENCED_MEMBER_EPOCH",
-    69: "GROUP_ID_NOT_FOUND", 81: "GROUP_MAX_SIZE_REACHED", 24: "INVALID_GROUP_ID",
-}  # fmt: skip
+LOST, KEPT = "locks lost", "locks kept"
+CODES = {error.message: code for code, error in ERRORS_BY_CODE.items() if code}
+WITHOUT_ROW = ("LEADER_NOT_AVAILABLE", "INVALID_RECORD", "UNKNOWN_SERVER_ERROR", "COORDINATOR_NOT_AVAILABLE")
+"""Some errors that the tables leave to their class: retriable and not, and one that is neither."""
 
 
-@pytest.fixture
-def broker() -> Broker:
+NOT_LET_IN = {"UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE", "SASL_AUTHENTICATION_FAILED"}
+"""Errors that end the member wherever they come from."""
+
+
+def is_grave(name: str) -> bool:
+    """Whether a user has to hear of an error without a row: what neither passes by itself nor is the broker's fault."""
+    return name not in RETRIABLE and name != "UNKNOWN_SERVER_ERROR"
+
+
+def new_broker() -> Broker:
     session = ShareSession("g", "m")
     session.set_partitions([P0, P1], {TOPIC: "t"})
     return Broker(session)
 
 
-@pytest.mark.parametrize("code", sorted({*ANSWERS, *PARTITIONS, *ACKS, *RECOVERIES}))
-def test_the_tables_name_errors_that_kafka_has(code: int) -> None:
-    assert for_code(code).message == NAMES[code]
+@pytest.fixture
+def broker() -> Broker:
+    return new_broker()
+
+
+def check(expected: dict[str, Any], extra: dict[str, Any], observe: Callable[[int], Any], rows: set[int]) -> None:
+    """Each of ``expected``, but for its source, and of ``extra``, which have no row, is what ``observe`` finds."""
+    wrong = []
+    for name, wanted in {**expected, **extra}.items():
+        found = observe(CODES[name])
+        if found != wanted._replace(source=""):
+            wrong.append(f"{name}: {found}, expected {wanted}")
+    assert not wrong, "\n".join(wrong)
+    assert {for_code(code).message for code in rows} == expected.keys()
 
 
 # -- the whole answer -------------------------------------------------------------------------------------------------
 
-TOP = [
-    # code  locks   acks      told   final
-    (122, LOST, "lost", False, False),
-    (123, KEPT, "again", False, False),
-    (133, KEPT, "refused", False, False),
-    (29, KEPT, "refused", True, False),
-    (42, KEPT, "refused", True, False),
-    (30, KEPT, "refused", True, True),
-    (35, KEPT, "refused", True, True),
-    (-1, KEPT, "refused", False, False),
-    (15, KEPT, "refused", False, False),
-]
+
+class OfWhole(NamedTuple):
+    """``acks``: what becomes of acknowledgements that were in the request."""
+
+    locks: str
+    acks: str
+    is_told: bool
+    is_final: bool
+    source: str = ""
+
+
+WHOLE = {
+    # error                                 locks  acks      told   final
+    "SHARE_SESSION_NOT_FOUND": OfWhole(
+        LOST, "refused", False, False,
+        "Java: a new session, acks again. Broker: releases a session's locks when it forgets it, so they are lost here",
+    ),
+    "INVALID_SHARE_SESSION_EPOCH": OfWhole(
+        KEPT, "again", False, False, "Java: a new session, acks again; broker: it fails before it looks at acks"
+    ),
+    "SHARE_SESSION_LIMIT_REACHED": OfWhole(
+        KEPT, "refused", False, False, "Java: a new session; broker: only of a request that opens one, without acks"
+    ),
+    "TOPIC_AUTHORIZATION_FAILED": OfWhole(KEPT, "refused", True, False, "Java: acks refused; rights may be granted"),
+    "INVALID_REQUEST": OfWhole(KEPT, "refused", True, False, "Java: acks refused; a fault of the client's, so told"),
+    "GROUP_AUTHORIZATION_FAILED": OfWhole(
+        KEPT, "refused", True, True, "Java: acks refused, fatal by the heartbeat; broker: for the whole request"
+    ),
+    "UNSUPPORTED_VERSION": OfWhole(
+        KEPT, "refused", True, True, "Java: fatal by the heartbeat; broker: share.version is 0, or no such version"
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("by", [ShareFetchRequest, ShareAcknowledgeRequest])
-@pytest.mark.parametrize(("code", "locks", "acks", "is_told", "is_final"), TOP)
-def test_an_error_of_the_whole_answer(
-    broker: Broker, by: type, code: int, locks: bool, acks: str, is_told: bool, is_final: bool
-) -> None:
-    held, spoken = broker.give(2)
-    broker.session.acknowledge(spoken, ACCEPT)
-    exchange = broker.ask(Demand(0) if by is ShareAcknowledgeRequest else Demand(5))
-    assert isinstance(exchange.request, by)
-    answered = broker.acknowledged if by is ShareAcknowledgeRequest else broker.fetched
-    outcome = answered(exchange, top=code)
-    assert outcome.error is not None
-    assert (of_answer(outcome.error).told, of_answer(outcome.error).final) == (is_told, is_final)
-    assert (outcome.lost == [held]) is locks
-    assert held.lost is locks
-    assert not broker.session.is_open
-    assert [each.record for each in outcome.acknowledged] == ([] if acks == "again" else [spoken])
-    opening = broker.ask()
-    assert (opening.request.share_session_epoch, said(opening.request)) == (0, []), "it opens anew, and says nothing"
-    assert partitions(opening.request) == [0, 1]
-    broker.fetched(opening)
-    after = broker.session.next_request(broker.now, Demand(0))
-    assert (after is not None and said(after.request) == [(1, 1, [1])]) is (acks == "again")
+def test_an_error_of_the_whole_answer(by: type) -> None:
+    def observe(code: int) -> OfWhole:
+        broker = new_broker()
+        held, spoken = broker.give(2)
+        broker.session.acknowledge(spoken, ACCEPT)
+        exchange = broker.ask(Demand(0) if by is ShareAcknowledgeRequest else Demand(5))
+        assert isinstance(exchange.request, by)
+        answered = broker.acknowledged if by is ShareAcknowledgeRequest else broker.fetched
+        outcome = answered(exchange, top=code)
+        assert type(outcome.error) is for_code(code)
+        assert outcome.lost in ([], [held]) and held.lost is bool(outcome.lost)
+        assert not broker.session.is_open
+        refused = [(each.record, type(each.error)) for each in outcome.acknowledged]
+        assert refused in ([], [(spoken, for_code(code))])
+        opening = broker.ask()
+        assert (opening.request.share_session_epoch, said(opening.request)) == (0, []), "it opens anew"
+        assert partitions(opening.request) == [0, 1]
+        broker.fetched(opening)
+        after = broker.session.next_request(broker.now, Demand(0))
+        if not refused:
+            assert after is not None and said(after.request) == [(1, 1, [1])]
+        else:
+            assert after is None and spoken.lost
+        of = of_answer(outcome.error)
+        locks = LOST if outcome.lost else KEPT
+        return OfWhole(locks, "refused" if refused else "again", of.told, of.final)
+
+    extra = {name: OfWhole(KEPT, "refused", is_grave(name), False) for name in WITHOUT_ROW}
+    check(WHOLE, extra, observe, set(ANSWERS))
 
 
-def test_errors_without_a_row_go_by_their_class() -> None:
-    assert of_answer(AuthenticationError("no")).final
-    assert of_answer(IllegalStateError("closed")).final
-    assert not of_answer(KafkaConnectionError("gone")).final
-    assert of_partition(UnsupportedCodecError("lz4")) == PARTITIONS[2]
-    assert of_partition(for_code(87)("INVALID_RECORD")).told
-    assert not of_partition(for_code(5)("LEADER_NOT_AVAILABLE")).told
-    assert of_acks(for_code(13)("NETWORK_EXCEPTION")).again
-    assert not of_acks(for_code(87)("INVALID_RECORD")).again
+def test_every_error_without_a_row_goes_by_its_class() -> None:
+    for name, code in CODES.items():
+        error = for_code(code)("")
+        if name not in WHOLE:
+            assert of_answer(error) == (False, False, is_grave(name), name in NOT_LET_IN), name
+        if name not in FETCHED:
+            assert of_partition(error) == (False, is_grave(name), 0.1, 1.0), name
+        if name not in SPOKEN:
+            assert of_acks(error) == (False, False, name in RETRIABLE), name
+
+
+def test_what_is_no_error_of_a_brokers_is_final_when_the_client_cannot_go_on() -> None:
+    assert of_answer(AuthenticationError("no")) == (False, False, True, True)
+    assert of_answer(IllegalStateError("closed")) == (False, False, True, True)
+    assert of_answer(KafkaConnectionError("gone")) == (False, False, False, False)
+    assert of_partition(UnsupportedCodecError("lz4")) == (False, True, 30.0, 30.0), "as CORRUPT_MESSAGE"
 
 
 # -- a partition ------------------------------------------------------------------------------------------------------
 
-FETCHED = [
-    # code  locks   told   rests for
-    (6, LOST, False, 0.1),
-    (74, LOST, False, 0.1),
-    (3, LOST, False, 0.1),
-    (100, LOST, False, 0.1),
-    (103, KEPT, False, 0.1),
-    (56, KEPT, False, 0.1),
-    (9, KEPT, False, 0.1),
-    (78, KEPT, False, 0.1),
-    (75, KEPT, False, 0.1),
-    (-1, KEPT, False, 0.1),
-    (29, KEPT, True, 0.1),
-    (2, KEPT, True, 30.0),
-]
+
+class OfFetched(NamedTuple):
+    """``rests_s``: for how long the partition is left out after the first error, the second in a row, and the tenth."""
+
+    locks: str
+    is_told: bool
+    rests_s: tuple[float, float, float] = (0.1, 0.2, 1.0)
+    source: str = ""
 
 
-@pytest.mark.parametrize(("code", "locks", "is_told", "rest_s"), FETCHED)
-def test_an_error_of_a_fetched_partition(
-    broker: Broker, code: int, locks: bool, is_told: bool, rest_s: float
-) -> None:
-    (held,) = broker.give(1)
-    broker.now = 1.0
-    outcome = broker.fetched(broker.ask(), (0, 0, 0), code=code)
-    assert outcome.error is None
-    assert broker.session.is_open, "the session goes on"
-    error = outcome.partition_errors[P0]
-    assert type(error) is for_code(code)
-    assert of_partition(error).told is is_told
-    assert (outcome.lost == [held]) is locks
-    resting = broker.ask()
-    assert resting.fetched == {P1}
-    assert resting.forgotten == {P0}
-    broker.fetched(resting)
-    broker.now = 1.0 + rest_s
-    assert P0 in broker.ask().fetched
+FETCHED = {
+    # error                                     locks  told
+    "NOT_LEADER_OR_FOLLOWER": OfFetched(LOST, False, source="Java: metadata; locks are the leader's"),
+    "FENCED_LEADER_EPOCH": OfFetched(LOST, False, source="Java: metadata; locks are the leader's"),
+    "UNKNOWN_TOPIC_OR_PARTITION": OfFetched(LOST, False, source="Java: metadata; the broker has no such partition"),
+    "UNKNOWN_TOPIC_ID": OfFetched(LOST, False, source="Java: metadata; deleted, a topic made anew has another id"),
+    "INCONSISTENT_TOPIC_ID": OfFetched(KEPT, False, source="Java: metadata"),
+    "KAFKA_STORAGE_ERROR": OfFetched(KEPT, False, source="Java: metadata; it may be the leader still"),
+    "REPLICA_NOT_AVAILABLE": OfFetched(KEPT, False, source="Java: metadata; it may be the leader still"),
+    "OFFSET_NOT_AVAILABLE": OfFetched(KEPT, False, source="Java: metadata; a new leader that has not caught up"),
+    "UNKNOWN_LEADER_EPOCH": OfFetched(KEPT, False, source="Java: logged; the broker's metadata is older"),
+    "UNKNOWN_SERVER_ERROR": OfFetched(KEPT, False, source="Java: logged"),
+    "TOPIC_AUTHORIZATION_FAILED": OfFetched(KEPT, True, source="Java: TopicAuthorizationException; may be granted"),
+    "CORRUPT_MESSAGE": OfFetched(
+        KEPT, True, (30.0, 30.0, 30.0), "Java: KafkaException out of poll(). Each hand-out counts: it rests for long"
+    ),
+}  # fmt: skip
 
 
-SPOKEN = [
-    # code  what becomes of the two that were said together, and of a third that is held
-    (121, "one by one", KEPT),
-    (42, "one by one", KEPT),
-    (6, "refused", LOST),
-    (74, "refused", LOST),
-    (3, "refused", LOST),
-    (100, "refused", LOST),
-    (7, "again", KEPT),
-    (14, "again", KEPT),
-    (15, "again", KEPT),
-    (16, "again", KEPT),
-    (-1, "refused", KEPT),
-    (29, "refused", KEPT),
-]
+def test_an_error_of_a_fetched_partition() -> None:
+    def observe(code: int) -> OfFetched:
+        broker = new_broker()
+        broker.lock_ms = 3_600_000  # longer than all that follows
+        (held,) = broker.give(1)
+        broker.now = 1.0
+        outcome = broker.fetched(broker.ask(), (0, 0, 0), code=code)
+        assert outcome.error is None
+        assert broker.session.is_open, "the session goes on"
+        error = outcome.partition_errors[P0]
+        assert type(error) is for_code(code)
+        assert outcome.lost in ([], [held]) and held.lost is bool(outcome.lost)
+        resting = broker.ask()
+        assert (resting.fetched, resting.forgotten) == ({P1}, {P0})
+        broker.fetched(resting)
+        rests = []
+        for _ in range(10):
+            end = broker.session.next_deadline(broker.now)
+            assert end is not None
+            rests.append(round(end - broker.now, 6))
+            broker.now = end - 0.001
+            assert P0 not in broker.ask().fetched and not broker.session.can_fetch(broker.now)
+            broker.session._in_flight = False
+            broker.now = end
+            broker.fetched(broker.ask(), (0, 0, 0), code=code)
+        return OfFetched(LOST if held.lost else KEPT, of_partition(error).told, (rests[0], rests[1], rests[-1]))
+
+    extra = {name: OfFetched(KEPT, is_grave(name)) for name in WITHOUT_ROW if name not in FETCHED}
+    check(FETCHED, extra, observe, set(PARTITIONS))
+
+
+# -- acknowledgements -------------------------------------------------------------------------------------------------
+
+
+class OfSpoken(NamedTuple):
+    """What becomes of two records that were acknowledged together; and of the locks of a third that is held."""
+
+    becomes: str
+    locks: str
+    source: str = ""
+
+
+SPOKEN = {
+    "INVALID_RECORD_STATE": OfSpoken(
+        "one by one", KEPT, "broker: one bad offset fails the partition's list (measured on 4.3.0); Java: all refused"
+    ),
+    "INVALID_REQUEST": OfSpoken("one by one", KEPT, "broker: an offset was never acquired; Java: all refused"),
+    "NOT_LEADER_OR_FOLLOWER": OfSpoken("refused", LOST, "Java: refused, the locks have been released; metadata"),
+    "FENCED_LEADER_EPOCH": OfSpoken("refused", LOST, "Java: refused, the locks have been released; metadata"),
+    "UNKNOWN_TOPIC_OR_PARTITION": OfSpoken(
+        "refused", LOST, "broker: it does not have the partition, so no locks either; Java: again, as retriable"
+    ),
+    "UNKNOWN_TOPIC_ID": OfSpoken("refused", LOST, "broker: deleted; Java: again, as retriable"),
+    "REQUEST_TIMED_OUT": OfSpoken("again", KEPT, "Java: again, as retriable"),
+    "COORDINATOR_LOAD_IN_PROGRESS": OfSpoken("again", KEPT, "Java: again, as retriable; the state was not written"),
+    "COORDINATOR_NOT_AVAILABLE": OfSpoken("again", KEPT, "broker: SharePartition.fetchPersisterError; Java: again"),
+    "NOT_COORDINATOR": OfSpoken("again", KEPT, "Java: again, as retriable; the state was not written"),
+    "UNKNOWN_SERVER_ERROR": OfSpoken("refused", KEPT, "Java: refused; the state may have been written"),
+    "TOPIC_AUTHORIZATION_FAILED": OfSpoken("refused", KEPT, "Java: refused; broker: it did not look at them"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("by", [ShareFetchRequest, ShareAcknowledgeRequest])
-@pytest.mark.parametrize(("code", "becomes", "locks"), SPOKEN)
-def test_an_error_of_a_partitions_acknowledgements(
-    broker: Broker, by: type, code: int, becomes: str, locks: bool
-) -> None:
-    *spoken, held = broker.give(3)
-    for record in spoken:
-        broker.session.acknowledge(record, ACCEPT)
-    broker.now = 1.0
-    if by is ShareFetchRequest:
-        exchange = broker.ask(Demand(5))
-        outcome = broker.fetched(exchange, (0, 0, 0), ack_code=code)
-    else:
-        exchange = broker.ask(Demand(0))
-        outcome = broker.acknowledged(exchange, {0: code})
-    assert isinstance(exchange.request, by)
-    assert broker.session.is_open
-    refused = [each.record for each in outcome.acknowledged if type(each.error) is for_code(code)]
-    assert refused == (spoken if becomes == "refused" else [])
-    assert all(record.lost for record in refused)
-    assert (outcome.lost == [held]) is locks
-    assert held.lost is locks
-    assert (P0 in outcome.partition_errors) is locks, "the metadata is read again"
-    again = broker.session.next_request(broker.now, Demand(0))
-    if becomes == "one by one":
-        assert again is not None
-        assert said(again.request) == [(0, 0, [1])]
-    else:
-        assert again is None, "not at once"
-        broker.now += 0.1
+def test_an_error_of_a_partitions_acknowledgements(by: type) -> None:
+    def observe(code: int) -> OfSpoken:
+        broker = new_broker()
+        *spoken, held = broker.give(3)
+        for record in spoken:
+            broker.session.acknowledge(record, ACCEPT)
+        broker.now = 1.0
+        if by is ShareFetchRequest:
+            exchange = broker.ask(Demand(5))
+            outcome = broker.fetched(exchange, (0, 0, 0), ack_code=code)
+        else:
+            exchange = broker.ask(Demand(0))
+            outcome = broker.acknowledged(exchange, {0: code})
+        assert isinstance(exchange.request, by)
+        assert broker.session.is_open
+        refused = [each.record for each in outcome.acknowledged if type(each.error) is for_code(code)]
+        assert len(refused) == len(outcome.acknowledged) and all(record.lost for record in refused)
+        assert outcome.says_again is not bool(refused)
+        assert outcome.lost in ([], [held]) and held.lost is bool(outcome.lost)
+        assert (P0 in outcome.partition_errors) is held.lost, "the metadata is read again"
         again = broker.session.next_request(broker.now, Demand(0))
-        assert ([] if again is None else said(again.request)) == ([(0, 1, [1])] if becomes == "again" else [])
+        if again is not None:
+            assert (said(again.request), refused) == ([(0, 0, [1])], [])
+            return OfSpoken("one by one", LOST if held.lost else KEPT)
+        assert broker.session.next_request(broker.now + 0.099, Demand(0)) is None, "not at once"
+        again = broker.session.next_request(broker.now + 0.1, Demand(0))
+        if again is None:
+            assert refused == spoken
+        else:
+            assert (said(again.request), refused) == ([(0, 1, [1])], [])
+        return OfSpoken("refused" if again is None else "again", LOST if held.lost else KEPT)
+
+    extra = {"LEADER_NOT_AVAILABLE": OfSpoken("again", KEPT), "INVALID_RECORD": OfSpoken("refused", KEPT)}
+    check(SPOKEN, extra, observe, set(ACKS))
 
 
 def test_what_is_said_again_waits_longer_each_time_and_ends_with_its_lock(broker: Broker) -> None:
@@ -231,45 +330,70 @@ def test_the_leader_in_an_answer_without_an_error_means_nothing(broker: Broker, 
 
 # -- heartbeats -------------------------------------------------------------------------------------------------------
 
-HEARTBEATS = [
-    # code  state after        epoch next  after s  coordinator  told
-    (14, MemberState.STABLE, 3, 0.1, False, False),
-    (15, MemberState.STABLE, 3, 0.1, True, False),
-    (16, MemberState.STABLE, 3, 0.0, True, False),
-    (25, MemberState.JOINING, 0, 0.0, False, False),
-    (110, MemberState.JOINING, 0, 0.0, False, False),
-    (69, MemberState.JOINING, 0, 0.0, False, False),
-    (29, MemberState.STABLE, 3, 5.0, False, True),
-    (81, MemberState.JOINING, 0, 5.0, False, True),
-    (24, MemberState.FATAL, None, None, False, False),
-    (30, MemberState.FATAL, None, None, False, False),
-    (35, MemberState.FATAL, None, None, False, False),
-    (42, MemberState.FATAL, None, None, False, False),
-]
+
+class OfHeartbeat(NamedTuple):
+    """``epoch``: of the next heartbeat, which comes after ``wait_s``; ``lost_coordinator``: it is looked for."""
+
+    state: MemberState
+    epoch: int | None
+    wait_s: float | None
+    lost_coordinator: bool
+    is_told: bool
+    source: str = ""
 
 
-@pytest.mark.parametrize(("code", "state", "epoch", "after_s", "moved", "is_told"), HEARTBEATS)
-def test_an_error_of_a_heartbeat(
-    code: int, state: MemberState, epoch: int | None, after_s: float | None, moved: bool, is_told: bool
-) -> None:
+STABLE, JOINING, FATAL = MemberState.STABLE, MemberState.JOINING, MemberState.FATAL
+HEARTBEATS = {
+    # error                                      state   epoch wait  coord. told
+    "COORDINATOR_LOAD_IN_PROGRESS": OfHeartbeat(STABLE, 3, 0.1, False, False, "Java: back-off, same coordinator"),
+    "COORDINATOR_NOT_AVAILABLE": OfHeartbeat(
+        STABLE, 3, 0.1, True, False, "Java: coordinator unknown, a back-off for FindCoordinator; here both are one"
+    ),
+    "NOT_COORDINATOR": OfHeartbeat(STABLE, 3, 0.0, True, False, "Java: coordinator unknown, no back-off"),
+    "UNKNOWN_MEMBER_ID": OfHeartbeat(JOINING, 0, 0.0, False, False, "Java: transitionToFenced, no back-off"),
+    "FENCED_MEMBER_EPOCH": OfHeartbeat(JOINING, 0, 0.0, False, False, "Java: transitionToFenced, no back-off"),
+    "GROUP_ID_NOT_FOUND": OfHeartbeat(
+        JOINING, 0, 0.0, False, False, "Java: fatal but while unsubscribed; here a vanished group is joined anew"
+    ),
+    "TOPIC_AUTHORIZATION_FAILED": OfHeartbeat(STABLE, 3, 5.0, False, True, "Java: ErrorEvent, not fatal"),
+    "GROUP_MAX_SIZE_REACHED": OfHeartbeat(
+        JOINING, 0, 5.0, False, True, "Java: fatal. Here a worker that waits for a place: members may leave"
+    ),
+    "INVALID_GROUP_ID": OfHeartbeat(FATAL, None, None, False, False, "Java: unexpected, so fatal; it stays so"),
+    "GROUP_AUTHORIZATION_FAILED": OfHeartbeat(FATAL, None, None, False, False, "Java: fatal"),
+    "UNSUPPORTED_VERSION": OfHeartbeat(FATAL, None, None, False, False, "Java: fatal; share.version is 0"),
+    "INVALID_REQUEST": OfHeartbeat(FATAL, None, None, False, False, "Java: fatal"),
+}  # fmt: skip
+
+
+def test_an_error_of_a_heartbeat() -> None:
+    def observe(code: int) -> OfHeartbeat:
+        member = stable()
+        assert member.next_request(5.0) is not None
+        outcome = member.on_response(answer(code=code), 5.0)
+        assert type(outcome.error) is for_code(code) and outcome.assignment is None
+        due_at = member.due_at()
+        if due_at is None:
+            return OfHeartbeat(member.state, None, None, outcome.lost_coordinator, outcome.told)
+        assert member.next_request(due_at - 0.001) is None
+        state = member.state
+        request = member.next_request(due_at)
+        assert request is not None
+        assert (request.member_id, request.subscribed_topic_names) == ("m", ["a", "b"]), "everything is said again"
+        wait_s = round(due_at - 5.0, 6)
+        return OfHeartbeat(state, request.member_epoch, wait_s, outcome.lost_coordinator, outcome.told)
+
+    again, fatal = OfHeartbeat(STABLE, 3, 0.1, False, False), OfHeartbeat(FATAL, None, None, False, False)
+    extra = {name: again if name in RETRIABLE else fatal for name in CODES if name not in HEARTBEATS}
+    check(HEARTBEATS, extra, observe, {*RECOVERIES, 69})
+
+
+@pytest.mark.parametrize("name", ["GROUP_ID_NOT_FOUND", "INVALID_GROUP_ID"])
+def test_an_error_that_is_final_when_it_answers_a_join(name: str) -> None:
+    """GROUP_ID_NOT_FOUND, broker: the group is of another type, and stays so."""
     member = stable()
+    member.next_request(5.0)
+    member.on_response(answer(code=25), 5.0)
     assert member.next_request(5.0) is not None
-    outcome = member.on_response(answer(code=code), 5.0)
-    assert outcome.error is not None
-    assert (member.state, outcome.lost_coordinator, outcome.told) == (state, moved, is_told)
-    due_at = member.due_at()
-    if after_s is None:
-        assert due_at is None
-        return
-    assert due_at == pytest.approx(5.0 + after_s)
-    request = member.next_request(5.0 + after_s)
-    assert request is not None
-    assert (request.member_id, request.member_epoch) == ("m", epoch)
-    assert request.subscribed_topic_names == ["a", "b"], "everything is said again"
-
-
-def test_every_row_of_the_tables_is_tested() -> None:
-    assert set(ANSWERS) <= {row[0] for row in TOP}
-    assert set(PARTITIONS) == {row[0] for row in FETCHED}
-    assert set(ACKS) == {row[0] for row in SPOKEN}
-    assert set(RECOVERIES) | {69} == {row[0] for row in HEARTBEATS}
+    assert type(member.on_response(answer(code=CODES[name]), 5.0).error) is for_code(CODES[name])
+    assert (member.state, member.due_at()) == (FATAL, None)
