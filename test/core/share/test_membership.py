@@ -201,3 +201,93 @@ def test_a_broker_without_share_groups_is_fatal_until_another_subscription() -> 
     assert member.due_at() is None
     member.subscribe(["a"], 1.0)
     assert member.due_at() == 1.0
+
+
+def quick_heartbeats(member: ShareMembership, now: float) -> int:
+    """How many of a member's heartbeats follow one another quickly while it gets no partition, from ``now`` on."""
+    count = 0
+    while True:
+        assert member.next_request(now) is not None
+        member.on_response(answer(4, partitions=[]), now)
+        due_at = member.due_at()
+        assert due_at is not None
+        if due_at > now + EAGER_S + 0.001:
+            assert due_at == now + 5.0
+            return count
+        count, now = count + 1, due_at
+
+
+def test_the_quick_heartbeats_are_as_many_each_time_that_a_member_waits_for_partitions() -> None:
+    member = ShareMembership("g", "m")
+    member.subscribe(["a"], 0.0)
+    counts = [quick_heartbeats(member, 0.0)]
+    member.subscribe(["b"], 100.0)
+    counts.append(quick_heartbeats(member, 100.0))
+    member.next_request(200.0)
+    member.on_response(answer(5, partitions=[0]), 200.0)
+    counts.append(quick_heartbeats(member, 205.0))
+    member.next_request(300.0)
+    member.on_response(answer(code=25), 300.0)
+    counts.append(quick_heartbeats(member, 300.0))
+    assert counts == [100] * 4
+
+
+def test_the_rack_is_said_with_the_subscription_and_not_again() -> None:
+    member = ShareMembership("g", "m", rack_id="r")
+    assert member.state is MemberState.JOINING
+    member.subscribe(["a"], 0.0)
+    full = ShareGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=0, rack_id="r", subscribed_topic_names=["a"]
+    )
+    assert member.next_request(0.0) == full
+    member.on_response(answer(1, partitions=[0]), 0.0)
+    assert member.next_request(5.0) == ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
+
+
+def test_the_first_error_of_a_member_is_the_first_in_a_row() -> None:
+    member = ShareMembership("g", "m")
+    member.subscribe(["a"], 0.0)
+    member.next_request(0.0)
+    response = answer(code=16)
+    response.error_message = "not here"
+    assert "not here" in str(member.on_response(response, 0.0).error)
+    assert member.due_at() == 0.0
+
+
+def test_after_the_end_of_a_membership_another_subscription_joins_from_the_beginning() -> None:
+    member = stable()
+    member.next_request(5.0)
+    member.on_response(answer(code=30), 5.0)
+    member.subscribe(["c"], 6.0)
+    assert member.state is MemberState.JOINING
+    request = member.next_request(6.0)
+    assert request is not None and request.member_epoch == 0
+
+
+@pytest.mark.parametrize("code", [25, 30])
+def test_a_group_that_does_not_have_a_member_that_pauses_has_let_it_go(code: int) -> None:
+    member = stable()
+    member.subscribe([], 1.0)
+    member.next_request(1.0)
+    assert member.on_response(answer(code=code), 1.0).assignment == []
+    assert (member.state, member.due_at()) == (MemberState.JOINING, None)
+
+
+@pytest.mark.parametrize("code", [25, 30])
+def test_a_group_that_refuses_the_heartbeat_of_a_member_that_leaves_has_let_it_go(code: int) -> None:
+    member = stable()
+    member.next_request(5.0)
+    member.leave(5.1)
+    assert member.on_response(answer(code=code), 5.2).assignment == []
+    assert (member.state, member.due_at()) == (MemberState.LEFT, None)
+
+
+def test_a_member_that_leaves_says_so_again_when_its_heartbeat_fails_for_good() -> None:
+    member = stable()
+    member.next_request(5.0)
+    member.leave(5.1)
+    member.subscribe(["z"], 5.1)
+    assert member.on_failure(IncompatibleBrokerVersion("no ShareGroupHeartbeat"), 5.2).lost_coordinator
+    assert (member.state, member.due_at()) == (MemberState.LEAVING, pytest.approx(5.3))
+    request = member.next_request(5.3)
+    assert request is not None and request.member_epoch == -1

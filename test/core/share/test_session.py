@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from kafka.core.share.holding import Answered
 from kafka.core.share.intake import Outcome
 from kafka.core.share.reactions import REST_S, UNREADABLE_REST_S
 from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
@@ -451,3 +452,309 @@ def test_acknowledgements_that_go_with_a_poll_are_answered_soon(broker: Broker) 
     request = broker.ask().request
     assert isinstance(request, ShareFetchRequest)
     assert request.max_wait_ms == 100
+
+
+def limits(request: ShareFetchRequest | ShareAcknowledgeRequest) -> dict[str, int]:
+    assert isinstance(request, ShareFetchRequest)
+    names = ("max_wait_ms", "min_bytes", "max_bytes", "max_records", "batch_size", "share_acquire_mode")
+    return {name: getattr(request, name) for name in names}
+
+
+FETCHES_NOTHING = {
+    "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0, "batch_size": 1, "share_acquire_mode": 0,
+}  # fmt: skip
+
+
+def test_a_fetch_waits_for_a_byte_within_its_limits(broker: Broker) -> None:
+    assert limits(broker.ask(Demand(1)).request) == {
+        "max_wait_ms": 500, "min_bytes": 1, "max_bytes": 52_428_800, "max_records": 1, "batch_size": 1,
+        "share_acquire_mode": 0,
+    }  # fmt: skip
+    session = ShareSession("g", "m", fetch_max_bytes=7, max_wait_ms=90)
+    session.set_partitions([P0], {TOPIC: "t"})
+    exchange = session.next_request(0.0, Demand(3, exactly=True, max_wait_ms=60))
+    assert exchange is not None
+    assert limits(exchange.request) == {
+        "max_wait_ms": 60, "min_bytes": 1, "max_bytes": 7, "max_records": 3, "batch_size": 3, "share_acquire_mode": 1,
+    }  # fmt: skip
+
+
+def test_a_session_is_opened_anew_with_all_its_partitions_and_fetches_nothing_by_that(broker: Broker) -> None:
+    opening = broker.ask()
+    assert broker.session.reopening_request() is None, "one request in flight"
+    (record,) = broker.fetched(opening, (0, 0, 1)).records
+    exchange = broker.session.reopening_request()
+    assert exchange is not None
+    assert (exchange.request.share_session_epoch, partitions(exchange.request)) == (0, [0, 1])
+    assert limits(exchange.request) == FETCHES_NOTHING
+    assert (broker.session.reopening_request(), broker.session.in_flight) == (None, True)
+    broker.fetched(exchange)
+    assert not record.lost
+    assert broker.ask().request.share_session_epoch == 1
+
+
+@pytest.mark.parametrize(("wanted", "demand"), [([P0, P1], Demand(0)), ([], Demand(5))])
+def test_a_session_that_is_opened_to_acknowledge_fetches_nothing(
+    broker: Broker, wanted: list[SharePartition], demand: Demand
+) -> None:
+    broker.session.acknowledge(broker.give(1)[0], ACCEPT)
+    broker.fetched(broker.ask(), top=123)
+    broker.session.set_partitions(wanted, {TOPIC: "t"})
+    opening = broker.ask(demand).request
+    assert (opening.share_session_epoch, said(opening), partitions(opening)) == (0, [], [each[1] for each in wanted])
+    assert limits(opening) == FETCHES_NOTHING
+
+
+def test_the_epoch_wraps_behind_the_greatest_number_there_is(broker: Broker) -> None:
+    assert MAX_EPOCH == 2_147_483_647
+    broker.fetched(broker.ask())
+    broker.session._epoch = MAX_EPOCH - 1
+    broker.fetched(broker.ask())
+    assert broker.ask().request.share_session_epoch == 2_147_483_647
+
+
+def test_the_length_of_a_lock_is_what_the_last_answer_that_has_one_says(broker: Broker) -> None:
+    assert broker.session.lock_s == 30.0
+    for lock_ms, lock_s in ((1, 0.001), (15_000, 15.0), (0, 15.0)):
+        broker.lock_ms = lock_ms
+        broker.fetched(broker.ask())
+        assert broker.session.lock_s == lock_s
+
+
+def test_damaged_batches_are_noticed_unless_the_user_wants_no_checks() -> None:
+    for check_crcs in (True, False):
+        session = ShareSession("g", "m", **({} if check_crcs else {"check_crcs": False}))  # type: ignore[arg-type]
+        session.set_partitions([P0], {TOPIC: "t"})
+        broker = Broker(session)
+        exchange = broker.ask()
+        damaged = bytearray(batch(0, 1))
+        damaged[-2] ^= 1  # within the value
+        part = ShareFetchResponse.PartitionData(
+            partition_index=0, error_code=0, acknowledge_error_code=0, records=bytes(damaged),
+            current_leader=ShareFetchResponse.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+            acquired_records=[acquired(0, 0)],
+        )  # fmt: skip
+        topic = ShareFetchResponse.ShareFetchableTopicResponse(topic_id=TOPIC, partitions=[part])
+        response = ShareFetchResponse(
+            throttle_time_ms=0, error_code=0, acquisition_lock_timeout_ms=9, responses=[topic], node_endpoints=[]
+        )
+        outcome = session.on_response(exchange, response, 0.0, 0.0)
+        assert (list(outcome.partition_errors), len(outcome.records)) == (([P0], 0) if check_crcs else ([], 1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_twice", "by"),
+    [(ACCEPT, False, ShareFetchRequest), (RELEASE, False, ShareAcknowledgeRequest), (RELEASE, True, ShareFetchRequest)],
+)
+def test_only_a_release_of_what_is_held_goes_by_itself(
+    broker: Broker, kind: AcknowledgeType, is_twice: bool, by: type
+) -> None:
+    (record,) = broker.give(1)
+    assert broker.session.acknowledge_all(record.owner, [record], kind) == []  # type: ignore[arg-type]
+    if is_twice:
+        broker.acknowledged(broker.ask(), {0: 0})
+        assert broker.session.acknowledge_all(record.owner, [record], kind) == [record]  # type: ignore[arg-type]
+        (other,) = broker.fetched(broker.ask(), (0, 1, 1)).records
+        broker.session.acknowledge(other, ACCEPT)
+    assert isinstance(broker.ask().request, by)
+
+
+def test_what_is_held_is_found_by_its_offset(broker: Broker) -> None:
+    (record,) = broker.give(1)
+    assert broker.session.held(TOPIC, 0, 0) is record
+    assert broker.session.held(TOPIC, 0, 1) is None
+    assert broker.session.held(TOPIC, 1, 0) is None
+
+
+def test_a_partition_is_in_use_while_something_is_held_or_to_be_said(broker: Broker) -> None:
+    (record,) = broker.give(1)
+    assert broker.session.in_use == [P0]
+    broker.session.acknowledge(record, ACCEPT)
+    assert broker.session.in_use == [P0]
+    broker.fetched(broker.ask(), (0, 1, 0))
+    assert broker.session.in_use == []
+
+
+@pytest.mark.parametrize("code", [0, 15])
+def test_only_a_closing_request_says_what_waits_for_the_coordinator(broker: Broker, code: int) -> None:
+    first, second = broker.give(2)
+    broker.session.acknowledge(first, ACCEPT)
+    broker.acknowledged(broker.ask(Demand(0)), {0: 15})
+    broker.session.acknowledge(second, ACCEPT)
+    assert broker.session.next_request(0.0, Demand(0)) is None
+    fetch = broker.ask()
+    assert said(fetch.request) == []
+    broker.fetched(fetch)
+    closing = broker.session.close_request()
+    assert closing is not None
+    assert said(closing.request) == [(0, 1, [1])]
+    broker.acknowledged(closing, {0: code})
+    assert not broker.session.is_open
+
+
+def test_records_end_with_the_first_lock_that_ends(broker: Broker) -> None:
+    (early,) = broker.give(1)
+    broker.now = 10.0
+    (late,) = broker.fetched(broker.ask(), (1, 0, 1)).records
+    assert (broker.session.next_deadline(10.0), broker.session.expire(29.9)) == (30.0, [])
+    broker.lock_ms = 5_000
+    (short,) = broker.fetched(broker.ask(), (1, 1, 1)).records
+    assert broker.session.next_deadline(10.0) == 15.0
+    assert broker.session.expire(15.0) == [short]
+    assert (broker.session.expire(30.0), broker.session.next_deadline(30.0)) == ([early], 40.0)
+    assert (broker.session.expire(40.0), broker.session.next_deadline(40.0)) == ([late], None)
+
+
+def test_a_fetch_that_is_not_answered_by_partition_has_no_error(broker: Broker) -> None:
+    (record,) = broker.give(1)
+    broker.session.acknowledge(record, ACCEPT)
+    outcome = broker.fetched(broker.ask())
+    assert [(each.record, each.error) for each in outcome.acknowledged] == [(record, None)]
+
+
+def test_a_connection_that_is_closed_or_lost_leaves_a_session_that_can_be_opened(broker: Broker) -> None:
+    first, second = broker.give(2)
+    broker.session.acknowledge(first, ACCEPT)
+    error = KafkaConnectionError("closed")
+    outcome = broker.session.abandon(broker.ask(), error)
+    assert ([each.record for each in outcome.acknowledged], outcome.lost, outcome.error) == ([first], [second], None)
+    assert (broker.session.in_flight, broker.session.is_open) == (False, False)
+    assert broker.session.abandon(None, error) == Outcome([], [], [], {}, None)
+    (third,) = broker.give(1)
+    broker.session.acknowledge(third, RELEASE)
+    outcome = broker.session.on_connection_lost(error)
+    assert ([each.record for each in outcome.acknowledged], outcome.error) == ([third], error)
+    broker.fetched(broker.ask())
+    (fourth,) = broker.fetched(broker.ask(), (0, 5, 1)).records
+    broker.session.acknowledge(fourth, ACCEPT)
+    assert isinstance(broker.ask().request, ShareFetchRequest), "the release that was lost hurries nothing"
+
+
+def test_the_text_of_an_error_is_the_brokers(broker: Broker) -> None:
+    response = ShareFetchResponse(
+        throttle_time_ms=0, error_code=42, error_message="a bad one", acquisition_lock_timeout_ms=0, responses=[],
+        node_endpoints=[],
+    )  # fmt: skip
+    outcome = broker.session.on_response(broker.ask(), response, 0.0, 0.0)
+    assert "a bad one" in str(outcome.error)
+    assert not outcome.says_again
+    part = ShareFetchResponse.PartitionData(
+        partition_index=0, error_code=6, error_message="no leader", acknowledge_error_code=42,
+        acknowledge_error_message="no ack", records=b"", acquired_records=[],
+        current_leader=ShareFetchResponse.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+    )  # fmt: skip
+    topic = ShareFetchResponse.ShareFetchableTopicResponse(topic_id=TOPIC, partitions=[part])
+    response = ShareFetchResponse(
+        throttle_time_ms=0, error_code=0, acquisition_lock_timeout_ms=0, responses=[topic], node_endpoints=[]
+    )
+    (record,) = broker.give(1)
+    broker.session.acknowledge(record, ACCEPT)
+    outcome = broker.session.on_response(broker.ask(), response, 0.0, 0.0)
+    assert "no leader" in str(outcome.partition_errors[P0])
+    assert "no ack" in str(outcome.acknowledged[0].error)
+
+
+# -- partitions that rest ---------------------------------------------------------------------------------------------
+
+
+def test_a_rest_is_over_at_its_end_and_not_before(broker: Broker) -> None:
+    broker.session.set_partitions([P0], {TOPIC: "t"})
+    assert broker.session.can_fetch(0.0)
+    broker.fetched(broker.ask(), (0, 0, 0), code=-1)
+    assert not broker.session.can_fetch(REST_S - 0.001)
+    assert broker.session.can_fetch(REST_S)
+    broker.now = REST_S
+    broker.ask()
+    assert not broker.session.can_fetch(REST_S), "a request is out"
+
+
+def test_a_partition_that_is_wanted_no_more_begins_anew_and_the_others_do_not(broker: Broker) -> None:
+    for _ in range(2):
+        broker.fetched(broker.ask(), (0, 0, 0), (1, 0, 0), code=-1)
+        broker.now += 1.0
+    broker.session.set_partitions([P1], {TOPIC: "t"})
+    broker.session.set_partitions([P0, P1], {TOPIC: "t"})
+    broker.fetched(broker.ask(), (0, 0, 0), (1, 0, 0), code=-1)
+    assert broker.session.next_deadline(broker.now) == pytest.approx(broker.now + REST_S), "P0's first"
+    assert broker.session.next_deadline(broker.now + REST_S) == pytest.approx(broker.now + 4 * REST_S), "P1's third"
+
+
+# -- what came too late, and what came anew ---------------------------------------------------------------------------
+
+
+def test_records_whose_locks_have_ended_when_they_come_are_nobodys(broker: Broker) -> None:
+    for now, count in ((29.999, 1), (30.0, 0)):
+        session = ShareSession("g", "m")
+        session.set_partitions([P0], {TOPIC: "t"})
+        slow = Broker(session)
+        part = ShareFetchResponse.PartitionData(
+            partition_index=0, error_code=0, acknowledge_error_code=0, records=batch(0, 1),
+            current_leader=ShareFetchResponse.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+            acquired_records=[acquired(0, 0)],
+        )  # fmt: skip
+        topic = ShareFetchResponse.ShareFetchableTopicResponse(topic_id=TOPIC, partitions=[part])
+        response = ShareFetchResponse(
+            throttle_time_ms=0, error_code=0, acquisition_lock_timeout_ms=30_000, responses=[topic], node_endpoints=[]
+        )
+        assert len(session.on_response(slow.ask(), response, 0.0, now).records) == count
+
+
+def test_an_outcome_is_something_when_any_of_it_is(broker: Broker) -> None:
+    (record,) = broker.give(1)
+    nothing = Outcome([], [], [], {}, None)
+    assert not nothing
+    error = KafkaConnectionError("gone")
+    some = [
+        nothing._replace(records=[record]), nothing._replace(lost=[record]), nothing._replace(error=error),
+        nothing._replace(partition_errors={P0: error}), nothing._replace(answered=[Answered(ACCEPT, [record], None)]),
+    ]  # fmt: skip
+    assert all(some)
+
+
+def test_what_comes_anew_ends_what_was_held_and_what_was_to_be_said_of_it(broker: Broker) -> None:
+    held, accepted, renewed, said_alone, untouched = broker.give(5)
+    broker.session.acknowledge(said_alone, ACCEPT)
+    broker.session.acknowledge(renewed, RENEW)
+    exchange = broker.ask()
+    assert broker.acknowledged(exchange, {0: 121}).acknowledged == [], "now each by itself"
+    broker.session.acknowledge(accepted, ACCEPT)
+    fetch = broker.session.reopening_request()
+    assert fetch is not None
+    outcome = broker.fetched(fetch, (0, 0, 4))
+    assert [record.offset for record in outcome.records] == [0, 1, 2, 3]
+    assert sorted(record.offset for record in outcome.lost) == [0, 2]
+    refused = {each.record.offset: type(each.error) for each in outcome.acknowledged}
+    assert refused == {1: InvalidRecordStateError, 3: InvalidRecordStateError}, "renewals need no answer"
+    assert all(record.lost for record in (held, accepted, renewed, said_alone)) and not untouched.lost
+    assert not broker.session.has_pending and not broker.session.has_suspects
+    assert broker.session.held_count == 5
+
+
+def test_what_was_refused_together_is_not_said_of_records_that_came_anew_meanwhile(broker: Broker) -> None:
+    first, second = broker.give(2)
+    for record in (first, second):
+        broker.session.acknowledge(record, ACCEPT)
+    exchange = broker.ask(Demand(0))
+    first.owner.acquired([(anew := broker_record(first))])  # type: ignore[attr-defined]
+    outcome = broker.acknowledged(exchange, {0: 121})
+    assert [(each.record, type(each.error)) for each in outcome.acknowledged] == [(first, InvalidRecordStateError)]
+    assert first.lost and not anew.lost
+    assert said(broker.ask(Demand(0)).request) == [(1, 1, [1])]
+
+
+def broker_record(of: ShareRecord) -> ShareRecord:
+    """The record of ``of`` as it is handed out anew."""
+    return ShareRecord(of.topic, of.partition, 4, of.offset, 0, 0, None, b"", [], 2, 60.0, of.owner)
+
+
+@pytest.mark.parametrize(("now", "is_again"), [(29.999, True), (30.0, False)])
+def test_what_the_broker_could_not_write_is_said_again_while_the_lock_lasts(
+    broker: Broker, now: float, is_again: bool
+) -> None:
+    (record,) = broker.give(1)
+    broker.session.acknowledge(record, ACCEPT)
+    exchange = broker.ask(Demand(0))
+    broker.now = now
+    outcome = broker.acknowledged(exchange, {0: 15})
+    assert [each.record for each in outcome.acknowledged] == ([] if is_again else [record])
+    assert broker.session.has_pending is is_again
