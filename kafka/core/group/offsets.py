@@ -272,7 +272,13 @@ def _insist(
                 late.__cause__ = last
                 failed[each] = late
             break
-        yield from _recover(reactions, speaker, left, wait_s, give_up_at)
+        try:
+            yield from _recover(reactions, speaker, left, wait_s, give_up_at)
+        except Cancelled:
+            raise
+        except KafkaError as error:
+            failed.update(dict.fromkeys(left, error))
+            break
     return failed
 
 

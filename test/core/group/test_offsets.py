@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from kafka.client import KafkaClient
+from kafka.core.dialogue import Dialogue, Now, RefreshMetadata, Send, Sleep, Step
 from kafka.core.group.offsets import (
     COMMIT_REACTIONS,
     FETCH_REACTIONS,
@@ -18,11 +19,15 @@ from kafka.core.group.offsets import (
     fetch_offsets,
     reaction_to,
 )
+from kafka.core.retry import Backoff
 from kafka.errors import (
     ERRORS_BY_CODE,
+    AuthenticationError,
+    Cancelled,
     CommitFailedError,
     CommitInRebalanceError,
     GroupAuthorizationFailedError,
+    IncompatibleBrokerVersion,
     KafkaError,
     KafkaTimeoutError,
     OffsetMetadataTooLargeError,
@@ -204,7 +209,7 @@ def it() -> Iterator[Coordinator]:
         loop.close()
 
 
-WHAT = {A: OffsetAndMetadata(7, "half", 3), B: OffsetAndMetadata(8), C: OffsetAndMetadata(9, "", 1)}
+WHAT = {A: OffsetAndMetadata(7, "half", 3), B: OffsetAndMetadata(0), C: OffsetAndMetadata(9, "", 1)}
 
 
 @pytest.mark.parametrize("version", range(1, LATEST + 1))
@@ -217,6 +222,9 @@ def test_what_is_committed_is_found_again_in_every_version(it: Coordinator, vers
     assert request.group_instance_id == ("one" if version >= 7 else None)
     found = it.run_fetch(A, B, C, TopicPartition("u", 4))
     assert found.errors == {}
+    fetch = it.broker.requests(OffsetFetchRequest)[0]
+    assert fetch.require_stable is (version >= 7), "KIP-447"
+    assert (request.group_id, fetch.groups[0].group_id if version >= 8 else fetch.group_id) == ("g", "g")
     kept = {where: what if version >= 6 else what._replace(leader_epoch=-1) for where, what in WHAT.items()}
     assert found.offsets == kept
 
@@ -387,6 +395,84 @@ def test_a_commit_that_is_not_answered_is_sent_again(it: Coordinator, what: Any)
     assert it.run_commit(WHAT) == {}
     assert it.committed == WHAT
     assert len(it.commits()) == 3
+    assert len(it.broker.requests(FindCoordinatorRequest)) == 3, "the coordinator may be another one by now"
+    assert it.fenced == []
+
+
+def test_an_attempt_that_cannot_be_made_is_the_last(it: Coordinator) -> None:
+    it.broker.ranges[8] = (20, 21)
+    errors = it.run_commit(WHAT)
+    assert {type(error) for error in errors.values()} == {IncompatibleBrokerVersion}
+    assert (it.commits(), it.fenced) == ([], [])
+
+
+def drive(dialogue: Dialogue[Any], code: int, on_refresh: KafkaError | None = None) -> tuple[Any, list[Step]]:
+    """Run a commit of ``A`` by hand, each request of which is answered with ``code`` and each refresh with an error:
+    its result, and its steps but Now. A wait takes its time on a clock that starts at 0."""
+    now, value, steps = 0.0, None, []
+    entry = OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=0, error_code=code)
+    topic = OffsetCommitResponse.OffsetCommitResponseTopic(name="t", topic_id=IDS["t"], partitions=[entry])
+    try:
+        step = next(dialogue)
+        while True:
+            if not isinstance(step, Now):
+                steps.append(step)
+            value = OffsetCommitResponse(topics=[topic]) if isinstance(step, Send) else None
+            if isinstance(step, Now):
+                value = now
+            elif isinstance(step, Sleep):
+                now += step.seconds
+            if isinstance(step, RefreshMetadata) and on_refresh is not None:
+                step = dialogue.throw(on_refresh)
+            else:
+                step = dialogue.send(value)
+    except StopIteration as end:
+        return end.value, steps
+
+
+class NoChance:
+    def random(self) -> float:
+        return 0.5
+
+
+def commit_of_a(who: Callable[[], ConsumerGroupMetadata], timeout_s: float = 60.0) -> Dialogue[Any]:
+    backoff = Backoff(1.0, 1.0, NoChance())
+    return commit_offsets({A: WHAT[A]}, who, topic_id_of=IDS.get, timeout_s=timeout_s, backoff=backoff)
+
+
+def as_me() -> ConsumerGroupMetadata:
+    return ConsumerGroupMetadata("g", 5, "me", "one")
+
+
+def test_metadata_that_cannot_be_read_now_ends_no_commit_and_metadata_that_never_can_does() -> None:
+    errors, steps = drive(commit_of_a(as_me), 3, KafkaTimeoutError("late"))
+    assert isinstance(errors[A], UnknownTopicOrPartitionError)
+    assert [type(each) for each in steps] == [Send, *[Sleep, RefreshMetadata, Send] * 4]
+    assert [each.topics for each in steps if isinstance(each, RefreshMetadata)] == [["t"]] * 4
+    final = AuthenticationError("no")
+    assert drive(commit_of_a(as_me), 3, final)[0] == {A: final}
+    with pytest.raises(Cancelled):
+        drive(commit_of_a(as_me), 3, Cancelled("closed"))
+
+
+@pytest.mark.parametrize(("timeout_s", "attempts"), [(2.999, 3), (3.0, 4), (3.001, 4)])
+def test_an_attempt_is_made_until_the_time_is_up_and_none_later(timeout_s: float, attempts: int) -> None:
+    errors, steps = drive(commit_of_a(as_me, timeout_s), 14)
+    assert isinstance(errors[A], KafkaTimeoutError)
+    assert sum(isinstance(each, Send) for each in steps) == attempts
+
+
+def test_a_member_that_is_none_any_more_when_its_epoch_was_stale_hears_so_at_once() -> None:
+    left = [as_me()]
+
+    def who() -> ConsumerGroupMetadata:
+        if not left:
+            raise CommitFailedError("gone")
+        return left.pop()
+
+    errors, steps = drive(commit_of_a(who), 113)
+    assert str(errors[A]) == "CommitFailedError: gone"
+    assert [type(each) for each in steps] == [Send], "it waits for no epoch"
 
 
 def test_only_what_failed_is_tried_again(it: Coordinator) -> None:
