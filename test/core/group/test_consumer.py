@@ -498,16 +498,17 @@ def observe(bench: Bench, code: int) -> Expected:
         return Expected(RETRY, round(bench.now - began, 6), is_looked_for, bool(reports), True, "")
     assert effects == [Lose(parts(0, 1))]
     assert bench.asked is None and bench.member.generation == NO_GENERATION
-    assert bench.poll(60.0) == [] and bench.asked is None, "no heartbeat before the partitions are given up"
     effects = bench.done(effects)
     assert bench.member.owned == frozenset()
     if not effects:
+        if bench.asked is None:
+            bench.beat()
         is_member = bench.request.member_epoch == leave_epoch
         if is_member:
             bench.answer(leave_epoch)
         assert (bench.request.member_epoch, bench.request.member_id, bench.owned_said()) == (0, "m", {})
         assert bench.request.subscribed_topic_names == ["jobs"]
-        return Expected(REJOIN, 0.0, is_looked_for, False, is_member, "")
+        return Expected(REJOIN, round(bench.now - began, 6), is_looked_for, False, is_member, "")
     (report,) = effects
     wanted = UnsupportedVersionError if code == 35 else ERRORS_BY_CODE[code]
     assert isinstance(report, Report) and isinstance(report.error, wanted) and report.is_fatal
@@ -517,6 +518,15 @@ def observe(bench: Bench, code: int) -> Expected:
     assert bench.poll() == []
     assert bench.request.member_epoch in (leave_epoch, 0)
     return Expected(GIVE_UP, None, is_looked_for, False, bench.request.member_epoch == leave_epoch, "")
+
+
+@pytest.mark.parametrize("code", [25, 30])
+def test_no_heartbeat_goes_out_before_the_partitions_are_given_up(code: int) -> None:
+    bench = Bench()
+    bench.join()
+    bench.beat()
+    assert bench.answer(code=code) == [Lose(parts(0, 1))]
+    assert bench.poll(60.0) == [] and bench.asked is None
 
 
 @pytest.mark.parametrize("name", sorted(JOINING_AGAINST))
