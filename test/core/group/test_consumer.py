@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 
 from kafka.core.group.consumer import ConsumerMember
-from kafka.core.group.consumer_answers import EAGER_S, LEAVE_ATTEMPTS
 from kafka.core.group.consumer_reactions import REACTIONS
 from kafka.core.group.machine import (
     NO_GENERATION,
@@ -29,9 +28,15 @@ from kafka.core.group.machine import (
 from kafka.core.retry import Backoff
 from kafka.errors import (
     ERRORS_BY_CODE,
+    CoordinatorNotAvailableError,
+    GroupAuthorizationFailedError,
+    IllegalArgumentError,
+    IllegalStateError,
     IncompatibleBrokerVersion,
     InvalidRegularExpressionError,
     KafkaConnectionError,
+    KafkaError,
+    KafkaProtocolError,
     SaslAuthenticationFailedError,
     StaleMemberEpochError,
     UnsupportedFieldError,
@@ -62,13 +67,15 @@ def parts(*numbers: int, topic: str = "jobs") -> frozenset[TopicPartition]:
 class Bench:
     """A member on a bench: its clock, its last request, and whoever carries out its steps."""
 
-    def __init__(self, names: Mapping[UUID, str] | None = None, **options: Any) -> None:
+    def __init__(
+        self, names: Mapping[UUID, str] | None = None, max_poll_interval_s: float = MAX_POLL_S, **options: Any
+    ) -> None:
         self.now = 100.0
         self.names = dict(NAMES if names is None else names)
         self.member = ConsumerMember(
             "g",
             member_id="m",
-            max_poll_interval_s=MAX_POLL_S,
+            max_poll_interval_s=max_poll_interval_s,
             request_timeout_s=30.0,
             retry_backoff=Backoff(BACKOFF_S, 1.0, NoChance()),
             topic_of_id=self.names.get,
@@ -82,6 +89,7 @@ class Bench:
         effects = self.member.poll(self.now)
         asks = [each for each in effects if isinstance(each, Ask)]
         assert len(asks) <= 1 and not (asks and self.asked), "one request in flight at a time"
+        assert self.member.next_deadline > self.now, "or the loop would spin"
         if asks:
             self.asked = asks[0]
         return Seen(each for each in effects if not isinstance(each, Ask))
@@ -275,7 +283,7 @@ def test_the_interval_is_the_brokers_and_a_member_without_partitions_asks_sooner
         bench.answer(2, interval_s=3.0)
         waits.append(round(bench.member.next_deadline - bench.now, 3))
         bench.beat()
-    assert waits == [2 * EAGER_S, 0.4, 0.8, 1.6, 3.0, 3.0, 3.0, 3.0]
+    assert waits == [0.2, 0.4, 0.8, 1.6, 3.0, 3.0, 3.0, 3.0]
     bench.done(bench.answer(3, {JOBS: [0]}))
     bench.answer(3, interval_s=7.0)
     assert bench.member.next_deadline == bench.now + 7.0
@@ -780,10 +788,34 @@ def test_a_leave_that_fails_is_tried_again_but_not_for_ever() -> None:
     bench.member.leave(bench.now)
     bench.done(bench.poll())
     assert [type(each) for each in bench.answer(code=16)] == [ForgetCoordinator]
-    for _ in range(LEAVE_ATTEMPTS - 1):
-        assert bench.beat().member_epoch == -1
-        effects = bench.fail(KafkaConnectionError("gone"))
-    assert effects == [Left()]
+    assert bench.beat().member_epoch == -1
+    assert bench.fail(KafkaConnectionError("gone")) == [Left()], "two attempts"
+
+
+def test_each_leave_has_its_own_two_attempts() -> None:
+    bench = Bench()
+    for _ in range(2):
+        bench.join()
+        bench.member.subscribe(Subscription(), bench.now)
+        bench.done(bench.poll())
+        for _ in range(2):
+            assert bench.request.member_epoch == -1
+            bench.fail(KafkaConnectionError("gone"))
+            if bench.member.next_deadline < inf:
+                bench.beat()
+        assert (bench.asked, bench.member.state_name) == (None, "unjoined")
+
+
+def test_who_is_fenced_in_the_middle_of_leaving_says_nothing_before_the_partitions_are_given_up() -> None:
+    bench = Bench()
+    bench.join()
+    bench.beat()
+    bench.member.leave(bench.now)
+    effects = bench.poll()
+    assert bench.answer(code=110) == []
+    assert bench.poll(60.0) == [] and bench.asked is None, "a heartbeat would join"
+    assert bench.done(effects) == []
+    assert bench.request.member_epoch == -1, "the group still has it"
 
 
 def test_who_is_fenced_while_leaving_loses_the_rest_and_is_out() -> None:
@@ -858,3 +890,185 @@ def test_a_static_member_whose_place_is_anothers_gives_up() -> None:
     bench.answer(code=82)
     (report,) = bench.answer(code=111, text="owned by somebody else")
     assert isinstance(report, Report) and report.is_fatal and "owned by somebody else" in str(report.error)
+
+
+# -- limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_of_the_quick_heartbeats_is_the_quickest_whenever_a_member_has_nothing() -> None:
+    bench = Bench()
+
+    def wait_s() -> float:
+        return round(bench.member.next_deadline - bench.now, 3)
+
+    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.poll()
+    bench.done(bench.answer(2, {}))
+    bench.answer(2)
+    assert wait_s() == 0.2, "the second"
+    bench.beat()
+    bench.done(bench.answer(3, {JOBS: [0]}))
+    bench.answer(3)
+    bench.beat()
+    bench.done(bench.done(bench.answer(4, {})))
+    bench.answer(4)
+    bench.answer(4)
+    assert wait_s() == 0.2, "the second after it had partitions"
+    bench.member.subscribe(Subscription(frozenset({"logs"})), bench.now)
+    bench.poll()
+    bench.answer(4)
+    assert wait_s() == 0.1, "after another subscription"
+    bench.beat()
+    bench.answer(code=25)
+    bench.answer(5)
+    assert wait_s() == 0.1, "after it was fenced"
+
+
+def test_a_member_that_waits_for_a_topics_name_or_for_its_user_is_not_in_a_hurry() -> None:
+    bench = Bench(names={JOBS: "jobs"})
+    bench.member.subscribe(Subscription(frozenset({"jobs", "logs"})), bench.now)
+    bench.poll()
+    bench.answer(2, {LOGS: [0]})
+    assert bench.member._due_at == bench.now + INTERVAL_S
+    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.poll()
+    bench.done(bench.answer(3, {JOBS: [0]}))
+    bench.answer(3)
+    bench.beat()
+    assert bench.answer(4, {}) == [Revoke(parts(0))]
+    assert bench.member.next_deadline == bench.now + INTERVAL_S
+
+
+def test_what_was_not_under_way_is_not_carried_out() -> None:
+    bench = Bench()
+    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.poll()
+    effects = bench.answer(2, {JOBS: [0]})
+    bench.member.revoked(bench.now)
+    bench.member.lost(bench.now)
+    assert bench.poll() == [] and bench.asked is None
+    assert bench.member.owned == frozenset()
+    bench.done(effects)
+    assert bench.member.owned == parts(0)
+
+
+def test_a_poll_interval_that_no_message_can_carry_is_the_longest_that_one_can() -> None:
+    bench = Bench(max_poll_interval_s=3e9)
+    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.poll()
+    assert bench.request.rebalance_timeout_ms == 2_147_483_647
+
+
+def test_the_member_id_is_the_brokers_if_it_gives_one() -> None:
+    bench = Bench()
+    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.poll()
+    ids = []
+    for member_id in (None, "given", ""):
+        ask, bench.asked = bench.asked, None
+        assert ask is not None
+        response = ConsumerGroupHeartbeatResponse(
+            throttle_time_ms=0, error_code=0, member_id=member_id, member_epoch=2, heartbeat_interval_ms=5000
+        )
+        bench.member.answered(ask, response, bench.now)
+        bench.poll()
+        ids.append(bench.beat().member_id)
+    assert ids == ["m", "given", "given"]
+
+
+NO_PROTOCOL, NO_PATTERNS = "group.version", "evaluates need ConsumerGroupHeartbeat 1"
+
+
+@pytest.mark.parametrize(
+    ("error", "pattern", "text"),
+    [
+        (UnsupportedFieldError("subscribed_topic_regex"), "a.*", NO_PATTERNS),
+        (UnsupportedFieldError("another field"), None, NO_PROTOCOL),
+        (UnsupportedVersionError("no"), "a.*", NO_PROTOCOL),
+    ],
+)
+def test_what_a_broker_lacks_is_named(error: Exception, pattern: str | None, text: str) -> None:
+    bench = Bench()
+    bench.member.subscribe(Subscription(frozenset({"jobs"}), pattern), bench.now)
+    bench.poll()
+    (report,) = bench.fail(error)
+    assert isinstance(report, Report) and report.is_fatal and text in str(report.error)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_final"),
+    [
+        (KafkaConnectionError("gone"), False),
+        (KafkaProtocolError("not a response"), False),
+        (CoordinatorNotAvailableError("none"), False),
+        (GroupAuthorizationFailedError("g"), True),
+        (IllegalArgumentError("a name that cannot be written"), True),
+        (IllegalStateError("the client is closed"), True),
+    ],
+)
+@pytest.mark.parametrize("is_member", [False, True])
+def test_what_comes_instead_of_an_answer_is_final_only_when_no_other_attempt_can_mend_it(
+    error: KafkaError, is_final: bool, is_member: bool
+) -> None:
+    bench = Bench()
+    if is_member:
+        bench.join()
+        bench.beat()
+    else:
+        bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+        bench.poll()
+    effects = bench.fail(error)
+    if not is_final:
+        assert effects == [ForgetCoordinator(error)]
+        assert bench.beat().member_epoch == (2 if is_member else 0)
+        return
+    if is_member:
+        assert effects == [Lose(parts(0, 1))]
+        effects = bench.done(effects)
+    assert effects == [Report(error, is_fatal=True)]
+    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    assert bench.poll() == []
+    assert bench.request.member_epoch == (-1 if is_member else 0), "a place that the group has is left first"
+
+
+def test_a_join_that_is_refused_for_good_leaves_nothing_to_leave() -> None:
+    bench = Bench()
+    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.poll()
+    (report,) = bench.answer(code=30)
+    assert isinstance(report, Report)
+    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    assert bench.poll() == []
+    assert bench.request.member_epoch == 0, "the same subscription is another attempt"
+
+
+def test_the_same_subscription_says_nothing() -> None:
+    bench = Bench()
+    bench.join()
+    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    assert bench.poll() == [] and bench.asked is None
+    assert bench.beat().subscribed_topic_names is None
+
+
+def test_another_attempt_after_the_end_begins_with_the_first_back_off() -> None:
+    bench = Bench()
+    bench.join()
+    for _ in range(3):
+        bench.beat()
+        bench.answer(code=14)
+    bench.beat()
+    bench.done(bench.answer(code=128))
+    bench.member.subscribe(Subscription(frozenset({"logs"})), bench.now)
+    bench.poll()
+    bench.fail(KafkaConnectionError("gone"))
+    assert bench.member.next_deadline == bench.now + BACKOFF_S
+
+
+def test_a_user_who_is_late_while_a_heartbeat_is_out_is_left_for_as_soon_as_it_is_answered() -> None:
+    bench = Bench(max_poll_interval_s=INTERVAL_S + 1.0)
+    bench.join()
+    bench.member.polled_at = bench.now
+    bench.beat()
+    assert bench.poll(1.0) == [Lose(parts(0, 1))]
+    assert bench.answer(2) == []
+    assert bench.request.member_epoch == -1, "before the user has carried anything out"
