@@ -96,14 +96,16 @@ class Seen(list[Effect]):
 class Bench:
     """``asked``: the request that waits for an answer; ``seen``: the other effects since the last look."""
 
-    def __init__(self, strategy: Sequence[Any] = ("range",), **options: Any) -> None:
+    def __init__(
+        self, strategy: Sequence[Any] = ("range",), max_poll_interval_s: float = MAX_POLL_S, **options: Any
+    ) -> None:
         self.now = 1000.0
         self.member = ClassicMember(
             "g",
             assignors=make_assignors(strategy),
             session_timeout_s=SESSION_S,
             heartbeat_interval_s=BEAT_S,
-            max_poll_interval_s=MAX_POLL_S,
+            max_poll_interval_s=max_poll_interval_s,
             request_timeout_s=REQUEST_S,
             retry_backoff=Backoff(BACKOFF_S, 1.0, NoChance()),
             **options,
@@ -121,8 +123,11 @@ class Bench:
         found = self.member.poll(self.now)
         for each in found:
             if isinstance(each, Ask):
+                is_leave = isinstance(each.request, ByVersion)
+                assert self.asked is None or is_leave, "only a leave goes out beside another request"
                 self.asked = each
         self.seen = Seen(each for each in found if not isinstance(each, Ask))
+        assert self.member.next_deadline > self.now, "or the loop would spin"
         return self.seen
 
     def until_deadline(self) -> Seen:

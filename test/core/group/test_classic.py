@@ -90,6 +90,13 @@ def test_a_join_says_all_assignors_in_the_users_order_and_both_time_outs() -> No
     assert bench.member.state_name == "rebalancing"
 
 
+def test_a_first_join_has_no_reason_and_no_rebalance_time_out_that_no_message_can_carry() -> None:
+    bench = Bench(max_poll_interval_s=3e9)
+    bench.poll()
+    bench.subscribe("jobs")
+    assert (bench.request.reason, bench.request.rebalance_timeout_ms) == (None, 2_147_483_647)
+
+
 def test_a_first_join_takes_the_id_that_it_is_given_and_joins_again_at_once() -> None:
     bench = Bench()
     bench.subscribe("jobs")
@@ -119,6 +126,17 @@ def test_an_assignment_of_nothing_is_told_too() -> None:
     bench.subscribe("jobs")
     bench.answer(joined())
     assert bench.answer(SyncGroupResponse(error_code=0, assignment=b"")) == [Assign(frozenset(), frozenset())]
+
+
+def test_what_is_told_of_the_topics_that_are_wanted_now_is_taken() -> None:
+    bench = Bench()
+    bench.subscribe("jobs", "logs")
+    bench.answer(joined())
+    bench.subscribe("jobs")
+    assert bench.answer(synced(0)) == [Assign(parts(0), parts(0))]
+    assert bench.carry_out() == [Revoke(parts(0))]
+    bench.carry_out()
+    assert bench.request.reason == "subscription has changed"
 
 
 def test_what_is_told_of_topics_no_longer_wanted_is_not_taken() -> None:
@@ -167,6 +185,20 @@ def test_a_leader_asks_for_topics_that_it_does_not_know_and_assigns_when_it_has_
     bench.metadata(jobs=2, logs=1)
     given = {each.member_id: set(read_assignment(each.assignment).partitions) for each in bench.request.assignments}
     assert given == {"me": parts(0, 1), "other": parts(0, topic="logs")}
+
+
+def test_a_leader_that_knows_nothing_asks_for_its_own_topics() -> None:
+    bench = Bench()
+    bench.subscribe("jobs")
+    members = {"me": MemberSubscription(("jobs",))}
+    assert bench.answer(joined(1, "me", "me", members)) == [NeedMetadata(frozenset({"jobs"}))]
+    bench.metadata(jobs=1)
+    bench.answer(synced(0))
+    bench.carry_out()
+    bench.member.rejoin("a test", bench.now)
+    bench.poll()
+    bench.carry_out()
+    assert bench.answer(joined(2, "me", "me", members)) == [], "nothing is missing"
 
 
 def test_a_leader_beats_while_it_waits_for_metadata_and_waits_for_that_no_longer_than_a_request() -> None:
@@ -407,6 +439,7 @@ def test_a_session_without_answers_is_over_by_the_clients_own_clock() -> None:
     bench.poll(BEAT_S)
     lost_ask = bench.asked
     effects = bench.until_deadline()
+    bench.asked = None  # given up with the session
     assert bench.now == sent_at + SESSION_S, "of the last heartbeat that was answered"
     forget, lose = effects
     assert isinstance(forget, ForgetCoordinator) and "45 s" in str(forget.error)
@@ -479,9 +512,19 @@ def test_a_stalled_member_without_partitions_looks_whether_its_user_polls_again(
     bench.member.polled_at = bench.now + 1.0  # nobody is told
     bench.poll(1.0)
     while bench.asked is None:
-        assert bench.member.next_deadline - bench.now <= 1.0
+        assert bench.member.next_deadline == bench.now + 0.5
         bench.until_deadline()
     assert isinstance(bench.request, JoinGroupRequest)
+
+
+def test_who_leaves_while_a_stalled_member_leaves_waits_for_that() -> None:
+    bench = Bench().join(0)
+    stalled(bench)
+    leave = bench.asked
+    bench.member.leave(bench.now)
+    assert bench.carry_out() == []
+    assert bench.asked is leave
+    assert bench.answer(gone()) == [Left()]
 
 
 def test_a_static_member_that_stalls_is_silent() -> None:
@@ -645,6 +688,28 @@ def test_a_subscription_that_comes_while_leaving_joins_when_that_is_done() -> No
     assert read_subscription(bench.said()[0][1]).topics == ("logs",)
 
 
+def test_the_same_subscription_that_comes_while_leaving_joins_when_that_is_done() -> None:
+    bench = Bench().join(0)
+    bench.subscribe()
+    bench.subscribe("jobs")
+    bench.seen = Seen([Revoke(parts(0))])
+    bench.carry_out()
+    bench.answer(gone())
+    assert isinstance(bench.request, JoinGroupRequest)
+
+
+def test_a_subscription_that_comes_while_leaving_for_good_changes_nothing() -> None:
+    bench = Bench().join(0)
+    bench.member.leave(bench.now)
+    bench.poll()
+    bench.subscribe("logs")
+    bench.seen = Seen([Revoke(parts(0))])
+    bench.carry_out()
+    assert bench.answer(gone()) == [Left()]
+    assert bench.subscribe("logs") == [] and bench.asked is None
+    assert (bench.member.state_name, bench.member.next_deadline) == ("left", inf)
+
+
 # -- heartbeats -------------------------------------------------------------------------------------------------------
 
 
@@ -658,6 +723,27 @@ def test_heartbeats_keep_the_interval_of_the_settings() -> None:
         times.append(bench.now - began)
         bench.answer(beat(), after_s=0.5)
     assert times == [BEAT_S, 2 * BEAT_S, 3 * BEAT_S], "from one that was sent to the next"
+
+
+def test_a_join_waits_for_the_answer_to_a_heartbeat() -> None:
+    bench = Bench().join(0)
+    bench.poll(BEAT_S)
+    bench.member.rejoin("a test", bench.now)
+    bench.poll()
+    bench.carry_out()
+    assert isinstance(bench.request, HeartbeatRequest)
+    bench.answer(beat())
+    assert isinstance(bench.request, JoinGroupRequest)
+
+
+def test_a_join_that_waits_keeps_the_session_alive() -> None:
+    bench = cooperative(0)
+    bench.member.rejoin("a test", bench.now)
+    bench.poll()
+    assert isinstance(bench.request, JoinGroupRequest)
+    assert bench.poll(2 * SESSION_S) == []
+    assert bench.member.owned == parts(0)
+    assert bench.member.next_deadline == inf
 
 
 def test_there_is_one_request_at_a_time() -> None:
@@ -716,6 +802,21 @@ def test_a_cooperative_assignor_that_gives_away_what_others_own_is_told_of() -> 
     members = {"me": MemberSubscription(("jobs",)), "other": other}
     (report,) = bench.answer(joined(2, "me", "me", members, "only-cooperative"))
     assert isinstance(report, Report) and "still own" in str(report.error)
+
+
+class TakingEagerly(Taking):
+    def supported_protocols(self) -> list[int]:
+        return [0]
+
+
+def test_an_eager_assignor_may_give_away_what_others_owned() -> None:
+    bench = Bench((TakingEagerly(),))
+    bench.metadata(jobs=2)
+    bench.subscribe("jobs")
+    other = MemberSubscription(("jobs",), None, tuple(sorted(parts(1))), 1)
+    members = {"me": MemberSubscription(("jobs",)), "other": other}
+    assert bench.answer(joined(2, "me", "me", members, "only-cooperative")) == []
+    assert isinstance(bench.request, SyncGroupRequest)
 
 
 # -- old brokers ------------------------------------------------------------------------------------------------------
