@@ -20,8 +20,8 @@ SOURCES = ("build_kafka.py", "pyproject.toml", "setup.py", "README.rst", "kafka/
 
 
 def digest() -> str:
-    """A digest of all that goes into the wheel, and of the Python that it is for."""
-    found = hashlib.sha256(sys.version.encode())
+    """A digest of all that goes into the wheel, of the Python that it is for, and of how it is compiled."""
+    found = hashlib.sha256(f"{sys.version} {os.environ.get('KAFKA_OPT_LEVEL')}".encode())
     for path in sorted(path for pattern in SOURCES for path in ROOT.glob(pattern)):
         found.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
     return found.hexdigest()
