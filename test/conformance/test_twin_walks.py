@@ -1,7 +1,7 @@
 """Sequences by chance, the same on the embedded broker and on Apache Kafka 4.3.0: a walk over the requests of members,
 with the ids and epochs that earlier answers gave, and sometimes with others. Every answer is compared.
 
-A walk is what its seed says: a failing test names it and the last steps. ``KAFKA_TEST_ROUNDS`` multiplies the walks.
+A walk is what its seed says: a failing test names it and the last steps. The seeds are fixed, as in ``test_twins.py``. ``KAFKA_TEST_ROUNDS`` multiplies the walks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from test.conformance.sequence_requests import (
 )
 from test.conformance.story import Story, here
 from test.conformance.twins import Side, Twins
-from test.support.seeds import seeds
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -91,7 +90,7 @@ class Walk:
 
 
 def walk_seeds(rounds: int) -> range:
-    return seeds("walks", WALKS * rounds)
+    return range(WALKS * rounds)
 
 
 def test_share_groups(walk: Callable[[str, int], Walk], rounds: int) -> None:
