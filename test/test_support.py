@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import socket
@@ -12,6 +13,7 @@ import pytest
 from test.support import apache_kafka as apache
 from test.support import schemas
 from test.support.apache_kafka import ApacheKafka, ApacheKafkaError
+from test.support.waiting import eventually, until
 
 
 def _is_open(broker: ApacheKafka) -> bool:
@@ -88,3 +90,14 @@ def test_a_schema_with_comments_and_brackets_too_many_is_read() -> None:
 @pytest.mark.parametrize(("version", "metadata"), [("4.3.0", "0-13"), ("2.8.2", "0-11")])
 def test_the_jars_hold_the_schemas_of_their_release(version: str, metadata: str) -> None:
     assert schemas.load_schemas(version)["MetadataRequest"]["validVersions"] == metadata
+
+
+def test_waiting_returns_what_became_true_and_says_what_did_not() -> None:
+    values = iter([0, None, 7])
+    assert until(lambda: next(values), meanwhile=lambda: None) == 7
+    with pytest.raises(AssertionError, match=r"not within 0 s: the light: False green"):
+        until(lambda: False, "the light", within_s=0, shown=lambda: "green")
+    numbers = itertools.count()
+    eventually(lambda: next(numbers), 3)
+    with pytest.raises(AssertionError, match="not within 0 s: 1, expected 2"):
+        eventually(lambda: 1, 2, within_s=0)

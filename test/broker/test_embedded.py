@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,19 +26,13 @@ from kafka.testing import EmbeddedBroker
 from test.broker.driver import batch, fetch_request, fetched, produce_request, values
 from test.broker.raw_client import RawClient
 from test.broker.test_server import make_topic
+from test.support.waiting import until
 
 DEADLINE_S = 30.0
 
 
 def port_of(lease: Lease) -> int:
     return int(lease.bootstrap.rpartition(":")[2])
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    give_up_at = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < give_up_at, "it did not come about"
-        threading.Event().wait(0.01)
 
 
 @pytest.fixture
@@ -101,7 +95,7 @@ def test_what_a_killed_broker_left_behind_counts_for_nothing_and_its_port_is_kep
         make_topic(client, "t")
         client.ask(produce_request("t", batch(b"kept")), 9)
     os.kill(first.pid, signal.SIGKILL)
-    wait_until(lambda: not has_broker(data_dir))
+    until(lambda: not has_broker(data_dir))
     assert read_state(data_dir) is not None
     second = ensure_running(data_dir)
     assert second.pid != first.pid
@@ -123,7 +117,7 @@ def test_the_broker_ends_when_its_last_client_has_gone_and_not_before(data_dir: 
     assert client.ask(MetadataRequest(topics=[])).controller_id == 1, "a connection keeps it"
     closed_at = time.monotonic()
     client.close()
-    wait_until(lambda: not has_broker(data_dir))
+    until(lambda: not has_broker(data_dir))
     assert time.monotonic() - closed_at > 1.9
     assert read_state(data_dir) is None
 
@@ -136,7 +130,7 @@ def test_no_client_is_ever_told_of_a_broker_that_is_just_ending(data_dir: str) -
         with RawClient(port_of(again)) as client:
             assert client.ask(MetadataRequest(topics=[])).controller_id == 1
         os.kill(again.pid, signal.SIGKILL)
-        wait_until(lambda: not has_broker(data_dir))
+        until(lambda: not has_broker(data_dir))
         assert lease.data_dir == again.data_dir
 
 
@@ -182,7 +176,7 @@ def test_any_name_will_do_for_a_directory(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_broker_whose_directory_is_taken_away_ends_all_the_same(data_dir: str) -> None:
     lease = ensure_running(data_dir, idle_s=0.3)
     shutil.rmtree(data_dir)
-    wait_until(lambda: not is_alive(lease.pid))
+    until(lambda: not is_alive(lease.pid))
 
 
 def is_alive(pid: int) -> bool:
@@ -204,7 +198,7 @@ def test_one_that_ends_while_it_is_asked_is_followed_by_another(
         asked.append(state)
         if len(asked) == 1:
             os.kill(first.pid, signal.SIGKILL)
-            wait_until(lambda: not has_broker(data_dir))
+            until(lambda: not has_broker(data_dir))
             return False
         return answers(state)
 

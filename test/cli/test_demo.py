@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,6 +31,7 @@ from kafka.cli.demo_workers import Workers
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.tasks import JobFailed, JobState
 from test.support.apache_kafka import ApacheKafka
+from test.support.waiting import until
 
 PACKAGE = pathlib.Path(demo.__file__).parent.parent
 RUN_S = 110.0
@@ -290,13 +290,6 @@ def test_a_signal_inside_a_step_waits_for_its_end() -> None:
             steps.append("first")
         steps.append("second")
     assert steps == ["first"]
-
-
-def until(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    give_up_at = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.01)
 
 
 def next_note(workers: Workers) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +11,7 @@ from kafka.admin import ConfigResource, ElectionType
 from kafka.errors import NoError, NoReassignmentInProgressError
 from kafka.structs import TopicPartitionReplica
 from test.support.real_cluster import Cluster
+from test.support.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -22,12 +22,6 @@ RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.ra
 def admin(cluster: Cluster) -> Iterator[KafkaAdminClient]:
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as client:
         yield client
-
-
-def until(is_so: Callable[[], object]) -> None:
-    give_up_at = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < give_up_at
 
 
 def brokers_with(admin: KafkaAdminClient, partition: TopicPartition) -> set[int]:

@@ -6,7 +6,6 @@ metrics, a resource named twice in AlterConfigs) is in the handlers' docstrings,
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
@@ -46,6 +45,7 @@ from kafka.protocol.topics import (
 )
 from test.broker.driver import batch, produce_request
 from test.broker.raw_client import RawClient
+from test.support.waiting import eventually
 
 T = TypeVar("T")
 DEADLINE_S = 30.0
@@ -62,14 +62,6 @@ def raw(bootstrap: str) -> Iterator[RawClient]:
 @pytest.fixture
 def node_id(raw: RawClient) -> int:
     return raw.ask(DescribeClusterRequest(include_cluster_authorized_operations=False)).brokers[0].broker_id
-
-
-def eventually(look: Callable[[], T], expected: T) -> None:
-    """Changes may take a moment until they show."""
-    give_up_at = time.monotonic() + DEADLINE_S
-    while (found := look()) != expected and time.monotonic() < give_up_at:
-        time.sleep(0.05)
-    assert found == expected
 
 
 # -- rules of access, tokens -----------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from kafka.errors import (
     OffsetMetadataTooLargeError,
     WakeupError,
 )
+from test.support import waiting
 from test.support.either_broker import every_release_with_batches
 
 DEADLINE_S = 40.0
@@ -90,13 +91,14 @@ def send(bootstrap: str) -> Iterator[Callable[..., None]]:
 
 def poll_until(condition: Callable[[], object], *consumers: KafkaConsumer, step_ms: int = 100) -> list[Any]:
     """Poll all in turn; what came."""
-    give_up_at = time.monotonic() + DEADLINE_S
     found: list[Any] = []
-    while not condition():
-        assert time.monotonic() < give_up_at, [consumer.group_metadata() for consumer in consumers]
+
+    def poll() -> None:
         for consumer in consumers:
             for records in consumer.poll(step_ms).values():
-                found += records
+                found.extend(records)
+
+    waiting.until(condition, meanwhile=poll, shown=lambda: [consumer.group_metadata() for consumer in consumers])
     return found
 
 

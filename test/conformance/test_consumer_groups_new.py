@@ -36,6 +36,7 @@ from kafka.protocol.groups import LeaveGroupRequest
 from kafka.protocol.topics import CreatePartitionsRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from test.broker.raw_client import RawClient
+from test.support import waiting
 from test.support.either_broker import every_release
 
 DEADLINE_S = 40.0
@@ -66,13 +67,14 @@ class Listener:
 
 def until(condition: Callable[[], object], *consumers: KafkaConsumer, into: list[bytes] | None = None) -> None:
     """Poll these in turn until it holds; ``into`` takes the values that come."""
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, [consumer.assignment() for consumer in consumers]
+
+    def poll() -> None:
         for consumer in consumers:
             for records in consumer.poll(50).values():
                 if into is not None:
-                    into += [record.value for record in records]
+                    into.extend(record.value for record in records)
+
+    waiting.until(condition, meanwhile=poll, shown=lambda: [consumer.assignment() for consumer in consumers])
 
 
 def places(topic: str, *numbers: int) -> set[TopicPartition]:

@@ -48,6 +48,7 @@ from test.broker.groups.requests import (
     sync,
 )
 from test.broker.raw_client import RawClient
+from test.support.waiting import until
 
 DEADLINE_S = 30.0
 INCONSISTENT, UNKNOWN_MEMBER, ILLEGAL_GENERATION, REBALANCE, NOT_EMPTY, NO_GROUP = 23, 25, 22, 27, 68, 69
@@ -78,17 +79,9 @@ def group(raw: RawClient, unique: Callable[[str], str]) -> str:
     """A name whose coordinator is there."""
     name = unique("group")
     asked = FindCoordinatorRequest(key_type=0, coordinator_keys=[name])  # makes the topic, where it is the first
-    eventually(lambda: raw.ask(asked, 6).coordinators[0].error_code == 0)
-    eventually(lambda: raw.ask(beat(name, 1, "nobody"), 4).error_code == UNKNOWN_MEMBER)  # one that loads says 0
+    until(lambda: raw.ask(asked, 6).coordinators[0].error_code == 0)
+    until(lambda: raw.ask(beat(name, 1, "nobody"), 4).error_code == UNKNOWN_MEMBER)  # one that loads says 0
     return name
-
-
-def eventually(check: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + DEADLINE_S
-    while not (found := check()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-    return found
 
 
 class Member:
@@ -185,7 +178,7 @@ def test_a_whole_rebalance(connect: Callable[[], RawClient], raw: RawClient, gro
     first = alone(Member(connect(), group))
     assert described(raw, group).group_state == "Stable"
     second = Member(connect(), group).start_join()
-    eventually(lambda: first.beat() == REBALANCE)
+    until(lambda: first.beat() == REBALANCE)
     shown = described(raw, group)
     assert (shown.group_state, shown.protocol_data, len(shown.members)) == ("PreparingRebalance", "", 2)
     assert raw.ask(sync(group, 1, first.member_id), 5).error_code == REBALANCE
@@ -193,7 +186,7 @@ def test_a_whole_rebalance(connect: Callable[[], RawClient], raw: RawClient, gro
     assert [(one.error_code, one.generation_id, one.leader) for one in answers] == [(0, 2, first.member_id)] * 2
     assert [len(one.members) for one in answers] == [2, 0]
     second.start_sync()
-    eventually(lambda: first.beat() == 0)
+    until(lambda: first.beat() == 0)
     assert described(raw, group).group_state == "CompletingRebalance"
     assert first.start_sync({first.member_id: b"1", second.member_id: b"2", "ghost": b"3"}).synced().assignment == b"1"
     answer = second.synced()
@@ -274,13 +267,13 @@ def test_who_stays_away_loses_its_place_in_time(connect: Callable[[], RawClient]
     assert answer.generation_id == 2
     assert answer.leader == answer.member_id, "the first one did not come"
     assert 1.8 < time.monotonic() - began < 30, "the rebalance time of the first one, no session"
-    eventually(lambda: described(raw, group).group_state == "Empty")  # it did not fetch its assignment
+    until(lambda: described(raw, group).group_state == "Empty")  # it did not fetch its assignment
     assert 1.8 + 0.4 < time.monotonic() - began < 45
 
 
 def test_a_session_ends(connect: Callable[[], RawClient], raw: RawClient, group: str) -> None:
     member = alone(Member(connect(), group, session_ms=2000))
-    eventually(lambda: described(raw, group).group_state == "Empty")
+    until(lambda: described(raw, group).group_state == "Empty")
     assert member.beat() == UNKNOWN_MEMBER
 
 
@@ -321,7 +314,7 @@ def test_the_protocol_with_most_votes(connect: Callable[[], RawClient], raw: Raw
     assert first.join().protocol_name == "b"
     first.start_sync({}).synced()
     others = [Member(connect(), group, protocols=theirs).start_join() for _ in range(2)]
-    eventually(lambda: len(described(raw, group).members) == 3)
+    until(lambda: len(described(raw, group).members) == 3)
     answer = first.join()
     assert answer.protocol_name == "a"
     assert sorted(one.metadata for one in answer.members) == [b"2", b"3", b"3"]
@@ -376,7 +369,7 @@ def topic(new_topic: Callable[..., str], raw: RawClient, connect: Callable[[], R
         client.ask(DeleteGroupsRequest(groups_names=[probe]), 2)
         return answer.error_code == 0 and bool(given(answer))
 
-    eventually(known)
+    until(known)
     return name
 
 
@@ -410,7 +403,7 @@ def test_partitions_change_hands_only_when_they_were_let_go(
     first.join(topic)
     had = first.told
     second.join(topic)
-    eventually(lambda: second.ask().error_code == 0 and second.epoch == 3)  # the assignment interval
+    until(lambda: second.ask().error_code == 0 and second.epoch == 3)  # the assignment interval
     assert second.partitions() == []
     assert consumers(raw, group).group_state == "Reconciling"
     answer = first.ask()
@@ -428,7 +421,7 @@ def test_partitions_change_hands_only_when_they_were_let_go(
     for epoch, owned in ((2, None), (2, had), (1, kept), (9, kept)):
         assert raw.ask(consumer(group, first.member_id, epoch, owned=owned), 1).error_code == FENCED_EPOCH
     assert second.ask(-1).error_code == 0
-    eventually(lambda: first.obey().error_code == 0 and len(first.partitions()) == 4)
+    until(lambda: first.obey().error_code == 0 and len(first.partitions()) == 4)
 
 
 def test_heartbeats_that_are_refused(raw: RawClient, group: str, topic: str) -> None:
@@ -477,9 +470,9 @@ def test_who_does_not_let_go_in_time_is_out(
     first, second = Consumer(connect(), group), Consumer(connect(), group)
     first.join(topic, rebalance_ms=500)
     second.join(topic)
-    eventually(lambda: second.ask().error_code == 0 and second.epoch == 3)
-    eventually(lambda: first.ask().error_code == UNKNOWN_MEMBER)
-    eventually(lambda: second.obey().error_code == 0 and len(second.partitions()) == 4)
+    until(lambda: second.ask().error_code == 0 and second.epoch == 3)
+    until(lambda: first.ask().error_code == UNKNOWN_MEMBER)
+    until(lambda: second.obey().error_code == 0 and len(second.partitions()) == 4)
 
 
 def test_a_groups_own_session_timeout(connect: Callable[[], RawClient], raw: RawClient, group: str, topic: str) -> None:
@@ -503,8 +496,8 @@ def test_a_groups_own_session_timeout(connect: Callable[[], RawClient], raw: Raw
     assert set_for_group(consumer_session_timeout_ms="1000") == 40, "it has to be above the heartbeat interval"
     assert set_for_group(consumer_session_timeout_ms="1000", consumer_heartbeat_interval_ms="700") == 0
     member = Consumer(connect(), group)
-    eventually(lambda: member.join(topic).heartbeat_interval_ms == 700)
-    eventually(lambda: consumers(raw, group).group_state == "Empty")
+    until(lambda: member.join(topic).heartbeat_interval_ms == 700)
+    until(lambda: consumers(raw, group).group_state == "Empty")
 
 
 def test_regular_expressions(
@@ -513,7 +506,7 @@ def test_regular_expressions(
     member = Consumer(connect(), group)
     answer = member.join(regex=topic[:-1] + "[" + topic[-1] + "]")
     assert (answer.error_code, answer.member_epoch, given(answer)) == (0, 1, {})
-    eventually(lambda: member.ask().error_code == 0 and member.partitions() == [0, 1, 2, 3])
+    until(lambda: member.ask().error_code == 0 and member.partitions() == [0, 1, 2, 3])
     assert member.epoch == 2
     part = Consumer(connect(), group)
     part.join(regex=topic[:-1])
@@ -527,7 +520,7 @@ def test_a_topic_that_grows_makes_a_new_epoch(
     member.join(topic)
     wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=6, assignments=None)
     raw.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=5000, validate_only=False), 3)
-    eventually(lambda: member.obey().error_code == 0 and member.partitions() == [0, 1, 2, 3, 4, 5])
+    until(lambda: member.obey().error_code == 0 and member.partitions() == [0, 1, 2, 3, 4, 5])
     assert member.epoch == 3
 
 
@@ -545,7 +538,7 @@ def test_both_assignors_share_out_evenly(
             member.obey()
         return consumers(raw, group).group_state == "Stable"
 
-    eventually(settled)
+    until(settled)
     found = {member.member_id: member.partitions() for member in members}
     assert sorted(number for numbers in found.values() for number in numbers) == [0, 1, 2, 3]
     assert found["member-0"] == [0, 1]
@@ -568,7 +561,7 @@ def test_a_classic_member_in_a_group_of_the_new_protocol_and_back(
         answer = old.join()
         return answer.error_code == 0 and answer.generation_id == 3 and answer.leader == ""
 
-    eventually(joined_new_epoch)
+    until(joined_new_epoch)
     answer = old.start_sync().synced()
     assert (answer.error_code, read_assignment(answer.assignment)) == (0, {})
     assert [old.beat(), old.beat(99)] == [0, ILLEGAL_GENERATION]
@@ -705,7 +698,7 @@ def test_commits_during_a_rebalance(connect: Callable[[], RawClient], raw: RawCl
     assert codes(raw.ask(commit(group, topic, {0: 1}, 1, member.member_id), 9)) == [REBALANCE]
     member.start_sync({}).synced()
     Member(connect(), group).start_join()
-    eventually(lambda: member.beat() == REBALANCE)
+    until(lambda: member.beat() == REBALANCE)
     assert codes(raw.ask(commit(group, topic, {0: 1}, 1, member.member_id), 9)) == [0], "it still has its partitions"
 
 
@@ -723,7 +716,7 @@ def test_commits_of_members_of_the_new_protocol(
     assert committed(first, 2, 0, version=8) == [35]
     assert committed(second, 2, 0) == [UNKNOWN_MEMBER]
     second.join(topic)
-    eventually(lambda: second.ask().error_code == 0 and second.epoch == 3)
+    until(lambda: second.ask().error_code == 0 and second.epoch == 3)
     first.ask()
     first.obey()
     second.ask()

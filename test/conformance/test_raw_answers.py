@@ -21,6 +21,7 @@ from kafka.protocol.topics import CreatePartitionsRequest, CreateTopicsRequest
 from kafka.wire.message import Struct
 from test.broker.driver import batch, produce_request
 from test.broker.raw_client import RawClient
+from test.support.waiting import until
 
 UNKNOWN_ID = UUID(int=12345)
 TOPIC, BROKER, GROUP = 2, 4, 32
@@ -81,14 +82,6 @@ def topic(raw: RawClient, unique: Callable[[str], str]) -> tuple[str, UUID]:
         request = produce_request(name, batch(*values, timestamp=int(time.time() * 1000)))
         until(lambda request=request: raw.ask(request, 9).responses[0].partition_responses[0].error_code == 0)
     return name, made.topic_id
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Ask again and again; a topic and a share group take Apache Kafka a moment."""
-    give_up_at = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.05)
 
 
 # -- topics and their settings ---------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, Ne
 from kafka.errors import IllegalStateError
 from kafka.producer import KafkaProducer
 from kafka.share import AcknowledgeType, KafkaShareConsumer, ShareRecord
+from test.support.waiting import until
 
 ACCEPT, RELEASE, REJECT, RENEW = (
     AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.RENEW,
@@ -34,7 +35,7 @@ class Queue:
         settings = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0", **settings}
         group = ConfigResource(ConfigResourceType.GROUP, name, configs=settings)
         admin.alter_configs([group])
-        wait_until(lambda: self._settings_show(admin, settings))
+        until(lambda: self._settings_show(admin, settings))
         self.producer = self._keep(KafkaProducer(bootstrap_servers=bootstrap))
 
     def _settings_show(self, admin: KafkaAdminClient, settings: Setting) -> bool:
@@ -75,13 +76,6 @@ class Queue:
 
 
 _markers = itertools.count()
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "not in time"
-        time.sleep(0.02)
 
 
 def take(consumer: KafkaShareConsumer, count: int, seconds: float = 30.0, **options: Any) -> list[ShareRecord]:
@@ -219,7 +213,7 @@ def test_a_record_whose_lock_ends_is_handed_out_again_and_cannot_be_acknowledged
     (held,) = take(first, 1)
     (again,) = take(second, 1)
     assert again.delivery_count == 2
-    wait_until(lambda: held.lost)
+    until(lambda: held.lost)
     with pytest.raises(IllegalStateError, match="its lock is gone"):
         first.acknowledge(held)
     second.acknowledge(again)

@@ -21,8 +21,9 @@ from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
 from kafka.share import KafkaShareConsumer, ShareRecord
 from kafka.structs import TopicPartition
-from test.conformance.test_share import ACCEPT, RELEASE, RENEW, MakeQueue, queue, take, wait_until
+from test.conformance.test_share import ACCEPT, RELEASE, RENEW, MakeQueue, queue, take
 from test.support.either_broker import RELEASES
+from test.support.waiting import until
 
 _fixture = queue  # of test_share.py
 
@@ -291,7 +292,7 @@ def test_a_lock_deadline_is_on_each_record_and_moves_with_a_renewal(queue: MakeQ
     assert before < record.lock_deadline <= consumer._host.loop.time() + 20
     assert consumer.lock_s == 20
     deadline = record.lock_deadline
-    wait_until(lambda: consumer._host.loop.time() > before + 0.1)
+    until(lambda: consumer._host.loop.time() > before + 0.1)
     consumer._host.wait(consumer.renew([record]), 10)
     assert record.lock_deadline > deadline
     consumer.acknowledge(record)

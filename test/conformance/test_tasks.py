@@ -34,17 +34,10 @@ from kafka.tasks.kafka_backend.connection import connect
 from kafka.tasks.pools import make_loop
 from kafka.tasks.settings import read_settings
 from kafka.tasks.worker import Worker
+from test.support.waiting import until
 
 SOON_S = 20.0
 Unique = Callable[[str], str]
-
-
-def until(found: Callable[[], bool]) -> None:
-    """Wait for what another thread does."""
-    give_up_at = time.monotonic() + SOON_S
-    while not found():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.002)
 
 
 class Service:

@@ -21,6 +21,7 @@ from kafka.testing import EmbeddedBroker
 from kafka.wire.types import ZERO_UUID
 from test.support import jars, telemetry_plugin
 from test.support.apache_kafka import LATEST, ApacheKafka, refuse, require_apache_kafka
+from test.support.waiting import until
 
 metrics_pb2 = pytest.importorskip("opentelemetry.proto.metrics.v1.metrics_pb2", reason="the extra telemetry")
 
@@ -72,7 +73,7 @@ def names_of(data: bytes) -> set[str]:
 
 def wait_for_last(plugged: Plugged, instance: UUID) -> list[bytes]:
     """All pushes of a client whose last one has come."""
-    telemetry_plugin.wait_for(lambda: any(one[0] == instance and one[1] for one in plugged.pushed()), WAIT_S)
+    until(lambda: any(one[0] == instance and one[1] for one in plugged.pushed()), within_s=WAIT_S)
     return [metrics for other, _, metrics in plugged.pushed() if other == instance]
 
 
@@ -85,7 +86,7 @@ def test_a_producer_and_a_consumer_push_to_a_broker_that_wants_metrics(
     with KafkaProducer(**settings) as producer:
         made_by = producer.client_instance_id(WAIT_S * 1000)
         producer.send(topic, b"x").get(WAIT_S)
-        telemetry_plugin.wait_for(lambda: any(one[0] == made_by for one in plugged.pushed()), WAIT_S)
+        until(lambda: any(one[0] == made_by for one in plugged.pushed()), within_s=WAIT_S)
     assert "org.apache.kafka.producer.record.send.total sum" in names_of(wait_for_last(plugged, made_by)[-1])
     with KafkaConsumer(topic, group_id=client_id, auto_offset_reset="earliest", **settings) as consumer:
         read_by = consumer.client_instance_id(WAIT_S * 1000)

@@ -1,7 +1,8 @@
 """Sequences by chance, the same on the embedded broker and on Apache Kafka 4.3.0: a walk over the requests of members,
 with the ids and epochs that earlier answers gave, and sometimes with others. Every answer is compared.
 
-A walk is what its seed says: a failing test names it and the last steps. The seeds are fixed, as in ``test_twins.py``. ``KAFKA_TEST_ROUNDS`` multiplies the walks.
+A walk is what its seed says: a failing test names it and the last steps. The seeds are fixed, as in ``test_twins.py``.
+``KAFKA_TEST_ROUNDS`` multiplies the walks.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 is what they leave behind.
 
 ``KAFKA_TEST_ROUNDS`` multiplies how many are asked; each round is another seed. The seeds are fixed, unlike those of
-other random tests: new ones still bring up differences in requests that no client makes (``test/README.rst``). What is different on purpose is in
-``on_purpose.py``; the handlers' docstrings say the same to users.
+other random tests: new ones still bring up differences in requests that no client makes (``test/README.rst``). What is
+different on purpose is in ``on_purpose.py``; the handlers' docstrings say the same to users.
 """
 
 from __future__ import annotations

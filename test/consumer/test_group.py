@@ -51,6 +51,7 @@ from kafka.protocol.offsets import (
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafka.testing import EmbeddedBroker
 from test.consumer.test_consumer import ALL, A, B, Rig, rig
+from test.support import waiting
 from test.support.scripted import SILENT, Answer
 
 BOTH = frozenset({A, B})
@@ -607,10 +608,7 @@ def served() -> Iterator[str]:
 
 
 def until(condition: Callable[[], object], action: Callable[[], object] = lambda: None) -> None:
-    give_up_at = time.monotonic() + 40
-    while not condition():
-        assert time.monotonic() < give_up_at
-        action()
+    waiting.until(condition, meanwhile=action)
 
 
 def test_who_does_not_poll_is_no_member(served: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -12,6 +11,7 @@ import pytest
 from kafka.testing import EmbeddedBroker
 from test.faults.counted_jobs import Crew
 from test.support.apache_kafka import ApacheKafka
+from test.support.waiting import until
 
 
 @pytest.fixture(scope="session")
@@ -46,10 +46,7 @@ def crew(tmp_path: pathlib.Path) -> Iterator[Callable[[str, int], Crew]]:
 
 
 def wait_until(
-    condition: Callable[[], object], what: str, seconds: float = 30.0, seen: Callable[[], object] = lambda: ""
+    condition: Callable[[], object], what: str, seconds: float = 45.0, seen: Callable[[], object] = lambda: ""
 ) -> None:
     """Until the condition holds; fails with ``what``, and what there is to see, when it does not in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s: {what}\n{seen()}"
-        time.sleep(0.01)
+    until(condition, what, within_s=seconds, shown=seen)

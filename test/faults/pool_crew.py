@@ -28,6 +28,7 @@ from kafka.tasks.envelope import Death, death_of
 from kafka.tasks.results import decode
 from test.faults.pool_jobs import make_app
 from test.support.process_table import MARK, Process, children_of, fds_of, marked, process, tcp_inodes
+from test.support.waiting import until
 
 ROOT: Final = pathlib.Path(__file__).resolve().parents[2]
 PATIENCE_S: Final = 60.0
@@ -35,11 +36,7 @@ PATIENCE_S: Final = 60.0
 
 def wait_for(condition: Callable[[], object], what: str, crew: PoolCrew | None = None) -> None:
     """Until the condition holds; fails with ``what``, and what the workers said, when it does not in time."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        logs = "" if crew is None else crew.logs()
-        assert time.monotonic() < end, f"not within {PATIENCE_S:g} s: {what}\n{logs}"
-        time.sleep(0.01)
+    until(condition, what, within_s=PATIENCE_S, shown=lambda: "" if crew is None else crew.logs())
 
 
 class Ledger:

@@ -20,6 +20,7 @@ from kafka.producer import FutureRecordMetadata, KafkaProducer
 from kafka.producer.waiting import ThreadWaiter, append_when_there_is_room
 from kafka.testing import EmbeddedBroker
 from test.producer.support import producer_in_memory
+from test.support.waiting import until
 
 SMALL_BYTES = 8 * 1024 * 1024
 DEFAULT_BYTES = 32 * 1024 * 1024
@@ -159,7 +160,7 @@ def test_threads_get_memory_in_the_order_in_which_they_came_and_nobody_is_left()
                 thread = threading.Thread(target=run, args=(number,))
                 thread.start()
                 threads.append(thread)
-                _until(lambda number=number: len(waiters) == number + 1)
+                until(lambda number=number: len(waiters) == number + 1)
         finally:
             broker.resume()
         for thread in threads:
@@ -188,7 +189,7 @@ def test_a_thread_that_waits_for_memory_is_told_when_the_producer_is_closed() ->
 
             thread = threading.Thread(target=run)
             thread.start()
-            _until(lambda: bool(producer._accumulator.memory.waiters))
+            until(lambda: bool(producer._accumulator.memory.waiters))
             producer.close(timeout=0)
             thread.join(30)
         finally:
@@ -256,13 +257,6 @@ def _fill(producer: KafkaProducer) -> None:
             producer.send("t", b"x" * 12_000)
     finally:
         producer._settings["max_block_ms"] = patience
-
-
-def _until(found: Any) -> None:
-    give_up_at = time.monotonic() + 30
-    while not found():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.002)
 
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["there is room", "there is none"])

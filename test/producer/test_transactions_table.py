@@ -33,7 +33,7 @@ VERSION_2 = "4.3"
 WALKS = [
     *((VERSION_2, api) for api in (Api.INIT, Api.PRODUCE, Api.COMMIT_OFFSETS, Api.END)),
     *(
-        pytest.param(VERSION_1, api, marks=pytest.mark.deep("an older protocol; kept by test/core/produce/test_error_tables.py"))
+        pytest.param(VERSION_1, api, marks=pytest.mark.deep("an older protocol; kept by test_error_tables.py"))
         for api in Api
         if api is not Api.FIND
     ),

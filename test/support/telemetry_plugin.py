@@ -13,8 +13,6 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -106,11 +104,3 @@ def pushes(directory: pathlib.Path) -> list[Pushed]:
         client_instance_id = UUID(bytes=base64.urlsafe_b64decode(instance + "=="))
         found.append(Pushed(client_instance_id, terminating == "true", path.read_bytes()))
     return found
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    """Until it holds; AssertionError after ``timeout_s``."""
-    give_up_at = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < give_up_at, "it has not come about"
-        time.sleep(0.02)

@@ -7,7 +7,7 @@ import pathlib
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from kafka.net import resolve
 from kafka.net.transport import Address
 from kafka.testing import EmbeddedBroker
 from test.support.ports import free_ports
+from test.support.waiting import until
 
 RECONNECT: dict[str, Any] = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 20}
 
@@ -37,13 +38,6 @@ def broker(shared: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 def topic(broker: EmbeddedBroker) -> str:
     return broker.create_topic(f"topic-{uuid.uuid4().hex[:8]}")
-
-
-def until(is_so: Callable[[], bool], within_s: float = 30.0) -> None:
-    give_up_at = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.01)
 
 
 # -- another address ---------------------------------------------------------------------------------------------------

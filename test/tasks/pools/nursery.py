@@ -12,7 +12,7 @@ import resource
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +24,7 @@ from kafka.tasks.pools.launch import make_launcher
 from kafka.tasks.pools.processes import Child, Done, Exit, News, Phase, Progress, Up
 from kafka.tasks.pools.settings import PoolSettings
 from kafka.tasks.runner import Job
+from test.support.waiting import until
 from test.tasks.fakes import a_job
 from test.tasks.pools import children_app
 
@@ -34,15 +35,6 @@ def a_call(task: Task[..., Any], *args: Any) -> Job:
     """A job of one of the tasks."""
     envelope = a_job(task.name, *args)
     return Job(Lease(Source("q", "shop.q"), envelope.value, [], 1), envelope, task)
-
-
-def until(what: Callable[[], object]) -> Any:
-    """Wait until ``what()`` is true, and return that."""
-    give_up_at = time.monotonic() + DEADLINE_S
-    while not (found := what()):
-        assert time.monotonic() < give_up_at, "it did not happen in time"
-        select.select([], [], [], 0.002)
-    return found
 
 
 def is_running(pid: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,14 +13,8 @@ from kafka.tasks import App, Cancel, Context, Retry, SoftTimeLimit
 from kafka.tasks.outcome import Cancelled, Failed, Outcome, Succeeded
 from kafka.tasks.pools.asyncio_pool import AsyncioPool
 from kafka.tasks.runner import Job
+from test.support.waiting import until
 from test.tasks.pools.test_pools import DEADLINE_S, FAR_S, Bench
-
-
-def until(condition: Callable[[], object]) -> None:
-    give_up_at = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.001)
 
 
 @pytest.fixture

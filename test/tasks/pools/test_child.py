@@ -17,8 +17,9 @@ from kafka.tasks.pools.child import BROKEN
 from kafka.tasks.pools.memory import vitals
 from kafka.tasks.pools.processes import ChannelDamaged, Child, Done, Phase
 from kafka.tasks.pools.stacks import END
+from test.support.waiting import until
 from test.tasks.pools import children_app as tasks
-from test.tasks.pools.nursery import Nursery, is_running, until
+from test.tasks.pools.nursery import Nursery, is_running
 
 BIG = 10_000_000
 

@@ -31,8 +31,9 @@ from kafka.tasks.pools.orphans import MARK, Orphans
 from kafka.tasks.pools.processes import Done, Exit, Phase
 from kafka.tasks.pools.registry import registry_hash
 from kafka.tasks.pools.settings import PoolSettings, start_methods
+from test.support.waiting import until
 from test.tasks.pools import children_app as tasks
-from test.tasks.pools.nursery import DEADLINE_S, Nursery, few_descriptors, is_running, until
+from test.tasks.pools.nursery import DEADLINE_S, Nursery, few_descriptors, is_running
 
 METHODS = start_methods()
 EXECUTED = [method for method in METHODS if method != "fork"]

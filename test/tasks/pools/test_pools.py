@@ -23,6 +23,7 @@ from kafka.tasks.delivery import Lease, Source
 from kafka.tasks.outcome import Failed, Outcome, Succeeded
 from kafka.tasks.pools import POOLS, PROCESS_POOLS, Pool, PoolSettings, default_pool, make_pool
 from kafka.tasks.runner import Job
+from test.support.waiting import until
 from test.tasks.fakes import a_job
 
 DEADLINE_S = 40.0
@@ -46,7 +47,7 @@ class Bench:
             settings = PoolSettings(self._concurrency, app=self.app, start_method="fork")
             self._pool = make_pool(self.name, settings, self._wake)
             if self.name in PROCESS_POOLS:
-                _until(lambda: self._all_up(self._pool))
+                until(lambda: self._all_up(self._pool))
         return self._pool
 
     @staticmethod
@@ -145,7 +146,7 @@ def test_a_full_pool_has_no_free_slot(bench: Bench, gate: Gate) -> None:
     assert bench.pool.free_slots == 0
     gate.open()
     bench.outcomes(len(jobs))
-    _until(lambda: bench.pool.free_slots == bench.pool.concurrency or bench.pool.finished(0.01))
+    until(lambda: bench.pool.free_slots == bench.pool.concurrency or bench.pool.finished(0.01))
 
 
 def test_errors_are_outcomes_and_the_pool_goes_on(bench: Bench) -> None:
@@ -157,7 +158,7 @@ def test_errors_are_outcomes_and_the_pool_goes_on(bench: Bench) -> None:
     bench.pool.depth = 10
     bench.submit(*jobs)
     assert all(isinstance(o, Failed) for o in bench.outcomes(5).values())
-    _until(lambda: bench.pool.free_slots or bench.pool.finished(0.01))
+    until(lambda: bench.pool.free_slots or bench.pool.finished(0.01))
     bench.submit(after)
     assert bench.outcomes(1) == {after: Succeeded(b"1")}
 
@@ -167,7 +168,7 @@ def test_jobs_that_have_not_started_can_be_taken_back(bench: Bench, gate: Gate) 
     bench.pool.depth = 10
     bench.submit(*jobs)
     if bench.name != "inline":
-        _until(lambda: len(gate.begun()) == 2 or bench.pool.finished(0.01))
+        until(lambda: len(gate.begun()) == 2 or bench.pool.finished(0.01))
     begun = gate.begun()
     back = bench.pool.recall()
     assert back == [job for n, job in enumerate(jobs) if str(n) not in begun]
@@ -180,7 +181,7 @@ def test_jobs_that_have_not_started_can_be_taken_back(bench: Bench, gate: Gate) 
 def test_a_job_that_ends_wakes_the_loop(bench: Bench) -> None:
     bench.submit(bench.job(lambda: 1))
     bench.outcomes(1)
-    _until(lambda: bench.wakes >= 1)
+    until(lambda: bench.wakes >= 1)
 
 
 def test_pools_are_made_by_name_and_wrong_ones_say_so() -> None:
@@ -209,7 +210,7 @@ def test_many_outcomes_wake_the_loop_once(threads: Bench) -> None:
     threads.pool.depth = 1000
     for _ in range(500):
         threads.pool.submit(threads.job(lambda: None))
-    _until(lambda: threads.pool.statistics()["busy"] == 500 and threads.wakes >= 1)
+    until(lambda: threads.pool.statistics()["busy"] == 500 and threads.wakes >= 1)
     threads.outcomes(500)
     assert threads.wakes < 100
 
@@ -291,7 +292,7 @@ def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_again(threads: Benc
     assert threads.outcomes(1) == {again: Succeeded(b"1")}
     assert len(told) == 1
     gate.set()
-    _until(lambda: sum(t.name == "kafka-task" for t in threading.enumerate()) == 2)
+    until(lambda: sum(t.name == "kafka-task" for t in threading.enumerate()) == 2)
     assert threads.pool.finished() == []
     assert len(told) == 1  # of the two that were stuck the worker tells, at their limit
     assert threads.pool.statistics()["hard_limits"] == 2
@@ -304,7 +305,7 @@ def test_a_job_behind_a_slow_one_has_its_limit_from_its_own_start(threads: Bench
     last = threads.job(lambda: 1, timeout=FAR_S)
     for job in [*first, last]:
         threads.pool.submit(job)
-    _until(lambda: all(job.started_at is not None for job in first))
+    until(lambda: all(job.started_at is not None for job in first))
     threads.pool.tick(time.monotonic() + FAR_S)
     gate.set()
     assert threads.outcomes(3)[last] == Succeeded(b"1")
@@ -351,16 +352,9 @@ def test_stop_names_the_jobs_that_never_finished() -> None:
     jobs = [bench.job(gate.wait, DEADLINE_S) for _ in range(3)]
     for job in jobs:
         bench.pool.submit(job)
-    _until(lambda: jobs[0].started_at is not None)
+    until(lambda: jobs[0].started_at is not None)
     assert set(bench.pool.stop(0.01)) == set(jobs)
     gate.set()
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.001)
 
 
 _TRACED = """
