@@ -42,7 +42,9 @@ class Expected(NamedTuple):
 # By hand, from Apache Kafka 4.3.0's AbstractCoordinator ("Java" below: its JoinGroupResponseHandler,
 # SyncGroupResponseHandler and HeartbeatResponseHandler, and joinGroupIfNeeded) and the KIPs. Where Java throws out of
 # poll() and the next poll() tries again, a member here reports the error and tries again after a pause (REPORT), unless
-# no later attempt can end otherwise (GIVE_UP).
+# no later attempt can end otherwise (GIVE_UP). test/conformance/test_groups.py provokes on Apache Kafka 4.3.0:
+# ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT,
+# REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID; test_full_groups.py GROUP_MAX_SIZE_REACHED.
 R = Reaction
 EXPECTED: dict[str, Expected] = {
     "COORDINATOR_LOAD_IN_PROGRESS": Expected(

@@ -99,3 +99,22 @@ def test_a_final_acknowledgement_replaces_a_renewal_that_is_to_be_said_by_itself
     acks.add(held, ACCEPT)
     assert acks.take().ranges == [AckRange(1, 1, ACCEPT)]
     assert not acks
+
+
+def test_only_what_is_to_be_said_of_records_that_are_not_held_any_more_is_forgotten() -> None:
+    acks = PendingAcks()
+    over, kept, alone_over, alone_kept, unheard_of = (record(offset) for offset in range(5))
+    acks.add(alone_over, ACCEPT)
+    acks.add(alone_kept, ACCEPT)
+    acks.add_ranges([(8, 9)], GAP)
+    acks.add_suspects(acks.take())
+    for each in (over, kept, unheard_of):
+        acks.add(each, RELEASE)
+    held = {0: record(0), 1: kept, 2: record(2), 3: alone_kept}
+    assert acks.forget(held) == [(RELEASE, over), (ACCEPT, alone_over)]
+    assert [acks.take().ranges for _ in range(3)] == [
+        [AckRange(1, 1, RELEASE), AckRange(4, 4, RELEASE)],
+        [AckRange(3, 3, ACCEPT)],
+        [AckRange(8, 9, GAP)],
+    ]
+    assert not acks

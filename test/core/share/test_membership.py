@@ -6,9 +6,19 @@ import uuid
 
 import pytest
 
-from kafka.core.share.membership import MemberState, ShareMembership
+from kafka.core.share.membership import HeartbeatOutcome, MemberState, ShareMembership
 from kafka.core.share.records import SharePartition
-from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
+from kafka.errors import (
+    CoordinatorNotAvailableError,
+    GroupAuthorizationFailedError,
+    IllegalArgumentError,
+    IllegalStateError,
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaProtocolError,
+    SaslAuthenticationFailedError,
+)
 from kafka.protocol.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 TOPIC = uuid.UUID(int=7)
@@ -289,5 +299,31 @@ def test_a_member_that_leaves_says_so_again_when_its_heartbeat_fails_for_good() 
     member.subscribe(["z"], 5.1)
     assert member.on_failure(IncompatibleBrokerVersion("no ShareGroupHeartbeat"), 5.2).lost_coordinator
     assert (member.state, member.due_at()) == (MemberState.LEAVING, pytest.approx(5.3))
+    member.subscribe(["z"], 5.2)
+    assert member.due_at() == pytest.approx(5.3), "a subscription changes nothing any more"
     request = member.next_request(5.3)
     assert request is not None and request.member_epoch == -1
+
+
+@pytest.mark.parametrize(
+    ("error", "is_final"),
+    [
+        (KafkaConnectionError("gone"), False),
+        (KafkaProtocolError("not a response"), False),
+        (CoordinatorNotAvailableError("none"), False),
+        (SaslAuthenticationFailedError("wrong password"), True),
+        (GroupAuthorizationFailedError("g"), True),
+        (IllegalArgumentError("a name that cannot be written"), True),
+        (IllegalStateError("the client is closed"), True),
+    ],
+)
+def test_what_comes_instead_of_an_answer_is_final_only_when_no_other_attempt_can_mend_it(
+    error: KafkaError, is_final: bool
+) -> None:
+    member = stable()
+    member.next_request(5.0)
+    assert member.on_failure(error, 5.0) == HeartbeatOutcome(None, error, lost_coordinator=not is_final)
+    if is_final:
+        assert (member.state, member.due_at()) == (MemberState.FATAL, None)
+    else:
+        assert (member.state, member.due_at()) == (MemberState.STABLE, pytest.approx(5.1))
