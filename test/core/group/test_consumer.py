@@ -449,7 +449,7 @@ EXPECTED: dict[str, Expected] = {
         GIVE_UP, None, False, False, False, "Java: fatal, names group.protocol; broker: group.version is 0, no member"
     ),
     "INVALID_REQUEST": Expected(GIVE_UP, None, False, False, True, "Java: fatal; the member is not removed"),
-    "GROUP_MAX_SIZE_REACHED": Expected(GIVE_UP, None, False, False, False, "Java: fatal; broker: it has no such member"),
+    "GROUP_MAX_SIZE_REACHED": Expected(GIVE_UP, None, False, False, False, "Java: fatal; broker: no such member"),
     "FENCED_INSTANCE_ID": Expected(
         GIVE_UP, None, False, False, False, "Java: fatal; broker: the instance id belongs to another member id"
     ),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.core.share.records import AcquiredRange, read_acquired
+from kafka.core.share.records import AcknowledgeType, AcquiredRange, read_acquired, runs, settle, without_lost
 from kafka.errors import CorruptRecordError
 from kafka.records import COMMIT, ControlMarker, RecordBatchBuilder, control_batch
 
@@ -52,3 +52,42 @@ def test_damaged_batches_raise() -> None:
     damaged[-1] ^= 1
     with pytest.raises(CorruptRecordError):
         read(bytes(damaged), (0, 2, 1))
+
+
+def test_a_record_tells_the_sizes_of_the_bytes_it_came_as() -> None:
+    (record,), _ = read_acquired("t", 0, batch(10, 1), [AcquiredRange(10, 10, 3)], 30.0, None)
+    assert (record.serialized_key_size, record.serialized_value_size) == (-1, 2)
+    assert (record.leader_epoch, record.timestamp, record.delivery_count, record.lock_deadline) == (4, 1000, 3, 30.0)
+    assert (record.lost, record.is_settled, record.sizes) == (False, False, None)
+    record.key, record.value = b"key", None
+    assert (record.serialized_key_size, record.serialized_value_size) == (3, -1)
+    record.replace("a key", ["a", "value"])
+    assert (record.key, record.value) == ("a key", ["a", "value"])
+    assert (record.serialized_key_size, record.serialized_value_size) == (3, -1)
+
+
+def test_records_are_settled_once_and_told_apart_by_their_owner() -> None:
+    first, second, third = (
+        read_acquired("t", 0, batch(0, 1), [AcquiredRange(0, 0, 1)], 30.0, owner)[0][0] for owner in ("a", "a", "b")
+    )
+    assert runs([]) == []
+    assert runs([first, second, third, first]) == [[first, second], [third], [first]]
+    assert runs([third, third]) == [[third, third]]
+    second.lost = True
+    assert without_lost([first, second, third]) == [first, third]
+    assert settle([first, second]) == [first, second]
+    assert settle([first, second, third]) == [third]
+
+
+def test_damaged_batches_are_read_when_nobody_wants_them_checked() -> None:
+    damaged = bytearray(batch(0, 1))
+    damaged[-2] ^= 1
+    (record,), _ = read_acquired("t", 0, bytes(damaged), [AcquiredRange(0, 0, 1)], 30.0, None, check_crcs=False)
+    assert record.value != b"0"
+
+
+def test_the_ways_to_acknowledge_have_the_protocols_numbers() -> None:
+    """KIP-932 and KIP-1222; ShareAcknowledgeRequest.json, "AcknowledgeTypes"."""
+    assert {each.name: each.value for each in AcknowledgeType} == {
+        "GAP": 0, "ACCEPT": 1, "RELEASE": 2, "REJECT": 3, "RENEW": 4,
+    }  # fmt: skip
