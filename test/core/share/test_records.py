@@ -79,9 +79,11 @@ def test_records_are_settled_once_and_told_apart_by_their_owner() -> None:
     assert settle([first, second, third]) == [third]
 
 
-def test_damaged_batches_are_read_when_nobody_wants_them_checked() -> None:
+def test_damaged_values_raise_unless_nobody_wants_them_checked() -> None:
     damaged = bytearray(batch(0, 1))
     damaged[-2] ^= 1
+    with pytest.raises(CorruptRecordError):
+        read(bytes(damaged), (0, 0, 1))
     (record,), _ = read_acquired("t", 0, bytes(damaged), [AcquiredRange(0, 0, 1)], 30.0, None, check_crcs=False)
     assert record.value != b"0"
 

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from kafka.core.share.holding import Answered
+from kafka.core.share.holding import Answered, Holding
 from kafka.core.share.intake import Outcome
 from kafka.core.share.reactions import REST_S, UNREADABLE_REST_S
 from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
@@ -542,21 +542,31 @@ def test_damaged_batches_are_noticed_unless_the_user_wants_no_checks() -> None:
         assert (list(outcome.partition_errors), len(outcome.records)) == (([P0], 0) if check_crcs else ([], 1))
 
 
-@pytest.mark.parametrize(
-    ("kind", "is_twice", "by"),
-    [(ACCEPT, False, ShareFetchRequest), (RELEASE, False, ShareAcknowledgeRequest), (RELEASE, True, ShareFetchRequest)],
-)
-def test_only_a_release_of_what_is_held_goes_by_itself(
-    broker: Broker, kind: AcknowledgeType, is_twice: bool, by: type
+@pytest.mark.parametrize(("kind", "by"), [(ACCEPT, ShareFetchRequest), (RELEASE, ShareAcknowledgeRequest)])
+def test_a_release_goes_by_itself_and_what_is_released_again_hurries_nothing(
+    broker: Broker, kind: AcknowledgeType, by: type
 ) -> None:
-    (record,) = broker.give(1)
-    assert broker.session.acknowledge_all(record.owner, [record], kind) == []  # type: ignore[arg-type]
-    if is_twice:
-        broker.acknowledged(broker.ask(), {0: 0})
-        assert broker.session.acknowledge_all(record.owner, [record], kind) == [record]  # type: ignore[arg-type]
-        (other,) = broker.fetched(broker.ask(), (0, 1, 1)).records
-        broker.session.acknowledge(other, ACCEPT)
-    assert isinstance(broker.ask().request, by)
+    first, second = broker.give(2)
+    assert isinstance(first.owner, Holding)
+    assert broker.session.acknowledge_all(first.owner, [first], kind) == []
+    exchange = broker.ask()
+    assert isinstance(exchange.request, by)
+    answered = broker.fetched(exchange) if by is ShareFetchRequest else broker.acknowledged(exchange)
+    assert [each.record for each in answered.acknowledged] == [first]
+    assert broker.session.acknowledge_all(first.owner, [first], RELEASE) == [first]
+    broker.session.acknowledge(second, ACCEPT)
+    assert isinstance(broker.ask().request, ShareFetchRequest)
+
+
+def test_what_somebody_waits_for_goes_by_itself_once(broker: Broker) -> None:
+    first, second = broker.give(2)
+    broker.session.acknowledge(first, ACCEPT)
+    broker.session.flush()
+    exchange = broker.ask()
+    assert isinstance(exchange.request, ShareAcknowledgeRequest)
+    broker.acknowledged(exchange, {0: 0})
+    broker.session.acknowledge(second, ACCEPT)
+    assert isinstance(broker.ask().request, ShareFetchRequest)
 
 
 def test_what_is_held_is_found_by_its_offset(broker: Broker) -> None:
