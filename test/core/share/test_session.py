@@ -768,3 +768,28 @@ def test_what_the_broker_could_not_write_is_said_again_while_the_lock_lasts(
     outcome = broker.acknowledged(exchange, {0: 15})
     assert [each.record for each in outcome.acknowledged] == ([] if is_again else [record])
     assert broker.session.has_pending is is_again
+
+
+def test_closing_releases_by_name_what_is_held_of_partitions_that_the_session_does_not_have(broker: Broker) -> None:
+    (record,) = broker.give(1)
+    (other,) = broker.fetched(broker.ask(), (1, 7, 1)).records
+    broker.session.set_partitions([P1], {TOPIC: "t"})
+    forgetting = broker.ask()
+    assert forgetting.forgotten == {P0}
+    broker.fetched(forgetting)
+    broker.session.acknowledge(record, RENEW)
+    closing = broker.session.close_request()
+    assert closing is not None and isinstance(closing.request, ShareAcknowledgeRequest)
+    assert (said(closing.request), closing.request.is_renew_ack) == ([(0, 0, [2])], False)
+    outcome = broker.acknowledged(closing, {0: 0})
+    assert sorted(each.offset for each in outcome.lost) == [0, 7]
+    assert other.lost and not broker.session.has_pending
+
+
+def test_a_renewal_that_is_out_when_the_connection_ends_needs_no_answer_beside_the_loss(broker: Broker) -> None:
+    renewed, accepted = broker.give(2)
+    broker.session.acknowledge(renewed, RENEW)
+    broker.session.acknowledge(accepted, ACCEPT)
+    outcome = broker.session.on_failure(broker.ask(), KafkaConnectionError("gone"))
+    assert [each.record for each in outcome.acknowledged] == [accepted]
+    assert outcome.lost == [renewed] and renewed.lost and accepted.lost
