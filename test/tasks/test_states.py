@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.tasks.states import JobState
+from kafka.tasks.states import EXCEPTION, FULL_RUN, READY, UNREADY, JobState
 
 
 @pytest.mark.parametrize("state", JobState)
@@ -13,3 +13,20 @@ def test_a_state_is_its_name_as_a_text_and_still_a_number(state: JobState) -> No
     assert f"{state:>9}" == state.name.rjust(9)
     assert int(state) == state.value
     assert JobState.SUCCESS < JobState.QUEUED
+
+
+def test_states_and_their_sets_are_those_that_other_tools_know() -> None:
+    # task-queue.md "Topics of an app": numbers and sets; UNKNOWN stands apart, behind all others
+    expected = {"SUCCESS": 1, "FAILURE": 2, "REVOKED": 3, "RETRY": 4, "STARTED": 5, "QUEUED": 6, "UNKNOWN": 7}
+    assert {name: int(state) for name, state in JobState.__members__.items()} == expected
+    found = {name: {state.name for state in states} for name, states in (
+        ("FULL_RUN", FULL_RUN), ("READY", READY), ("EXCEPTION", EXCEPTION), ("UNREADY", UNREADY),
+        ("is_final", [state for state in JobState if state.is_final]),
+    )}  # fmt: skip
+    assert found == {
+        "FULL_RUN": {"FAILURE", "SUCCESS"},
+        "READY": {"REVOKED", "FAILURE", "SUCCESS"},
+        "EXCEPTION": {"FAILURE", "REVOKED"},
+        "UNREADY": {"QUEUED", "STARTED", "RETRY"},
+        "is_final": {"REVOKED", "FAILURE", "SUCCESS"},
+    }
