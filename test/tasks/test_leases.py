@@ -125,3 +125,56 @@ def test_a_renewal_starts_each_lock_anew_but_those_of_the_buffer() -> None:
     assert leases.renewed(10.0, 30.0) == [running, new]
     assert leases.run_out(30.0) == [buffered]
     assert leases.run_out(40.0) == [running, buffered, new]
+
+
+def test_what_each_stage_counts_as_and_what_a_lost_lock_makes_of_it() -> None:
+    # stage -> unfinished, moving, settling; then lost: whether that changes anything, stage, whether the job is told
+    expected = {
+        NEW: (0, 0, 1, True, NEW, False),
+        BUFFERED: (1, 0, 0, True, GONE, None),
+        WAITING: (1, 0, 0, True, GONE, None),
+        RUNNING: (1, 0, 0, True, RUNNING, True),
+        SETTLING: (0, 0, 1, True, SETTLING, False),
+        MOVING: (0, 1, 1, True, MOVING, False),
+        HELD: (0, 0, 1, True, HELD, False),
+        GONE: (0, 0, 0, False, GONE, None),
+    }
+    assert set(expected) == set(range(8))
+    found = {}
+    for stage in expected:
+        leases, lease = Leases(), a_lease(SOURCES[1])
+        sums = (leases.moving, leases.unfinished_count, leases.unfinished_suspects, leases.suspects, len(leases))
+        assert sums == (0, 0, 0, 0, 0)
+        leases.add(lease, 5.0, 30.0)
+        assert (leases.suspects, lease.leased_at, lease.locked_until) == (1, 5.0, 35.0)
+        leases.move(lease, stage)
+        assert leases.suspects == (stage != GONE)
+        assert leases.running() == ([lease] if stage == RUNNING else [])
+        counts = (leases.unfinished_count, leases.moving, leases.settling_count)
+        is_change = leases.lose(lease, False)
+        assert (leases.suspects, len(leases)) == (0, 0)
+        found[stage] = (*counts, is_change, lease.stage, lease.job.cancelled if lease.job else None)
+    assert found == expected
+
+
+def test_a_job_that_is_no_suspect_is_counted_as_none() -> None:
+    leases, lease = Leases(), a_lease()
+    leases.add(lease, 0.0, 30.0)
+    leases.move(lease, RUNNING)
+    assert (leases.suspects, leases.unfinished_suspects, leases.unfinished_count) == (0, 0, 1)
+    leases.move(lease, GONE)
+    assert (leases.suspects, leases.settling_count) == (0, 0)
+
+
+def test_equal_times_are_due_in_the_order_of_the_holds_and_all_may_be_taken() -> None:
+    leases = Leases()
+    held = [a_lease(SOURCES[n % 2]) for n in range(4)]
+    for lease in held:
+        leases.add(lease, 0.0, 30.0)
+        leases.hold(lease, 1.0)
+    assert leases.take_due(0.9) == []
+    assert leases.take_due(1.0) == held
+    for lease in held:
+        leases.hold(lease, 2.0)
+    assert leases.take_held() == held
+    assert MOST_SPARED == 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from kafka.tasks.results import (
     is_late,
     look_up,
     reason_value,
+    shortened,
 )
 from kafka.tasks.states import READY, JobState
 
@@ -222,3 +224,78 @@ def test_the_end_is_taken_before_the_look_up_by_time() -> None:
 def test_better_prefers_any_terminal_record_to_none() -> None:
     assert better(None, StateRecord(ID, S.QUEUED))
     assert better(StateRecord(ID, S.RETRY, 9, 9), StateRecord(ID, S.FAILURE, 1, 1))
+
+
+def test_which_of_two_records_holds() -> None:
+    # task-queue.md "Topics of an app": the first terminal one in log order; others by (attempt, delivery), then log.
+    # old, new (state, attempt, delivery), both from one topic -> whether the new one takes the place
+    expected = {
+        ((S.SUCCESS, 1, 1), (S.FAILURE, 2, 2), True): False,
+        ((S.REVOKED, 1, 1), (S.SUCCESS, 2, 2), True): False,
+        ((S.FAILURE, 1, 1), (S.RETRY, 2, 2), True): False,
+        ((S.SUCCESS, 1, 1), (S.FAILURE, 1, 1), False): True,
+        ((S.SUCCESS, 1, 1), (S.RETRY, 2, 2), False): False,
+        ((S.RETRY, 2, 2), (S.REVOKED, 1, 1), True): True,
+        ((S.RETRY, 2, 2), (S.STARTED, 1, 3), True): False,
+        ((S.RETRY, 2, 2), (S.STARTED, 2, 1), True): False,
+        ((S.RETRY, 2, 2), (S.QUEUED, 2, 2), True): True,
+        ((S.QUEUED, 2, 2), (S.RETRY, 2, 3), True): True,
+        ((S.QUEUED, 2, 2), (S.RETRY, 3, 1), False): True,
+    }
+    found = {
+        (old, new, same): better(StateRecord(ID, *old), StateRecord(ID, *new), same_topic=same)
+        for old, new, same in expected
+    }
+    assert found == expected
+    assert not better(StateRecord(ID, S.SUCCESS), StateRecord(ID, S.FAILURE)), "one topic, unless it is said"
+
+
+def test_headers_that_are_missing_say_the_first_run() -> None:
+    assert decode(ID.encode(), None, [("state", b"SUCCESS")]) == StateRecord(ID, S.SUCCESS, 1, 1, b"", 0)
+    assert StateRecord(ID, S.SUCCESS) == (ID, S.SUCCESS, 1, 1, b"", 0)
+    assert StateRecord(ID, S.FAILURE).detail() == {}
+    assert StateRecord(ID, S.FAILURE, value=b"[1]").detail() == {}
+
+
+def test_values_are_short_json_in_utf_8() -> None:
+    assert reason_value("nö", "h") == '{"reason":"nö","host":"h"}'.encode()
+    value = fault_value(Fault("T" * 200, "ü" * 201, "Trace"), "h", 10**201)
+    assert json.loads(shortened(value)) == {
+        "type": "T" * 200, "text": "ü" * 200 + "...", "traceback": "", "host": "h", "time": 10**201,
+    }  # fmt: skip
+
+
+def test_a_view_says_which_records_made_a_job_final_and_counts_what_came_second() -> None:
+    # record, from the late topic -> final by it, terminal records ignored so far
+    steps = [
+        ((S.STARTED, 2), False, False, 0),
+        ((S.RETRY, 1), False, False, 0),
+        ((S.RETRY, 2), False, False, 0),
+        ((S.FAILURE, 1), True, True, 0),
+        ((S.REVOKED, 1), True, False, 1),
+        ((S.SUCCESS, 1), False, True, 2),
+        ((S.FAILURE, 1), False, False, 3),
+        ((S.FAILURE, 1), True, False, 4),
+    ]
+    view = ResultView()
+    found = [(view.apply(StateRecord(ID, *record), late), view.ignored) for record, late, _, _ in steps]
+    assert found == [(final, ignored) for _, _, final, ignored in steps]
+    assert (view.forgotten, view.get(make_id(T, 5, b"\2" * 8))) == (0, None)
+    assert ResultView().apply(StateRecord(ID, S.REVOKED)), "the first that is seen of it"
+    default = ResultView()
+    default.apply(StateRecord(ID, S.SUCCESS))
+    assert not default.apply(StateRecord(ID, S.FAILURE)), "from the results topic, unless it is said"
+
+
+def test_a_look_up_reads_what_is_between_the_offset_of_its_time_and_the_end() -> None:
+    # end, first offset at the time -> whether records are read
+    expected = {(0, -1): False, (3, -1): False, (3, 0): True, (3, 2): True, (3, 3): False, (3, 4): False}
+    found = {}
+    for end, start in expected:
+        dialogue = look_up(ID)
+        assert next(dialogue) == EndOffset(False, 5)
+        assert dialogue.send(end) == OffsetAt(False, 5, T - 60_000)
+        want = dialogue.send(start)
+        found[end, start] = want == Read(False, 5, ID, start, end, T + 60_000)
+        assert found[end, start] or want == EndOffset(True, 5)
+    assert found == expected
