@@ -229,7 +229,8 @@ class Arguments:
             elif position < count:
                 return False
         for position in range(count, self._needed):
-            if self._positional[position] not in kwargs:
+            name = self._positional[position]
+            if name not in kwargs or name not in self._index:  # a name of the positional ones may be one of ``**named``
                 return False
         return all(not needed or name in kwargs for name, needed in self._keyword_only.items())
 

@@ -183,6 +183,8 @@ def test_arguments_that_fit_pass_in_every_form(app: App) -> None:
 
     for args, kwargs in (((1,), {}), ((1, 2, 3, 4), {}), ((1,), {"b": 2, "c": 3, "z": 4}), ((1,), {"a": 5})):
         f.check_call(args, kwargs)
+        with pytest.raises(TypeError, match=r"f\(\)"):
+            f.check_call((), kwargs)
 
 
 def test_what_does_not_serialise_raises_at_delay_and_sends_nothing(app: App, backend: FakeBackend) -> None:
