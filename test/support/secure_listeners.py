@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import socket
+import time
 from collections.abc import Iterator
 
 from kafka.net.tls_context import Identity, Pem, client_context
@@ -28,6 +30,7 @@ PROTOCOLS = {
 }  # fmt: skip
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 LIFETIME_MS = 2500
+OPEN_S = 30.0
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _PLAIN_JAAS = f'{_PLAIN} required username="admin" password="x" user_admin="admin-secret" user_alice="alice-secret";'
@@ -63,7 +66,22 @@ def secure_broker(kind: str, certificates: Certificates) -> Iterator[Places]:
     else:
         require_apache_kafka()
         with _SecureApacheKafka(ports, certificates):
+            for port in ports.values():
+                _wait_for_listener(port)
             yield Places(ports, certificates)
+
+
+def _wait_for_listener(port: int) -> None:
+    """Apache Kafka opens one listener after the other, and the first answers before the last is open."""
+    end = time.monotonic() + OPEN_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
 
 
 def _settings_of(ports: dict[str, int], certificates: Certificates) -> dict[str, str]:
