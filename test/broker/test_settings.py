@@ -35,9 +35,11 @@ def test_every_default_passes_its_own_check() -> None:
         setting.check(setting.default)
 
 
-@pytest.mark.parametrize(("value", "name"), [("-1", "compression.gzip.level"), ("9", "compression.gzip.level")])
-def test_the_ends_of_a_range_are_in_it(value: str, name: str) -> None:
-    check_topic_settings({name: value})
+@pytest.mark.parametrize(("end", "outside"), [("1", "0"), ("9", "10")])
+def test_the_ends_of_a_range_are_in_it(end: str, outside: str) -> None:
+    check_topic_settings({"compression.gzip.level": end})
+    with pytest.raises(InvalidConfigurationError):
+        check_topic_settings({"compression.gzip.level": outside})
 
 
 def test_a_value_comes_from_the_nearest_place() -> None:

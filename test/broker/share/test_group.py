@@ -148,6 +148,8 @@ def test_malformed_heartbeats_are_invalid_requests(
 def test_only_who_joins_has_to_name_topics() -> None:
     check_heartbeat("g", "m", 3, [], None)
     check_heartbeat("g", "m", -1, [], None)
+    with pytest.raises(InvalidRequestError):
+        check_heartbeat("g", "m", 0, [], None)
 
 
 def test_topics_that_appear_and_grow_are_assigned() -> None:

@@ -1,0 +1,101 @@
+"""Each test can fail: it asserts something, and nothing around an assertion takes its error away."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+SWALLOWING: Final = frozenset({"AssertionError", "Exception", "BaseException"})
+"""Exceptions that an ``AssertionError`` is one of."""
+CHECKS: Final = frozenset({"raises", "warns", "fail"})
+"""What pytest has beside the statement ``assert``."""
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def test_every_test_asserts_and_no_assertion_is_suppressed() -> None:
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(HERE.rglob("*.py"))}
+    assert len(trees) > 400, "the tests were not found"
+    checking = names_that_check(trees.values())
+    faults: list[str] = []
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            for fault in faults_of(node, checking):
+                faults.append(f"{path.relative_to(HERE)}:{getattr(node, 'lineno', 0)}: {fault}")
+    assert faults == []
+
+
+def test_faults_are_found() -> None:
+    for source, fault in (
+        ("def test_x():\n f()", "test_x asserts nothing"),
+        ("with suppress(Exception):\n assert x", "suppresses the assertion in it"),
+        ("with a, contextlib.suppress(OSError, AssertionError):\n assert x", "suppresses the assertion in it"),
+        ("try:\n assert x\nexcept BaseException:\n pass", "suppresses the assertion in it"),
+        ("try:\n assert x\nexcept:\n pass", "suppresses the assertion in it"),
+        ("with pytest.raises(Exception):\n f()", "any error satisfies it"),
+        ("assert x or True", "is true whatever happens"),
+        ("assert (x, 'text')", "is true whatever happens"),
+    ):
+        assert [found for node in ast.walk(ast.parse(source)) for found in faults_of(node, set())] == [fault]
+    for source in (
+        "def test_x():\n f()\ndef f():\n assert x",
+        "def test_x():\n with pytest.raises(KeyError):\n  f()",
+        "with suppress(OSError):\n assert x",
+        "try:\n assert x\nexcept Exception as error:\n faults.append(error)",
+        "with pytest.raises(Exception, match='text'):\n f()",
+        "assert x or y",
+    ):
+        tree = ast.parse(source)
+        assert not [found for node in ast.walk(tree) for found in faults_of(node, names_that_check([tree]))]
+
+
+def names_that_check(trees: Iterable[ast.Module]) -> set[str]:
+    """Names of functions and classes that assert, themselves or by what they call."""
+    functions: list[Function] = [node for tree in trees for node in ast.walk(tree) if isinstance(node, Function)]
+    used = [(node.name, {name_of(each) for each in ast.walk(node)}) for node in functions]
+    found = {node.name for node in functions if any(is_check(each) for each in ast.walk(node))}
+    while new := {name for name, names in used if name not in found and names & found}:
+        found |= new
+    return found
+
+
+def faults_of(node: ast.AST, checking: set[str]) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+        if not any(is_check(each) or name_of(each) in checking for each in ast.walk(node)):
+            yield f"{node.name} asserts nothing"
+    elif isinstance(node, ast.With | ast.AsyncWith):
+        calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+        caught = {name_of(each) for call in calls if name_of(call.func) == "suppress" for each in call.args}
+        if caught & SWALLOWING and has_assert(node.body):
+            yield "suppresses the assertion in it"
+        for call in calls:
+            if name_of(call.func) == "raises" and not call.keywords and name_of(call.args[0]) in SWALLOWING:
+                yield "any error satisfies it"
+    elif isinstance(node, ast.Try) and has_assert(node.body):
+        for handler in node.handlers:
+            caught = {name_of(each) for each in ast.walk(handler.type)} if handler.type else {"BaseException"}
+            if caught & SWALLOWING and all(isinstance(each, ast.Pass | ast.Continue) for each in handler.body):
+                yield "suppresses the assertion in it"
+    elif isinstance(node, ast.Assert):
+        parts = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or) else []
+        if any(isinstance(each, ast.Constant) and each.value for each in (node.test, *parts)) or (
+            isinstance(node.test, ast.Tuple) and node.test.elts
+        ):
+            yield "is true whatever happens"
+
+
+def is_check(node: ast.AST) -> bool:
+    if isinstance(node, ast.Assert | ast.Raise):
+        return True
+    return isinstance(node, ast.Call) and (name_of(node.func) in CHECKS or name_of(node.func).startswith("assert_"))
+
+
+def has_assert(body: list[ast.stmt]) -> bool:
+    return any(isinstance(each, ast.Assert) for statement in body for each in ast.walk(statement))
+
+
+def name_of(node: ast.AST) -> str:
+    """Of a name or an attribute the last part; empty for all else."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
