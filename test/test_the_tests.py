@@ -53,12 +53,27 @@ def test_faults_are_found() -> None:
 
 def names_that_check(trees: Iterable[ast.Module]) -> set[str]:
     """Names of functions and classes that assert, themselves or by what they call."""
-    functions: list[Function] = [node for tree in trees for node in ast.walk(tree) if isinstance(node, Function)]
-    used = [(node.name, {name_of(each) for each in ast.walk(node)}) for node in functions]
-    found = {node.name for node in functions if any(is_check(each) for each in ast.walk(node))}
+    found: set[str] = set()
+    used: list[tuple[str, set[str]]] = []
+    for node in (node for tree in trees for node in outer_functions(tree.body)):
+        names = set()
+        for each in ast.walk(node):
+            names.add(name_of(each))
+            if is_check(each):
+                found.add(node.name)
+        used.append((node.name, names))
     while new := {name for name, names in used if name not in found and names & found}:
         found |= new
     return found
+
+
+def outer_functions(body: list[ast.stmt]) -> Iterator[Function]:
+    """Functions, classes and methods; what stands inside a function counts as a part of it."""
+    for node in body:
+        if isinstance(node, Function):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from outer_functions(node.body)
 
 
 def faults_of(node: ast.AST, checking: set[str]) -> Iterator[str]:

@@ -76,7 +76,8 @@ def _parents() -> list[pathlib.Path]:
     if own is None or not root.exists():
         return []
     found = root / own.lstrip("/")
-    return [found] if found == root else [found, found.parent]
+    # In version 1 a group below our own has our own's limits; one beside it would be free of them.
+    return [found] if found == root or root != ROOT else [found, found.parent]
 
 
 def _refusal(parent: pathlib.Path) -> str:
