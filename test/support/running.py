@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
+import tempfile
 
 import hypothesis
 import hypothesis.core
@@ -23,6 +25,10 @@ hypothesis.settings.register_profile("ci", derandomize=False, deadline=None, dat
 hypothesis.settings.register_profile("here", derandomize=False, deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
+RUN_DIRECTORY = "KAFKA_TEST_RUN_DIRECTORY"
+"""Names a directory that all processes of a run share, and that ends with it."""
+
+_DIRECTORY = pytest.StashKey[str]()
 _PART = pytest.StashKey[str]()
 _INCLUDED = pytest.StashKey[list[str]]()
 
@@ -48,6 +54,14 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.core.global_force_seed = seeds.run_seed()  # type: ignore[assignment]  # what --hypothesis-seed sets
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(results.Recorder(config), "kafka-results")
+        config.stash[_DIRECTORY] = os.environ[RUN_DIRECTORY] = tempfile.mkdtemp(prefix="kafka-taskloop-run-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove what the processes of the run have shared."""
+    directory = config.stash.get(_DIRECTORY, None)
+    if directory is not None:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def pytest_report_header() -> list[str]:
