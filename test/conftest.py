@@ -17,6 +17,7 @@ from test.support import apache_kafka as apache
 from test.support import jars, seeds
 from test.support.apache_kafka import ApacheKafka
 from test.support.certificates import Certificates
+from test.support.either_broker import SharedBrokers
 
 pytest_plugins = ["test.support.running"]
 
@@ -25,6 +26,14 @@ pytest_plugins = ["test.support.running"]
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """A certificate authority, a server, clients: made for the session."""
     return Certificates(tmp_path_factory.mktemp("certificates")).make()
+
+
+@pytest.fixture(scope="session")
+def shared_brokers() -> Iterator[SharedBrokers]:
+    """Brokers that suites share."""
+    brokers = SharedBrokers()
+    yield brokers
+    brokers.close()
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from kafka.testing import EmbeddedBroker
 from test.conformance import coverage, scenes
 from test.conformance.twins import Twins
 from test.support.apache_kafka import LONG_RETENTION_MS, ApacheKafka, require_apache_kafka
-from test.support.either_broker import EITHER, running
+from test.support.either_broker import EITHER, SharedBrokers
 
 SETTINGS = {
     "group.share.min.record.lock.duration.ms": "1000",  # so that a test sees a lock end
@@ -32,10 +32,9 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session", params=EITHER)
-def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+def bootstrap(request: pytest.FixtureRequest, shared_brokers: SharedBrokers) -> str:
     """``host:port`` of a broker that all tests of the session share; of older ones too, with ``every_release``."""
-    with running(request.param, SETTINGS) as found:
-        yield found
+    return shared_brokers.bootstrap(request.param, SETTINGS)
 
 
 SEQUENCE_SETTINGS = {

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from kafka.admin import KafkaAdminClient, NewTopic
-from test.support.either_broker import EITHER, running
+from test.support.either_broker import EITHER, SharedBrokers
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "500", "num.partitions": "1"}
 
 
 @pytest.fixture(scope="session", params=EITHER)
-def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+def bootstrap(request: pytest.FixtureRequest, shared_brokers: SharedBrokers) -> str:
     """``host:port`` of a broker that all tests of the session share."""
-    with running(request.param, SETTINGS) as found:
-        yield found
+    return shared_brokers.bootstrap(request.param, SETTINGS)
 
 
 @pytest.fixture

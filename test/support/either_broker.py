@@ -11,7 +11,7 @@ release is one more name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import pytest
@@ -34,6 +34,25 @@ every_release_with_batches: Final = pytest.mark.parametrize("bootstrap", SINCE_B
 
 _NEWER_SETTINGS: Final = ("group.share.", "group.consumer.")
 """Those that a release before 4.0 does not have."""
+
+
+class SharedBrokers:
+    """The brokers of a test process by kind and settings: each is started once and runs until the process ends."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
+        self._stack = ExitStack()
+
+    def bootstrap(self, kind: str, settings: Mapping[str, str]) -> str:
+        """``host:port``; a skip with its reason where there is no Apache Kafka."""
+        key = (kind, tuple(sorted(settings.items())))
+        if key not in self._found:
+            self._found[key] = self._stack.enter_context(running(kind, settings))
+        return self._found[key]
+
+    def close(self) -> None:
+        """Stop all of them."""
+        self._stack.close()
 
 
 @contextmanager

@@ -49,8 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the run's seed before any process is started and any test file is imported."""
-    # A shell starts background commands with SIGINT ignored, and tests that send it would wait in vain.
+    # A shell starts background commands with SIGINT ignored, nohup with SIGHUP: tests that send them would wait.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     hypothesis.core.global_force_seed = seeds.run_seed()  # type: ignore[assignment]  # what --hypothesis-seed sets
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(results.Recorder(config), "kafka-results")
