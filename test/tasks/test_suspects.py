@@ -82,7 +82,8 @@ def test_more_are_expected_for_a_quarter_of_a_second_after_each() -> None:
 
 
 def test_one_that_has_to_be_alone_waits_for_a_second_then_others_have_their_turn_then_for_two() -> None:
-    suspects, job, busy = Suspects(), a_suspect(1), a_pool(2)
+    suspects, busy = Suspects(), a_pool(2)
+    job: Any = a_suspect(1)
     assert suspects.due_at(busy, 2) == inf
     suspects.came(job, 100.0)
     assert [suspects.due_at(a_pool(n), held) for n, held in ((0, 1), (0, 2), (1, 1))] == [inf, 101.0, 101.0]
