@@ -1,5 +1,5 @@
-"""Tests of ``kafka.tasks.suspects``: who starts, who waits, and how many are leased. By docs/tasks.rst, "When a worker
-dies", and task-queue.md, "Delivery" (there: alone; here only one with a crash behind it is, the others share the pool).
+"""Tests of ``kafka.tasks.suspects``: who starts, who waits, and how many are leased. That a job with crashes behind it
+runs alone is the rule in docs/tasks.rst, "When a worker dies"; the numbers of room and patience are the module's own.
 """
 
 from __future__ import annotations
