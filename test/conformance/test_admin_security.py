@@ -119,6 +119,7 @@ def test_a_broker_without_authorizer_has_no_rules(admin: KafkaAdminClient) -> No
     ]
 
 
+@pytest.mark.deep("authorizers of Apache Kafka, each on a broker of its own; kept by test/core/admin/test_acls.py")
 @pytest.mark.parametrize("authorized", AUTHORIZERS, indirect=True, scope="module")
 def test_rules_are_made_found_by_pattern_and_deleted(authorized: KafkaAdminClient) -> None:
     prefixed = ACLResourcePatternType.PREFIXED
@@ -145,6 +146,7 @@ def test_rules_are_made_found_by_pattern_and_deleted(authorized: KafkaAdminClien
     assert soon(lambda: authorized.describe_acls(matching())[0], lambda acls: not acls) == []
 
 
+@pytest.mark.deep("authorizers of Apache Kafka, each on a broker of its own; kept by test/core/admin/test_acls.py")
 def test_every_kind_of_rule_is_told_as_it_was_made(authorized: KafkaAdminClient) -> None:
     kinds = {
         ResourceType.TOPIC: ("t", ACLOperation.ALTER_CONFIGS),
@@ -164,6 +166,7 @@ def test_every_kind_of_rule_is_told_as_it_was_made(authorized: KafkaAdminClient)
     assert authorized.delete_acls([mine])[0][2] is NoError
 
 
+@pytest.mark.deep("authorizers of Apache Kafka, each on a broker of its own; kept by test/core/admin/test_acls.py")
 def test_one_rule_that_cannot_be_does_not_hinder_the_others(authorized: KafkaAdminClient) -> None:
     good = rule("fine")
     nobody = ACL("alice", "*", ACLOperation.READ, ACLPermissionType.ALLOW, ResourcePattern(ResourceType.TOPIC, "t"))

@@ -26,7 +26,7 @@ def _children(pid: int) -> set[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pool", ["threads", "prefork"])
+@pytest.mark.parametrize("pool", [pytest.param("threads", marks=pytest.mark.deep("kept with prefork")), "prefork"])
 def test_no_acknowledged_job_is_lost_when_the_broker_is_killed_and_comes_back(
     crew: Callable[[str, int], Crew], rounds: int, pool: str
 ) -> None:

@@ -82,6 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     config.stash[_INCLUDED] = included
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["included"] = included
     items[:] = selected
 
 
@@ -102,6 +104,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Which deep parts are in a short run."""
     return [f"deep, in this run: {part}" for part in config.stash.get(_INCLUDED, [])]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """With ``-n auto``: three processes for two processors, since many tests wait for brokers and processes."""
+    return (os.cpu_count() or 1) * 3 // 2
 
 
 @pytest.hookimpl(optionalhook=True)

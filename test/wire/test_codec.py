@@ -24,7 +24,7 @@ IDS = [f"{cls.__name__}-{version}" for cls, version in EVERY]
 
 @pytest.mark.parametrize(("cls", "version"), EVERY, ids=IDS)
 def test_decode_of_encode_is_identity(cls: type[Message], version: int) -> None:
-    @settings(max_examples=12)
+    @settings(max_examples=6)
     @given(strategies.messages(cls, version))
     def check(message: Message) -> None:
         data = encode(message, version)
@@ -41,7 +41,7 @@ def test_a_truncated_or_damaged_message_raises_the_protocol_error_and_nothing_el
 ) -> None:
     rng = seeds.rng(f"{cls.__name__} {version}")
 
-    @settings(max_examples=4)
+    @settings(max_examples=3)
     @given(strategies.messages(cls, version))
     def check(message: Message) -> None:
         data = encode(message, version)
