@@ -115,6 +115,7 @@ def test_a_follower_syncs_with_nothing_and_owns_what_it_is_told() -> None:
     assert isinstance(request, SyncGroupRequest)
     assert (request.generation_id, request.member_id, request.assignments) == (7, "me", [])
     assert (request.protocol_type, request.protocol_name) == ("consumer", "range")
+    assert bench.member.state_name == "rebalancing"
     assert bench.answer(synced(0, 2)) == [Assign(parts(0, 2), parts(0, 2))]
     assert bench.member.owned == parts(0, 2)
     assert (bench.member.generation, bench.member.member_id) == (7, "me")

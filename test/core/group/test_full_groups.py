@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 
@@ -13,17 +12,10 @@ from kafka.protocol.share import ShareGroupHeartbeatRequest
 from test.broker.groups.requests import beat, consumer, join
 from test.broker.raw_client import RawClient
 from test.support.apache_kafka import ApacheKafka
+from test.support.waiting import eventually
 
 FULL, UNKNOWN_MEMBER, MEMBER_ID_REQUIRED = 81, 25, 79
 ONE_MEMBER = {"group.max.size": "1", "group.consumer.max.size": "1", "group.share.max.size": "1"}
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """A coordinator that starts answers with other codes for a moment."""
-    give_up_at = time.monotonic() + 30.0
-    while not holds():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.02)
 
 
 def share(member: str, epoch: int) -> ShareGroupHeartbeatRequest:
@@ -40,8 +32,8 @@ def test_a_full_group_refuses_a_join_and_does_not_have_the_member(
     host, _, port = broker.bootstrap.rpartition(":")
     with RawClient(int(port), host) as raw:
         find = FindCoordinatorRequest(key_type=0, coordinator_keys=["classic"])
-        eventually(lambda: raw.ask(find, 6).coordinators[0].error_code == 0)
-        eventually(lambda: raw.ask(beat("classic", 1, "nobody"), 4).error_code == UNKNOWN_MEMBER)
+        eventually(lambda: raw.ask(find, 6).coordinators[0].error_code, 0)
+        eventually(lambda: raw.ask(beat("classic", 1, "nobody"), 4).error_code, UNKNOWN_MEMBER)
 
         given = [raw.ask(join("classic"), 9) for _ in range(2)]
         assert [each.error_code for each in given] == [MEMBER_ID_REQUIRED] * 2, "one without an id is no member"
