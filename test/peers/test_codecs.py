@@ -44,7 +44,9 @@ def codecs_in_the_log(bootstrap: str, topic: str) -> set[str]:
     )
     with RawClient(int(bootstrap.rpartition(":")[2])) as raw:
         (answer,) = raw.ask(request, 12).responses
-    return {header.compression for header in iter_batches(bytes(answer.partitions[0].records or b""))}
+    (found,) = answer.partitions
+    assert (found.error_code, found.high_watermark) == (0, COUNT)
+    return {header.compression for header in iter_batches(bytes(found.records or b""))}
 
 
 EXPECTED = [(n, T0 + n, f"key-{n}", f"value-{n}") for n in range(COUNT)]

@@ -27,7 +27,7 @@ def produce(bootstrap, topic, count, api_version, codec):
         producer.send(topic, b"value-%d" % n, key=b"key-%d" % n, partition=0, timestamp_ms=T0 + n) for n in range(count)
     ]
     producer.flush(DEADLINE_S)
-    errors = [str(future.exception) for future in futures if future.exception]
+    errors = [str(future.exception or "not written") for future in futures if not future.succeeded()]
     producer.close()
     return errors
 
