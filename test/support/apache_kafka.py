@@ -249,7 +249,8 @@ class ApacheKafka:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not template.exists():
                 self._format(directory, properties)
-                shutil.copytree(directory / "data", template)
+                shutil.copytree(directory / "data", f"{template}.new")
+                os.rename(f"{template}.new", template)
                 return
         shutil.copytree(template, directory / "data")
         rows = (template / "meta.properties").read_text().splitlines()
