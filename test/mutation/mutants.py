@@ -7,7 +7,6 @@ comparisons, ``and``/``or``/``not``, conditions. Annotations, docstrings, messag
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -206,4 +205,4 @@ def _enums_in(tree: ast.Module) -> dict[str, list[str]]:
 
 def canonical(source: str) -> str:
     """The source as an unchanged mutant would have it."""
-    return ast.unparse(copy.deepcopy(ast.parse(source)))
+    return ast.unparse(ast.parse(source))

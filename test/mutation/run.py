@@ -35,10 +35,6 @@ OPTIONS: Final = (
 )  # fmt: skip
 
 
-class Timeout(Exception):
-    """The tests did not end."""
-
-
 def module_of(path: str) -> str:
     """``kafka/core/share/acks.py`` -> ``kafka.core.share.acks``."""
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

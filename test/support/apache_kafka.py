@@ -245,7 +245,7 @@ class ApacheKafka:
             self._format(directory, properties)
             return
         template = pathlib.Path(run) / f"apache-kafka-{self.version}"
-        with pathlib.Path(f"{template}.lock").open("w") as lock:
+        with pathlib.Path(f"{template}.lock").open("w") as lock, jars.time_limit_stands_still():
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not template.exists():
                 self._format(directory, properties)
@@ -259,7 +259,9 @@ class ApacheKafka:
     def _format(self, directory: pathlib.Path, properties: pathlib.Path) -> None:
         tool = ("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(properties))
         command = [*self._java(directory), "-XX:TieredStopAtLevel=1", "-cp", self._classpath, *tool]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=_START_TIMEOUT_S
+        )
         if done.returncode != 0:
             raise ApacheKafkaError(f"the data directory could not be formatted:\n{done.stdout}{done.stderr}")
 
