@@ -134,8 +134,8 @@ def _take(
 
 
 def _batch_in(call: Call[ProduceRequest], data: ProduceRequest.PartitionProduceData) -> BytesLike | None:
-    """What looks like one batch; None: an old message set without messages. Errors: InvalidRecordError (87),
-    UnsupportedCompressionTypeError (76)."""
+    """What looks like one batch; None: an old message set without messages. Errors: CorruptRecordError (2),
+    InvalidRecordError (87), UnsupportedCompressionTypeError (76)."""
     batch = data.records
     if call.version < BATCHES_IN_PRODUCE_SINCE and isinstance(batch, (bytes, bytearray, memoryview)):
         batch = batch_of(batch)
@@ -147,6 +147,8 @@ def _batch_in(call: Call[ProduceRequest], data: ProduceRequest.PartitionProduceD
     if len(batch) < HEADER_BYTES:
         raise InvalidRecordError(f"{len(batch)} bytes are no record batch")
     size, magic, attributes, *_ = _PEEK.unpack_from(batch)
+    if size < _LEAST_SIZE:
+        raise CorruptRecordError(f"a record batch of {size} bytes")
     if not 0 <= magic <= 2:
         raise CorruptRecordError(f"there is no record format {magic}")
     if size + FRAME_BYTES > len(batch):

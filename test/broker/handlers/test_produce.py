@@ -84,6 +84,18 @@ def test_a_bad_batch_is_refused_with_kafkas_error_and_nothing_is_written(
     assert hand.broker.logs.log(hand.broker.topic("t"), 0).end_offset == (0 if code else 1)
 
 
+@pytest.mark.parametrize("size", [13, 0, -1, -1_577_058_217])
+def test_behind_a_transactional_batch_a_size_that_no_batch_has_is_corrupt(hand: HandBroker, size: int) -> None:
+    # Java: ByteBufferLogInputStream.nextBatchSize; ProduceRequest.validateRecords is called for each partition, while
+    # RequestUtils.hasTransactionalRecords looks no further than the first transactional batch.
+    hand.create_topic("t", partitions=2)
+    request = produce_request("t", batch(transactional=True, producer=(1, 0, 0)))
+    request.transactional_id = "x"
+    bad = GOOD[:8] + size.to_bytes(4, "big", signed=True) + GOOD[12:]
+    request.topic_data[0].partition_data.append(ProduceRequest.PartitionProduceData(index=1, records=bad))
+    assert hand.ask(request, 9).responses[0].partition_responses[1].error_code == 2
+
+
 def test_records_of_the_future_are_named_one_by_one(hand: HandBroker) -> None:
     hand.create_topic("t")
     answer = hand.produce("t", batch(b"a", b"b", timestamp=int(EPOCH_S * 1000) + 2 * HOUR_MS))
