@@ -16,7 +16,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.testing import EmbeddedBroker
 from test.conformance import coverage, scenes
 from test.conformance.twins import Twins
-from test.support.apache_kafka import LONG_RETENTION_MS, ApacheKafka, require_apache_kafka
+from test.support.apache_kafka import LONG_RETENTION, ApacheKafka, require_apache_kafka
 from test.support.either_broker import EITHER, SharedBrokers
 
 SETTINGS = {
@@ -27,7 +27,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "true",
     "num.partitions": "2",
-    "log.retention.ms": str(LONG_RETENTION_MS),
+    **LONG_RETENTION,
 }
 
 

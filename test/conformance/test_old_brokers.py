@@ -25,11 +25,11 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 from kafka.testing import EmbeddedBroker
-from test.support.apache_kafka import ApacheKafka, require_apache_kafka
+from test.support.apache_kafka import LONG_RETENTION, ApacheKafka, require_apache_kafka
 
 pytestmark = pytest.mark.timeout(120)
 
-SETTINGS = {"num.partitions": "2"}
+SETTINGS = {"num.partitions": "2", **LONG_RETENTION}
 DEADLINE_S = 30.0
 T0 = 1_700_000_000_000
 CODECS = [None, "gzip", "snappy", "lz4"]

@@ -17,7 +17,7 @@ from kafka.errors import UnsupportedForMessageFormatError
 from kafka.protocol.fetch import FetchRequest
 from kafka.records import iter_batches
 from test.broker.raw_client import RawClient
-from test.support.apache_kafka import ApacheKafka, require_apache_kafka
+from test.support.apache_kafka import LONG_RETENTION, ApacheKafka, require_apache_kafka
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -31,7 +31,7 @@ DEADLINE_S = 30.0
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     require_apache_kafka(VERSION)
-    with ApacheKafka(VERSION) as apache:
+    with ApacheKafka(VERSION, LONG_RETENTION) as apache:
         yield apache.bootstrap
 
 

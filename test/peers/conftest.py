@@ -8,9 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from kafka.admin import KafkaAdminClient, NewTopic
+from test.support.apache_kafka import LONG_RETENTION
 from test.support.either_broker import EITHER, SharedBrokers
 
-SETTINGS = {"group.initial.rebalance.delay.ms": "500", "num.partitions": "1"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "500",
+    "num.partitions": "1",
+    **LONG_RETENTION,
+}
 
 
 @pytest.fixture(scope="session", params=EITHER)

@@ -15,14 +15,14 @@ from test.peers import numbered
 from test.peers.java_console import Console
 from test.peers.numbered import T0
 from test.support import jars
-from test.support.apache_kafka import ApacheKafka, require_apache_kafka
+from test.support.apache_kafka import LONG_RETENTION, ApacheKafka, require_apache_kafka
 from test.support.peers import run_peer
 
 pytestmark = pytest.mark.timeout(180)
 
 CODECS = ["none", "gzip", "snappy", "lz4"]
 RELEASES = {"0.8.2.2": ("0.8.2", 0), "0.9.0.1": ("0.9", 0), "0.10.2.2": ("0.10", 1)}
-SETTINGS = {"num.partitions": "1"}
+SETTINGS = {"num.partitions": "1", **LONG_RETENTION}
 COUNT = 200
 
 

@@ -45,8 +45,10 @@ LATEST = "4.3.0"
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 """Flags of the broker's JVM for tests; benchmarks give their own, since these cost half of the speed later on."""
 
-LONG_RETENTION_MS = 876_000 * 3_600_000
-"""For ``log.retention.ms``: records with times of former years would go half a minute after a start, or five later."""
+LONG_RETENTION = {"log.retention.hours": "876000"}
+"""A setting for tests that write records with times of former years: they would go half a minute after a start, or at
+any moment five minutes later. (Before 1.0 ``log.retention.ms`` cannot be as long.)
+"""
 
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 20.0
