@@ -133,10 +133,6 @@ class QuotaViolationError(KafkaError):
     """A metric went over its quota."""
 
 
-class UnknownBrokerIdError(KafkaError):
-    """No broker of this id is in the cluster's metadata."""
-
-
 class UnrecognizedBrokerVersion(KafkaError):
     """No probe of ``check_version`` fitted what the broker did."""
 
@@ -202,6 +198,10 @@ class InvalidMetadataError(RetriableError):
 
 class KafkaConnectionError(InvalidMetadataError):
     """A connection could not be made, or ended before the answer."""
+
+
+class UnknownBrokerIdError(InvalidMetadataError):
+    """No broker of this id is in the cluster's metadata: it has left, or was never there."""
 
 
 class StaleMetadata(InvalidMetadataError):

@@ -188,8 +188,8 @@ class KafkaClient(DrivenByHand):
 
         The future fails with KafkaConnectionError (the connection could not be made, or was lost), KafkaTimeoutError
         (not sent in time), RequestTimedOutError (sent, and no answer in time; the connection is closed then),
-        IncompatibleBrokerVersion, KafkaProtocolError, StaleMetadata or the topic's error (no leader). Error codes in
-        the response are the caller's to look at.
+        IncompatibleBrokerVersion, KafkaProtocolError, UnknownBrokerIdError (the node has left), StaleMetadata or the
+        topic's error (no leader). Error codes in the response are the caller's to look at.
         """
         exchange = self._exchange(request, timeout_s, min_version, max_version)
         self._router.send(exchange, target, lane)

@@ -24,6 +24,7 @@ from kafka.errors import (
     NotControllerError,
     NotCoordinatorError,
     RequestTimedOutError,
+    UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
 )
 
@@ -55,6 +56,7 @@ RECOVERIES: Final[Mapping[type[BaseException], Recovery]] = {
     RequestTimedOutError: Recovery.REFRESH,
     UnknownTopicOrPartitionError: Recovery.REFRESH,
     KafkaTimeoutError: Recovery.GIVE_UP,  # the caller's own limit
+    UnknownBrokerIdError: Recovery.GIVE_UP,  # the caller's own choice; ``ask_brokers`` has looked again, too
     CorrelationIdError: Recovery.GIVE_UP,  # the peer cannot be trusted with what we sent
 }
 """Where the error's own ``retriable`` and ``invalid_metadata`` do not say it all. The nearest base class counts."""

@@ -24,6 +24,7 @@ from kafka.errors import (
     NotLeaderForPartitionError,
     RequestTimedOutError,
     ThrottlingQuotaExceededError,
+    UnknownBrokerIdError,
 )
 
 
@@ -46,6 +47,7 @@ BACKOFF = Backoff(0.1, 1.0, Fixed())
         (ThrottlingQuotaExceededError(), Recovery.RETRY),
         (KafkaTimeoutError(), Recovery.GIVE_UP),
         (InvalidTopicError(), Recovery.GIVE_UP),
+        (UnknownBrokerIdError(), Recovery.GIVE_UP),
         (IncompatibleBrokerVersion(), Recovery.GIVE_UP),
         (ValueError(), Recovery.GIVE_UP),
     ],

@@ -8,7 +8,9 @@ import pytest
 
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 from kafka.producer import FutureRecordMetadata
+from kafka.protocol.produce import ProduceRequest
 from test.producer.support import (
+    Cluster,
     Fault,
     Rig,
     close_unread,
@@ -19,6 +21,7 @@ from test.producer.support import (
     refuse,
     stay_silent,
 )
+from test.support.scripted import CLOSE, Answer, ScriptedBroker
 from test.support.seeds import each_seed
 
 NOT_LEADER = 6
@@ -57,6 +60,27 @@ def test_records_arrive_once_and_in_order_whatever_happens(fault: Fault) -> None
         assert not rig.cluster.faults, "they were all met"
         assert rig.cluster.logs[0] == [b"%d" % number for number in range(20)]
         assert all(future.succeeded() for future in futures)
+
+
+def test_records_outlive_a_leader_that_left_the_cluster_before_another_was_elected() -> None:
+    with producer_in_memory(batch_max_records=1) as rig:
+
+        def leave(cluster: Cluster, broker: ScriptedBroker, request: ProduceRequest) -> Answer:
+            for node in cluster.brokers.values():
+                node.brokers.pop(1, None)  # it is still named as the leader
+            return CLOSE
+
+        def elect() -> None:
+            rig.cluster.faults = []
+            rig.cluster.lead(2)
+
+        rig.cluster.faults = [leave] * 1000
+        rig.loop.call_later(3.0, elect)
+        futures = send_all(rig, 20)
+        rig.flush()
+        assert rig.cluster.logs[0] == [b"%d" % number for number in range(20)]
+        assert all(future.succeeded() for future in futures)
+        assert rig.loop.time() >= 3.0
 
 
 @each_seed(25)

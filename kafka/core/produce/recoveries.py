@@ -43,6 +43,7 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
     TransactionAbortableError,
     TransactionalIdAuthorizationFailedError,
+    UnknownBrokerIdError,
     UnknownMemberIdError,
     UnknownProducerIdError,
     UnsupportedVersionError,
@@ -148,7 +149,7 @@ OTHERWISE: Final[dict[Api, Recovery]] = {
 }
 """For an error that is neither named nor retriable."""
 
-LOST: Final = (KafkaConnectionError, KafkaTimeoutError, RequestTimedOutError)
+LOST: Final = (KafkaConnectionError, KafkaTimeoutError, RequestTimedOutError, UnknownBrokerIdError)
 """No answer from the coordinator: another may have taken its place."""
 
 

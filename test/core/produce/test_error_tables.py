@@ -22,6 +22,7 @@ from kafka.errors import (
     KafkaTimeoutError,
     OutOfOrderSequenceNumberError,
     RequestTimedOutError,
+    UnknownBrokerIdError,
     UnknownProducerIdError,
 )
 from test.core.retriable import RETRIABLE
@@ -68,6 +69,8 @@ def test_of_each_error_the_batch_has_the_fate_that_java_gives_it() -> None:
     assert found == {name: expected_fate(name) for name in BY_NAME}
     assert {error.message for error in fate.RECOVERIES} <= set(BY_NAME)  # type: ignore[attr-defined]
     assert fate_for(ValueError(), **context) is Fate.FAIL, "no error of a broker"
+    # Java: a node that has left the cluster is a disconnect (NetworkClient.handleDisconnections).
+    assert fate_for(KafkaConnectionError(), **context) is fate_for(UnknownBrokerIdError(), **context) is Fate.RETRY
 
 
 def test_of_each_error_it_is_known_whether_the_batch_may_be_in_the_log() -> None:
@@ -213,6 +216,7 @@ def test_of_each_error_a_transaction_does_what_java_does(api: Api) -> None:
 LOCAL: dict[Callable[[], BaseException], Mapping[Api, Recovery]] = {
     # TxnRequestHandler.onComplete: disconnected, so lookupCoordinator and reenqueue.
     KafkaConnectionError: dict.fromkeys(Api, R.FIND) | {Api.PRODUCE: R.ABORT},
+    UnknownBrokerIdError: dict.fromkeys(Api, R.FIND) | {Api.PRODUCE: R.ABORT},
     KafkaTimeoutError: dict.fromkeys(Api, R.FIND) | {Api.PRODUCE: R.ABORT},
     # onComplete: versionMismatch is fatalError; maybeTransitionToErrorState: UnsupportedVersionException is fatal.
     IncompatibleBrokerVersion: dict.fromkeys(Api, R.FATAL) | {Api.ADD_PARTITIONS: R.FATAL},
