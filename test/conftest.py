@@ -95,9 +95,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     """What a process of several has seen counts for the run."""
-    told = getattr(node, "workeroutput", {})
-    coverage.add(told.get("answers", {}))
-    _included.update(told.get("included", []))
+    coverage.add(getattr(node, "workeroutput", {}).get("answers", {}))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -107,14 +105,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         told["answers"] = coverage.seen()
 
 
-_included: set[str] = set()
-"""Deep parts that the processes of a short run had."""
-
-
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Which deep parts a short run had, and which (API, version, error code) the conformance tests have seen."""
-    for part in sorted(_included):
-        terminalreporter.write_line(f"deep, in this run: {part}")
+    """Which (API, version, error code) the conformance tests have seen."""
     lines = coverage.report()
     if len(lines) > 1:
         terminalreporter.section("conformance: answers seen")

@@ -30,6 +30,30 @@ def test_a_part_is_a_file_and_its_broker(nodeid: str, part: str) -> None:
     assert parts.part_of(nodeid) == part
 
 
+def test_a_process_gets_the_longest_part_that_needs_no_broker_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"test/a/test_1.py [apache]": 9.0, "test/a/test_2.py [apache]": 8.0, "test/b/test_3.py [apache]": 7.0}
+    seconds |= {"test/a/test_4.py [apache 3.9.1]": 6.0, "test/a/test_5.py [embedded]": 5.0, "test/a/test_6.py": 4.0}
+    monkeypatch.setattr(parts, "durations", lambda: seconds)
+    waiting = {part: [] for part in reversed(seconds)}
+    homes: dict[str, object] = {}
+    dealt = []
+    for process in ("one", "two", "two", "one", "two", "two"):
+        part = parts.next_part(waiting, homes, process)
+        del waiting[part]
+        dealt.append((process, part.removeprefix("test/")))
+        homes.setdefault(parts.started_broker(part) or "", process)
+        homes.pop("", None)
+    assert dealt == [
+        ("one", "a/test_1.py [apache]"),
+        ("two", "b/test_3.py [apache]"),  # test_2 would start another broker for the folder a
+        ("two", "a/test_4.py [apache 3.9.1]"),
+        ("one", "a/test_2.py [apache]"),
+        ("two", "a/test_5.py [embedded]"),
+        ("two", "a/test_6.py"),
+    ]
+    assert parts.next_part({"test/a/test_7.py [apache]": []}, homes, "two") == "test/a/test_7.py [apache]"
+
+
 def test_every_deep_part_has_its_turn_once_in_a_rotation() -> None:
     known = {f"test/x/test_{number}.py" for number in range(50)}
     turns = [tiers.share_of(known, f"{turn:08x}" + "0" * 32) for turn in range(tiers.ROTATION)]

@@ -32,7 +32,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 import pytest
@@ -68,6 +68,7 @@ Configuration:
 """
 
 _running: list[ApacheKafka] = []
+_starts_s: list[float] = []
 
 
 class ApacheKafkaError(Exception):
@@ -98,6 +99,20 @@ def refuse(reason: str) -> NoReturn:
 def running_brokers() -> Sequence[ApacheKafka]:
     """Every broker of this process that was started and not stopped."""
     return tuple(_running)
+
+
+def starts_s() -> Sequence[float]:
+    """How long each start of this process has taken, in seconds."""
+    return tuple(_starts_s)
+
+
+@contextlib.contextmanager
+def _starting() -> Iterator[None]:
+    """A start has limits of its own, 90 s for each step; the test's, 60 s, would end the fixture of a whole suite."""
+    began = time.monotonic()
+    with jars.time_limit_stands_still():
+        yield
+    _starts_s.append(time.monotonic() - began)
 
 
 class ApacheKafka:
@@ -162,8 +177,9 @@ class ApacheKafka:
         self.directory.mkdir(parents=True, exist_ok=True)
         _running.append(self)
         try:
-            self._prepare(self.directory)
-            self._start_broker(time.monotonic() + _START_TIMEOUT_S)
+            with _starting():
+                self._prepare(self.directory)
+                self._start_broker(time.monotonic() + _START_TIMEOUT_S)
         except BaseException:
             self.stop(gracefully=False)
             raise
@@ -208,7 +224,8 @@ class ApacheKafka:
         if self._broker is not None:
             _end(self._broker, gracefully)
             self._broker = None
-        self._start_broker(time.monotonic() + _START_TIMEOUT_S)
+        with _starting():
+            self._start_broker(time.monotonic() + _START_TIMEOUT_S)
 
     def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
         """The last lines of the broker's log, and of its ZooKeeper's."""
@@ -236,18 +253,21 @@ class ApacheKafka:
         if self._has_zookeeper:
             self._start_zookeeper(directory, second_port)
         elif not (directory / "data").exists():
-            self._format_or_copy(directory, properties)
+            self._format_or_copy(directory, properties, settings)
 
-    def _format_or_copy(self, directory: pathlib.Path, properties: pathlib.Path) -> None:
+    def _format_or_copy(
+        self, directory: pathlib.Path, properties: pathlib.Path, settings: Mapping[str, object]
+    ) -> None:
         """Give the broker a formatted data directory: Java takes 3 s to make one, so the processes of a run share a
-        copy of the first one of each release. It has the id of its cluster, and node 1.
+        copy of the first one of each release. It belongs to node 1, and to one cluster: brokers that are made of it
+        have the same cluster id, and never meet.
         """
         run = os.environ.get("KAFKA_TEST_RUN_DIRECTORY")
-        if run is None or self.beside is not None or {"node.id", "process.roles"} & self._settings_given.keys():
+        if run is None or (settings["node.id"], settings["process.roles"]) != (1, "broker,controller"):
             self._format(directory, properties)
             return
         template = pathlib.Path(run) / f"apache-kafka-{self.version}"
-        with pathlib.Path(f"{template}.lock").open("w") as lock, jars.time_limit_stands_still():
+        with pathlib.Path(f"{template}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not template.exists():
                 self._format(directory, properties)

@@ -12,12 +12,14 @@ import os
 import shutil
 import signal
 import tempfile
+from typing import Any
 
 import hypothesis
 import hypothesis.core
 import pytest
 
 from test.support import parts, results, seeds, tiers
+from test.support.apache_kafka import starts_s
 
 # In CI nothing is kept from one run to the next; what repeats a failure is printed. (Where hypothesis sees that it runs
 # in CI, its own default is to draw the same examples in every run.)
@@ -30,7 +32,8 @@ RUN_DIRECTORY = "KAFKA_TEST_RUN_DIRECTORY"
 
 _DIRECTORY = pytest.StashKey[str]()
 _PART = pytest.StashKey[str]()
-_INCLUDED = pytest.StashKey[list[str]]()
+_INCLUDED = pytest.StashKey[set[str]]()
+_STARTS_S = pytest.StashKey[list[float]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,9 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selected, left_out, included = tiers.select(items, config.getoption("--tier"), named)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-    config.stash[_INCLUDED] = included
-    if hasattr(config, "workeroutput"):
-        config.workeroutput["included"] = included
+    config.stash[_INCLUDED] = set(included)
     items[:] = selected
 
 
@@ -101,9 +102,30 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
         gc.freeze()
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Which deep parts are in a short run."""
-    return [f"deep, in this run: {part}" for part in config.stash.get(_INCLUDED, [])]
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell what is reported at the end to the process that reports."""
+    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["included"] = sorted(session.config.stash.get(_INCLUDED, ()))
+        told["starts_s"] = list(starts_s())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """What a process of several had counts for the run."""
+    told = getattr(node, "workeroutput", {})
+    stash = node.config.stash
+    stash.setdefault(_INCLUDED, set()).update(told.get("included", ()))
+    stash.setdefault(_STARTS_S, []).extend(told.get("starts_s", ()))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Which deep parts a short run had, and what starting Apache Kafka has cost."""
+    for part in sorted(config.stash.get(_INCLUDED, ())):
+        terminalreporter.write_line(f"deep, in this run: {part}")
+    taken_s = [*config.stash.get(_STARTS_S, []), *starts_s()]
+    if taken_s:
+        terminalreporter.write_line(f"Apache Kafka was started {len(taken_s)} times, in {sum(taken_s):.0f} s")
 
 
 @pytest.hookimpl(optionalhook=True)
