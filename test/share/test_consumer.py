@@ -30,6 +30,7 @@ from kafka.share.link import ShareLink
 from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
 from test.share.support import Machine, Taker
+from test.support.waiting import until
 
 SETTINGS = {"group.share.min.record.lock.duration.ms": "1000"}
 
@@ -80,10 +81,11 @@ def group(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[Group]:
 
 def take(consumer: KafkaShareConsumer, count: int, **options: Any) -> list[ShareRecord]:
     found: list[ShareRecord] = []
-    end = time.monotonic() + 30
-    while len(found) < count:
-        assert time.monotonic() < end, f"{len(found)} records of {count}"
-        found += [record for records in consumer.poll(1000, **options).values() for record in records]
+
+    def poll() -> None:
+        found.extend(record for records in consumer.poll(1000, **options).values() for record in records)
+
+    until(lambda: len(found) >= count, f"{count} records", meanwhile=poll, shown=lambda: found)
     return found
 
 
@@ -176,7 +178,7 @@ def test_max_records_leaves_the_rest_for_the_next_poll_and_close_gives_back_what
     assert sorted(values(take(group.member(), 7))) == [b"%d" % n for n in range(3, 10)]
 
 
-@pytest.mark.parametrize("group", [1000], indirect=True)
+@pytest.mark.parametrize("group", [3000], indirect=True)
 def test_records_whose_locks_ran_out_unpolled_are_not_returned_any_more(group: Group) -> None:
     group.put(b"a", b"b")
     lost: list[ShareRecord] = []
@@ -184,25 +186,19 @@ def test_records_whose_locks_ran_out_unpolled_are_not_returned_any_more(group: G
     take(consumer, 1, max_records=1)
     buffered = list(consumer._inbox._records)
     assert values(buffered) == [b"b"]
-    end = time.monotonic() + 30
-    while not buffered[0].lost:
-        assert time.monotonic() < end
-        consumer._host.call(lambda: None)
+    until(lambda: buffered[0].lost, meanwhile=lambda: consumer._host.call(lambda: None))
     (again,) = (each for each in take(consumer, 2) if each.value == b"b")
     assert again.delivery_count == 2
     assert buffered[0] not in lost, "nobody had it"
 
 
 def test_what_is_accepted_after_its_lock_has_ended_is_told_by_commit_and_to_the_callback(bootstrap: str) -> None:
-    group = Group(bootstrap, "accepted-too-late", lock_ms=2500)
+    group = Group(bootstrap, "accepted-too-late", lock_ms=4000)
     group.put(b"a", b"b")
     told: list[tuple[dict[TopicPartition, set[int]], Exception | None]] = []
     consumer = group.member(acknowledgement_commit_callback=lambda offsets, error: told.append((offsets, error)))
     records = take(consumer, 2)
-    end = time.monotonic() + 30
-    while not all(record.lost for record in records):
-        assert time.monotonic() < end
-        consumer._host.call(lambda: None)
+    until(lambda: all(record.lost for record in records), meanwhile=lambda: consumer._host.call(lambda: None))
     partition = TopicPartition(group.name, 0)
     outcome = consumer.commit(10_000)
     assert list(outcome) == [partition] and isinstance(outcome[partition], InvalidRecordStateError)
@@ -270,9 +266,8 @@ def test_closing_leaves_no_thread_and_no_descriptor(group: Group) -> None:
         with group.member() as consumer:
             consumer.poll(200)
     assert not [thread for thread in threading.enumerate() if thread.name == "kafka-share consumer"]
-    end = time.monotonic() + 30
-    while descriptors() > before + 2:  # less than one for each; the broker of this process closes its ends, too
-        assert time.monotonic() < end
+    # less than one for each; the broker of this process closes its ends, too
+    until(lambda: descriptors() <= before + 2)
 
 
 def test_a_consumer_that_is_forgotten_ends_its_thread(group: Group) -> None:
@@ -359,10 +354,12 @@ def test_what_iteration_accepts_is_told_without_another_call(group: Group) -> No
     iteration = iter(consumer)
     for _ in range(150):
         next(iteration)
-    end = time.monotonic() + 30
-    while len(answered) < 149 and time.monotonic() < end:
+
+    def answered_by_now() -> bool:
         consumer._polling.call_back()
-        time.sleep(0.005)
+        return len(answered) >= 149
+
+    until(answered_by_now)
     assert len(set(answered)) == len(answered) == 149, "the last one is under way"
     assert values(take(consumer, 50, max_records=50)) == [b"%d" % n for n in range(150, 200)]
 
@@ -405,10 +402,7 @@ def test_the_commit_callback_is_called_in_the_polling_thread_with_the_offsets_of
     group.put(b"3")
     consumer.acknowledge(take(consumer, 1)[0], AcknowledgeType.REJECT)
     consumer.commit_async()
-    end = time.monotonic() + 30
-    while not later:
-        assert time.monotonic() < end
-        consumer.poll(5000)
+    until(lambda: later, meanwhile=lambda: consumer.poll(1000))
     assert later == [({partition: {3}}, None)]
     with pytest.raises(TypeError, match="cannot be called"):
         consumer.set_acknowledgement_commit_callback("me")  # type: ignore[arg-type]
