@@ -32,7 +32,7 @@ KINDS = {
 }
 """How children come to be -> the processes that a worker has at rest beside itself, and its flags."""
 
-GONE_S = 5.0
+GONE_S = 20.0
 """Within that time after the kill of a worker its children are gone; it takes some milliseconds on a machine that has
 nothing else to do."""
 
