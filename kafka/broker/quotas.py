@@ -132,7 +132,7 @@ def _check(key: str, value: float, keys: Mapping[str, bool]) -> None:
         raise InvalidRequestError(f"Invalid configuration key {key}")
     if value <= 0:
         raise InvalidRequestError(f"Quota {key} must be greater than 0")
-    if keys[key]:
+    if keys[key] and not math.isnan(value):  # every comparison of Kafka's with it is false
         if math.isinf(value) or value > _MAX_LONG:
             raise InvalidRequestError(f"Proposed value for {key} is too large for a LONG.")
         if not abs(value - math.floor(value + 0.5)) <= FRACTION_SLACK:

@@ -6,6 +6,7 @@ metrics, a resource named twice in AlterConfigs) is in the handlers' docstrings,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
@@ -350,6 +351,19 @@ BAD_QUOTAS: list[tuple[Entity, Ops, str]] = [
 @pytest.mark.parametrize(("entity", "ops", "text"), BAD_QUOTAS, ids=[str(row[2])[:45] for row in BAD_QUOTAS])
 def test_a_quota_that_cannot_be_is_refused(raw: RawClient, entity: Entity, ops: Ops, text: str) -> None:
     assert _alter_quota(raw, entity, ops) == (42, text)
+
+
+def test_a_quota_that_is_no_number_is_kept(raw: RawClient, unique: Callable[[str], str]) -> None:
+    user = [("user", unique("user"))]
+    assert _alter_quota(raw, user, [("producer_byte_rate", math.nan)]) == (0, None)
+    kept = str([(user, [("producer_byte_rate", math.nan)])])  # a NaN equals nothing
+    eventually(lambda: str(_shown(_quotas(raw, ("user", 0, user[0][1])))), kept)
+    assert _alter_quota(raw, user, [("producer_byte_rate", None)]) == (0, None)
+
+
+def test_an_unknown_kind_of_election_names_no_partition(raw: RawClient) -> None:
+    answer = raw.ask(ElectLeadersRequest(election_type=-1, topic_partitions=None, timeout_ms=1000), 2)
+    assert (answer.error_code, answer.replica_election_results) == (42, [])
 
 
 BAD_FILTERS: list[tuple[list[tuple[str, int, str | None]], int, str]] = [

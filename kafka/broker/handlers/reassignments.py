@@ -42,7 +42,7 @@ def elect_leaders(broker: Broker, call: Call[ElectLeadersRequest]) -> ElectLeade
     request = call.request
     is_unknown = request.election_type not in _ELECTION_TYPES
     if request.topic_partitions is None:
-        results = [_Result(topic=topic.name, partition_result=[]) for topic in broker.metadata]
+        results = [] if is_unknown else [_Result(topic=topic.name, partition_result=[]) for topic in broker.metadata]
     else:
         results = [
             _Result(
@@ -51,7 +51,8 @@ def elect_leaders(broker: Broker, call: Call[ElectLeadersRequest]) -> ElectLeade
             )
             for asked in request.topic_partitions
         ]
-    code = error_code(InvalidRequestError) if is_unknown and call.version >= 1 and results else 0
+    asks_for_some = request.topic_partitions is None or bool(results)
+    code = error_code(InvalidRequestError) if is_unknown and call.version >= 1 and asks_for_some else 0
     return ElectLeadersResponse(throttle_time_ms=0, error_code=code, replica_election_results=results)
 
 

@@ -137,7 +137,7 @@ class _ShareFetch:
         self._member_id = member_id
         self._session = session
         self._epoch = session.epoch
-        self._is_new = session.is_new
+        self._is_new = session.is_new and call.request.share_session_epoch != FINAL_EPOCH
         self._ack_faults = ack_faults
         self._order = session.rotated()
         mode = call.request.share_acquire_mode

@@ -324,6 +324,16 @@ def test_a_fetch_for_acknowledgements_alone_is_answered_at_once(
     assert answer.responses[0].partitions[0].acknowledge_error_code == 0
 
 
+def test_the_answer_that_closes_a_new_session_names_what_was_acknowledged_alone(group: Group) -> None:
+    # Java: FinalContext has no partitions of its own. Found by a walk of test_twin_walks.py.
+    group.hand.ask(group.fetch_request(0))
+    assert group.hand.ask(group.fetch_request(-1, partitions=())).responses == []
+    group.hand.produce("t", batch(b"a"))
+    group.hand.ask(group.fetch_request(0))
+    (topic,) = group.hand.ask(group.fetch_request(-1, acks=[(0, 0, ACCEPT)])).responses
+    assert [(one.partition_index, one.acknowledge_error_code) for one in topic.partitions] == [(0, 0)]
+
+
 def test_all_partitions_of_a_session_are_served_in_turn(hand: HandBroker) -> None:
     group = Group(hand, 2)
     for partition in (0, 1):
