@@ -7,6 +7,7 @@ No test may look at which of the two it has: what it asserts is Kafka's behaviou
 from __future__ import annotations
 
 import itertools
+import os
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -35,6 +36,12 @@ SETTINGS = {
 def bootstrap(request: pytest.FixtureRequest, shared_brokers: SharedBrokers) -> str:
     """``host:port`` of a broker that all tests of the session share; of older ones too, with ``every_release``."""
     return shared_brokers.bootstrap(request.param, SETTINGS)
+
+
+@pytest.fixture(scope="session")
+def twin_rounds() -> int:
+    """How many rounds of random requests both brokers are asked."""
+    return max(1, int(os.environ.get("KAFKA_TEST_TWIN_ROUNDS", "1")))
 
 
 SEQUENCE_SETTINGS = {

@@ -2,7 +2,7 @@
 with the ids and epochs that earlier answers gave, and sometimes with others. Every answer is compared.
 
 A walk is what its seed says: a failing test names it and the last steps. The seeds are fixed, as in ``test_twins.py``.
-``KAFKA_TEST_ROUNDS`` multiplies the walks.
+``KAFKA_TEST_TWIN_ROUNDS`` multiplies the walks.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ class Walk:
             self.rng.choice(kinds)()
 
 
-def walk_seeds(rounds: int) -> range:
-    return range(WALKS * rounds)
+def walk_seeds(twin_rounds: int) -> range:
+    return range(WALKS * twin_rounds)
 
 
-def test_share_groups(walk: Callable[[str, int], Walk], rounds: int) -> None:
-    for seed in walk_seeds(rounds):
+def test_share_groups(walk: Callable[[str, int], Walk], twin_rounds: int) -> None:
+    for seed in walk_seeds(twin_rounds):
         _walk_of_share_members(walk("share", seed))
 
 
@@ -180,8 +180,8 @@ def _count(sessions: dict[str, int], who: str, epoch: int, answer: Any) -> None:
         sessions[who] = 0 if epoch == -1 else epoch + 1
 
 
-def test_new_groups(walk: Callable[[str, int], Walk], rounds: int) -> None:
-    for seed in walk_seeds(rounds):
+def test_new_groups(walk: Callable[[str, int], Walk], twin_rounds: int) -> None:
+    for seed in walk_seeds(twin_rounds):
         _walk_of_consumers(walk("consumer", seed))
 
 
@@ -245,8 +245,8 @@ def _fetch(group: str) -> OffsetFetchRequest:
     return OffsetFetchRequest(groups=[wanted], require_stable=False)
 
 
-def test_classic_groups(walk: Callable[[str, int], Walk], rounds: int) -> None:
-    for seed in walk_seeds(rounds):
+def test_classic_groups(walk: Callable[[str, int], Walk], twin_rounds: int) -> None:
+    for seed in walk_seeds(twin_rounds):
         _walk_of_a_classic_member(walk("classic", seed))
 
 
@@ -335,8 +335,8 @@ def _walk_of_a_classic_member(walk: Walk) -> None:
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["protocol-2", "protocol-1"])
-def test_transactions(walk: Callable[[str, int], Walk], rounds: int, is_new: bool) -> None:
-    for seed in walk_seeds(rounds):
+def test_transactions(walk: Callable[[str, int], Walk], twin_rounds: int, is_new: bool) -> None:
+    for seed in walk_seeds(twin_rounds):
         _walk_of_producers(walk(f"transactions {is_new}", seed), is_new)
 
 

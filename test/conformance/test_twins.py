@@ -1,9 +1,9 @@
 """Requests by chance to the embedded broker and to Apache Kafka 4.3.0, one for one: their answers are the same, and so
 is what they leave behind.
 
-``KAFKA_TEST_ROUNDS`` multiplies how many are asked; each round is another seed. The seeds are fixed, unlike those of
-other random tests: new ones still bring up differences in requests that no client makes (``test/README.rst``). What is
-different on purpose is in ``on_purpose.py``; the handlers' docstrings say the same to users.
+``KAFKA_TEST_TWIN_ROUNDS`` multiplies how many are asked; each round is another seed. The seeds are fixed, unlike those
+of other random tests, and there is one round in the deep tier, too: more of them still bring up differences in requests
+that no client makes (``test/README.rst``). What is different on purpose is in ``on_purpose.py``; the handlers' docstrings say the same to users.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def ranges(side: Side) -> dict[int, tuple[int, int]]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted({NAMES[key] for key in REGISTRY} - NOT_BY_CHANCE.keys()))
-def test_answers_are_those_of_apache_kafka(twins: Twins, scene: Scene, name: str, rounds: int) -> None:
+def test_answers_are_those_of_apache_kafka(twins: Twins, scene: Scene, name: str, twin_rounds: int) -> None:
     key = next(key for key, known in NAMES.items() if known == name)
     shared = [found.get(key) for found in map(ranges, twins.sides)]
     if shared[0] is None or shared[1] is None:
@@ -94,7 +94,7 @@ def test_answers_are_those_of_apache_kafka(twins: Twins, scene: Scene, name: str
     views = VIEWS[name](scene) if name in VIEWS else []
     left_behind = settle(twins, views)
     found: list[Found] = [("(before the first request)", one) for one in left_behind]
-    for round in range(rounds):
+    for round in range(twin_rounds):
         chance = RandomRequests(random.Random(f"{name} {round}"), scene)
         for at in range(REQUESTS):
             version = low + at % (high - low + 1)
@@ -128,11 +128,11 @@ def test_settings_have_the_types_and_defaults_of_apache_kafka(twins: Twins, scen
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", range(7, 19))
 def test_fetch_sessions_tell_what_those_of_apache_kafka_tell(
-    twins: Twins, scene: Scene, version: int, rounds: int
+    twins: Twins, scene: Scene, version: int, twin_rounds: int
 ) -> None:
     """A full fetch, then incremental ones that add, move and forget partitions, with new records between them."""
     found: list[Found] = []
-    for seed in range(rounds):
+    for seed in range(twin_rounds):
         rng = random.Random(f"{version} {seed}")
         sessions: dict[Side, int] = {}
         for epoch in range(STEPS):
