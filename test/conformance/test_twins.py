@@ -3,7 +3,8 @@ is what they leave behind.
 
 ``KAFKA_TEST_TWIN_ROUNDS`` multiplies how many are asked; each round is another seed. The seeds are fixed, unlike those
 of other random tests, and there is one round in the deep tier, too: more of them still bring up differences in requests
-that no client makes (``test/README.rst``). What is different on purpose is in ``on_purpose.py``; the handlers' docstrings say the same to users.
+that no client makes (``test/README.rst``). What is different on purpose is in ``on_purpose.py``; the handlers'
+docstrings say the same to users.
 """
 
 from __future__ import annotations
