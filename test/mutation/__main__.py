@@ -124,7 +124,7 @@ def run_module(path: str, chosen: Sequence[Mutant], tests: Sequence[str], jobs: 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m test.mutation", usage=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m test.mutation", usage=(__doc__ or "").replace("%", "%%"))
     parser.add_argument("subjects", nargs="*")
     parser.add_argument("--only", default="")
     parser.add_argument("--sample", type=int, default=0)

@@ -164,12 +164,13 @@ def _decides_nothing(node: ast.AST) -> bool:
 
 
 def _table_nodes(tree: ast.Module) -> set[ast.AST]:
-    """The dictionaries, sets and sequences that stand in a module or class body: tables."""
+    """The dictionaries, sets and sequences that stand in a module or class body: tables. Aliases of types are none."""
     found: set[ast.AST] = set()
     bodies = [tree.body, *(node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]
     for statement in (statement for body in bodies for statement in body):
-        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
-            for node in ast.walk(statement.value):
+        value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+        if value is not None and not isinstance(value, ast.Subscript):
+            for node in ast.walk(value):
                 if isinstance(node, (ast.Dict, ast.Set, ast.List, ast.Tuple)):
                     found.add(node)
     return found

@@ -22,6 +22,7 @@ class Action(enum.Enum):
     RETRY = "retry"
     FAIL = "fail"
 
+Row = tuple[int, Action]
 TABLE = {3: Action.RETRY, 29: Action.FAIL}
 
 def allowed(count: int = 0, most: int = 2) -> bool:
