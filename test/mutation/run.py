@@ -30,8 +30,8 @@ SLOWER: Final = 8.0
 """A mutant that takes so many times longer than the unchanged module is one that does not end."""
 
 OPTIONS: Final = (
-    "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--tier=short",
-    "--hypothesis-profile=mutation", "-W", "ignore", "--timeout=60",
+    "-x", "-q", "--no-header", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:faulthandler",
+    "--tier=short", "--hypothesis-profile=mutation", "-W", "ignore", "--timeout=60",
 )  # fmt: skip
 
 
