@@ -116,12 +116,11 @@ class Acquisition:
         """Take records into the window that never were in it, up to the border of the batch in which the limit
         falls.
         """
-        if limit < last - first + 1:
-            last = next(end for _, end in fetched if end >= first + limit - 1)
+        last = next((end for _, end in fetched if end >= first + limit - 1), last)
         if not self._window.batches:
             self._window.start = first
         borders = [first]
-        if not self.exact and last - first + 1 > batch_size:
+        if not self.exact:
             for base, _ in fetched:
                 if base > last:
                     break

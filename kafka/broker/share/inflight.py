@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafka.broker.share.states import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
+from kafka.broker.share.states import ACKNOWLEDGED, ARCHIVED, AVAILABLE
 
 NO_MEMBER = ""
 
@@ -97,10 +97,7 @@ class InFlightBatch:
                 run.state in (ACKNOWLEDGED, ARCHIVED)
                 or (
                     before.count == run.count
-                    and (
-                        run.state == AVAILABLE
-                        or (run.state == ACQUIRED and before.member == run.member and before.deadline == run.deadline)
-                    )
+                    and (run.state == AVAILABLE or (before.member == run.member and before.deadline == run.deadline))
                 )
             ):
                 before.last = run.last

@@ -152,8 +152,6 @@ class SharePartition:
         last = fetched[-1][1]
         limit = min(max_records, self.settings.max_locks - window.span)
         if limit <= 0:
-            if fetch_offset >= window.end:
-                return []
             limit = min(max_records, window.end - fetch_offset)
             last = min(last, window.end - 1)
         if base > fetch_offset:
@@ -169,8 +167,7 @@ class SharePartition:
         if overlapping:
             limit -= acquisition.again(overlapping, base, last, limit)
         if limit > 0 and last >= window.end:
-            first = window.end if overlapping else max(window.end, base)
-            acquisition.new(fetched, first, last, limit, max(1, batch_size))
+            acquisition.new(fetched, max(window.end, base), last, limit, max(1, batch_size))
         if acquisition.taken:
             self._locked_until(acquisition.deadline)
         return acquisition.taken
@@ -258,9 +255,7 @@ class SharePartition:
         return plan
 
     def _candidates(self, ack: AckBatch) -> list[InFlightBatch]:
-        low = bisect_right(self._window.firsts, ack.first) - 1
-        if low < 0 and ack.first < self._window.start <= ack.last:
-            low = bisect_right(self._window.firsts, self._window.start) - 1
+        low = bisect_right(self._window.firsts, max(ack.first, self._window.start)) - 1
         if low < 0:
             raise InvalidRecordStateError(f"offsets {ack.first} to {ack.last} are not in flight")
         high = bisect_right(self._window.firsts, ack.last)

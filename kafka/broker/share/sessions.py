@@ -131,10 +131,8 @@ class ShareSessions(Generic[P, C]):
 
     def disconnected(self, connection: C) -> ShareSession[P] | None:
         """End the session that this connection opened last, unless another connection has taken it over."""
-        key = self._by_connection.pop(connection, None)
-        if key is None or self._connection_of.get(key) != connection:
-            return None
-        return self._remove(key)
+        key = self._by_connection.get(connection)
+        return None if key is None else self._remove(key)
 
     def drop_group(self, group_id: str) -> None:
         """Forget the sessions of a group that is deleted."""

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.share.group import HeartbeatAnswer, ShareGroup, TopicInfo, check_heartbeat
+from kafka.broker.share.group import HeartbeatAnswer, ShareGroup, ShareMember, TopicInfo, check_heartbeat
 from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.errors import FencedMemberEpochError, GroupMaxSizeReachedError, InvalidRequestError, UnknownMemberIdError
 
@@ -83,6 +83,24 @@ def test_the_previous_epoch_is_accepted_and_others_are_fenced() -> None:
             group.beat("a", epoch)
 
 
+def test_a_member_that_has_joined_is_fenced_at_every_epoch_but_its_own() -> None:
+    group = Group()
+    assert group.join("a").member_epoch == 3
+    for epoch in (1, 2, 4):
+        with pytest.raises(FencedMemberEpochError):
+            group.beat("a", epoch)
+    assert (ShareMember("a").epoch, ShareMember("a").previous_epoch) == (0, -1)  # ModernGroupMember
+
+
+def test_a_rack_stays_until_another_is_named() -> None:
+    group = Group()
+    group.beat("a", 0, ["t"], rack="r1")
+    group.beat("a", 3)
+    assert group.group.members["a"].rack_id == "r1"
+    group.beat("a", 3, rack="r2")
+    assert group.group.members["a"].rack_id == "r2"
+
+
 def test_a_member_that_nobody_knows_joins_first() -> None:
     group = Group()
     for epoch in (1, -1):
@@ -102,10 +120,52 @@ def test_leaving_gives_the_partitions_to_the_others() -> None:
     group.join("a")
     group.join("b")
     group.beat("a", 3)
-    assert group.beat("b", -1).member_epoch == -1
+    assert group.group.epoch == 4
+    assert group.beat("b", -1) == HeartbeatAnswer(-1, 0, None)
+    assert group.group.epoch == 5
     answer = group.beat("a", 4).assignment
     assert answer is not None
     assert len(answer) == 4
+
+
+def test_who_leaves_others_behind_does_not_shorten_the_interval_and_the_last_one_ends_it() -> None:
+    group = Group()
+    group.join("a")
+    group.join("b")
+    group.now = 0.5
+    group.beat("b", -1)
+    assert group.beat("a", 3).member_epoch == 3
+    group.beat("a", -1)
+    answer = group.join("c").assignment
+    assert answer is not None
+    assert len(answer) == 4
+
+
+def test_the_interval_begins_with_an_assignment_and_lasts_its_time() -> None:
+    group = Group()
+    group.join("a")
+    group.now = 0.9
+    assert group.beat("a", 3).assignment is None
+    group.join("b")
+    group.now = 0.9995
+    assert group.beat("b", 3).assignment is None
+    group.now = 1.0
+    answer = group.beat("b", 3).assignment
+    assert answer is not None
+    assert len(answer) == 2
+
+
+def test_partitions_that_are_new_within_the_interval_wait_for_its_end() -> None:
+    group = Group()
+    group.join("a")
+    group.now = 0.5
+    group.metadata["t"] = TopicInfo(TOPIC.topic_id, 6)
+    assert group.beat("a", 3) == HeartbeatAnswer(3, 5000, None)
+    group.now = 1.0
+    answer = group.beat("a", 3)
+    assert answer.member_epoch == 4
+    assert answer.assignment is not None
+    assert len(answer.assignment) == 6
 
 
 def test_a_silent_member_is_taken_out_at_its_session_timeout() -> None:
@@ -145,8 +205,14 @@ def test_malformed_heartbeats_are_invalid_requests(
         check_heartbeat("g", member, epoch, topics, rack)
 
 
+def test_a_heartbeat_names_a_group() -> None:
+    with pytest.raises(InvalidRequestError):
+        check_heartbeat(" ", "m", 0, ["t"], None)
+
+
 def test_only_who_joins_has_to_name_topics() -> None:
     check_heartbeat("g", "m", 3, [], None)
+    check_heartbeat("g", "x" * 36, 0, ["t"], "r")
     check_heartbeat("g", "m", -1, [], None)
     with pytest.raises(InvalidRequestError):
         check_heartbeat("g", "m", 0, [], None)
@@ -158,6 +224,9 @@ def test_topics_that_appear_and_grow_are_assigned() -> None:
     assert group.join("a").assignment == frozenset()
     group.metadata = {"t": TOPIC}
     group.group.topics_changed(group.metadata, 0.0)
+    assert group.group.epoch == 3
+    group.group.topics_changed(group.metadata, 0.0)
+    assert group.group.epoch == 3
     answer = group.beat("a", 2)
     assert answer.assignment is not None
     assert len(answer.assignment) == 4

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kafka.broker.share.group_configs import (
+    BROKER_RANGES,
     GROUP_SETTINGS,
     BrokerLimits,
     OffsetReset,
@@ -13,13 +14,128 @@ from kafka.broker.share.group_configs import (
 from kafka.broker.share.states import ShareSettings
 from kafka.errors import InvalidConfigurationError
 
+# Apache Kafka 4.3.0: ShareGroupConfig.CONFIG_DEF (record locks, delivery counts, sessions) and
+# GroupCoordinatorConfig.CONFIG_DEF (size, session timeout, heartbeat, assignment).
+BROKER_DEFAULTS = {
+    "record_lock_duration_ms": 30_000,
+    "min_record_lock_duration_ms": 15_000,
+    "max_record_lock_duration_ms": 60_000,
+    "delivery_count_limit": 5,
+    "min_delivery_count_limit": 2,
+    "max_delivery_count_limit": 10,
+    "partition_max_record_locks": 2000,
+    "min_partition_max_record_locks": 100,
+    "max_partition_max_record_locks": 4000,
+    "max_size": 200,
+    "max_share_sessions": 2000,
+    "session_timeout_ms": 45_000,
+    "min_session_timeout_ms": 45_000,
+    "max_session_timeout_ms": 60_000,
+    "heartbeat_interval_ms": 5_000,
+    "min_heartbeat_interval_ms": 5_000,
+    "max_heartbeat_interval_ms": 15_000,
+    "assignment_interval_ms": 1_000,
+    "min_assignment_interval_ms": 0,
+    "max_assignment_interval_ms": 15_000,
+}
+# The same classes: Range.between of each definition, Range.atLeast(1) of an INT for the sessions.
+BROKER_BOUNDS = {
+    "record_lock_duration_ms": (1000, 3_600_000),
+    "min_record_lock_duration_ms": (1000, 30_000),
+    "max_record_lock_duration_ms": (30_000, 3_600_000),
+    "delivery_count_limit": (2, 10),
+    "min_delivery_count_limit": (2, 5),
+    "max_delivery_count_limit": (5, 25),
+    "partition_max_record_locks": (100, 10_000),
+    "min_partition_max_record_locks": (100, 2000),
+    "max_partition_max_record_locks": (2000, 10_000),
+    "max_size": (1, 1000),
+    "max_share_sessions": (1, 2_147_483_647),
+}
+WIDEST = {
+    "min_record_lock_duration_ms": 1000,
+    "max_record_lock_duration_ms": 3_600_000,
+    "min_delivery_count_limit": 2,
+    "max_delivery_count_limit": 25,
+    "min_partition_max_record_locks": 100,
+    "max_partition_max_record_locks": 10_000,
+}
+# GroupConfig of 4.3.0, under the broker's defaults: what is in force, the lowest and the highest that may be set.
+GROUP_NUMBERS = [
+    ("share.record.lock.duration.ms", 30_000, 15_000, 60_000),
+    ("share.delivery.count.limit", 5, 2, 10),
+    ("share.partition.max.record.locks", 2000, 100, 4000),
+    ("share.session.timeout.ms", 45_000, 45_000, 60_000),
+    ("share.heartbeat.interval.ms", 5_000, 5_000, 15_000),
+    ("share.assignment.interval.ms", 1_000, 0, 15_000),
+]
+GROUP_WORDS = [
+    ("share.auto.offset.reset", "latest", ["latest", "earliest", "by_duration:PT1H"]),
+    ("share.isolation.level", "read_uncommitted", ["read_uncommitted", "read_committed"]),
+    ("share.renew.acknowledge.enable", "true", ["true", "false"]),
+]
+
 
 def test_the_defaults_are_kafkas_and_pass_their_own_checks() -> None:
+    assert BrokerLimits()._asdict() == BROKER_DEFAULTS
     check_broker_limits(BrokerLimits())
     config = ShareGroupConfig(BrokerLimits())
-    check_group_settings(BrokerLimits(), {name: config.value(name) for name in GROUP_SETTINGS})
     assert config.partition_settings() == ShareSettings(30.0, 5, 2000, True, False)
-    assert config.offset_reset() == OffsetReset("latest")
+    assert config.offset_reset() == OffsetReset("latest", 0)
+
+
+def test_there_are_no_settings_but_those_of_the_tables() -> None:
+    assert set(GROUP_SETTINGS) == {name for name, *_ in GROUP_NUMBERS} | {name for name, *_ in GROUP_WORDS}
+
+
+@pytest.mark.parametrize(("name", "default", "low", "high"), GROUP_NUMBERS)
+def test_a_number_may_be_any_from_the_lowest_to_the_highest(name: str, default: int, low: int, high: int) -> None:
+    limits = BrokerLimits()
+    assert ShareGroupConfig(limits).number(name) == default
+    for value in (low, high):
+        check_group_settings(limits, {name: str(value)})
+        assert ShareGroupConfig(limits, {name: str(value)}).number(name) == value
+    for value in (low - 1, high + 1):
+        with pytest.raises(InvalidConfigurationError, match=f"from {low} to {high}, not {value}"):
+            check_group_settings(limits, {name: str(value)})
+    assert ShareGroupConfig(limits, {name: str(low - 1)}).number(name) == low
+    assert ShareGroupConfig(limits, {name: str(high + 1)}).number(name) == high
+
+
+@pytest.mark.parametrize(("name", "default", "words"), GROUP_WORDS)
+def test_a_word_may_be_any_of_the_tables(name: str, default: str, words: list[str]) -> None:
+    limits = BrokerLimits()
+    assert ShareGroupConfig(limits).value(name) == default
+    for word in words:
+        check_group_settings(limits, {name: word})
+        assert ShareGroupConfig(limits, {name: word}).value(name) == word
+    with pytest.raises(InvalidConfigurationError):
+        check_group_settings(limits, {name: "other"})
+
+
+def test_an_unknown_offset_reset_is_told_what_there_is() -> None:
+    with pytest.raises(InvalidConfigurationError, match="latest, earliest, by_duration:PnDTnHnMn.nS, not 'never'"):
+        check_group_settings(BrokerLimits(), {"share.auto.offset.reset": "never"})
+
+
+def test_the_session_timeout_has_to_be_above_the_heartbeat_interval() -> None:
+    limits = BrokerLimits(min_session_timeout_ms=5_000)
+    with pytest.raises(InvalidConfigurationError, match="must be above"):
+        check_group_settings(limits, {"share.session.timeout.ms": "5000"})
+    check_group_settings(limits, {"share.session.timeout.ms": "5001"})
+
+
+@pytest.mark.parametrize(("field", "low", "high"), [(field, *bounds) for field, bounds in BROKER_BOUNDS.items()])
+def test_a_brokers_setting_may_be_any_from_the_lowest_to_the_highest(field: str, low: int, high: int) -> None:
+    for value in (low, high):
+        check_broker_limits(BrokerLimits(**{**WIDEST, field: value}))
+    for value in (low - 1, high + 1):
+        with pytest.raises(InvalidConfigurationError, match=f"from {low} to {high}, not {value}"):
+            check_broker_limits(BrokerLimits(**{**WIDEST, field: value}))
+
+
+def test_only_these_settings_of_a_broker_are_bounded() -> None:
+    assert set(BROKER_RANGES) == set(BROKER_BOUNDS)
 
 
 @pytest.mark.parametrize(

@@ -351,3 +351,242 @@ def test_a_record_on_its_last_attempt_waits_until_it_can_come_alone() -> None:
         for _ in range(3)
     ]
     assert again == [[Acquired(0, 0, 2)], [Acquired(1, 1, 5)], [Acquired(2, 3, 2)]]
+
+
+def test_batches_are_taken_whole_unless_the_request_says_otherwise() -> None:
+    """ShareAcquireMode.BATCH_OPTIMIZED is what a ShareFetch without a mode gets (KIP-1206)."""
+    desk = Desk()
+    taken = desk.partition.acquire("m", [(0, 9), (10, 19)], fetch_offset=0, max_records=4, batch_size=1000, now=0.0)
+    assert taken == [Acquired(0, 9, 1)]
+
+
+def test_an_acquisition_at_the_end_of_a_lock_gets_the_records() -> None:
+    desk = Desk(records=10, lock_s=5.0)
+    desk.acquire(10, "m", now=0.0)
+    assert desk.partition.acquire("n", [(0, 9)], fetch_offset=0, max_records=10, batch_size=10, now=4.9) == []
+    assert desk.partition.acquire("n", [(0, 9)], fetch_offset=0, max_records=10, batch_size=10, now=5.0) == [
+        Acquired(0, 9, 2)
+    ]
+    assert desk.partition.next_deadline == 10.0
+
+
+@pytest.mark.parametrize(("fetched", "most"), [([], 5), ([(10, 19)], 0), ([(10, 19)], -1)])
+def test_an_acquisition_of_nothing_changes_nothing(fetched: list[tuple[int, int]], most: int) -> None:
+    desk = Desk()
+    desk.acquire(10)
+    desk.partition.release("m", 0.0)
+    taken = desk.partition.acquire("m", fetched, fetch_offset=0, max_records=most, batch_size=5, now=0.0)
+    assert taken == []
+    assert (desk.partition.start_offset, desk.partition.next_fetch_offset()) == (0, 0)
+
+
+def test_the_last_record_of_a_full_window_is_delivered_again() -> None:
+    desk = Desk(batch=1, max_locks=100)
+    desk.acquire(1000)
+    desk.ack(98, 99, RELEASE)
+    assert desk.acquire(1000) == [Acquired(98, 99, 2)]
+    desk.ack(98, 99, RELEASE)
+    assert desk.acquire(1) == [Acquired(98, 98, 3)]
+    assert desk.acquire(1) == [Acquired(99, 99, 3)]
+
+
+def test_all_that_the_log_does_not_have_any_more_is_passed_over() -> None:
+    desk = Desk()
+    desk.acquire(20)
+    desk.ack(10, 19, ACCEPT)
+    desk.partition.release("m", 0.0)
+    desk.partition.acquire("m", [(10, 19)], fetch_offset=0, max_records=5, batch_size=5, now=0.0)
+    assert (desk.partition.start_offset, desk.partition.next_fetch_offset()) == (20, 20)
+
+
+def test_a_log_that_begins_behind_the_start_is_taken_from_where_it_begins() -> None:
+    desk = Desk()
+    taken = desk.partition.acquire("m", [(20, 29)], fetch_offset=0, max_records=5, batch_size=5, now=0.0)
+    assert taken == [Acquired(20, 29, 1)]
+    assert desk.partition.start_offset == 20
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_the_least_size_of_a_range_is_one_record(size: int) -> None:
+    assert Desk(batch=1).acquire(3, exact=False, size=size) == [Acquired(at, at, 1) for at in range(3)]
+
+
+def test_parts_of_a_lock_that_were_renewed_at_the_same_time_are_one_range() -> None:
+    desk = Desk()
+    desk.acquire(10)
+    desk.ack(2, 3, RENEW)
+    assert desk.partition.held_by("m") == [(0, 9)]
+
+
+def test_one_request_acknowledges_in_several_batches_of_the_window_and_of_the_list() -> None:
+    desk = Desk()
+    desk.acquire(5)
+    desk.acquire(5)
+    desk.acquire(10)
+    event = desk.partition.acknowledge("m", [AckBatch(0, 3, (ACCEPT,)), AckBatch(6, 11, (REJECT,))], 0.0)
+    assert event == ShareEvent.START_MOVED
+    ranges = [StateRange(0, 3, ACKNOWLEDGED, 1), StateRange(6, 9, ARCHIVED, 1), StateRange(10, 11, ARCHIVED, 1)]
+    assert desk.written == [(0, ranges)]
+    assert desk.partition.held_by("m") == [(4, 5), (12, 19)]
+
+
+def test_only_what_the_member_holds_is_archived_as_aborted() -> None:
+    desk = Desk()
+    desk.acquire(4, "a")
+    desk.acquire(4, "b")
+    assert desk.partition.archive("c", 0, 9) == ShareEvent.NOTHING
+    assert not desk.written
+    assert desk.partition.archive("a", 0, 9) == ShareEvent.START_MOVED
+    assert desk.written == [(0, [StateRange(0, 3, ARCHIVED, 1)])]
+    assert desk.partition.held_by("b") == [(4, 7)]
+
+
+def test_a_log_start_that_is_not_above_the_start_changes_nothing() -> None:
+    desk = Desk(start=10)
+    desk.acquire(10)
+    for log_start in (9, 10):
+        assert desk.partition.log_start_moved(log_start) == ShareEvent.NOTHING
+    assert desk.partition.held_by("m") == [(10, 19)]
+
+
+def test_deleting_records_ends_the_locks_on_them_and_no_others() -> None:
+    desk = Desk()
+    desk.acquire(10)
+    desk.partition.log_start_moved(5)
+    assert desk.partition.held_by("m") == [(5, 9)]
+    desk = Desk(batch=1)
+    desk.acquire(1)
+    desk.acquire(1)
+    desk.partition.log_start_moved(1)
+    assert desk.partition.held_by("m") == [(1, 1)]
+
+
+@pytest.mark.parametrize("end", ["close", "time"])
+def test_a_lock_that_ends_at_the_limit_of_deliveries_ends_the_record(end: str) -> None:
+    desk = Desk(batch=1, records=1, delivery_limit=2, lock_s=5.0)
+    for delivery, more, state in ((1, ShareEvent.NOTHING, AVAILABLE), (2, ShareEvent.START_MOVED, ARCHIVED)):
+        now = 10.0 * delivery
+        assert desk.acquire(1, now=now) == [Acquired(0, 0, delivery)]
+        if end == "close":
+            assert desk.partition.release("m", now) == ShareEvent.RELEASED | more
+        else:
+            assert desk.partition.tick(now + 5.0) == ShareEvent.LOCK_EXPIRED | more
+        assert desk.written.pop() == (0, [StateRange(0, 0, state, delivery)])
+    assert desk.partition.start_offset == 1
+
+
+def test_there_is_no_deadline_when_all_is_done() -> None:
+    desk = Desk(lock_s=5.0)
+    desk.acquire(10)
+    desk.acquire(10)
+    desk.ack(0, 9, ACCEPT)
+    assert desk.partition.next_deadline == 5.0
+    desk.ack(10, 19, ACCEPT)
+    assert desk.partition.next_deadline is None
+
+
+def test_the_next_deadline_is_that_of_the_lock_that_ends_first() -> None:
+    asked: list[float] = []
+    desk = Desk()
+    desk.partition = SharePartition(0, ShareSettings(lock_s=5.0), desk.persist, on_deadline=asked.append)
+    for now in (1.0, 3.0, 2.0, 1.0):
+        desk.acquire(10, now=now)
+    assert (desk.partition.next_deadline, asked) == (6.0, [6.0])
+    assert desk.partition.tick(6.0) == ShareEvent.LOCK_EXPIRED
+    assert desk.partition.next_deadline == 7.0
+    assert desk.partition.held_by("m") == [(10, 19), (20, 29)]
+    assert desk.partition.tick(7.0) == ShareEvent.LOCK_EXPIRED
+    assert desk.partition.held_by("m") == [(10, 19)]
+    assert desk.partition.next_deadline == 8.0
+    assert desk.partition.tick(8.0) == ShareEvent.LOCK_EXPIRED
+    assert desk.partition.next_deadline is None
+
+
+def test_batches_of_the_window_come_again_one_by_one_and_parts_with_their_neighbour() -> None:
+    """SharePartition.acquire: one AcquiredRecords for each batch in flight that is taken whole."""
+    for count, exact, taken in (
+        (10, False, [Acquired(0, 9, 2)]),
+        (15, False, [Acquired(0, 9, 2), Acquired(10, 19, 2)]),
+        (20, False, [Acquired(0, 9, 2), Acquired(10, 19, 2)]),
+        (10, True, [Acquired(0, 9, 2)]),
+        (15, True, [Acquired(0, 14, 2)]),
+        (20, True, [Acquired(0, 9, 2), Acquired(10, 19, 2)]),
+    ):
+        desk = Desk(records=20)
+        desk.acquire(10)
+        desk.acquire(10)
+        desk.partition.release("m", 0.0)
+        assert desk.acquire(count, exact=exact) == taken
+
+
+def test_neighbours_of_one_delivery_count_are_one_range_and_others_are_not() -> None:
+    desk = Desk(records=10)
+    desk.acquire(4)
+    desk.partition.release("m", 0.0)
+    assert desk.acquire(10) == [Acquired(0, 3, 2), Acquired(4, 9, 1)]
+    desk = Desk(records=10)
+    desk.acquire(10)
+    desk.ack(2, 3, REJECT)
+    desk.partition.release("m", 0.0)
+    assert desk.acquire(10) == [Acquired(0, 1, 2), Acquired(4, 9, 2)]
+
+
+def test_what_is_locked_next_to_a_lock_of_the_same_time_is_one_lock() -> None:
+    desk = Desk()
+    desk.acquire(4)
+    desk.acquire(6)
+    assert desk.partition.held_by("m") == [(0, 9)]
+    assert desk.partition.next_fetch_offset() == 10
+    desk.acquire(10)
+    assert desk.partition.next_fetch_offset() == 20
+
+
+def test_an_exact_number_is_one_range_whatever_the_size_of_ranges() -> None:
+    assert Desk().acquire(25, size=5) == [Acquired(0, 24, 1)]
+
+
+def test_two_deliveries_are_not_throttled_and_three_are_with_the_last_one_alone() -> None:
+    """SharePartition: no last attempt for a maxDeliveryCount of 2; throttleRecordsDeliveryLimit is at least 2."""
+    desk = Desk(records=10, delivery_limit=2)
+    desk.acquire(10)
+    desk.partition.release("m", 0.0)
+    assert desk.acquire(5) == [Acquired(0, 4, 2)]
+    desk = Desk(records=10, delivery_limit=3)
+    for delivery in (1, 2):
+        assert desk.acquire(10) == [Acquired(0, 9, delivery)]
+        desk.partition.release("m", 0.0)
+    assert desk.acquire(10) == [Acquired(0, 0, 3)]
+
+
+def test_a_throttled_part_has_at_least_one_record() -> None:
+    desk = Desk(batch=4, records=4, delivery_limit=9)
+    for delivery in (1, 2, 3, 4, 5):
+        assert desk.acquire(10, exact=False) == [Acquired(0, 3, delivery)]
+        desk.partition.release("m", 0.0)
+    for delivery, last in ((6, 1), (7, 0), (8, 0), (9, 0)):
+        assert desk.acquire(10, exact=False) == [Acquired(0, last, delivery)]
+        desk.partition.release("m", 0.0)
+
+
+def test_a_batch_is_throttled_by_what_is_available_in_it() -> None:
+    desk = Desk(delivery_limit=6)
+    desk.acquire(10)
+    desk.ack(1, 4, ACCEPT)
+    for delivery in (1, 2, 3):
+        desk.ack(5, 9, RELEASE)
+        assert desk.acquire(5, exact=False, at_once=10) == [Acquired(5, 9, delivery + 1)]
+    desk.ack(0, 0, RELEASE)
+    assert desk.acquire(5, exact=False) == [Acquired(0, 0, 2), Acquired(10, 19, 1)]
+    desk.ack(5, 9, RELEASE)
+    assert desk.acquire(100, exact=False) == [Acquired(5, 6, 5)]
+
+
+def test_a_throttled_batch_waits_for_a_request_that_begins_with_it() -> None:
+    desk = Desk(delivery_limit=6)
+    desk.acquire(10)
+    for _ in range(2):
+        desk.ack(5, 9, RELEASE)
+        desk.acquire(5, at_once=10)
+    desk.ack(0, 1, RELEASE)
+    desk.ack(5, 9, RELEASE)
+    assert desk.acquire(100, exact=False) == [Acquired(0, 1, 2), Acquired(5, 7, 4)]
