@@ -56,3 +56,50 @@ def test_members_keep_what_they_have_when_another_joins() -> None:
     second = assign({"a": set(counts), "b": set(counts), "c": set(counts)}, counts, first)
     assert second["a"] <= first["a"]
     assert second["b"] <= first["b"]
+
+
+ONE, TWO, THREE = TOPICS[:3]
+
+
+def numbers(result: dict[str, frozenset[tuple[UUID, int]]]) -> dict[str, list[int]]:
+    return {member: sorted(number for _, number in found) for member, found in result.items()}
+
+
+def assigned(partitions: int, current: dict[str, int], more: str = "") -> dict[str, list[int]]:
+    """The partitions' numbers of each member of one topic; ``current``: what each has, ``more``: who has none yet."""
+    subscriptions = {member: {ONE} for member in [*current, *more]}
+    return numbers(
+        assign(subscriptions, {ONE: partitions}, {who: frozenset({(ONE, at)}) for who, at in current.items()})
+    )
+
+
+def test_members_that_share_partitions_keep_them_as_long_as_that_is_even() -> None:
+    """KIP-932, SimpleAssignor: as few changes as an even assignment needs."""
+    swapped = {"a": 1, "b": 0, "c": 1, "d": 0, "e": 1, "f": 0}
+    assert assigned(2, swapped) == {who: [at] for who, at in swapped.items()}
+    assert assigned(2, {"a": 1, "b": 0, "c": 1, "d": 1}) == {"a": [1], "b": [0], "c": [1], "d": [0]}
+    assert assigned(2, {"a": 1, "b": 0, "c": 1, "d": 1, "e": 1}) == {
+        "a": [1], "b": [0], "c": [1], "d": [1], "e": [0],
+    }  # fmt: skip
+    assert assigned(3, {"a": 0, "b": 1, "c": 2, "d": 0, "e": 1, "f": 0, "g": 1}) == {
+        "a": [0], "b": [1], "c": [2], "d": [0], "e": [1], "f": [0], "g": [2],
+    }  # fmt: skip
+
+
+def test_who_has_nothing_yet_gets_the_partition_with_the_fewest_members() -> None:
+    assert assigned(2, {"a": 0}, more="bc") == {"a": [0], "b": [1], "c": [0]}
+    assert assigned(2, {"a": 1}, more="bc") == {"a": [1], "b": [0], "c": [0]}
+    assert assigned(2, {"a": 0, "b": 1, "c": 0}, more="d") == {"a": [0], "b": [1], "c": [0], "d": [1]}
+
+
+def test_what_a_member_does_not_subscribe_to_any_more_or_is_gone_is_not_kept() -> None:
+    current = {"a": frozenset({(ONE, 0), (ONE, 1), (TWO, 5)})}
+    result = assign({"a": {TWO}, "b": {ONE, TWO}}, {ONE: 2, TWO: 1}, current)
+    assert result == {"a": frozenset({(TWO, 0)}), "b": frozenset({(ONE, 0), (ONE, 1)})}
+
+
+def test_partitions_move_to_the_emptiest_member_that_may_have_them() -> None:
+    """A member that may have none of them, as its topic has no partitions, stops nobody else."""
+    current = {"a": frozenset((ONE, at) for at in range(4))}
+    result = assign({"a": {ONE}, "b": {TWO}, "c": {ONE}}, {ONE: 4}, current)
+    assert numbers(result) == {"a": [0, 1], "b": [], "c": [2, 3]}

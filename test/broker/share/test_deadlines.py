@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kafka.broker.share.acknowledgements import AckBatch
 from kafka.broker.share.deadlines import Deadlines
-from kafka.broker.share.states import ACCEPT, AcquireMode
+from kafka.broker.share.states import ACCEPT, AckBatch, AcquireMode
 from test.broker.share.memory_journal import MemoryJournal
 from test.broker.share.test_groups import Groups
 

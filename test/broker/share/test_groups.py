@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from kafka.errors import GroupIdNotFoundError, NonEmptyGroupError
 from test.broker.share.memory_journal import MemoryJournal
 
 TOPIC = UUID(int=1)
+OTHER = UUID(int=2)
 METADATA = {"t": TopicInfo(TOPIC, 1)}
 
 
@@ -108,6 +110,64 @@ def test_a_group_exists_from_its_first_member_on_also_after_a_restart() -> None:
     assert again.describe("g").state == "Empty"
     again.join()
     assert again.describe("g").epoch == 5
+
+
+def test_only_a_new_epoch_is_written() -> None:
+    journal = MemoryJournal()
+    groups = Groups(journal)
+    groups.join()
+    assert len(journal.entries) == 1
+    groups.join(epoch=3)
+    assert len(journal.entries) == 1
+    groups.join(epoch=-1)
+    assert len(journal.entries) == 1
+    groups.join()
+    assert len(journal.entries) == 2
+
+
+def test_topics_that_change_reach_the_groups_that_subscribe_to_them() -> None:
+    groups = Groups(MemoryJournal())
+    groups.join()
+    asked: list[list[str]] = []
+
+    def infos(names: Iterable[str]) -> dict[str, TopicInfo]:
+        asked.append(sorted(names))
+        return {"t": TopicInfo(TOPIC, 2)}
+
+    groups.topics_changed(["u", "v"], infos, 1.0)
+    assert (asked, groups.describe("g").epoch) == ([], 3)
+    groups.topics_changed(["u", "t"], infos, 1.0)
+    assert (asked, groups.describe("g").epoch) == ([["t"]], 4)
+
+
+def test_the_partitions_of_a_group_are_those_that_it_was_given_fetches_or_has_offsets_of() -> None:
+    groups = Groups(MemoryJournal())
+    assert groups.initialized("g") == []
+    groups.alter_offset("g", OTHER, 10, 5)
+    groups.partition("g", OTHER, 2, lambda config: 0)
+    groups.partition("h", OTHER, 3, lambda config: 0)
+    assert groups.initialized("g") == [(OTHER, 2), (OTHER, 10)]
+    groups.join()
+    assert groups.initialized("g") == [(TOPIC, 0), (OTHER, 2), (OTHER, 10)]
+
+
+def test_the_offsets_of_a_topic_are_deleted_in_one_group_without_members() -> None:
+    groups = Groups(MemoryJournal())
+    for group_id in "gh":
+        groups.alter_offset(group_id, TOPIC, 0, 5)
+        groups.alter_offset(group_id, OTHER, 0, 5)
+    groups.join()
+    with pytest.raises(NonEmptyGroupError):
+        groups.delete_offsets("g", TOPIC)
+    groups.join(epoch=-1)
+    groups.delete_offsets("g", TOPIC)
+    assert groups.initialized("g") == [(OTHER, 0)]
+    assert groups.initialized("h") == [(TOPIC, 0), (OTHER, 0)]
+    assert (groups.start_offset("g", TOPIC, 0), groups.start_offset("g", OTHER, 0)) == (None, 5)
+    with pytest.raises(GroupIdNotFoundError):
+        groups.delete_offsets("unknown", TOPIC)
+    groups.topic_deleted(OTHER)
+    assert (groups.initialized("g"), groups.initialized("h")) == ([], [(TOPIC, 0)])
 
 
 def test_a_deleted_group_is_gone_with_its_state() -> None:
