@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from kafka.broker.groups.consumer_member import ClassicSide, ConsumerMember
+from kafka.broker.groups.consumer_records import changes, tombstones
+from kafka.broker.groups.loading import Loaded
+from kafka.broker.groups.picture import Picture, ResolvedRegex, metadata_hash
+from kafka.broker.groups.states import MemberState
+from kafka.broker.share.group import TopicInfo
+from kafka.broker.state.group_records import (
+    GROUP_KEYS,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    ShareGroupMetadataKey,
+)
+from kafka.broker.state.record_codec import decode_value, encode_key, encode_value
+
+Entry = tuple[bytes, bytes | None]
+ONE, TWO = UUID(int=1), UUID(int=2)
+A = ConsumerMember(
+    "a", "i", "r", "c", "/h", frozenset({"t", "u"}), "x+", "range", 3000, None,
+    7, 6, MemberState.UNREVOKED_PARTITIONS, {(ONE, 0): 5, (ONE, 2): 7}, {(TWO, 1): 4},
+)  # fmt: skip
+B = ConsumerMember("b", classic=ClassicSide(10_000, (("range", b"r"), ("sticky", b"s"))), epoch=8)
+PICTURE = Picture(
+    8,
+    -123,
+    7,
+    1700,
+    {"a": A, "b": B},
+    {"a": frozenset({(ONE, 0), (ONE, 2)}), "b": frozenset({(TWO, 1)})},
+    {"x+": ResolvedRegex(frozenset({"xx", "x"}), 99)},
+)
+KINDS: dict[type, str] = {
+    ConsumerGroupMemberMetadataKey: "member",
+    ConsumerGroupMetadataKey: "group",
+    ConsumerGroupRegularExpressionKey: "regex",
+    ConsumerGroupTargetAssignmentMemberKey: "target",
+    ConsumerGroupTargetAssignmentMetadataKey: "target epoch",
+    ConsumerGroupCurrentMemberAssignmentKey: "current",
+}
+
+
+def shown(entries: Sequence[Entry]) -> list[str]:
+    """Kind and name of each record, with a minus for the end of one."""
+    found = []
+    for name, value in entries:
+        key: Any = GROUP_KEYS.decode(name)
+        assert key.group_id == "g"
+        assert value is None or value[:2] == b"\0\0"  # Kafka writes version 0 of each
+        of = getattr(key, "member_id", getattr(key, "regular_expression", ""))
+        found.append(f"{'-' if value is None else ''}{KINDS.get(type(key), type(key).__name__)} {of}".rstrip())
+    return found
+
+
+def read(entries: Sequence[Entry]) -> Loaded:
+    def replay(on_record: Callable[[int, bytes, bytes | None, Any], None], _: object) -> None:
+        for key, value in entries:
+            on_record(0, key, value, None)
+
+    return Loaded(replay)
+
+
+def loaded(*batches: Sequence[Entry]) -> dict[str, Picture]:
+    return read([entry for batch in batches for entry in batch]).consumer
+
+
+def test_a_group_is_read_back_as_it_was_written() -> None:
+    assert loaded(changes("g", Picture(), PICTURE)) == {"g": PICTURE}
+
+
+def test_a_new_group_is_written_whole_and_an_unchanged_one_not_at_all() -> None:
+    assert shown(changes("g", Picture(), PICTURE)) == [
+        "member a", "member b", "regex x+", "group", "target a", "target b", "target epoch", "current b", "current a",
+    ]  # fmt: skip
+    assert changes("g", PICTURE, PICTURE) == []
+    assert changes("g", PICTURE, PICTURE._replace()) == []
+    assert (
+        changes("g", PICTURE, PICTURE._replace(members={"a": A._replace(), "b": B}, target=dict(PICTURE.target))) == []
+    )
+
+
+def test_only_what_differs_is_written() -> None:
+    def after(**fields: Any) -> list[str]:
+        return shown(changes("g", PICTURE, PICTURE._replace(**fields)))
+
+    assert after(epoch=9) == ["group"]
+    assert after(metadata_hash=1) == ["group"]
+    assert after(assignment_epoch=8) == ["target epoch"]
+    assert after(assigned_at_ms=1701) == ["target epoch"]
+    assert after(members={**PICTURE.members, "b": B._replace(client_id="d")}) == ["member b"]
+    assert after(members={**PICTURE.members, "b": B._replace(instance_id="j")}) == ["member b"]
+    assert after(members={**PICTURE.members, "b": B._replace(classic=None)}) == ["member b"]
+    assert after(members={**PICTURE.members, "b": B._replace(epoch=9)}) == ["current b"]
+    assert after(members={**PICTURE.members, "b": B._replace(revoking={(ONE, 5): 8})}) == ["current b"]
+    assert after(regexes={}) == ["-regex x+"]
+    assert after(regexes={"x+": ResolvedRegex(frozenset(), 99)}) == ["regex x+"]
+    assert after(regexes={**PICTURE.regexes, "y": ResolvedRegex(frozenset(), 99)}) == ["regex y"]
+    assert after(target={**PICTURE.target, "b": frozenset()}) == ["target b"]
+    assert after(target={**PICTURE.target, "nobody": frozenset({(ONE, 7)})}) == []
+
+
+def test_the_end_of_a_member_comes_before_what_others_take() -> None:
+    took = B._replace(epoch=9, assigned={(ONE, 0): 9})
+    new = PICTURE._replace(epoch=9, members={"b": took}, target={"b": frozenset({(ONE, 0)})})
+    written = changes("g", PICTURE, new)
+    assert shown(written) == ["-current a", "-target a", "-member a", "group", "target b", "current b"]
+    assert loaded(changes("g", Picture(), PICTURE), written) == {"g": new}
+    without_target = PICTURE._replace(target={})
+    assert shown(changes("g", without_target, without_target._replace(members={"b": B}))) == ["-current a", "-member a"]
+
+
+def test_who_lets_go_is_written_before_who_takes() -> None:
+    old = Picture(members={"a": ConsumerMember("a"), "b": ConsumerMember("b", assigned={(ONE, 0): 1})})
+    new = Picture(members={"a": ConsumerMember("a", assigned={(ONE, 0): 2}), "b": ConsumerMember("b", epoch=2)})
+    assert shown(changes("g", old, new)) == ["current b", "current a"]
+
+
+def test_a_group_ends_in_kafkas_order() -> None:
+    """GroupMetadataManager / ConsumerGroup.createGroupTombstoneRecords."""
+    ends = tombstones("g", PICTURE)
+    assert shown(ends) == [
+        "-current a", "-current b", "-target a", "-target b", "-target epoch", "-member a", "-member b", "-regex x+",
+        "-ConsumerGroupPartitionMetadataKey", "-group",
+    ]  # fmt: skip
+    assert loaded(changes("g", Picture(), PICTURE), ends) == {}
+
+
+def test_what_was_ended_is_begun_anew() -> None:
+    entries = changes("g", Picture(), PICTURE)
+    group = [entry for entry in entries if shown([entry]) == ["group"]]
+    for kind in ("group", "target epoch", "regex x+", "target a", "current a", "member b"):
+        entries += [(key, None) for key, value in entries if value is not None and shown([(key, value)]) == [kind]]
+    found = loaded(entries, group)["g"]
+    assert (found.epoch, found.metadata_hash) == (8, -123)
+    assert (found.assignment_epoch, found.assigned_at_ms, found.regexes) == (1, 0, {})
+    assert set(found.members) == {"a"}
+    assert (found.members["a"].epoch, found.members["a"].assigned) == (0, {})
+    assert found.target == {"b": PICTURE.target["b"]}
+
+
+def test_a_group_with_a_member_and_no_epoch_is_there() -> None:
+    """Compaction may have taken the older record of the two."""
+    entries = [entry for entry in changes("g", Picture(), PICTURE) if shown([entry])[0] in ("member b", "current b")]
+    found = loaded(entries)["g"]
+    assert (found.epoch, found.metadata_hash, set(found.members)) == (1, 0, {"b"})
+    entries = [entry for entry in changes("g", Picture(), PICTURE) if shown([entry])[0] == "target epoch"]
+    assert loaded(entries) == {}
+
+
+def test_a_current_assignment_of_other_releases_is_read() -> None:
+    """State 3 is none that 4.3 knows; before 4.3 no epochs of partitions were written (KIP-1251)."""
+    current = ConsumerGroupCurrentMemberAssignmentValue
+    value = current(
+        member_epoch=9,
+        previous_member_epoch=8,
+        state=3,
+        assigned_partitions=[current.TopicPartitions(topic_id=ONE, partitions=[4, 5])],
+        partitions_pending_revocation=[current.TopicPartitions(topic_id=TWO, partitions=[6, 7], assignment_epochs=[3])],
+    )
+    key = encode_key(ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="b"))
+    found = loaded(changes("g", Picture(), PICTURE), [(key, encode_value(value, 0))])["g"].members["b"]
+    assert (found.epoch, found.previous_epoch, found.state) == (9, 8, MemberState.UNKNOWN)
+    assert (found.assigned, found.revoking) == ({(ONE, 4): 9, (ONE, 5): 9}, {(TWO, 6): 3, (TWO, 7): 9})
+    written = next(value for key, value in changes("g", Picture(), PICTURE) if shown([(key, value)]) == ["current a"])
+    assert written is not None
+    back = decode_value(current, written)
+    assert [
+        (one.topic_id, list(one.partitions), list(one.assignment_epochs or [])) for one in back.assigned_partitions
+    ] == [(ONE, [0, 2], [5, 7])]
+    assert back.state == 1
+
+
+def test_records_of_other_kinds_say_nothing_of_groups() -> None:
+    others = [
+        (encode_key(OffsetCommitKey(group="g", topic="t", partition=0)), b"x"),
+        (encode_key(ShareGroupMetadataKey(group_id="g")), b"x"),
+    ]
+    classic = encode_key(GroupMetadataKey(group="c"))
+    entries: list[Entry] = [*others, (classic, b"1"), (classic, b"2")]
+    found = read(entries)
+    assert (found.classic, found.consumer) == ({"c": b"2"}, {})
+    entries.append((classic, None))
+    assert (
+        Loaded(lambda on_record, _: [on_record(0, key, value, None) for key, value in entries] and None).classic == {}
+    )
+
+
+def test_a_group_begins_at_epoch_1() -> None:
+    assert Picture() == (1, 0, 1, 0, {}, {}, {})
+
+
+def test_the_hash_of_topics_says_what_they_are() -> None:
+    assert metadata_hash({}) == 0
+    one = {"t": TopicInfo(ONE, 4)}
+    found = [
+        metadata_hash(topics) for topics in (one, {"t": TopicInfo(TWO, 4)}, {"t": TopicInfo(ONE, 5)}, {"u": one["t"]})
+    ]
+    assert len({*found, 0}) == 5
+    assert all(-(2**63) <= value < 2**63 for value in found)
+    many = {f"t{number}": TopicInfo(UUID(int=number), 1) for number in range(64)}
+    assert metadata_hash(many) == metadata_hash(dict(reversed(many.items())))
+    hashes = [metadata_hash({name: info}) for name, info in many.items()]
+    assert min(hashes) < 0 < max(hashes), "an int64 of the record, with its sign"

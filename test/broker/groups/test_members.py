@@ -1,0 +1,136 @@
+"""What members of both kinds are before anything has happened to them, and what one asks of them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from kafka.broker.groups.classic_member import ClassicMember, Join, JoinAnswer
+from kafka.broker.groups.classic_roster import ClassicRoster
+from kafka.broker.groups.consumer_member import ConsumerMember
+from kafka.broker.groups.embedded_protocol import write_subscription
+from kafka.broker.groups.states import MemberState
+from kafka.errors import FencedInstanceIdError, MemberIdRequiredError, UnknownMemberIdError
+
+TOPIC = UUID(int=1)
+
+
+def test_a_new_member_is_stable_with_nothing_at_epoch_0() -> None:
+    """ConsumerGroupMember.Builder: epoch 0, STABLE, rebalanceTimeoutMs -1."""
+    member = ConsumerMember("m")
+    assert (member.epoch, member.previous_epoch, member.state) == (0, 0, MemberState.STABLE)
+    assert (member.rebalance_timeout_ms, member.assigned, member.revoking) == (-1, {}, {})
+
+
+def test_a_member_is_at_a_target_when_it_has_all_of_it() -> None:
+    member = ConsumerMember("m", epoch=3)
+    assert (member.is_at(3), member.is_at(4)) == (True, False)
+    assert not member._replace(state=MemberState.UNRELEASED_PARTITIONS).is_at(3)
+    assert member._replace(epoch=-2).is_away
+    assert not member._replace(epoch=-1).is_away
+    assert member._replace(assigned={(TOPIC, 0): 1}, revoking={(TOPIC, 1): 1}).holds() == {(TOPIC, 0), (TOPIC, 1)}
+    assert (member.at_epoch(5).epoch, member.at_epoch(5).previous_epoch) == (5, 3)
+
+
+def test_a_join_asks_for_what_the_newest_version_has() -> None:
+    """JoinGroup 4 (KIP-394) and 9 (KIP-814); a refused one has generation -1."""
+    wanted = Join("", None, "c", "/h", "consumer", (("range", b""),), 10_000, 20_000)
+    assert (wanted.needs_known_id, wanted.may_skip_assignment) == (True, True)
+    refused = JoinAnswer(MemberIdRequiredError, "m")
+    assert (refused.generation, refused.leader, refused.skip_assignment, refused.members) == (-1, "", False, ())
+
+
+def member(
+    member_id: str,
+    *,
+    instance: str | None = None,
+    protocols: str = "ab",
+    rebalance_ms: int = 20_000,
+    kind: str = "consumer",
+) -> ClassicMember:
+    listed = tuple((name, name.encode()) for name in protocols)
+    return ClassicMember(member_id, instance, "c", "/h", kind, listed, 10_000, rebalance_ms, b"mine")
+
+
+def test_a_member_waits_with_a_request_unless_it_is_new() -> None:
+    one = member("m")
+    assert not one.is_new
+    assert not one.waits
+    one.join_ticket = "j"
+    assert one.waits
+    one.join_ticket, one.sync_ticket = None, "s"
+    assert one.waits
+    one.is_new = True
+    assert not one.waits
+
+
+def test_a_successor_has_all_but_the_id() -> None:
+    one, two = member("m", instance="i"), member("m", instance="i").successor("n")
+    assert two.member_id == "n"
+    for name in ("instance_id", "protocols", "session_timeout_ms", "rebalance_timeout_ms", "assignment"):
+        assert getattr(one, name) == getattr(two, name)
+
+
+def roster_of(*members: ClassicMember) -> ClassicRoster:
+    roster = ClassicRoster()
+    for one in members:
+        roster.put(one)
+    return roster
+
+
+def test_a_rebalance_takes_as_long_as_the_slowest_member_may() -> None:
+    assert ClassicRoster().rebalance_timeout_s == 0.0
+    assert roster_of(member("a", rebalance_ms=3000), member("b", rebalance_ms=5000)).rebalance_timeout_s == 5.0
+
+
+def test_the_first_member_leads_and_decides_on_the_type() -> None:
+    roster = roster_of(member("a"), member("b", kind="other"))
+    assert (roster.leader, roster.protocol_type) == ("a", "consumer")
+    assert roster.drop("b").member_id == "b"
+    assert roster.leader == "a"
+    roster.put(member("b"))
+    roster.drop("a")
+    assert roster.leader == "b"
+    roster.drop("b")
+    assert roster.leader is None
+
+
+def test_a_static_member_is_known_by_its_instance_until_it_is_gone() -> None:
+    roster = roster_of(member("a", instance="i"), member("b"))
+    assert roster.static == {"i": "a"}
+    assert roster.member_error("a", "i") is None
+    assert roster.member_error("b", None) is None
+    assert roster.member_error("b", "i") is FencedInstanceIdError
+    assert roster.member_error("a", "j") is UnknownMemberIdError
+    assert roster.member_error("c", None) is UnknownMemberIdError
+    roster.drop("b")
+    assert roster.static == {"i": "a"}
+    roster.drop("a")
+    assert roster.static == {}
+
+
+def test_the_protocol_of_most_votes_is_one_that_all_have() -> None:
+    roster = roster_of(member("a", protocols="cab"), member("b", protocols="ba"), member("c", protocols="ba"))
+    assert roster.vote() == "b"
+    assert roster.shares_protocol("consumer", (("x", b""), ("a", b"")))
+    assert not roster.shares_protocol("consumer", (("c", b""),))
+    assert not roster.shares_protocol("other", (("a", b""),))
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "topics", "subscribed"),
+    [
+        ("consumer", write_subscription(["t"]), frozenset({"t"}), (True, False)),
+        ("consumer", b"x", None, (True, True)),
+        ("other", write_subscription(["t"]), None, (False, False)),
+    ],
+)
+def test_what_cannot_be_read_may_be_any_topic_of_consumers(
+    kind: str, data: bytes, topics: frozenset[str] | None, subscribed: tuple[bool, bool]
+) -> None:
+    roster = roster_of(ClassicMember("a", None, "c", "/h", kind, (("range", data),), 10_000, 10_000))
+    roster.select_protocol()
+    assert (roster.protocol_name, roster.subscribed) == ("range", topics)
+    assert (roster.is_subscribed_to("t"), roster.is_subscribed_to("u")) == subscribed
+    assert roster.members_for_leader() == (("a", None, data),)
