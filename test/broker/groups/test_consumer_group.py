@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.broker.groups.consumer_group import ConsumerGroup
+from kafka.broker.groups.classic_member import Protocols
+from kafka.broker.groups.consumer_group import ConsumerGroup, Heartbeat, HeartbeatAnswer
+from kafka.broker.groups.consumer_member import ClassicSide
 from kafka.broker.groups.states import MemberState
+from kafka.broker.groups.timers import Timeout
 from kafka.broker.share.group import TopicInfo
 from kafka.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
     GroupMaxSizeReachedError,
+    IllegalGenerationError,
     InvalidRegularExpressionError,
     StaleMemberEpochError,
     UnknownError,
@@ -285,3 +289,122 @@ def test_a_group_read_back_goes_on_where_it_was() -> None:
     hand.group = again
     assert hand.beat("a").epoch == 2
     assert hand.advance(46) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "is_full"),
+    [
+        (Heartbeat("m", 0), True),
+        (Heartbeat("m", 1), False),
+        (Heartbeat("m", 1, rebalance_timeout_ms=1, topics=frozenset(), owned=frozenset()), True),
+        (Heartbeat("m", 1, rebalance_timeout_ms=1, regex="", owned=frozenset()), True),
+        (Heartbeat("m", 1, topics=frozenset(), owned=frozenset()), False),
+        (Heartbeat("m", 1, rebalance_timeout_ms=1, owned=frozenset()), False),
+        (Heartbeat("m", 1, rebalance_timeout_ms=1, topics=frozenset()), False),
+    ],
+)
+def test_a_full_heartbeat_says_everything(heartbeat: Heartbeat, is_full: bool) -> None:
+    """GroupMetadataManager.consumerGroupHeartbeat: isFullRequest."""
+    assert heartbeat.is_full is is_full
+
+
+def test_an_answer_without_an_interval_says_0() -> None:
+    """ConsumerGroupHeartbeatResponse: that to a leave has the default."""
+    assert HeartbeatAnswer("m", -1) == ("m", -1, 0, None)
+
+
+def test_a_heartbeat_sets_the_session_and_ends_what_a_classic_member_had_to_do() -> None:
+    hand = HandGroup(session_timeout_ms=45_000)
+    hand.join("a")
+    timers = hand.timers.of("g")
+    timers.set(Timeout.MEMBER_JOIN, "a", 103.0)
+    timers.set(Timeout.MEMBER_SYNC, "a", 104.0)
+    hand.now = 102.0
+    hand.beat("a")
+    assert {kind: timers.when(kind, "a") for kind in Timeout if timers.when(kind, "a")} == {Timeout.SESSION: 147.0}
+
+
+def test_a_revocation_has_its_time_and_no_longer() -> None:
+    hand = HandGroup()
+    hand.join("a", rebalance_timeout_ms=3000)
+    hand.advance(2)
+    hand.join("b")
+    hand.beat("a")
+    timers = hand.timers.of("g")
+    assert timers.when(Timeout.REVOKE, "a") == 105.0
+    hand.advance(1)
+    hand.beat("a")
+    assert timers.when(Timeout.REVOKE, "a") == 105.0
+    hand.obey("a")
+    assert timers.when(Timeout.REVOKE, "a") is None
+
+
+def test_what_a_heartbeat_does_not_say_stays() -> None:
+    hand = HandGroup()
+    hand.join("a", rack_id="r", assignor="range", rebalance_timeout_ms=1234)
+    hand.beat("a", client_id="c", client_host="/h")
+    member = hand.group.members["a"]
+    assert (member.rack_id, member.assignor, member.rebalance_timeout_ms) == ("r", "range", 1234)
+    assert (member.client_id, member.client_host, member.topics) == ("c", "/h", frozenset({"t"}))
+    hand.beat("a", rack_id="s", assignor="uniform", rebalance_timeout_ms=1)
+    member = hand.group.members["a"]
+    assert (member.rack_id, member.assignor, member.rebalance_timeout_ms) == ("s", "uniform", 1)
+
+
+def test_the_target_is_that_of_the_members_there_are() -> None:
+    hand = HandGroup()
+    hand.join("a", instance_id="i")
+    hand.join("b")
+    hand.settle("a", "b")
+    hand.group.go_away(hand.group.leaver("a", "i"))
+    hand.join("c", instance_id="i")
+    assert set(hand.group.picture.target) == set(hand.group.members) == {"b", "c"}
+    hand.group.remove(["b"])
+    assert set(hand.group.picture.target) == set(hand.group.members) == {"c"}
+
+
+@pytest.mark.parametrize("is_classic", [False, True])
+def test_after_a_restart_everybody_has_a_time_out(is_classic: bool) -> None:
+    """A member of the classic protocol lets go by joining again, which has its own time-out."""
+    hand = HandGroup()
+    hand.join("a", rebalance_timeout_ms=3000)
+    hand.advance(1.1)
+    hand.join("b", rebalance_timeout_ms=7000)
+    hand.beat("a")
+    protocols: Protocols = (("range", b""),)
+    picture = hand.group.picture
+    if is_classic:
+        one = picture.members["a"]._replace(classic=ClassicSide(6000, protocols))
+        picture = picture._replace(members={**picture.members, "a": one})
+    timers = hand.timers.of("h")
+    ConsumerGroup("h", lambda: hand.settings, timers, hand.topics, lambda: 0, picture).resume(200.0)
+    found = {who: {kind: timers.when(kind, who) for kind in Timeout if timers.when(kind, who)} for who in "ab"}
+    waiting = {Timeout.SESSION: 206.0} if is_classic else {Timeout.SESSION: 245.0, Timeout.REVOKE: 203.0}
+    assert found == {"a": waiting, "b": {Timeout.SESSION: 245.0}}
+
+
+def test_anybody_commits_to_an_empty_group_without_an_epoch() -> None:
+    group = HandGroup().group
+    group.check_commit("anybody", -1, 9, False, [])
+    with pytest.raises(UnknownMemberIdError):
+        group.check_commit("anybody", 0, 9, False, [])
+
+
+def test_a_member_of_the_classic_protocol_commits_and_reads_in_its_generation() -> None:
+    hand = HandGroup()
+    hand.join("a")
+    protocols: Protocols = (("range", b""),)
+    member = hand.group.members["a"]._replace(classic=ClassicSide(6000, protocols))
+    hand.group.picture = hand.group.picture._replace(members={"a": member})
+    hand.group.check_commit("a", 2, 3, False, [])
+    hand.group.check_fetch("a", 2)
+    for epoch in (1, 3):
+        with pytest.raises(IllegalGenerationError):
+            hand.group.check_commit("a", epoch, 3, False, [])
+        with pytest.raises(IllegalGenerationError):
+            hand.group.check_fetch("a", epoch)
+
+
+def test_an_epoch_without_a_member_is_an_error_from_0_on() -> None:
+    with pytest.raises(UnknownError):
+        HandGroup().group.check_fetch(None, 0)

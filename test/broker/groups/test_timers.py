@@ -33,3 +33,17 @@ def test_a_cancelled_timeout_does_not_come_up() -> None:
     group.cancel(Timeout.SESSION, "a")
     assert timers.pop_due(5.0) == []
     assert group.when(Timeout.SESSION, "a") is None
+
+
+def test_a_timeout_says_when_it_is_and_is_set_once_if_there_is_none() -> None:
+    timers = Timers()
+    group = timers.of("g")
+    group.set_if_none(Timeout.SESSION, "a", 5.0)
+    group.set_if_none(Timeout.SESSION, "a", 3.0)
+    assert (group.when(Timeout.SESSION, "a"), group.when(Timeout.REVOKE, "a"), group.when(Timeout.SESSION, "b")) == (
+        5.0, None, None,
+    )  # fmt: skip
+    assert timers.next_deadline == 5.0
+    timers.of("h").set(Timeout.JOIN, "", 9.0)
+    group.cancel_all()
+    assert timers.pop_due(9.0) == [("h", Timeout.JOIN, "")]
