@@ -103,3 +103,42 @@ def test_uniform_moves_nothing_when_nothing_has_changed(
 ) -> None:
     first = assign_uniform(now, counts, {})
     assert assign_uniform(now, counts, first) == first
+
+
+def test_javas_order_is_that_of_a_table_that_grows_with_the_13th_key() -> None:
+    """HashMap: 16 buckets, doubled when more than three quarters are in use; "p" is 112, which is 0 modulo 16."""
+    assert java_order("abcdefghijkp") == list("pabcdefghijk")
+    assert java_order("abcdefghijklp") == list("abcdefghijklp")
+
+
+def test_javas_hash_of_a_uuid_is_all_of_its_bits() -> None:
+    """UUID.hashCode: the two longs and their halves, exclusive or."""
+
+    def order(*numbers: int) -> list[int]:
+        return [key.int for key in java_order([UUID(int=number) for number in numbers])]
+
+    assert order(1, 16) == [16, 1]
+    assert order(2, 16 << 64) == [16 << 64, 2]
+    assert order(2, 16 << 32) == [16 << 32, 2]
+    assert order(2, 16 << 96) == [16 << 96, 2]
+    assert order(2, 1 << 16) == [1 << 16, 2], "the upper half of a hash is laid over the lower one: 1"
+
+
+def test_topics_without_partitions_are_given_to_nobody() -> None:
+    for assign in (assign_range, assign_uniform):
+        assert assign(members("a", "b", topics=(A, B)), {}, {}) == {"a": frozenset(), "b": frozenset()}
+        mixed = {**members("a", topics=(A,)), **members("b", topics=(A, B))}
+        assert assign(mixed, {}, {}) == {"a": frozenset(), "b": frozenset()}
+    assert numbers(assign_uniform(members("a", topics=(A, B)), {A: 1}, {})) == {"a": [0]}
+
+
+def test_members_of_several_subscriptions_keep_what_they_may_and_are_levelled() -> None:
+    mixed = {**members("a", topics=(A, B)), **members("b", topics=(A,))}
+    whole: dict[str, frozenset[tuple[UUID, int]]] = {"a": frozenset((A, number) for number in range(6))}
+    assert numbers(assign_uniform(mixed, {A: 6}, whole)) == {"a": [0, 1, 2], "b": [3, 4, 5]}
+    halves = {"a": frozenset({(A, 0), (A, 2), (A, 3)}), "b": frozenset({(A, 1)})}
+    assert numbers(assign_uniform(mixed, {A: 4}, halves)) == {"a": [0, 2], "b": [1, 3]}
+    kept = {"a": frozenset({(A, 3), (A, 4)}), "b": frozenset({(A, 0), (A, 3), (B, 0)})}
+    found = assign_uniform(mixed, {A: 4, B: 1}, kept)
+    assert numbers(found) == {"a": [2, 3], "b": [0, 1]}
+    assert numbers(found, B) == {"a": [0], "b": []}

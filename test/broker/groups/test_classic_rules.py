@@ -1,4 +1,4 @@
-"""A classic group's time-outs, repeated requests and edges. Expected is what ClassicGroup and GroupMetadataManager do."""
+"""A classic group's time-outs, repeated requests and edges, as in ClassicGroup and GroupMetadataManager of 4.3.0."""
 
 from __future__ import annotations
 

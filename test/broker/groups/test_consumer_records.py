@@ -154,6 +154,7 @@ def test_a_group_with_a_member_and_no_epoch_is_there() -> None:
     entries = [entry for entry in changes("g", Picture(), PICTURE) if shown([entry])[0] in ("member b", "current b")]
     found = loaded(entries)["g"]
     assert (found.epoch, found.metadata_hash, set(found.members)) == (1, 0, {"b"})
+    assert (found.assignment_epoch, found.assigned_at_ms) == (1, 0)
     entries = [entry for entry in changes("g", Picture(), PICTURE) if shown([entry])[0] == "target epoch"]
     assert loaded(entries) == {}
 

@@ -52,3 +52,45 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 def test_cut_bytes_are_refused(size: int) -> None:
     with pytest.raises(KafkaProtocolError):
         read_subscription(SEEN[:size])
+
+
+def test_null_lists_and_texts_are_empty_and_other_negative_sizes_are_refused() -> None:
+    """ConsumerProtocolSubscription: -1 is null."""
+    head, tail = bytes.fromhex("0003"), bytes.fromhex("ffffffff 00000000 00000007")
+    null_list, one_null_text = bytes.fromhex("ffffffff"), bytes.fromhex("00000001 ffff")
+    assert read_subscription(head + null_list + tail + bytes.fromhex("ffff")) == (3, (), {}, None)
+    assert read_subscription(head + one_null_text + tail + bytes.fromhex("0000")) == (3, ("",), {}, None)
+    for broken in (bytes.fromhex("fffffffe"), bytes.fromhex("00000001 fffe")):
+        with pytest.raises(KafkaProtocolError):
+            read_subscription(head + broken + tail + bytes.fromhex("ffff"))
+    with pytest.raises(KafkaProtocolError):
+        read_subscription(head + null_list + tail + bytes.fromhex("fffe"))
+
+
+def test_each_version_has_the_fields_of_those_before() -> None:
+    """ConsumerProtocolSubscription.json: OwnedPartitions from 1, GenerationId from 2, RackId from 3."""
+    topics, owned = bytes.fromhex("00000001 0001 74 ffffffff"), bytes.fromhex("00000001 0001 75 00000001 00000005")
+    generation, rack = bytes.fromhex("00000007"), bytes.fromhex("0001 72")
+    parts = [topics, owned, generation, rack]
+    for version in range(4):
+        data = version.to_bytes(2, "big") + b"".join(parts[: version + 1])
+        found = read_subscription(data)
+        assert found == (version, ("t",), {"u": [5]} if version >= 1 else {}, "r" if version >= 3 else None)
+        if version:
+            with pytest.raises(KafkaProtocolError):
+                read_subscription(version.to_bytes(2, "big") + b"".join(parts[:version]))
+
+
+def test_a_negative_version_is_refused_where_it_stands() -> None:
+    assert read_version(b"\0\0") == 0
+    with pytest.raises(KafkaProtocolError) as caught:
+        read_version(b"\xff\xff")
+    assert caught.value.offset == 0
+
+
+def test_an_assignment_has_kafkas_bytes() -> None:
+    """ConsumerProtocolAssignment.json: partitions, and user data that is null."""
+    data = bytes.fromhex("0001 00000001 0001 74 00000002 00000001 00000003 ffffffff")
+    assert write_assignment({"t": [1, 3]}, 1) == data
+    assert read_assignment(data) == {"t": [1, 3]}
+    assert read_assignment(b"") == {}
