@@ -85,6 +85,10 @@ class Program:
         self.instructions.append(instruction)
         return len(self.instructions) - 1
 
+    def _reserve(self) -> int:
+        """A place for a :class:`_Split` whose ends are not known yet."""
+        return self._add(_Match())
+
     @property
     def _next(self) -> int:
         return len(self.instructions)
@@ -103,9 +107,9 @@ class Program:
     def _emit_choice(self, node: Choice) -> None:
         ends = []
         for part in node.parts[:-1]:
-            split = self._add(_Split(0, 0))
+            split = self._reserve()
             self._emit(part)
-            ends.append(self._add(_Split(0, 0)))
+            ends.append(self._reserve())
             self.instructions[split] = _Split(split + 1, self._next)
         self._emit(node.parts[-1])
         for end in ends:
@@ -116,14 +120,14 @@ class Program:
             self._emit(node.what)
             self._check_empty_repeat(node)
         if node.high is None:
-            split = self._add(_Split(0, 0))
+            split = self._reserve()
             self._emit(node.what)
             self._add(_Split(split, split))
             self.instructions[split] = _Split(split + 1, self._next)
             return
         splits = []
         for _ in range(node.high - node.low):
-            splits.append(self._add(_Split(0, 0)))
+            splits.append(self._reserve())
             self._emit(node.what)
         for split in splits:
             self.instructions[split] = _Split(split + 1, self._next)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka.broker.groups.regex import MAX_WORK, check_regex, resolve
+from kafka.broker.groups.regex_machine import TooMuchWorkError, Work
 from kafka.errors import InvalidRegularExpressionError
 from test.support.cpu import CpuTime
 
@@ -139,3 +140,28 @@ def test_what_there_is_no_time_for_is_told() -> None:
         assert resolve([text, "a+"], names) == {text: None, "a+": None}
     assert cpu.seconds < 5.0
     assert resolve(["a"], ["a"]) == {"a": {"a"}}
+
+
+def test_the_longest_expression_has_10_000_characters_and_10_000_instructions() -> None:
+    """Ours: RE2/J has no bound but its stack. The last instruction is the match."""
+    check_regex("(?:)" * 2_500)
+    with pytest.raises(InvalidRegularExpressionError, match="longer than 10000 characters"):
+        check_regex("(?:)" * 2_500 + "a")
+    check_regex("a" * 9_999)
+    with pytest.raises(InvalidRegularExpressionError, match="expression too large"):
+        check_regex("a" * 10_000)
+
+
+def test_work_may_be_done_to_the_last_step() -> None:
+    work = Work(3)
+    work.spend(2)
+    work.spend(1)
+    with pytest.raises(TooMuchWorkError):
+        work.spend(1)
+
+
+def test_characters_above_ascii_are_told_apart_from_its_last_one() -> None:
+    names = ["\x7f", "\x80"]
+    assert resolve(["[^a]", r"\w", "[[:ascii:]]"], names) == {
+        "[^a]": set(names), r"\w": set(), "[[:ascii:]]": {"\x7f"},
+    }  # fmt: skip
