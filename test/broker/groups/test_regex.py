@@ -165,3 +165,133 @@ def test_characters_above_ascii_are_told_apart_from_its_last_one() -> None:
     assert resolve(["[^a]", r"\w", "[[:ascii:]]"], names) == {
         "[^a]": set(names), r"\w": set(), "[[:ascii:]]": {"\x7f"},
     }  # fmt: skip
+
+
+ASCII = [chr(code) for code in range(128)]
+DIGITS, UPPER, LOWER = "0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
+PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+
+
+@pytest.mark.parametrize(
+    ("text", "characters"),
+    [
+        (r"\d", DIGITS),
+        (r"\w", DIGITS + UPPER + LOWER + "_"),
+        (r"\s", "\t\n\f\r "),
+        ("[[:alnum:]]", DIGITS + UPPER + LOWER),
+        ("[[:alpha:]]", UPPER + LOWER),
+        ("[[:ascii:]]", "".join(ASCII)),
+        ("[[:blank:]]", "\t "),
+        ("[[:cntrl:]]", "".join(ASCII[:32]) + "\x7f"),
+        ("[[:digit:]]", DIGITS),
+        ("[[:graph:]]", DIGITS + UPPER + LOWER + PUNCTUATION),
+        ("[[:lower:]]", LOWER),
+        ("[[:print:]]", DIGITS + UPPER + LOWER + PUNCTUATION + " "),
+        ("[[:punct:]]", PUNCTUATION),
+        ("[[:space:]]", "\t\n\v\f\r "),
+        ("[[:upper:]]", UPPER),
+        ("[[:word:]]", DIGITS + UPPER + LOWER + "_"),
+        ("[[:xdigit:]]", DIGITS + "ABCDEFabcdef"),
+        (r"\p{Any}", "".join(ASCII)),
+        (r"\p{L}", UPPER + LOWER),
+        (r"\p{Lu}", UPPER),
+        (r"\p{Ll}", LOWER),
+        (r"\p{Latin}", UPPER + LOWER),
+        (r"\p{N}", DIGITS),
+        (r"\p{Nd}", DIGITS),
+        (r"\p{P}", "!\"#%&'()*,-./:;?@[\\]_{}"),
+        (r"\p{Pc}", "_"),
+        (r"\p{Pd}", "-"),
+        (r"\p{S}", "$+<=>^`|~"),
+        (r"\p{Z}", " "),
+        (r"\p{Zs}", " "),
+    ],
+)
+def test_a_class_has_its_characters(text: str, characters: str) -> None:
+    """RE2/J: CharGroup (Perl and POSIX classes), UnicodeTables by general category."""
+    assert resolve([text], ASCII) == {text: set(characters)}
+    other = text.upper() if text in (r"\d", r"\w", r"\s") else text.replace(r"\p", r"\P").replace("[[:", "[[:^")
+    assert resolve([other], ASCII) == {other: set(ASCII) - set(characters)}
+
+
+@pytest.mark.parametrize(
+    ("text", "matching"),
+    [
+        (r"\a\f\n\r\t\v", ["\a\f\n\r\t\v"]),
+        (r"\Aa\z", ["a"]),
+        (r"a\Bb", ["ab"]),
+        (r"a\bb", []),
+        (".", ["a", "é"]),
+        ("(?s).", ["a", "é", "\n"]),
+        ("(?s).(?-s).", ["ab"]),
+        ("é", ["é"]),
+        ("[é]", ["é"]),
+        ("[^b]", ["a", "é", "\n"]),
+        ("[^é]", ["a", "é", "\n"]),
+        ("[a-é]", ["a", "é"]),
+        ("[é-ü]", ["é"]),
+        ("(?i)[A]", ["a"]),
+        ("(?i)[^A]", ["é", "\n"]),
+        (r"\pL", ["a", "é"]),
+        (r"\p{Nd}", []),
+        (r"\p{^L}", ["\n", "é"]),
+        (r"\P{^L}", ["a", "é"]),
+        (r"(?i)\p{Lu}", ["a", "é"]),
+        (r"\Qab\E", ["ab"]),
+        (r"\Qab", ["ab"]),
+        (r"\Qa\Eb", ["ab"]),
+        (r"\Qab\E?", ["a", "ab"]),
+        (r"\141\142", ["ab"]),
+        (r"\x61\x{62}", ["ab"]),
+        (r"\xe9", ["é"]),
+        (r"\x{10FFFF}", ["é"]),
+        (r"[\n]", ["\n"]),
+        ("a|ab", ["a", "ab"]),
+        ("(a)(b)", ["ab"]),
+        ("a{1}?b?", ["a", "ab"]),
+        ("a{0,1}b{1}", ["ab"]),
+        ("a{1,}b+?", ["ab"]),
+        ("(?i)A(?-i)b|AB", ["ab"]),
+        ("(?:(?i)A)B|é", ["é"]),
+        ("(?i:A)b", ["ab"]),
+        ("(?im-s:A)b", ["ab"]),
+    ],
+)
+def test_what_an_expression_matches(text: str, matching: list[str]) -> None:
+    """RE2/J's Parser. Of what is not ASCII, which no topic has, any character may be any other here."""
+    assert resolve([text], ["a", "ab", "é", "\n", "\a\f\n\r\t\v"]) == {text: set(matching)}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("\\", "trailing backslash at end of expression"),
+        (r"\p{Xx}", "invalid character class range"),
+        ("[[:other:]]", "invalid character class range"),
+        (r"\x{110000}", "invalid escape sequence"),
+        (r"\é", "invalid escape sequence"),
+        ("[a\\", "invalid escape sequence"),
+        ("[", "missing closing ]"),
+        ("[]", "missing closing ]"),
+        ("[b-a]", "invalid character class range"),
+        ("|*", "missing argument to repetition operator"),
+        ("(*)", "missing argument to repetition operator"),
+        (r"\Q\E*", "missing argument to repetition operator"),
+        ("a?{2}", "invalid nested repetition operator"),
+        ("a{2,1}", "invalid repeat count"),
+        ("a{0,1001}", "invalid repeat count"),
+        ("((a)", "missing closing )"),
+        ("(a))", "regexp/syntax: internal error"),
+        ("(?)a", "invalid or unsupported Perl syntax"),
+        ("(?<n", "invalid named capture"),
+    ],
+)
+def test_more_that_is_refused(text: str, why: str) -> None:
+    with pytest.raises(InvalidRegularExpressionError) as caught:
+        check_regex(text)
+    assert caught.value.args[0].endswith(f": {why}.")
+
+
+@pytest.mark.parametrize("text", ["a{1000}", "a{0,1000}", "a{2,2}", "[a-a]", r"a\.b", r"(?P<x>a)(?<y>b)"])
+def test_the_bounds_are_allowed(text: str) -> None:
+    check_regex(text)
