@@ -21,7 +21,7 @@ from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
 from kafka.share import KafkaShareConsumer, ShareRecord
 from kafka.structs import TopicPartition
-from test.conformance.test_share import ACCEPT, RELEASE, RENEW, MakeQueue, queue, take
+from test.conformance.test_share import ACCEPT, LONG_LOCK_MS, RELEASE, RENEW, MakeQueue, queue, take
 from test.support.either_broker import RELEASES
 from test.support.waiting import until
 
@@ -141,9 +141,8 @@ for record in consumer:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 def test_a_process_that_is_killed_gives_its_records_to_others_at_once(queue: MakeQueue, bootstrap: str) -> None:
-    jobs = queue()
+    jobs = queue(share_record_lock_duration_ms=LONG_LOCK_MS)
     jobs.put(b"x")
-    began = time.monotonic()
     holder = subprocess.Popen(
         [sys.executable, "-c", _HOLDER, jobs.name, bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -158,7 +157,6 @@ def test_a_process_that_is_killed_gives_its_records_to_others_at_once(queue: Mak
         took_s = time.monotonic() - killed_at
         print(f"handed out again {took_s * 1000:.0f} ms after kill -9")
         assert record.delivery_count == 2
-        assert time.monotonic() - began < 30, "so long a lock lasts"
     finally:
         holder.kill()
         holder.communicate()
