@@ -11,7 +11,6 @@ import pytest
 from kafka.testing import EmbeddedBroker
 from test.faults.counted_jobs import Crew
 from test.support.apache_kafka import ApacheKafka
-from test.support.waiting import until
 
 
 @pytest.fixture(scope="session")
@@ -43,10 +42,3 @@ def crew(tmp_path: pathlib.Path) -> Iterator[Callable[[str, int], Crew]]:
     yield make
     for each in made:
         each.close()
-
-
-def wait_until(
-    condition: Callable[[], object], what: str, seconds: float = 45.0, seen: Callable[[], object] = lambda: ""
-) -> None:
-    """Until the condition holds; fails with ``what``, and what there is to see, when it does not in time."""
-    until(condition, what, within_s=seconds, shown=seen)

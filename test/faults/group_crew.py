@@ -89,15 +89,23 @@ class Broker(Protocol):
 
 
 class Faults:
-    """``pause_s``: longer than a session. ``restart``: ends the broker with -9 and starts it again."""
+    """``pause_s``: about the most between two faults. ``stopped_s``: longer than a session. ``restart``: ends the
+    broker with -9 and starts it again."""
 
     def __init__(
-        self, crew: Crew, rng: random.Random, pause_s: float, broker: Broker, restart: Callable[[], object]
+        self,
+        crew: Crew,
+        rng: random.Random,
+        pause_s: float,
+        stopped_s: float,
+        broker: Broker,
+        restart: Callable[[], object],
     ) -> None:
         self._broker = broker
         self._crew = crew
         self._rng = rng
         self._pause_s = pause_s
+        self._stopped_s = stopped_s
         self._restart = restart
 
     def round(self) -> Iterator[str]:
@@ -118,7 +126,7 @@ class Faults:
     def _stop(self) -> None:
         member = self._rng.choice(self._crew.running)
         member.send_signal(signal.SIGSTOP)
-        time.sleep(self._pause_s)
+        time.sleep(self._stopped_s)
         member.send_signal(signal.SIGCONT)
 
     def _leave(self) -> None:
@@ -138,7 +146,7 @@ class Faults:
 
     def _stop_broker(self) -> None:
         self._broker.pause()
-        time.sleep(self._rng.random() * self._pause_s)
+        time.sleep(self._rng.random() * self._stopped_s)
         self._broker.resume()
 
 

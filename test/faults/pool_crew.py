@@ -15,7 +15,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -60,12 +59,18 @@ class Ledger:
             ]
             consumer.assign(self._places)
         ends = consumer.end_offsets(self._places)
-        end = time.monotonic() + PATIENCE_S
-        while any(consumer.position(place) < ends[place] for place in self._places):
-            assert time.monotonic() < end, f"{self._topics} cannot be read to their ends"
+
+        def poll() -> None:
             for records in consumer.poll(200).values():
                 for record in records:
                     self._note(record.key, record.value, record.headers)
+
+        until(
+            lambda: all(consumer.position(place) >= ends[place] for place in self._places),
+            f"{self._topics} are read to their ends",
+            within_s=PATIENCE_S,
+            meanwhile=poll,
+        )
 
     def _note(self, key: Any, value: Any, headers: Any) -> None:
         death = death_of(headers)

@@ -12,9 +12,9 @@ import pytest
 
 from kafka.broker.embedded import ensure_running
 from kafka.testing import EmbeddedBroker
-from test.faults.conftest import wait_until
 from test.faults.counted_jobs import Crew
 from test.support.process_table import children_of
+from test.support.waiting import until
 
 
 def _has_come_to(team: Crew, goal: int) -> bool:
@@ -38,13 +38,13 @@ def test_no_acknowledged_job_is_lost_when_the_broker_is_killed_and_comes_back(
         handles = [work.delay(0, 0.0)]
         assert handles[0].wait(30)
         count = 2 if pool == "prefork" else 0
-        wait_until(lambda: all(len(_children(worker.pid)) == count for worker in team.workers), "all children are up")
+        until(lambda: all(len(_children(worker.pid)) == count for worker in team.workers), "all children are up")
         before = {worker.pid: _children(worker.pid) for worker in team.workers}
         for _ in range(rounds * 2):
             goal = team.starts_count() + 300
             for _ in range(1000):
                 handles.append(work.delay(len(handles), 0.001))
-            wait_until(functools.partial(_has_come_to, team, goal), "in the middle of the jobs", 60)
+            until(functools.partial(_has_come_to, team, goal), "in the middle of the jobs", within_s=60)
             broker.kill()
             for _ in range(200):
                 handles.append(work.delay(len(handles), 0.001))

@@ -29,9 +29,12 @@ from test.faults.group_crew import MEMBERS, Crew, Faults, check
 from test.faults.group_member import SLOT
 from test.support import seeds
 from test.support.apache_kafka import ApacheKafka
+from test.support.waiting import until
 
 PARTITIONS = 6
-SESSION_S = 1.5
+SESSION_MS = 5000
+STOPPED_S = 6.0
+"""Of a member that is stopped for longer than its session."""
 PAUSE_S = 2.2
 SETTLE_S = 90.0
 RECORD_S = 0.005
@@ -41,13 +44,13 @@ BROKER_SETTINGS = {
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.session.timeout.ms": "500",
-    "group.consumer.session.timeout.ms": "1500",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "300",
     "offsets.topic.num.partitions": "4",
 }
 
-CLASSIC = {"session_timeout_ms": 1500, "heartbeat_interval_ms": 300, "group_protocol": "classic"}
+CLASSIC = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 300, "group_protocol": "classic"}
 GROUPS: Mapping[str, Mapping[str, Any]] = {
     **{
         name: {**CLASSIC, "partition_assignment_strategy": [name]}
@@ -69,9 +72,9 @@ class Producing:
         self._topic = topic
         self._goes_on = threading.Event()
         self._ended = False
+        self._idle = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        self._idle = threading.Event()
 
     def _run(self) -> None:
         while not self._ended:
@@ -83,13 +86,13 @@ class Producing:
             time.sleep(RECORD_S)
 
     def begin(self) -> None:
-        self._idle.clear()
         self._goes_on.set()
 
     def pause(self) -> int:
         """How many there are, all of them delivered."""
         self._goes_on.clear()
-        assert self._idle.wait(10.0)
+        self._idle.clear()
+        assert self._idle.wait(SETTLE_S)
         self._producer.flush(SETTLE_S)
         return self.count
 
@@ -137,12 +140,12 @@ class Watcher:
 
     def wait_until(self, condition: Callable[[dict[TopicPartition, int]], bool], what: str) -> None:
         """Until that holds of every group's offsets."""
-        end = time.monotonic() + SETTLE_S
-        while not all(condition(seen) for seen in self.seen.values()):
-            late = {group: seen for group, seen in self.seen.items() if not condition(seen)}
-            assert time.monotonic() < end, f"not in time: {what}; have {late}"
-            assert not self.faults, self.faults
-            time.sleep(0.05)
+        until(
+            lambda: self.faults or all(condition(seen) for seen in self.seen.values()),
+            what,
+            within_s=SETTLE_S,
+            shown=lambda: {group: seen for group, seen in self.seen.items() if not condition(seen)},
+        )
         assert not self.faults, self.faults
 
     def close(self) -> None:
@@ -167,7 +170,7 @@ def through_faults(broker: Any, restart: Callable[[], object], directory: Path, 
             crew.join()
         producing.begin()
         watcher.wait_until(lambda seen: len(seen) == PARTITIONS and all(seen.values()), "each partition has an owner")
-        faults = Faults(crew, rng, PAUSE_S, broker, restart)
+        faults = Faults(crew, rng, PAUSE_S, STOPPED_S, broker, restart)
         for number in range(rounds):
             began = time.monotonic()
             producing.begin()

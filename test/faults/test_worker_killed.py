@@ -14,17 +14,16 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.tasks import READY, JobFailed
 from kafka.tasks.envelope import death_of
 from kafka.tasks.results import decode
-from test.faults.conftest import wait_until
 from test.faults.counted_jobs import Crew
-from test.support.cpu import QueuedTime
+from test.support.waiting import until
 
 MakeCrew = Callable[[str, int], Crew]
 
 JOBS = 2000
 WORKERS = 2
-AGAIN_S = 2.0
-"""Within this time after the kill the last of the killed worker's jobs has started again. Time in which workers and
-brokers had no processor, because others had them, does not count."""
+AGAIN_S = 10.0
+"""Within this time after the kill the last of the killed worker's jobs has started again: a third of a lock. It takes
+one or two seconds on a machine that has nothing else to do."""
 A_LOCK_AND_MORE_S = 60.0
 """When a broker did not see a worker's end, its jobs are free when their locks have run out (30 s). That is rare, and
 not what is tested where this is waited for: :data:`AGAIN_S` is."""
@@ -36,13 +35,16 @@ def read_all(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None,
         places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
         ends = consumer.end_offsets(places)
         consumer.assign(places)
-        found = []
-        wanted = {place for place, end in ends.items() if end}
-        give_up_at = time.monotonic() + 30
-        while any(consumer.position(place) < ends[place] for place in wanted):
-            assert time.monotonic() < give_up_at, f"{topic} cannot be read to its end"
+        found: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = []
+
+        def poll() -> None:
             for records in consumer.poll(200).values():
-                found += [(record.key, record.value, record.headers) for record in records]
+                found.extend((record.key, record.value, record.headers) for record in records)
+
+        wanted = {place for place, end in ends.items() if end}
+        until(
+            lambda: all(consumer.position(place) >= ends[place] for place in wanted), f"{topic} is read", meanwhile=poll
+        )
         return found
 
 
@@ -62,12 +64,12 @@ def warmed_up(team: Crew, workers: int) -> None:
                 work.delay(-1, 0.002)
         return all(team.starts_count(worker.pid) for worker in team.workers)
 
-    wait_until(all_have_run, "every worker has run a job")
+    until(all_have_run, "every worker has run a job")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("partitions", [WORKERS, 5])
-def test_every_job_ends_and_what_a_killed_worker_held_starts_again_within_two_seconds(
+def test_every_job_ends_and_what_a_killed_worker_held_starts_again_before_its_locks_end(
     servers: str, crew: MakeCrew, partitions: int, rounds: int
 ) -> None:
     for _ in range(rounds):
@@ -81,13 +83,11 @@ def _kill_one_in_the_middle(servers: str, team: Crew) -> None:
     work = team.app.tasks["work"]
     handles = [work.delay(number, 0.002) for number in range(JOBS)]
     team.app.flush(60)
-    wait_until(lambda: team.starts_count() - before > JOBS // 4, "in the middle of the jobs")
+    until(lambda: team.starts_count() - before > JOBS // 4, "in the middle of the jobs")
     victim.kill()
     killed_at = time.time()
-    queued = QueuedTime()
     for handle in handles:
         assert handle.wait(60), f"{handle} has no terminal record\n{team.logs()}"
-    all_ended_at, queued_s = time.time(), queued.seconds()
     assert [handle.result(0) for handle in handles] == list(range(JOBS))
 
     suspects = {dict(headers)["id"] or b"" for _, _, headers in read_all(servers, team.app.names.suspect("default"))}
@@ -95,9 +95,8 @@ def _kill_one_in_the_middle(servers: str, team: Crew) -> None:
     starts = team.starts()
     again = [min(start.at for start in starts[job.decode()] if start.pid != victim.pid) for job in suspects]
     last_s = max(again) - killed_at
-    limit_s = AGAIN_S + queued_s * last_s / (all_ended_at - killed_at)
-    print(f"{last_s:.2f} s for the last of {len(suspects)}, limit {limit_s:.2f} s")
-    assert last_s < limit_s, f"{last_s:.2f} s for the last of {len(suspects)}, not {limit_s:.2f}\n{team.logs()}"
+    print(f"{last_s:.2f} s for the last of {len(suspects)}")
+    assert last_s < AGAIN_S, f"{last_s:.2f} s for the last of {len(suspects)}\n{team.logs()}"
     team.close()
 
 
@@ -106,15 +105,14 @@ def test_long_jobs_of_a_killed_worker_start_again_on_an_idle_one(servers: str, c
     warmed_up(team, WORKERS)
     work = team.app.tasks["work"]
     handles = [work.delay(number, 1.5) for number in range(2)]
-    wait_until(lambda: all(handle.id in team.starts() for handle in handles), "both run")
+    until(lambda: all(handle.id in team.starts() for handle in handles), "both run")
     victim_pid = team.starts()[handles[0].id][0].pid
     held = [handle for handle in handles if team.starts()[handle.id][0].pid == victim_pid]
     next(worker for worker in team.workers if worker.pid == victim_pid).kill()
-    killed_at, queued = time.time(), QueuedTime()
+    killed_at = time.time()
     assert [handle.result(45) for handle in handles] == [0, 1]
-    limit_s = AGAIN_S + queued.seconds()
     starts = team.starts()
-    assert max(starts[handle.id][-1].at for handle in held) - killed_at < limit_s, team.logs()
+    assert max(starts[handle.id][-1].at for handle in held) - killed_at < AGAIN_S, team.logs()
     assert all(starts[handle.id][-1].pid != victim_pid for handle in held)
 
 
@@ -129,7 +127,7 @@ def test_each_job_ends_once_for_its_readers_whoever_dies(servers: str, crew: Mak
     team.app.flush(30)
     for number in (1, 2, 3):
         goal = number * JOBS // 5
-        wait_until(functools.partial(_has_come_to, team, goal), "on the way")
+        until(functools.partial(_has_come_to, team, goal), "on the way")
         team.workers[number - 1].kill()
         team.start()
     for handle in handles:
@@ -150,10 +148,12 @@ def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(servers: str
     team.app.flush(10)
     for number in range(4):  # the first time unseen on the queue itself, then three that count
         team.start()
-        wait_until(
+        until(
             lambda: team.workers[-1].poll() is not None,
-            f"the job has killed worker {number}", A_LOCK_AND_MORE_S, lambda: f"{team.starts()}\n{team.logs()}",
-        )  # fmt: skip
+            f"the job has killed worker {number}",
+            within_s=A_LOCK_AND_MORE_S,
+            shown=lambda: f"{team.starts()}\n{team.logs()}",
+        )
         assert team.workers[-1].returncode == -signal.SIGKILL, team.logs()
     team.start()
     with pytest.raises(JobFailed, match="3 workers died"):
@@ -172,7 +172,7 @@ def test_a_worker_that_is_told_to_stop_leaves_nothing_to_suspect(servers: str, c
     handles = [work.delay(number, 0.002) for number in range(JOBS // 2)]
     team.app.flush(30)
     before = team.starts_count()
-    wait_until(lambda: team.starts_count() > before + 100, "in the middle of the jobs")
+    until(lambda: team.starts_count() > before + 100, "in the middle of the jobs")
     leaver = team.workers[0]
     leaver.terminate()
     assert leaver.wait(30) == 0, team.logs()
