@@ -21,6 +21,7 @@ from kafka.tasks.kafka_backend.board_reader import KafkaBoardReader
 from kafka.tasks.kafka_backend.connection import connect, unreached
 from kafka.tasks.topics import Names, Shape, workers_plan
 from kafka.testing import EmbeddedBroker
+from test.support.waiting import eventually
 
 SOON_S = 30.0
 
@@ -92,9 +93,7 @@ def test_a_directory_takes_in_news_and_those_who_leave(app: App) -> None:
             worker.say_and_wait("b")
             worker.board.post("a", None)
             worker.wait(lambda: not worker.board._is_busy)
-            until = time.monotonic() + SOON_S
-            while names(directory) != ["b"]:
-                assert time.monotonic() < until
+            eventually(lambda: names(directory), ["b"])
 
 
 def test_the_last_word_of_a_worker_arrives_before_it_lets_go(app: App) -> None:
@@ -135,9 +134,7 @@ def test_a_directory_that_was_there_first_finds_workers_when_they_come(app: App)
         assert directory.workers() == []
         with a_worker(app) as worker:
             worker.say_and_wait("a")
-            until = time.monotonic() + SOON_S
-            while names(directory) != ["a"]:
-                assert time.monotonic() < until
+            eventually(lambda: names(directory), ["a"])
 
 
 def test_a_record_that_is_no_snapshot_is_told_once_and_left_out(app: App, caplog: pytest.LogCaptureFixture) -> None:

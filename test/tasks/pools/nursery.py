@@ -11,7 +11,6 @@ import os
 import resource
 import select
 import signal
-import time
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
@@ -123,15 +122,16 @@ class Nursery:
     def news(self, child: Child, count: int = 1) -> list[News]:
         """The next news, without those of progress, which are collected; fewer when the stream ends."""
         found: list[News] = []
-        give_up_at = time.monotonic() + DEADLINE_S
-        while len(found) < count and not child.news_eof:
-            assert time.monotonic() < give_up_at, "no news in time"
+
+        def read() -> None:
             select.select([child.news_fd], [], [], 1.0)
             for news in child.read_news():
                 if isinstance(news, Progress):
                     self.progress.append(news.text)
                 else:
                     found.append(news)
+
+        until(lambda: len(found) >= count or child.news_eof, "news", meanwhile=read, shown=lambda: found)
         return found
 
     def run(self, child: Child, task: Task[..., Any], *args: Any) -> Outcome:

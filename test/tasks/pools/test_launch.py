@@ -13,9 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from math import inf
 from typing import Any
 
 import pytest
@@ -435,15 +433,8 @@ with Nursery({method!r}) as nursery:
 
 
 @each_method
-def test_when_the_worker_is_killed_all_that_it_has_started_is_gone_within_a_second(method: str) -> None:
-    took: list[float] = []
-    while len(took) < 3 and min(took, default=inf) >= 1.0:  # others may have the processor, but not each time
-        took.append(_seconds_until_all_are_gone(method))
-    assert min(took) < 1.0 or min(took) < 5.0 and os.getloadavg()[0] > 2 * (os.cpu_count() or 1), took
-
-
-def _seconds_until_all_are_gone(method: str) -> float:
-    """From the kill of a worker on."""
+def test_when_the_worker_is_killed_all_that_it_has_started_is_gone(method: str) -> None:
+    """None of it would end by itself."""
     code = WORKER.format(method=method, path=[path for path in sys.path if path])
     worker = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=os.getcwd())
     assert worker.stdout is not None
@@ -451,12 +442,10 @@ def _seconds_until_all_are_gone(method: str) -> float:
     assert len(pids) == 5
     pids += kernel.children_of(worker.pid)  # the fork server, too
     assert all(map(is_running, pids))
-    killed_at = time.monotonic()
     worker.kill()
     worker.wait()
     worker.stdout.close()
     until(lambda: not any(map(is_running, pids)))
-    return time.monotonic() - killed_at
 
 
 LONE_JOB = """

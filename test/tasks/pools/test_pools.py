@@ -73,11 +73,13 @@ class Bench:
 
     def outcomes(self, count: int) -> dict[Job, Outcome]:
         found: dict[Job, Outcome] = {}
-        until = time.monotonic() + DEADLINE_S
-        while len(found) < count and time.monotonic() < until:
+
+        def turn() -> None:
             due = self.pool.tick(time.monotonic())
             wait = 0.5 if due is None else min(0.5, max(0.0, due - time.monotonic()))
             found.update(self.pool.finished(wait + 0.001))
+
+        until(lambda: len(found) >= count, f"{count} outcomes", meanwhile=turn, shown=found.values)
         assert len(found) == count
         return found
 
@@ -94,9 +96,7 @@ class Gate:
 
     def wait(self, name: str) -> str:
         (self._folder / f"begun-{name}").touch()
-        until = time.monotonic() + DEADLINE_S
-        while not (self._folder / "open").exists() and time.monotonic() < until:
-            time.sleep(0.001)
+        until((self._folder / "open").exists)
         return name
 
     def begun(self) -> set[str]:

@@ -30,12 +30,12 @@ from kafka.tasks.pools.memory import vitals
 from kafka.tasks.pools.prefork import PreforkPool
 from kafka.tasks.pools.settings import PoolSettings
 from kafka.tasks.runner import Job
+from test.support import waiting
 from test.tasks.fakes import a_job
 from test.tasks.pools import process_jobs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 
-DEADLINE_S = 40.0
 Kind = type[PreforkPool]
 kinds = pytest.mark.parametrize("kind", [PreforkPool, ForkPool], ids=["prefork", "fork"])
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="the system has no /proc")
@@ -75,10 +75,7 @@ class Bench:
         self.ended.update(self.pool.finished())
 
     def until(self, condition: Callable[[], object], text: str = "") -> None:
-        until = time.monotonic() + DEADLINE_S
-        while not condition():
-            assert time.monotonic() < until, text or self.pool.children()
-            self.turn()
+        waiting.until(condition, text, meanwhile=self.turn, shown=self.pool.children)
 
     def outcome(self, job: Job) -> Outcome:
         self.until(lambda: job in self.ended)
@@ -101,10 +98,7 @@ def _nothing_is_left_behind() -> Iterator[None]:
     before = _own()
     yield
     gc.collect()
-    until = time.monotonic() + DEADLINE_S
-    while _own() - before and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not _own() - before
+    waiting.eventually(lambda: _own() - before, set())
 
 
 def _own() -> set[str]:
@@ -270,9 +264,7 @@ def test_a_result_that_was_written_before_the_kill_is_not_lost() -> None:
         child = bench.children[0]
         job = bench.submit("square", 5)
         bench.until(lambda: child.jobs or job in bench.ended)
-        until = time.monotonic() + DEADLINE_S
-        while child.child.page.done_seq < 1:  # without a turn of the loop: it is written, and not read
-            assert time.monotonic() < until
+        waiting.until(lambda: child.child.page.done_seq >= 1)  # without a turn of the loop: it is written, and not read
         os.kill(child.pid, signal.SIGKILL)
         assert bench.value(job) == b"25"
         assert bench.pool.lost_by_cause() == {}
@@ -411,10 +403,8 @@ def test_a_hard_memory_limit_below_the_size_of_a_fresh_child_degrades_the_pool_a
         max_memory_hard=2 << 20,
     )
     pool = PreforkPool(settings, lambda: None, loop)
-    until = time.monotonic() + DEADLINE_S
-    while pool.degraded is None:
-        assert time.monotonic() < until
-        loop.run_once(0.05)
+    waiting.until(lambda: pool.degraded, meanwhile=lambda: loop.run_once(0.05))
+    assert pool.degraded is not None
     assert "a fresh child holds" in pool.degraded and "above the hard limit of 2 MiB: raise it" in pool.degraded
     assert not pool.ever_ready and not pool.ready
     pool.stop(0.0)
@@ -531,10 +521,8 @@ def test_an_app_that_cannot_be_imported_degrades_the_pool_and_says_why(tmp_path:
     loop = Loop()
     settings = PoolSettings(2, app_path="test.tasks.pools.no_such_module:app", start_method="spawn", breaker_failures=2)
     pool = PreforkPool(settings, lambda: None, loop)
-    until = time.monotonic() + DEADLINE_S
-    while pool.degraded is None:
-        assert time.monotonic() < until
-        loop.run_once(0.05)
+    waiting.until(lambda: pool.degraded, meanwhile=lambda: loop.run_once(0.05))
+    assert pool.degraded is not None
     assert "no_such_module" in pool.degraded
     assert not pool.ever_ready and not pool.ready
     assert pool.free_slots == 0
