@@ -335,7 +335,6 @@ def test_a_task_that_one_worker_does_not_know_is_left_to_one_that_does(bench: Be
 
 
 def test_a_job_that_runs_for_longer_than_its_lock_runs_once(bench: Bench) -> None:
-    lock_s = 4  # it is lost when the worker stands still for most of it
     runs: list[int] = []
 
     @bench.app.task(bind=True)
