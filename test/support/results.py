@@ -81,8 +81,9 @@ class Recorder:
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Write the record, and the durations where they are asked for."""
         if self._config.getoption("--record-durations"):
-            whole = self._config.args_source is pytest.Config.ArgsSource.TESTPATHS
-            write_durations(self._seconds, keep_others=not whole)
+            every_test = self._config.args_source is pytest.Config.ArgsSource.TESTPATHS
+            is_deep = self._config.getoption("--tier") == "deep"
+            write_durations(self._seconds, keep_others=not (every_test and is_deep))
         path = os.environ.get(VARIABLE)
         if path is None:
             return
