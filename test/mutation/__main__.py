@@ -22,6 +22,7 @@ from test.mutation.run import (
     ROOT,
     SLOWER,
     Child,
+    Groups,
     module_of,
     modules_without,
     path_of,
@@ -73,16 +74,15 @@ def files_of(paths: Sequence[str], pattern: str) -> list[str]:
     return found
 
 
-def tests_for(path: str, tests: Sequence[str]) -> list[str]:
-    """The test files, those first that are about this module: by name, then by what they mention."""
+def tests_for(path: str, tests: Sequence[str]) -> list[list[str]]:
+    """The test files in groups: those of the module's name, those that import it, the others."""
     stem, name = pathlib.PurePosixPath(path).stem, module_of(path)
-
-    def distance(test: str) -> tuple[int, int, str]:
-        text = (ROOT / test).read_text(encoding="utf-8")
-        named = 0 if pathlib.PurePosixPath(test).stem == f"test_{stem}" else 1 if f"{name} import" in text else 2
-        return named, -text.count(stem), test
-
-    return sorted((test for test in tests if test not in TOO_SLOW), key=distance)
+    groups: list[list[str]] = [[], [], []]
+    for test in tests:
+        if test not in TOO_SLOW:
+            imports_it = f"{name} import" in (ROOT / test).read_text(encoding="utf-8")
+            groups[0 if pathlib.PurePosixPath(test).stem == f"test_{stem}" else 1 if imports_it else 2].append(test)
+    return [group for group in groups if group]
 
 
 def mutants_of(path: str) -> list[Mutant]:
@@ -97,17 +97,17 @@ def mutants_of(path: str) -> list[Mutant]:
 
 
 def equivalents() -> dict[tuple[str, str], str]:
-    """(path, change) of mutants that behave like the module itself -> why."""
+    """(place, change) of mutants that behave like the module itself -> why."""
     lines = [line for line in EQUIVALENT.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     rows = [line.split(" | ") for line in lines]
-    return {(path, change): reason for path, change, reason in rows}
+    return {(place, change): reason for place, change, reason in rows}
 
 
-def run_module(path: str, chosen: Sequence[Mutant], tests: Sequence[str], jobs: int) -> tuple[list[Mutant], int]:
+def run_module(path: str, chosen: Sequence[Mutant], tests: Groups, jobs: int) -> tuple[list[Mutant], int]:
     """The mutants that survive, and how many were killed because they did not end. In a process of its own."""
-    preload(modules_without(module_of(path), tests))
+    preload(modules_without(module_of(path), [test for group in tests for test in group]))
     source = canonical((ROOT / path).read_text(encoding="utf-8"))
-    limit_s = 5.0 + SLOWER * seconds_unchanged(Mutant(path, 0, "", source), tests)
+    limit_s = 5.0 + SLOWER * seconds_unchanged(Mutant(path, 0, path, "", source), tests)
     alive: list[Mutant] = []
     endless = 0
     running: list[Child] = []
@@ -117,7 +117,7 @@ def run_module(path: str, chosen: Sequence[Mutant], tests: Sequence[str], jobs: 
             endless += code == -1
             if code == 0:
                 alive.append(child.mutant)
-                print(f"survives: {path}:{child.mutant.line}: {child.mutant.change}", flush=True)
+                print(f"survives: line {child.mutant.line}: {child.mutant.place} | {child.mutant.change}", flush=True)
         if mutant is not None:
             running.append(Child(mutant, tests, limit_s))
     return alive, endless
@@ -143,12 +143,12 @@ def main() -> int:
         counts: Counter[str] = Counter()
         began = time.monotonic()
         every = {path: mutants_of(path) for path in files_of(subject.modules, "*.py") if only in ("", path)}
-        names = {(one.path, one.change) for found in every.values() for one in found}
-        stale = {row for row in known if row[0] in every} - names
+        names = {(one.place, one.change) for found in every.values() for one in found}
+        stale = {row for row in known if row[0].partition(":")[0] in every} - names
         for row in sorted(stale):
             print(f"equivalent.txt has a row that is no mutant any more: {' | '.join(row)}")
             is_good = False
-        chosen = [one for found in every.values() for one in found if (one.path, one.change) not in known]
+        chosen = [one for found in every.values() for one in found if (one.place, one.change) not in known]
         counts["equivalent"] = sum(map(len, every.values())) - len(chosen)
         if line:
             chosen = [one for one in chosen if one.line == int(line)]
@@ -173,7 +173,7 @@ def main() -> int:
     return 0 if is_good else 1
 
 
-def _in_a_process(path: str, chosen: Sequence[Mutant], tests: Sequence[str], jobs: int) -> tuple[int, int]:
+def _in_a_process(path: str, chosen: Sequence[Mutant], tests: Groups, jobs: int) -> tuple[int, int]:
     """:func:`run_module` in a fork, as what it loads depends on the module: how many survive, how many do not end."""
     reader, writer = os.pipe()
     pid = os.fork()

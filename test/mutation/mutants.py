@@ -15,10 +15,13 @@ Enums = Mapping[str, Sequence[str]]
 
 
 class Mutant(NamedTuple):
-    """``change`` names the mutant in reports and in the list of equivalent ones; it does not depend on line numbers."""
+    """``place`` (the path and, behind a colon, the class or function) and ``change`` name the mutant in the list of
+    equivalent ones; neither depends on line numbers.
+    """
 
     path: str
     line: int
+    place: str
     change: str
     source: str
 
@@ -46,13 +49,15 @@ def mutants(path: str, source: str, enums: Enums) -> Iterator[Mutant]:
     """Every mutant of a module, in the order of its lines."""
     tree = ast.parse(source)
     skipped = _telling_nodes(tree)
+    places = _places(tree)
     tables = _table_nodes(tree)
     found = []
     for node in ast.walk(tree):
         if id(node) in skipped:
             continue
         for change, undo in _changes(node, enums, node in tables):
-            found.append(Mutant(path, getattr(node, "lineno", 0), change, ast.unparse(tree)))
+            place = f"{path}:{places[id(node)]}".removesuffix(":")
+            found.append(Mutant(path, getattr(node, "lineno", 0), place, change, ast.unparse(tree)))
             undo()
     yield from sorted(found, key=lambda mutant: mutant.line)
 
@@ -131,6 +136,21 @@ def _is_compound(test: ast.expr) -> bool:
     return isinstance(test, (ast.Compare, ast.BoolOp, ast.Constant)) or (
         isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     )
+
+
+def _places(tree: ast.Module) -> dict[int, str]:
+    """The id of each node -> ``Class.method`` that it stands in; empty in the module's body."""
+    found: dict[int, str] = {}
+
+    def walk(node: ast.AST, place: str) -> None:
+        found[id(node)] = place
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            place = f"{place}.{node.name}".removeprefix(".")
+        for child in ast.iter_child_nodes(node):
+            walk(child, place)
+
+    walk(tree, "")
+    return found
 
 
 def _telling_nodes(tree: ast.Module) -> set[int]:

@@ -29,9 +29,12 @@ ROOT: Final = pathlib.Path(__file__).resolve().parent.parent.parent
 SLOWER: Final = 8.0
 """A mutant that takes so many times longer than the unchanged module is one that does not end."""
 
+Groups = Sequence[Sequence[str]]
+"""Test files, in the groups that run one after the other until one fails: most mutants end with the first."""
+
 OPTIONS: Final = (
     "-x", "-q", "--no-header", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:faulthandler",
-    "--tier=short", "--hypothesis-profile=mutation", "-W", "ignore", "--timeout=60",
+    "--tier=short", "--hypothesis-profile=mutation", "-W", "ignore", "--timeout=20",
 )  # fmt: skip
 
 
@@ -118,7 +121,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 class Child:
     """One run of the tests over one mutant."""
 
-    def __init__(self, mutant: Mutant, tests: Sequence[str], limit_s: float) -> None:
+    def __init__(self, mutant: Mutant, tests: Groups, limit_s: float) -> None:
         self.mutant = mutant
         self.began_at = time.monotonic()
         self._deadline = self.began_at + limit_s
@@ -139,14 +142,14 @@ class Child:
         return -1
 
 
-def _be_the_child(mutant: Mutant, tests: Sequence[str]) -> None:
+def _be_the_child(mutant: Mutant, tests: Groups) -> None:
     try:
         os.setpgid(0, 0)
         null = os.open(os.environ.get("KAFKA_MUTATION_OUTPUT", os.devnull), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(null, 1)
         os.dup2(null, 2)
         sys.meta_path.insert(0, _Finder(mutant))
-        os._exit(int(pytest.main([*OPTIONS, *tests])))
+        os._exit(next((code for group in tests if (code := int(pytest.main([*OPTIONS, *group])))), 0))
     except BaseException:
         os._exit(1)
 
@@ -167,9 +170,9 @@ def wait_for_one(children: list[Child]) -> tuple[Child, int]:
         select.select([], [], [], 0.005)
 
 
-def seconds_unchanged(mutant: Mutant, tests: Sequence[str]) -> float:
+def seconds_unchanged(mutant: Mutant, tests: Groups) -> float:
     """How long the tests take with the module as it is; they have to pass."""
     child, code = wait_for_one([Child(mutant, tests, 600.0)])
     if code != 0:
-        raise SystemExit(f"the tests of {mutant.path} fail without any change (exit code {code}): {' '.join(tests)}")
+        raise SystemExit(f"the tests of {mutant.path} fail without any change (exit code {code}): {tests}")
     return time.monotonic() - child.began_at

@@ -94,5 +94,5 @@ def test_a_test_that_asserts_nothing_lets_mutants_live(test: str, code: int, tmp
         check=False,
     )
     assert done.returncode == code, done.stdout + done.stderr
-    assert ("survives: kafka/core/share/kind.py:2: count < 4 -> count <= 4" in done.stdout) is bool(code)
+    assert ("survives: line 2: kafka/core/share/kind.py:kind | count < 4 -> count <= 4" in done.stdout) is bool(code)
     assert "core/share: 2 mutants" in done.stdout
