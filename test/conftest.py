@@ -7,17 +7,19 @@ the rounds of tests that are marked ``slow``.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from test.conformance import coverage
 from test.support import apache_kafka as apache
 from test.support import jars, seeds
 from test.support.apache_kafka import ApacheKafka
 from test.support.certificates import Certificates
-from test.support.either_broker import SharedBrokers
+
+if TYPE_CHECKING:
+    from test.support.either_broker import SharedBrokers
 
 pytest_plugins = ["test.support.running"]
 
@@ -30,7 +32,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="session")
 def shared_brokers() -> Iterator[SharedBrokers]:
-    """Brokers that suites share."""
+    """Brokers that suites share. Imported here: each test process would load all clients and the broker."""
+    from test.support.either_broker import SharedBrokers
+
     brokers = SharedBrokers()
     yield brokers
     brokers.close()
@@ -95,19 +99,25 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     """What a process of several has seen counts for the run."""
-    coverage.add(getattr(node, "workeroutput", {}).get("answers", {}))
+    answers = getattr(node, "workeroutput", {}).get("answers")
+    if answers:
+        from test.conformance import coverage
+
+        coverage.add(answers)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell it to the process that reports."""
     told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-    if told is not None:
+    coverage = sys.modules.get("test.conformance.coverage")
+    if told is not None and coverage is not None:
         told["answers"] = coverage.seen()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Which (API, version, error code) the conformance tests have seen."""
-    lines = coverage.report()
+    coverage = sys.modules.get("test.conformance.coverage")
+    lines = coverage.report() if coverage is not None else []
     if len(lines) > 1:
         terminalreporter.section("conformance: answers seen")
         for line in lines:

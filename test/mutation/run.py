@@ -12,11 +12,13 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import io
 import os
 import pathlib
 import select
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -83,7 +85,7 @@ def modules_without(changed: str, tests: Sequence[str]) -> list[str]:
 
 
 def preload(modules: Sequence[str]) -> None:
-    """Import what no mutant changes, and set hypothesis up for many short runs."""
+    """Import what no mutant changes, set hypothesis up for many short runs, and let it read the imported modules."""
     import hypothesis
     import hypothesis.stateful  # noqa: F401
 
@@ -91,9 +93,18 @@ def preload(modules: Sequence[str]) -> None:
     hypothesis.settings.register_profile(
         "mutation", max_examples=30, derandomize=True, database=None, deadline=None, phases=phases
     )
+    with tempfile.TemporaryDirectory() as empty, contextlib.redirect_stdout(io.StringIO()):
+        pytest.main(["-p", "no:cacheprovider", "--rootdir", empty, empty])
     for name in modules:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+
+    @hypothesis.settings(max_examples=1, database=None)
+    @hypothesis.given(hypothesis.strategies.integers())
+    def look_for_constants(number: int) -> None:
+        pass
+
+    look_for_constants()
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
