@@ -13,7 +13,7 @@ import pytest
 from test.support import apache_kafka as apache
 from test.support import schemas
 from test.support.apache_kafka import ApacheKafka, ApacheKafkaError
-from test.support.waiting import eventually, until
+from test.support.waiting import NotWithin, eventually, look_until, until
 
 
 def _is_open(broker: ApacheKafka) -> bool:
@@ -99,5 +99,10 @@ def test_waiting_returns_what_became_true_and_says_what_did_not() -> None:
         until(lambda: False, "the light", within_s=0, shown=lambda: "green")
     numbers = itertools.count()
     eventually(lambda: next(numbers), 3)
-    with pytest.raises(AssertionError, match="not within 0 s: 1, expected 2"):
+    with pytest.raises(AssertionError, match="not within 0 s: 2 is expected: 1"):
         eventually(lambda: 1, 2, within_s=0)
+    numbers = itertools.count()
+    assert look_until(lambda: next(numbers), lambda found: found == 0) == 0, "what is not true is returned, too"
+    with pytest.raises(NotWithin) as caught:
+        look_until(lambda: next(numbers), lambda found: found == 0, within_s=0)
+    assert caught.value.found >= 1

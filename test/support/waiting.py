@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
@@ -20,6 +20,38 @@ def pause() -> None:
     time.sleep(PAUSE_S)
 
 
+class NotWithin(AssertionError):
+    """What a test has waited for did not come."""
+
+    def __init__(self, text: str, found: object) -> None:
+        super().__init__(text)
+        self.found: Any = found
+        """What was seen last."""
+
+
+def look_until(
+    look: Callable[[], T],
+    is_so: Callable[[T], object],
+    what: str = "",
+    *,
+    within_s: float = WITHIN_S,
+    meanwhile: Callable[[], object] = pause,
+    shown: Callable[[], object] = lambda: "",
+) -> T:
+    """Call ``look`` until ``is_so`` holds for what it returns, and return that.
+
+    After ``within_s`` seconds the test fails with ``what``, what was seen last, and what ``shown`` returns.
+    ``meanwhile`` is called between two looks: something that drives a loop, or polls a consumer.
+    """
+    give_up_at = time.monotonic() + within_s
+    while not is_so(found := look()):
+        if time.monotonic() > give_up_at:
+            text = f"not within {within_s:g} s: {what or 'the condition'}: {found!r} {shown()}"
+            raise NotWithin(text.rstrip(), found)
+        meanwhile()
+    return found
+
+
 def until(
     condition: Callable[[], T],
     what: str = "",
@@ -28,22 +60,10 @@ def until(
     meanwhile: Callable[[], object] = pause,
     shown: Callable[[], object] = lambda: "",
 ) -> T:
-    """Call ``condition`` until it returns something true, and return that.
-
-    After ``within_s`` seconds the test fails with ``what`` and with what ``shown`` returns. ``meanwhile`` is called
-    between two looks: something that drives a loop, or polls a consumer.
-    """
-    give_up_at = time.monotonic() + within_s
-    while not (found := condition()):
-        if time.monotonic() > give_up_at:
-            raise AssertionError(f"not within {within_s:g} s: {what or 'the condition'}: {found!r} {shown()}".rstrip())
-        meanwhile()
-    return found
+    """Call ``condition`` until it returns something true, and return that; else as :func:`look_until`."""
+    return look_until(condition, bool, what, within_s=within_s, meanwhile=meanwhile, shown=shown)
 
 
 def eventually(look: Callable[[], T], expected: T, *, within_s: float = WITHIN_S) -> None:
     """Call ``look`` until it returns ``expected``; the test fails with the last value otherwise."""
-    give_up_at = time.monotonic() + within_s
-    while (found := look()) != expected:
-        assert time.monotonic() < give_up_at, f"not within {within_s:g} s: {found!r}, expected {expected!r}"
-        pause()
+    look_until(look, lambda found: found == expected, f"{expected!r} is expected", within_s=within_s)
