@@ -207,7 +207,8 @@ def _tell_of_retry(envelope: Envelope, outcome: Outcome, decision: Decision, pol
     if isinstance(outcome, Lost):
         level, run, most = logging.WARNING, f"crash {decision.crashes}", policy.crash_limit
     elif log.isEnabledFor(logging.INFO):
-        level, run, most = logging.INFO, f"attempt {envelope.attempt}", policy.max_attempts or 0
+        assert policy.max_attempts is not None  # an error of a task without a policy is final
+        level, run, most = logging.INFO, f"attempt {envelope.attempt}", policy.max_attempts
     else:
         return
     log.log(level, "%s %s runs again after %s of %d (%s)", envelope.name, envelope.id, run, most, _brief(outcome))
