@@ -1,9 +1,8 @@
-"""What the tests of producers look at: the ends of futures, and what is in a partition, as records and as batches."""
+"""What tests look at: ends of futures, what a consumer gets, and what is in a partition, as records and as batches."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafka.consumer import ConsumerRecord, KafkaConsumer
@@ -11,8 +10,10 @@ from kafka.producer.future import FutureRecordMetadata
 from kafka.protocol.fetch import FetchRequest
 from kafka.records import iter_batches
 from kafka.records.header import BatchHeader
+from kafka.share import KafkaShareConsumer
 from kafka.structs import TopicPartition
 from test.broker.raw_client import RawClient
+from test.support.waiting import until
 
 DEADLINE_S = 30
 FETCH_VERSION = 12
@@ -32,19 +33,45 @@ def outcomes(futures: Iterable[FutureRecordMetadata]) -> list[type[BaseException
     return found
 
 
-def records_of_all(bootstrap: str, topic: str, partitions: int) -> list[list[ConsumerRecord]]:
-    """All that are there now, by partition."""
-    places = [TopicPartition(topic, number) for number in range(partitions)]
-    found: list[list[ConsumerRecord]] = [[] for _ in places]
-    with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign(places)
-        ends = consumer.end_offsets(places)
-        give_up_at = time.monotonic() + DEADLINE_S
-        while any(consumer.position(place) < end for place, end in ends.items()):
-            assert time.monotonic() < give_up_at
-            for place, records in consumer.poll(1000).items():
-                found[place.partition] += records
+def poll_until(
+    condition: Callable[[], object],
+    *consumers: KafkaConsumer | KafkaShareConsumer,
+    into: list[Any] | None = None,
+    step_ms: float = 100,
+    **options: Any,
+) -> list[Any]:
+    """Poll these in turn until the condition holds; the records that have come, which ``into`` has meanwhile."""
+    found = [] if into is None else into
+
+    def poll() -> None:
+        for consumer in consumers:
+            for records in consumer.poll(step_ms, **options).values():
+                found.extend(records)
+
+    def shown() -> str:
+        assigned = [consumer.assignment() for consumer in consumers if isinstance(consumer, KafkaConsumer)]
+        return f"after {len(found)} records, of which the last {found[-1:]}; assigned: {assigned}"
+
+    until(condition, meanwhile=poll, shown=shown)
     return found
+
+
+def take(consumer: KafkaConsumer | KafkaShareConsumer, count: int, **options: Any) -> list[Any]:
+    """The next ``count`` records, or a few more: what comes with the last one."""
+    found: list[Any] = []
+    return poll_until(lambda: len(found) >= count, consumer, into=found, **options)
+
+
+def records_of_all(bootstrap: str, topic: str, partitions: int, **settings: Any) -> list[list[ConsumerRecord]]:
+    """All that are there now, by partition. ``settings``: the consumer's; one of committed records waits until those
+    transactions have ended that are open now."""
+    places = [TopicPartition(topic, number) for number in range(partitions)]
+    with KafkaConsumer(bootstrap_servers=bootstrap) as plain:
+        ends = plain.end_offsets(places)
+    with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", **settings) as consumer:
+        consumer.assign(places)
+        found = poll_until(lambda: all(consumer.position(place) >= end for place, end in ends.items()), consumer)
+    return [[record for record in found if record.partition == place.partition] for place in places]
 
 
 def records_of(bootstrap: str, topic: str) -> list[ConsumerRecord]:

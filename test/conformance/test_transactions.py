@@ -38,8 +38,8 @@ from test.broker.transactions.txn import (
     state,
     verify,
 )
+from test.support.waiting import eventually, look_until, until
 
-DEADLINE_S = 30.0
 NOT_READY = (14, 15, 16, 51)
 FENCES = [(1, 47), (2, 90), (3, 90), (4, 90)]
 LATEST, EARLIEST = -1, -2
@@ -62,9 +62,8 @@ def raw(bootstrap: str) -> Iterator[TxnClient]:
 
 def settle(raw: TxnClient, key: str, key_type: int) -> None:
     """Wait until the coordinator is there."""
-    until = time.monotonic() + DEADLINE_S
-    while raw.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 6).coordinators[0].error_code:
-        assert time.monotonic() < until
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+    eventually(lambda: raw.ask(request, 6).coordinators[0].error_code, 0)
 
 
 @pytest.fixture
@@ -72,9 +71,7 @@ def name(raw: TxnClient, unique: Callable[[str], str]) -> str:
     """A transactional id that nobody has yet."""
     found = unique("txn")
     settle(raw, found, 1)
-    until = time.monotonic() + DEADLINE_S
-    while describe(raw, found).error_code != 105:
-        assert time.monotonic() < until
+    eventually(lambda: describe(raw, found).error_code, 105)
     return found
 
 
@@ -97,10 +94,8 @@ def new_topic(raw: TxnClient, new_topic: Callable[..., str]) -> Callable[..., st
 
     def make(partitions: int = 1) -> str:
         topic = new_topic(partitions)
-        until = time.monotonic() + DEADLINE_S
         for partition in range(partitions):
-            while offset_of(raw, topic, LATEST, READ_UNCOMMITTED, partition) != 0:
-                assert time.monotonic() < until
+            eventually(lambda partition=partition: offset_of(raw, topic, LATEST, READ_UNCOMMITTED, partition), 0)
         return topic
 
     return make
@@ -110,27 +105,20 @@ def new_topic(raw: TxnClient, new_topic: Callable[..., str]) -> Callable[..., st
 def group(raw: TxnClient, unique: Callable[[str], str]) -> str:
     found = unique("group")
     settle(raw, found, 0)
-    until = time.monotonic() + DEADLINE_S
-    while raw.ask(OffsetFetchRequest(group_id=found, topics=[]), 7).error_code:
-        assert time.monotonic() < until
+    eventually(lambda: raw.ask(OffsetFetchRequest(group_id=found, topics=[]), 7).error_code, 0)
     return found
 
 
 def owner(raw: TxnClient, name: str) -> tuple[int, int]:
     """A producer id and epoch, after whatever is still ending."""
-    until = time.monotonic() + DEADLINE_S
-    while (answer := init(raw, name)).code in NOT_READY:
-        assert time.monotonic() < until
+    answer = look_until(lambda: init(raw, name), lambda answer: answer.code not in NOT_READY)
     assert answer.code == 0
     return answer[1:]
 
 
 def completed(raw: TxnClient, name: str) -> str:
     """The state when nothing is ending any more."""
-    until = time.monotonic() + DEADLINE_S
-    while (found := state(raw, name)).startswith("Prepare"):
-        assert time.monotonic() < until
-    return found
+    return look_until(lambda: state(raw, name), lambda found: not found.startswith("Prepare"))
 
 
 def begun(raw: TxnClient, name: str, topic: str, *values: bytes) -> tuple[int, int]:
@@ -145,9 +133,9 @@ def begun(raw: TxnClient, name: str, topic: str, *values: bytes) -> tuple[int, i
 
 @pytest.mark.parametrize("version", range(6))
 def test_idempotent_producers_get_an_id_each(raw: TxnClient, name: str, version: int) -> None:
-    until = time.monotonic() + DEADLINE_S
-    while (first := init(raw, None, timeout_ms=-5, version=version)).code in NOT_READY:
-        assert time.monotonic() < until
+    first = look_until(
+        lambda: init(raw, None, timeout_ms=-5, version=version), lambda answer: answer.code not in NOT_READY
+    )
     second = init(raw, None, version=version)
     assert (first.code, first.epoch, second.code, second.epoch) == (0, 0, 0, 0)
     assert first.producer_id != second.producer_id
@@ -232,10 +220,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(raw: TxnClient, name: str,
     answer = init(raw, name, timeout_ms=500)
     producer = answer[1:]
     assert produce(raw, name, producer, 0, topic).error_code == 0
-    until = time.monotonic() + DEADLINE_S
-    while (found := state(raw, name)) != "CompleteAbort":
-        assert time.monotonic() < until, found
-        time.sleep(0.05)  # Kafka has until its next look, which may be seconds
+    eventually(lambda: state(raw, name), "CompleteAbort")
     assert produce(raw, name, producer, 1, topic).error_code == 47
     assert end(raw, name, producer, True, 4).code == 90
     assert end(raw, name, producer, True).code == 48
@@ -356,8 +341,7 @@ def test_what_list_offsets_says_of_an_open_transaction(
     topic = new_topic()
     assert produce(raw, None, (-1, -1), -1, topic, b"plain", transactional=False).error_code == 0
     before_ms = raw.epoch_ms
-    while raw.epoch_ms <= before_ms:
-        pass
+    until(lambda: raw.epoch_ms > before_ms, meanwhile=lambda: None)
     producer = begun(raw, name, topic, b"x")
 
     def offset(timestamp: int, isolation: int) -> int:
@@ -419,9 +403,8 @@ def test_offsets_of_a_transaction_hold_when_it_is_committed(
     assert committed(raw, group, topic, stable=True) == (88, -1)
     assert end(raw, name, producer, is_committed, 4 if version < 5 else 5).code == 0
     assert completed(raw, name) == ("CompleteCommit" if is_committed else "CompleteAbort")
-    until = time.monotonic() + DEADLINE_S
-    while (found := committed(raw, group, topic, stable=True))[0] == 88:  # markers come before the group has read them
-        assert time.monotonic() < until
+    # Markers come before the group has read them.
+    found = look_until(lambda: committed(raw, group, topic, stable=True), lambda found: found[0] != 88)
     assert found == (0, 5 if is_committed else -1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import itertools
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -24,11 +24,11 @@ from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.offsets import OffsetFetchRequest
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 from test.broker.raw_client import RawClient
+from test.conformance.delivered import poll_until, records_of_all
 from test.support.either_broker import EITHER, every_release
+from test.support.waiting import eventually, until
 
 pytestmark = every_release
-
-DEADLINE_S = 60.0
 
 
 class Cluster(NamedTuple):
@@ -74,32 +74,24 @@ def make(cluster: Cluster, name: str) -> Iterator[Make]:
 
 
 def read(cluster: Cluster, topic: str, isolation: str = "read_committed") -> list[bytes]:
-    """All values up to the end that a reader of this isolation has now."""
-    found = []
-    with KafkaConsumer(bootstrap_servers=cluster.bootstrap, isolation_level=isolation) as consumer:
-        partitions = [TopicPartition(topic, number) for number in range(3)]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning(*partitions)
-        ends = consumer.end_offsets(partitions)
-        while any(consumer.position(each) < end for each, end in ends.items()):
-            for records in consumer.poll(timeout_ms=1000).values():
-                found += [record.value for record in records if record.value is not None]
-    return sorted(found)
+    """All values of a topic that a reader of this isolation gets."""
+    found = itertools.chain(*records_of_all(cluster.bootstrap, topic, 3, isolation_level=isolation))
+    return sorted(record.value for record in found if record.value is not None)
 
 
 def committed(cluster: Cluster, group: str, partition: TopicPartition) -> int:
     """The group's offset, when no transaction has one pending; -1: none."""
     topics = [OffsetFetchRequest.OffsetFetchRequestTopic(name=partition.topic, partition_indexes=[partition.partition])]
-    until = time.monotonic() + DEADLINE_S
+    request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=True)
     with RawClient(int(cluster.bootstrap.rpartition(":")[2])) as raw:
-        while True:
-            assert time.monotonic() < until
-            if raw.ask(FindCoordinatorRequest(key=group, key_type=0), 3).error_code:
-                continue  # its topic is being made
-            answer = raw.ask(OffsetFetchRequest(group_id=group, topics=topics, require_stable=True), 7)
-            one = answer.topics[0].partitions[0] if answer.topics else None
-            if one is not None and not one.error_code and not answer.error_code:
-                return int(one.committed_offset)
+        eventually(lambda: raw.ask(FindCoordinatorRequest(key=group, key_type=0), 3).error_code, 0)  # makes its topic
+
+        def stable() -> list[int]:
+            answer = raw.ask(request, 7)
+            rows = [row for topic in answer.topics for row in topic.partitions if not row.error_code]
+            return [] if answer.error_code else [row.committed_offset for row in rows]
+
+        return until(stable, f"a stable offset of {partition} in {group}")[0]
 
 
 def test_commits_and_aborts_are_what_readers_see(cluster: Cluster, topic: str, make: Make) -> None:
@@ -178,10 +170,7 @@ def test_a_member_reads_the_offsets_of_a_transaction_as_soon_as_that_is_committe
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     ) as consumer:
-        until = time.monotonic() + DEADLINE_S
-        while where not in consumer.assignment():
-            assert time.monotonic() < until
-            consumer.poll(200)
+        poll_until(lambda: where in consumer.assignment(), consumer)
         with producer.transaction():
             producer.send_offsets_to_transaction({where: OffsetAndMetadata(3, "", -1)}, consumer.group_metadata())
         assert consumer.committed(where) == 3
