@@ -29,8 +29,8 @@ M = TypeVar("M", bound=Struct)
 Reader = Callable[[Any, int, int], tuple[Any, int]]
 Writer = Callable[[Any, list[Any]], None]
 
-_READ_FAULTS: Final = (struct.error, IndexError, UnicodeDecodeError, OverflowError, MemoryError)
-_WRITE_FAULTS: Final = (struct.error, AttributeError, TypeError, UnicodeEncodeError, ValueError, OverflowError)
+_READ_FAULTS: Final = (struct.error, IndexError, UnicodeDecodeError, MemoryError)
+_WRITE_FAULTS: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
 
 # -- what users of this module call -----------------------------------------------------------------------------------
@@ -141,7 +141,6 @@ def _compile(source: Source, cls: type[Struct], version: int) -> Any:
             f"{cls.__name__} has versions {cls.min_version} to {cls.max_version}, not {version}"
         )
     reading = source.kind == "read"
-    source.indent = 2
     source.body()
     arguments = "d, p, n" if reading else "m, out"
     fault = "read_fault(error, p)" if reading else "write_fault(error)"

@@ -110,9 +110,12 @@ class FrameReader:
 
     def _fault(self, length: int, data: bytes | memoryview, position: int) -> InvalidReceiveError | None:
         """What is wrong with a frame's length, read at ``position``; sets ``failed``."""
-        if 0 <= length <= self.max_bytes:
+        if length < 0:
+            why = "is negative"
+        elif length > self.max_bytes:
+            why = f"is above the limit of {self.max_bytes}"
+        else:
             return None
-        why = "is negative" if length < 0 else f"is above the limit of {self.max_bytes}"
         why += _OTHERS.get(bytes(data[position : position + 3]), "")
         fault = InvalidReceiveError(f"a frame's length of {length} bytes {why}", offset=position)
         self.failed = fault

@@ -45,14 +45,14 @@ class FieldSpec:
 
     def __init__(
         self,
-        default: Any = _MISSING,
-        since: int = 0,
-        until: int = MAX_VERSION,
-        null_since: int | None = None,
-        tag: int | None = None,
-        tag_since: int = 0,
-        ignorable: bool = False,
-        flexible: bool = True,
+        default: Any,
+        since: int,
+        until: int,
+        null_since: int | None,
+        tag: int | None,
+        tag_since: int,
+        ignorable: bool,
+        flexible: bool,
     ) -> None:
         self.name = ""
         self.default = default
@@ -112,7 +112,7 @@ class StructMeta(type):
             if "ClassVar" in str(annotation):
                 continue
             spec = namespace.pop(attribute, None)
-            spec = spec if isinstance(spec, FieldSpec) else FieldSpec()
+            spec = spec if isinstance(spec, FieldSpec) else field()
             spec.name = attribute
             specs[attribute] = spec
         namespace["__slots__"] = (*namespace.get("__slots__", ()), *specs)

@@ -11,22 +11,24 @@ from typing import Final, NoReturn
 
 from kafka.errors import KafkaProtocolError
 
-_SMALL: Final = tuple(bytes((n,)) for n in range(128))
-_TWO_BYTES: Final = tuple(bytes((n & 0x7F | 0x80, n >> 7)) for n in range(2048))
+_TABLE_SIZE: Final = 2048
 
 
-def uvarint(n: int) -> bytes:
-    """``n`` (0 to 2**32 - 1) as an unsigned varint."""
-    if n < 128:
-        return _SMALL[n]
-    if n < 2048:
-        return _TWO_BYTES[n]
+def _encode(n: int) -> bytes:
     out = bytearray()
     while n > 127:
         out.append(n & 0x7F | 0x80)
         n >>= 7
     out.append(n)
     return bytes(out)
+
+
+_TABLE: Final = tuple(map(_encode, range(_TABLE_SIZE)))
+
+
+def uvarint(n: int) -> bytes:
+    """``n`` (0 to 2**32 - 1) as an unsigned varint."""
+    return _TABLE[n] if n < _TABLE_SIZE else _encode(n)
 
 
 def read_uvarint(data: bytes, position: int) -> tuple[int, int]:
@@ -41,7 +43,7 @@ def read_uvarint(data: bytes, position: int) -> tuple[int, int]:
                 corrupt("a varint above 32 bits", position)
             return value, position
         shift += 7
-        if shift > 28:
+        if shift == 35:
             corrupt("a varint of more than five bytes", position)
 
 

@@ -39,7 +39,7 @@ class Source:
         self.cls = cls
         self.version = version
         self.lines: list[str] = []
-        self.indent = 1
+        self.indent = 2
         self.names: dict[str, Any] = {}
         self._counter = 0
         self.flexible = issubclass(cls, Message) and cls.flexible(version)
@@ -65,12 +65,11 @@ class Source:
         return name
 
     def split(self, cls: type[Struct]) -> tuple[list[Field], list[Field], list[Field]]:
-        """The fields of a structure in this version: in line, tagged (by tag), absent."""
+        """The fields of a structure in this version: in line, tagged, absent."""
         present = [f for f in fields_of(cls) if f.spec.present(self.version)]
         absent = [f for f in fields_of(cls) if not f.spec.present(self.version)]
         tagged = [f for f in present if self.is_tagged(f)]
         plain = [f for f in present if f not in tagged]
-        tagged.sort(key=lambda f: f.spec.tag or 0)
         return plain, tagged, absent
 
     def is_tagged(self, each: Field) -> bool:
@@ -224,9 +223,9 @@ class WriterSource(Source):
         self.add("else: a(b'\\x00')")
 
     def _differs(self, value: str, default: Any) -> str:
-        """Whether a field has another value than its default. Of a structure of plain values, field by field: each
-        partition of a fetch has three such fields, and hardly ever is anything in them."""
-        if not isinstance(default, Struct) or not _is_plain(default):
+        """Whether a field has another value than its default. Of a structure, field by field: each partition of a fetch
+        has three such fields, and hardly ever is anything in them."""
+        if not isinstance(default, Struct):
             return f"{value} != {self.bind(default, 'default')}"
         v = self.fresh("v")
         self.add(f"{v} = {value}")

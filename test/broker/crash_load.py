@@ -21,6 +21,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.records import decode_records
 from test.broker.driver import fetch_request, fetched, plain, shown_batches
 from test.broker.raw_client import RawClient
+from test.support.waiting import until
 
 DEADLINE_S: Final = 30.0
 NOT_YET: Final = {14, 15, 16, 51}
@@ -139,12 +140,14 @@ class Worker:
 
 def settled(attempt: Callable[[], int]) -> int:
     """Ask until the code says something; the code."""
-    give_up_at = time.monotonic() + DEADLINE_S
-    while True:
-        code = attempt()
-        if code not in NOT_YET:
-            return code
-        assert time.monotonic() < give_up_at, f"still {code} after {DEADLINE_S:g} s"
+    codes: list[int] = []
+
+    def is_settled() -> bool:
+        codes.append(attempt())
+        return codes[-1] not in NOT_YET
+
+    until(is_settled, within_s=DEADLINE_S, shown=lambda: f"still {codes[-1]}")
+    return codes[-1]
 
 
 class Records(NamedTuple):

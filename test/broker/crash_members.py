@@ -3,7 +3,6 @@ acknowledgements that hold."""
 
 from __future__ import annotations
 
-import time
 from typing import Final
 from uuid import UUID
 
@@ -18,6 +17,7 @@ from test.broker.crash_load import (
     settled,
 )
 from test.broker.groups import requests as groups
+from test.support.waiting import until
 
 
 class Member(Worker):
@@ -161,13 +161,14 @@ class ShareMember(Worker):
         if not is_last:
             return
         end = read(client, self.topic, 0, 0).end
-        give_up_at = time.monotonic() + DEADLINE_S
         epoch = 0
-        while True:
+
+        def is_all_delivered() -> bool:
+            nonlocal epoch
             epoch = self._turn(client, epoch)  # the group is on the partition from now on, so the lag is exact
-            if self._lag(client) == 0:
-                break
-            assert time.monotonic() < give_up_at, f"{self._lag(client)} records are not delivered"
+            return self._lag(client) == 0
+
+        until(is_all_delivered, within_s=DEADLINE_S, shown=lambda: f"{self._lag(client)} records are not delivered")
         assert self.accepted <= set(range(end)) <= self.accepted | self.sent, "each record was delivered"
 
     def _lag(self, client: Client) -> int:

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from kafka.cli import main
 from kafka.tasks import App, Directory, start_methods
 from kafka.tasks.kafka_backend import board_reader
 from kafka.testing import EmbeddedBroker
+from test.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 SOON_S = 60.0
@@ -100,10 +100,15 @@ class WorkerProcess:
                 return error.code, error.read().decode()
 
     def wait_until_ready(self) -> None:
-        until = time.monotonic() + SOON_S
-        while self.get("/readyz")[0] != 200:
-            assert time.monotonic() < until, self.get("/readyz")[1] + "".join(self.log)
+        def watch() -> None:
             assert self.process.poll() is None, "".join(self.log)
+
+        until(
+            lambda: self.get("/readyz")[0] == 200,
+            within_s=SOON_S,
+            meanwhile=watch,
+            shown=lambda: self.get("/readyz")[1] + "".join(self.log),
+        )
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -126,20 +131,17 @@ def test_a_worker_that_is_killed_is_shown_with_its_jobs_until_it_is_silent_for_l
         app.send("mail.send")
         app.flush(SOON_S)
         with Directory(app) as directory:
-            until = time.monotonic() + SOON_S
 
             def mine() -> list[str]:
                 found = [seen for seen in directory.workers(0.2) if seen.worker.pid == worker.process.pid]
                 return [job.name for seen in found for job in seen.worker.running]
 
-            while mine() != ["mail.send"]:
-                assert time.monotonic() < until, "".join(worker.log)
+            until(lambda: mine() == ["mail.send"], within_s=SOON_S, shown=lambda: "".join(worker.log))
             if pool == "prefork":
                 (seen,) = [each for each in directory.workers() if each.worker.pid == worker.process.pid]
                 assert len(seen.worker.children) == 2
                 assert seen.worker.running[0].pid in {child.pid for child in seen.worker.children}
-                while "kafka_tasks_children_rss_bytes" not in (metrics := worker.get("/metrics")[1]):
-                    assert time.monotonic() < until, metrics
+                until(lambda: "kafka_tasks_children_rss_bytes" in worker.get("/metrics")[1], within_s=SOON_S)
             worker.process.send_signal(signal.SIGKILL)
             worker.process.wait()
             now_ms = board_reader._now_ms
@@ -164,11 +166,9 @@ app = App(os.environ["PROBED_APP"], bootstrap_servers=os.environ["PROBED_SERVERS
 def test_a_worker_whose_children_cannot_import_the_tasks_is_alive_and_never_ready(tasks: str) -> None:
     Path("probed.py").write_text(FAILING)
     with closing(WorkerProcess(tasks, "--pool", "prefork", "--start-method", "spawn")) as worker:
-        until = time.monotonic() + SOON_S
-        while (found := worker.get("/readyz"))[1].startswith("starting:"):
-            assert time.monotonic() < until
-        assert found[0] == 503
-        assert found[1].startswith("pool: ")
+        until(lambda: not worker.get("/readyz")[1].startswith("starting:"), within_s=SOON_S)
+        status, text = worker.get("/readyz")
+        assert (status, text[:6]) == (503, "pool: ")
         assert worker.get("/healthz") == (200, "ok: WORKING\n")
         worker.process.send_signal(signal.SIGTERM)
         assert worker.process.wait(SOON_S) == 0, "".join(worker.log)

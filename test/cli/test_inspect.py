@@ -6,7 +6,6 @@ import io
 import json
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from kafka.net.loop import Loop
 from kafka.tasks import App, ChildSnapshot, Directory, RunningJob, Seen, WorkerSnapshot, run_worker
 from kafka.tasks.health import monitor
 from kafka.testing import EmbeddedBroker
+from test.support.waiting import eventually, until
 
 SOON_S = 30.0
 
@@ -316,20 +316,14 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
         assert status == 200
         assert "kafka_tasks_jobs_in_pool 1.0\n" in metrics
         with Directory(app) as directory:
-            until = time.monotonic() + SOON_S
-            while not (found := directory.workers(0.1)) or not found[0].worker.running:
-                assert time.monotonic() < until, found
-        (seen,) = found
+            (seen,) = until(lambda: [each for each in directory.workers(0.1) if each.worker.running])
         assert (seen.worker.pool, seen.worker.stage, seen.worker.is_ready) == ("threads", "WORKING", True)
         assert [job.name for job in seen.worker.running] == ["mail.send"]
         capsys.readouterr()
         assert main(["inspect", tasks, "--bootstrap-server", broker.bootstrap]) == 0
         assert "mail.send" in capsys.readouterr().out
         loop.call_soon_threadsafe(workers[0].stop)
-        until = time.monotonic() + SOON_S
-        while get(port, "/readyz")[0] == 200:
-            assert time.monotonic() < until
-        assert get(port, "/readyz") == (503, "stopping: DRAINING\n")
+        eventually(lambda: get(port, "/readyz"), (503, "stopping: DRAINING\n"))
         assert get(port, "/healthz") == (200, "ok: DRAINING\n")
     finally:
         go_on.set()

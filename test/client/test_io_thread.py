@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +22,7 @@ from kafka.net.loop import Loop
 from kafka.net.tcp import TcpNetwork
 from test.client.support import NONE
 from test.support.scripted import ScriptedBroker
+from test.support.waiting import pause, until
 
 
 @pytest.fixture
@@ -111,11 +111,7 @@ def test_a_host_that_is_forgotten_ends_its_thread() -> None:
     assert len(threads()) == 1
     del host
     gc.collect()
-    end = time.monotonic() + 30
-    while threads() and time.monotonic() < end:
-        gc.collect()
-        threading.Event().wait(0.01)
-    assert threads() == []
+    until(lambda: not threads(), meanwhile=lambda: (gc.collect(), pause()), shown=threads)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -19,6 +19,7 @@ from kafka.protocol.topics import DeleteTopicsRequest
 from kafka.share import ShareRecord
 from kafka.wire.message import Response
 from test.support.real_cluster import Cluster
+from test.support.waiting import polled, until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -98,10 +99,9 @@ def test_a_consumer_follows_the_hint_of_the_former_leader(cluster: Cluster, hint
         producer.send(partition.topic, b"0").get(PATIENCE_S)
         assert [record.value for record in consumer.poll(1000 * PATIENCE_S)[partition]] == [b"0"]
         consumer.pause(partition)
-        give_up_at = time.monotonic() + PATIENCE_S
-        while sent.in_flight:
-            assert time.monotonic() < give_up_at
-            assert not consumer.poll(50)
+        paused: list[object] = []
+        until(lambda: not sent.in_flight, meanwhile=lambda: paused.extend(consumer.poll(50)))
+        assert paused == []
         cluster.move(partition, 2, 1)
         producer.send(partition.topic, b"1").get(PATIENCE_S)
         hints.clear()
@@ -170,18 +170,8 @@ def share_group(cluster: Cluster, topic: str) -> None:
     settings = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:
         admin.alter_configs([ConfigResource("group", topic, settings)])
-        give_up_at = time.monotonic() + 30
-        while "share.auto.offset.reset" not in admin.describe_configs([ConfigResource("group", topic)])["group"][topic]:
-            assert time.monotonic() < give_up_at
-
-
-def polled(consumer: KafkaShareConsumer, count: int) -> list[ShareRecord]:
-    found: list[ShareRecord] = []
-    give_up_at = time.monotonic() + 60
-    while len(found) < count:
-        assert time.monotonic() < give_up_at, f"{len(found)} of {count}"
-        found += [record for records in consumer.poll(500).values() for record in records]
-    return found
+        resource = ConfigResource("group", topic)
+        until(lambda: "share.auto.offset.reset" in admin.describe_configs([resource])["group"][topic])
 
 
 def test_records_held_when_their_leader_moves_are_lost_come_again_and_are_not_acknowledged_at_the_new_leader(
@@ -242,10 +232,7 @@ def test_records_held_when_their_broker_is_restarted_are_lost_and_come_again(clu
         (held,) = polled(consumer, 1)
         cluster.two.restart(gracefully=False)
         cluster.client.close(2)  # the administrator's own connection is the former broker's
-        give_up_at = time.monotonic() + 30
-        while not lost:
-            assert time.monotonic() < give_up_at
-            consumer.poll(100)
+        until(lambda: lost, meanwhile=lambda: consumer.poll(100))
         assert lost == [held]
         with pytest.raises(IllegalStateError, match="lock is gone"):
             consumer.acknowledge(held)
@@ -266,20 +253,20 @@ def test_share_groups_that_are_switched_off_are_one_clear_error(cluster: Cluster
         answer = cluster.ask(request)  # type: ignore[arg-type]
         raise_for_code(answer.error_code, "share.version")  # type: ignore[attr-defined]
 
+    def is_switched_off() -> bool:
+        settings: dict[str, Any] = {"group_id": partition.topic, "bootstrap_servers": cluster.bootstrap}
+        with KafkaShareConsumer(partition.topic, **settings) as consumer:
+            try:
+                consumer.poll(2_000)
+            except UnsupportedVersionError as error:
+                assert "share.version is 0" in str(error)  # noqa: PT017
+                with pytest.raises(UnsupportedVersionError, match="switched off"):
+                    consumer.poll(0)
+                return True
+        return False
+
     switch(0)
     try:
-        give_up_at = time.monotonic() + 30
-        while True:  # brokers learn of it a moment later
-            with KafkaShareConsumer(
-                partition.topic, group_id=partition.topic, bootstrap_servers=cluster.bootstrap
-            ) as consumer:
-                try:
-                    consumer.poll(2_000)
-                except UnsupportedVersionError as error:
-                    assert "share.version is 0" in str(error)  # noqa: PT017
-                    with pytest.raises(UnsupportedVersionError, match="switched off"):
-                        consumer.poll(0)
-                    break
-            assert time.monotonic() < give_up_at
+        until(is_switched_off, "the brokers know of it")
     finally:
         switch(1)

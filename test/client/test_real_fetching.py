@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from kafka.structs import OffsetAndMetadata
 from kafka.wire.message import Response
 from test.support.apache_kafka import ApacheKafka
 from test.support.real_cluster import Cluster
+from test.support.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -30,12 +30,12 @@ def test_leaders_move_under_a_reading_consumer_and_nothing_is_lost_or_twice(clus
     ):
         consumer.assign(partitions)
 
-        def take(until: int) -> None:
-            give_up_at = time.monotonic() + 60
-            while min(len(values) for values in read.values()) < until:
-                assert time.monotonic() < give_up_at, read
-                for partition, records in consumer.poll(1000).items():
-                    read[partition] += [int(record.value) for record in records]
+        def poll() -> None:
+            for partition, records in consumer.poll(1000).items():
+                read[partition] += [int(record.value) for record in records]
+
+        def take(count: int) -> None:
+            until(lambda: min(map(len, read.values())) >= count, within_s=60, meanwhile=poll, shown=lambda: read)
 
         for number in range(1 + 2 * rounds):
             for _ in range(50):

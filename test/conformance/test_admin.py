@@ -42,11 +42,10 @@ NewTopicFixture = Callable[..., str]
 
 def settings_of(admin: KafkaAdminClient, resource: ConfigResource, names: set[str]) -> dict[str, dict[str, Any]]:
     """What was set for the resource, as soon as it is these: the broker learns of it behind the controller's answer."""
-    give_up_at = time.monotonic() + 20
-    while True:
-        found = admin.describe_configs([resource])[resource.resource_type.name.lower()][resource.name]
-        if set(found) == names or time.monotonic() > give_up_at:
-            return found
+    return look_until(
+        lambda: admin.describe_configs([resource])[resource.resource_type.name.lower()][resource.name],
+        lambda found: set(found) == names,
+    )
 
 
 def test_topics_are_created_described_listed_and_deleted(admin: KafkaAdminClient) -> None:

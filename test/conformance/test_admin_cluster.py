@@ -42,15 +42,6 @@ def mistyped() -> TopicPartition:
     return TopicPartition(f"mistyped-{uuid.uuid4().hex[:8]}", 0)
 
 
-def until(call: Callable[[], Any], is_so: Callable[[Any], object]) -> Any:
-    """What it returns as soon as it is so: the broker learns of settings behind the controller's answer."""
-    give_up_at = time.monotonic() + 20
-    while True:
-        found = call()
-        if is_so(found) or time.monotonic() > give_up_at:
-            return found
-
-
 # -- replicas and leaders --------------------------------------------------------------------------------------------
 
 
@@ -152,11 +143,7 @@ def test_directories_tell_how_much_partitions_take(
     topic = new_topic(2)
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         producer.send(topic, bytes(5000), partition=1).get(20)
-
-    def whole() -> list[dict[str, Any]]:
-        return admin.describe_log_dirs()
-
-    found = until(whole, lambda found: len(sizes(found, topic)) == 2)
+    found = look_until(admin.describe_log_dirs, lambda found: len(sizes(found, topic)) == 2)
     assert json.dumps(found) and [one["broker"] for one in found] == [node_id]
     (directory,) = found[0]["log_dirs"]
     assert set(directory) == {"error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned"}
@@ -179,11 +166,8 @@ def test_a_replica_moves_only_to_a_directory_that_there_is(
     admin: KafkaAdminClient, new_topic: NewTopicFixture, node_id: int
 ) -> None:
     topic = new_topic(2)
-
-    def there() -> list[dict[str, Any]]:
-        return admin.describe_log_dirs([topic])
-
-    path = until(there, lambda found: len(sizes(found, topic)) == 2)[0]["log_dirs"][0]["log_dir"]
+    found = look_until(lambda: admin.describe_log_dirs([topic]), lambda found: len(sizes(found, topic)) == 2)
+    path = found[0]["log_dirs"][0]["log_dir"]
     here, there_too = (TopicPartitionReplica(topic, number, node_id) for number in range(2))
     assert admin.alter_replica_log_dirs({here: path, (topic, 1, node_id): "/no/such/directory"}) == {
         here: NoError,
@@ -233,26 +217,22 @@ def test_the_quorum_has_a_leader_that_votes(admin: KafkaAdminClient, node_id: in
 def test_what_has_settings_is_listed(admin: KafkaAdminClient, new_topic: NewTopicFixture, node_id: int) -> None:
     topic, group = new_topic(), f"group-{uuid.uuid4().hex[:8]}"
     admin.alter_configs([ConfigResource("group", group, {"share.auto.offset.reset": "earliest"})])
-    found = until(admin.list_config_resources, lambda found: group in found.get("group", ()))
-    assert topic in found["topic"] and group in found["group"]
+    # The broker learns of settings behind the controller's answer.
+    found = look_until(admin.list_config_resources, lambda found: group in found.get("group", ()))
+    assert topic in found["topic"]
     assert (found["broker"], found["broker_logger"]) == ([str(node_id)], [str(node_id)])
     some = admin.list_config_resources([ConfigResourceType.BROKER, "topic"])
     assert set(some) == {"broker", "topic"} and topic in some["topic"]
     with pytest.raises(IllegalArgumentError):
         admin.list_config_resources([0])
     admin.reset_configs([ConfigResource("group", group)])
-    assert group not in until(admin.list_config_resources, lambda found: group not in found.get("group", ())).get(
-        "group", ()
-    )
+    look_until(admin.list_config_resources, lambda found: group not in found.get("group", ()))
 
 
-def told(admin: KafkaAdminClient, topic: str, names: set[str]) -> set[str]:
-    """What was set for the topic, as soon as it is these."""
+def expect_set(admin: KafkaAdminClient, topic: str, names: set[str]) -> None:
+    """That these are what is set for the topic, in a moment."""
     resource = ConfigResource("topic", topic)
-    found: set[str] = until(
-        lambda: set(admin.describe_configs([resource])["topic"][topic]), lambda found: found == names
-    )
-    return found
+    eventually(lambda: set(admin.describe_configs([resource])["topic"][topic]), names)
 
 
 @every_release_with_batches
@@ -262,13 +242,13 @@ def test_settings_are_reset_by_name_and_all_at_once(
 ) -> None:
     topic = new_topic(retention_ms=60_000, segment_ms=70_000, max_message_bytes=9999)
     everything = {"retention.ms", "segment.ms", "max.message.bytes"}
-    assert told(admin, topic, everything) == everything
+    expect_set(admin, topic, everything)
     by_name = [ConfigResource("topic", topic, ["retention.ms"])]
     assert admin.reset_configs(by_name, validate_only=True, incremental=incremental) == {"topic": {topic: "OK"}}
     assert admin.reset_configs(by_name, incremental=incremental) == {"topic": {topic: "OK"}}
-    assert told(admin, topic, everything - {"retention.ms"}) == everything - {"retention.ms"}
+    expect_set(admin, topic, everything - {"retention.ms"})
     assert admin.reset_configs([ConfigResource("topic", topic)], incremental=incremental) == {"topic": {topic: "OK"}}
-    assert told(admin, topic, set()) == set()
+    expect_set(admin, topic, set())
     assert admin.reset_configs([ConfigResource("topic", topic)], incremental=incremental) == {"topic": {topic: "OK"}}
 
 
@@ -280,7 +260,7 @@ def test_settings_that_are_not_named_stay_however_the_others_are_altered(
     topic = new_topic(retention_ms=60_000, segment_ms=70_000)
     change = ConfigResource("topic", topic, {"max.message.bytes": 9999, "segment.ms": None})
     assert admin.alter_configs([change], incremental=incremental) == {"topic": {topic: "OK"}}
-    assert told(admin, topic, {"retention.ms", "max.message.bytes"}) == {"retention.ms", "max.message.bytes"}
+    expect_set(admin, topic, {"retention.ms", "max.message.bytes"})
     append = ConfigResource("topic", topic, {"cleanup.policy": ("append", "compact")})
     with pytest.raises(IllegalArgumentError, match="can only be set"):
         admin.alter_configs([append], incremental=False)
@@ -294,7 +274,7 @@ def test_what_is_no_setting_is_not_reset(admin: KafkaAdminClient, new_topic: New
         admin.reset_configs([wrong])
     with pytest.raises(IllegalArgumentError, match=r"node\.id|broker\.id"):
         admin.reset_configs([ConfigResource("broker", str(node_id), ["broker.id"])])
-    assert told(admin, topic, {"retention.ms"}) == {"retention.ms"}
+    expect_set(admin, topic, {"retention.ms"})
     with pytest.raises(UnknownTopicOrPartitionError):
         admin.reset_configs([ConfigResource("topic", mistyped().topic)])
 
@@ -312,9 +292,9 @@ def test_settings_of_brokers_are_reset_where_they_were_set(admin: KafkaAdminClie
     before = source()
     for resource, while_set in ((one, "DYNAMIC_BROKER_CONFIG"), (all_of_them, "DYNAMIC_DEFAULT_BROKER_CONFIG")):
         admin.alter_configs([ConfigResource("broker", resource.name, {"max.connections": 5000})])
-        assert until(source, lambda found, wanted=while_set: found == wanted) == while_set
+        eventually(source, while_set)
         assert admin.reset_configs([resource]) == {"broker": {resource.name: "OK"}}
-        assert until(source, lambda found: found == before) == before
+        eventually(source, before)
 
 
 # -- older brokers ---------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ Members are made by hand, request by request: what a group is does not depend on
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -40,7 +39,9 @@ from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from kafka.protocol.groups import JoinGroupRequest, SyncGroupRequest
 from kafka.share import KafkaShareConsumer
 from kafka.structs import OffsetAndMetadata, TopicPartition
+from test.conformance.delivered import take
 from test.support.either_broker import every_release
+from test.support.waiting import eventually, look_until, until
 
 NewTopicFixture = Callable[..., str]
 
@@ -52,15 +53,16 @@ def client(bootstrap: str) -> Iterator[KafkaClient]:
 
 
 def ask(client: KafkaClient, group: str, request: Any) -> Any:
-    end = time.monotonic() + 30
-    while True:
+    def answer() -> Any:
         future = client.request(Coordinator(group), request)
         client.poll(future=future)
-        answer = future.result()
-        if answer.error_code not in (14, 15, 16):
-            return answer
-        assert time.monotonic() < end
-        client.coordinators.forget(Coordinator(group))
+        return future.result()
+
+    return look_until(
+        answer,
+        lambda found: found.error_code not in (14, 15, 16),
+        meanwhile=lambda: client.coordinators.forget(Coordinator(group)),
+    )
 
 
 def join_classic(client: KafkaClient, group: str, topic: str) -> str:
@@ -256,9 +258,8 @@ def test_groups_of_all_types_are_listed_by_state_and_type_and_described_each_by_
     join_classic(client, classic, topic)
     member = join_new(client, new, topic)
     with KafkaShareConsumer(topic, group_id=share, bootstrap_servers=bootstrap) as consumer:
-        end = time.monotonic() + 30
-        while not (consumer.has_joined and admin.describe_groups([new])[new]["group_state"] == "Stable"):
-            assert time.monotonic() < end
+        until(lambda: consumer.has_joined, f"a member of {share}")
+        eventually(lambda: admin.describe_groups([new])[new]["group_state"], "Stable")
         types = {each["group_id"]: each["group_type"] for each in admin.list_groups()}
         assert (types[classic], types[new], types[share]) == ("classic", "consumer", "share")
         for kind, group in ((GroupType.SHARE, share), ("CONSUMER", new), ("classic", classic)):
@@ -298,12 +299,7 @@ def test_a_share_groups_offsets_are_listed_with_its_lag_altered_and_deleted(
     with KafkaShareConsumer(
         topic, group_id=group, bootstrap_servers=bootstrap, share_acknowledgement_mode="explicit"
     ) as consumer:
-        found: list[Any] = []
-        end = time.monotonic() + 30
-        while len(found) < 10:
-            assert time.monotonic() < end
-            found += [record for records in consumer.poll(1000).values() for record in records]
-        for record in found[:4]:
+        for record in take(consumer, 10)[:4]:
             consumer.acknowledge(record)
         consumer.commit(10_000)
         with pytest.raises(NonEmptyGroupError, match=group):

@@ -86,15 +86,6 @@ def own(places: Places) -> Iterator[KafkaAdminClient]:
         yield client
 
 
-def soon(look: Callable[[], T], wanted: Callable[[T], bool]) -> T:
-    """What is seen, as soon as it is as wanted: a broker learns of a change behind the controller's answer."""
-    give_up_at = time.monotonic() + DEADLINE_S
-    while True:
-        found = look()
-        if wanted(found) or time.monotonic() > give_up_at:
-            return found
-
-
 # -- access rules ----------------------------------------------------------------------------------------------------
 
 
@@ -143,7 +134,7 @@ def test_rules_are_made_found_by_pattern_and_deleted(authorized: KafkaAdminClien
     assert (nothing, no_error) == ([], NoError)
     ((_, rest, _),) = authorized.delete_acls([matching(ANY_RESOURCE)])
     assert set(rest) == set(rules[:3])
-    assert soon(lambda: authorized.describe_acls(matching())[0], lambda acls: not acls) == []
+    eventually(lambda: authorized.describe_acls(matching())[0], [])
 
 
 @pytest.mark.deep("authorizers of Apache Kafka, each on a broker of its own; kept by test/core/admin/test_acls.py")
@@ -209,7 +200,7 @@ def test_users_of_scram_are_made_described_and_removed(admin: KafkaAdminClient, 
     assert admin.alter_user_scram_credentials(
         [UserScramCredentialDeletion(alice, "scram-sha-256"), UserScramCredentialDeletion(bob, 2)]
     ) == {alice: None, bob: None}
-    assert not both & set(soon(admin.describe_user_scram_credentials, lambda users: not both & set(users)))
+    look_until(admin.describe_user_scram_credentials, lambda users: not both & set(users))
 
 
 def test_what_is_wrong_with_one_user_does_not_hinder_another(
@@ -230,7 +221,7 @@ def test_what_is_wrong_with_one_user_does_not_hinder_another(
         twice: "A user credential cannot be altered twice in the same request",
         good: None,
     }
-    assert soon(lambda: admin.describe_user_scram_credentials([good])[good]["error"], lambda error: not error) is None
+    eventually(lambda: admin.describe_user_scram_credentials([good])[good]["error"], None)
     assert admin.alter_user_scram_credentials([UserScramCredentialDeletion(good, 1)]) == {good: None}
 
 

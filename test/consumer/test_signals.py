@@ -19,6 +19,7 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError, Wakeu
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
+from test.support.waiting import polled, until
 
 WHERE, NOWHERE = TopicPartition("signals", 0), TopicPartition("signals", 99)
 
@@ -258,8 +259,7 @@ def test_close_ends_a_call_that_waits_for_the_coordinator(deaf: str, call: str) 
     consumer = KafkaConsumer(bootstrap_servers=deaf, group_id="g", enable_auto_commit=False)
     given = {"commit": {WHERE: 1}, "committed": WHERE}[call]
     aside = Aside(lambda: getattr(consumer, call)(given, timeout_ms=600_000))
-    while not consumer._turn.is_taken:
-        threading.Event().wait(0.001)
+    until(lambda: consumer._turn.is_taken)
     consumer.close(timeout_ms=100)
     assert isinstance(aside.join(), IllegalStateError)
 
@@ -284,26 +284,20 @@ def test_a_listener_that_raises_in_unsubscribe_does_so_once_nothing_is_read_any_
 
     with KafkaConsumer(bootstrap_servers=served, group_id="fails", auto_offset_reset="earliest") as consumer:
         consumer.subscribe([WHERE.topic], listener=Fails())
-        while not consumer.poll(1000):
-            pass
+        polled(consumer, 1)
         with pytest.raises(KafkaError, match="oops"):
             consumer.unsubscribe()
         assert (consumer.subscription(), consumer.assignment()) == (None, set())
         consumer.assign([WHERE])
         consumer.seek(WHERE, 0)
-        while not consumer.poll(1000):
-            pass
+        assert polled(consumer, 1)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_close_that_may_not_wait_leaves_the_group_all_the_same(served: str, protocol: str) -> None:
     configs: dict[str, Any] = {"bootstrap_servers": served, "group_id": f"hasty-{protocol}", "group_protocol": protocol}
     first = KafkaConsumer(WHERE.topic, **configs)
-    while not first.assignment():
-        first.poll(100)
+    until(first.assignment, meanwhile=lambda: first.poll(100))
     first.close(timeout_ms=0)
     with KafkaConsumer(WHERE.topic, **configs) as second:
-        began = time.monotonic()
-        while not second.assignment():
-            assert time.monotonic() < began + 20, "the session of the first has to run out"
-            second.poll(100)
+        until(second.assignment, "the first has left", within_s=20, meanwhile=lambda: second.poll(100))

@@ -17,6 +17,7 @@ from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
+from test.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +83,7 @@ def test_a_deleted_topic_of_a_pattern_is_not_made_again(served: str, reader: str
         read = read_from(consumer, {gone, stays})
         admin.delete_topics([gone])
         cluster = consumer._host.client.cluster
-        give_up_at = time.monotonic() + 20
-        while cluster.partitions_for_topic(gone) is not None and time.monotonic() < give_up_at:
-            consumer.poll(20)
-        assert cluster.partitions_for_topic(gone) is None
+        until(lambda: cluster.partitions_for_topic(gone) is None, meanwhile=lambda: consumer.poll(20))
         producer.send(stays, b"2").get(30)
         assert read_from(consumer, {stays}) == {stays} and read == {gone, stays}
         assert gone not in admin.list_topics()
@@ -102,13 +100,9 @@ def test_the_leader_of_a_group_does_not_make_the_topics_of_others(served: str) -
         leader.subscribe(["led-mine"])
         other.subscribe(["led-others"])
         cluster = leader._host.client.cluster
-        give_up_at = time.monotonic() + 30
-        while not leader.assignment() and time.monotonic() < give_up_at:
-            leader.poll(50)
-        while not cluster.topic_error("led-others") and time.monotonic() < give_up_at:
-            leader.poll(50)
-            other.poll(50)
-        assert cluster.topic_error("led-others") and cluster.partitions_for_topic("led-mine") == {0}
+        until(leader.assignment, meanwhile=lambda: leader.poll(50))
+        until(lambda: cluster.topic_error("led-others"), meanwhile=lambda: (leader.poll(50), other.poll(50)))
+        assert cluster.partitions_for_topic("led-mine") == {0}
         assert "led-others" not in admin.list_topics()
 
 
@@ -130,19 +124,13 @@ def test_a_producer_on_the_client_of_a_patterns_consumer_still_has_topics_made(s
 def read_from(consumer: KafkaConsumer, wanted: set[str]) -> set[str]:
     """The topics that records came from, until there were some from all that are wanted."""
     found: set[str] = set()
-    give_up_at = time.monotonic() + 30
-    while not wanted <= found and time.monotonic() < give_up_at:
-        found |= {partition.topic for partition in consumer.poll(100)}
+    until(lambda: wanted <= found, meanwhile=lambda: found.update(each.topic for each in consumer.poll(100)))
     return found
 
 
 def iterated(consumer: KafkaConsumer) -> list[bytes | None]:
     """What iteration gives until it ends; again, while what is there is still on its way."""
-    found: list[bytes | None] = []
-    give_up_at = time.monotonic() + 30
-    while not found and time.monotonic() < give_up_at:
-        found += [record.value for record in consumer]
-    return found
+    return until(lambda: [record.value for record in consumer])
 
 
 def test_iteration_ends_when_nothing_came_for_consumer_timeout_ms_and_goes_on_when_asked_again(served: str) -> None:

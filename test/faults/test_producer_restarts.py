@@ -21,6 +21,7 @@ from kafka.producer import FutureRecordMetadata, KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
 from test.support.apache_kafka import ApacheKafka
+from test.support.waiting import polled
 
 PARTITIONS = 4
 RECORDS = 20_000
@@ -61,15 +62,13 @@ def check_once_and_in_order(bootstrap: str, topic: str, count: int, hasty: int |
     """All ``count`` are there. Of another producer's negative numbers some may be missing, but not the last."""
     places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     found: dict[TopicPartition, list[int]] = {place: [] for place in places}
-    with KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
+    with KafkaConsumer(bootstrap_servers=bootstrap, max_poll_records=100_000) as consumer:
         consumer.assign(places)
         consumer.seek_to_beginning(*places)
         ends = consumer.end_offsets(places)
         assert hasty is not None or sum(ends.values()) == count
-        give_up_at = time.monotonic() + DEADLINE_S
-        while any(len(found[place]) < ends[place] for place in places) and time.monotonic() < give_up_at:
-            for place, records in consumer.poll(1000, max_records=100_000).items():
-                found[place] += [int((record.value or b"").rstrip(b".")) for record in records]
+        for record in polled(consumer, sum(ends.values()), within_s=DEADLINE_S):
+            found[TopicPartition(topic, record.partition)].append(int((record.value or b"").rstrip(b".")))
     others = [-number for number in found[places[0]] if number < 0]
     assert others == sorted(set(others)) and others[-1:] == ([-hasty] if hasty is not None else [])
     for place in places:

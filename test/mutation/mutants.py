@@ -190,8 +190,10 @@ def _table_nodes(tree: ast.Module) -> set[ast.AST]:
     for statement in (statement for body in bodies for statement in body):
         value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
         if value is not None and not isinstance(value, ast.Subscript):
-            for node in ast.walk(value):
-                if isinstance(node, (ast.Dict, ast.Set, ast.List, ast.Tuple)):
+            inner = list(ast.walk(value))
+            of_types = {id(each) for node in inner if isinstance(node, ast.Subscript) for each in ast.walk(node.slice)}
+            for node in inner:
+                if isinstance(node, (ast.Dict, ast.Set, ast.List, ast.Tuple)) and id(node) not in of_types:
                     found.add(node)
     return found
 

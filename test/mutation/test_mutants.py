@@ -23,6 +23,7 @@ class Action(enum.Enum):
     FAIL = "fail"
 
 Row = tuple[int, Action]
+Rows = tuple[int, Row] | dict[int, tuple[int, Row]]
 TABLE = {3: Action.RETRY, 29: Action.FAIL}
 
 def allowed(count: int = 0, most: int = 2) -> bool:

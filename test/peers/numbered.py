@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from test.support.waiting import polled
 
 T0 = 1_700_000_000_000
 DEADLINE_S = 30.0
@@ -22,13 +21,8 @@ def write(bootstrap: str, topic: str, codec: str, count: int) -> None:
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[tuple[int, int, str, str]]:
-    """Offset, time, key, value of the first ``count`` records of partition 0, or of as many as come in time."""
-    partition = TopicPartition(topic, 0)
-    found: list[tuple[int, int, str, str]] = []
+    """Offset, time, key, value of the first ``count`` records of partition 0."""
     with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([partition])
-        give_up_at = time.monotonic() + DEADLINE_S
-        while len(found) < count and time.monotonic() < give_up_at:
-            for record in consumer.poll(500).get(partition, []):
-                found.append((record.offset, record.timestamp, record.key.decode(), record.value.decode()))
-    return found
+        consumer.assign([TopicPartition(topic, 0)])
+        found = polled(consumer, count, within_s=DEADLINE_S)
+    return [(record.offset, record.timestamp, record.key.decode(), record.value.decode()) for record in found]

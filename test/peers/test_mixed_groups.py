@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from kafka import KafkaConsumer, KafkaProducer
 from test.support.peers import CLIENTS, foreign_environment, require_peer
+from test.support.waiting import pause, until
 
 PARTITIONS = 6
 DEADLINE_S = 60.0
@@ -115,13 +115,15 @@ def members() -> Iterator[list[Own | Peer]]:
 
 
 def wait_until(promise: str, members: Sequence[Member], is_so: Callable[[], bool]) -> None:
-    give_up_at = time.monotonic() + DEADLINE_S
-    while not is_so():
+    def watch() -> None:
         faults = [member.fault for member in members if member.fault]
         assert not faults, faults
-        shown = [(type(member).__name__, sorted(member.owned), len(member.read)) for member in members]
-        assert time.monotonic() < give_up_at, f"not within {DEADLINE_S:g} s: {promise}: {shown}"
-        time.sleep(0.05)
+        pause()
+
+    def shown() -> object:
+        return [(type(member).__name__, sorted(member.owned), len(member.read)) for member in members]
+
+    until(is_so, promise, within_s=DEADLINE_S, meanwhile=watch, shown=shown)
 
 
 def share(members: Sequence[Member]) -> bool:

@@ -16,6 +16,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.core.sasl.scram import HASHES
 from kafka.protocol.scram import AlterUserScramCredentialsRequest
 from test.support.secure_listeners import MECHANISMS, PROTOCOLS, Places
+from test.support.waiting import eventually, polled
 
 SOON_S = 20.0
 SCRAM_USER, SCRAM_PASSWORD = "sam", "scram-secret"
@@ -125,13 +126,8 @@ def produce(settings: dict[str, Any], topic: str, count: int) -> None:
 
 def read(settings: dict[str, Any], topic: str, count: int) -> list[int]:
     """The numbers in the first ``count`` records of the topic."""
-    found: list[int] = []
     with KafkaConsumer(topic, auto_offset_reset="earliest", **settings) as consumer:
-        give_up_at = time.monotonic() + SOON_S
-        while len(found) < count and time.monotonic() < give_up_at:
-            for records in consumer.poll(500).values():
-                found += [int(record.value) for record in records]
-    return found
+        return [int(record.value) for record in polled(consumer, count, within_s=SOON_S)]
 
 
 def share(settings: dict[str, Any], topic: str, count: int) -> list[int]:
@@ -141,14 +137,11 @@ def share(settings: dict[str, Any], topic: str, count: int) -> list[int]:
     resource = ConfigResource(ConfigResourceType.GROUP, group, wanted)
     with KafkaAdminClient(**settings) as admin:
         admin.alter_configs([resource])
-        give_up_at = time.monotonic() + SOON_S
-        while time.monotonic() < give_up_at:
+
+        def reset() -> str | None:
             seen = admin.describe_configs([ConfigResource(ConfigResourceType.GROUP, group)])["group"].get(group, {})
-            if seen.get("share.auto.offset.reset", {}).get("value") == "earliest":
-                break
-    found: list[int] = []
+            return seen.get("share.auto.offset.reset", {}).get("value")
+
+        eventually(reset, "earliest", within_s=SOON_S)
     with KafkaShareConsumer(topic, group_id=group, **settings) as consumer:
-        give_up_at = time.monotonic() + SOON_S
-        while len(found) < count and time.monotonic() < give_up_at:
-            found += [int(record.value) for records in consumer.poll(500).values() for record in records]
-    return found
+        return [int(record.value) for record in polled(consumer, count, within_s=SOON_S)]

@@ -7,7 +7,6 @@ import pathlib
 import re
 import shutil
 import ssl
-import time
 
 import pytest
 
@@ -19,6 +18,7 @@ from kafka.net.tls_files import FileContext, TlsFiles
 from kafka.protocol.metadata import MetadataRequest
 from test.security.support import SOON_S, Secured
 from test.support.certificates import Certificates
+from test.support.waiting import until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -59,18 +59,16 @@ def test_each_connection_has_the_files_of_its_time(secured: Secured, files: File
             assert client.loop.run_until(future, SOON_S)
             future.result()
 
+        def outcome() -> str:
+            try:
+                ask()
+            except SslAuthenticationError as error:
+                return str(error)
+            return "well"
+
         def comes_to(text: str) -> None:
             """What it is asked ends with, once no attempt is under way that has the former files."""
-            give_up_at = time.monotonic() + SOON_S
-            while True:
-                told = "well"
-                try:
-                    ask()
-                except SslAuthenticationError as error:
-                    told = str(error)
-                if re.search(text, told):
-                    return
-                assert time.monotonic() < give_up_at, told
+            until(lambda: re.search(text, outcome()), text, within_s=SOON_S)
 
         def reconnect() -> None:
             for connection in list(client._router.nodes):

@@ -19,6 +19,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.tasks import App, run_worker
 from kafka.tasks.pools import make_loop
 from test.security.support import SOON_S, WAYS, Secured, Way, produce, read, share, token_for
+from test.support.waiting import polled
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -173,10 +174,7 @@ def write_and_read(secured: Secured, way: Way) -> str:
             for records in reader.poll(5).values():
                 read_back += [int(record.value) for record in records]
         producer.flush(SOON_S)
-        give_up_at = time.monotonic() + SOON_S
-        while len(read_back) < sent and time.monotonic() < give_up_at:
-            for records in reader.poll(100).values():
-                read_back += [int(record.value) for record in records]
+        read_back += [int(record.value) for record in polled(reader, sent - len(read_back), within_s=SOON_S)]
     if lost:
         return f"{len(lost)} of {sent} failed: {lost[0]!r}"
     return "each once and in order" if read_back == list(range(sent)) else f"{sent} sent, read {read_back[-20:]}"

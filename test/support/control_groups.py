@@ -12,12 +12,13 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Final
 
 import pytest
+
+from test.support.waiting import until
 
 ROOT: Final = pathlib.Path("/sys/fs/cgroup")
 EMPTY_S: Final = 30.0
@@ -118,12 +119,10 @@ def _move_one_into(group: pathlib.Path) -> None:
 def _remove(group: pathlib.Path) -> None:
     with contextlib.suppress(OSError):  # Linux before 5.14 has no such file; what is in it has ended as a rule
         (group / "cgroup.kill").write_text("1")
-    end = time.monotonic() + EMPTY_S
-    while True:
-        try:
+
+    def is_removed() -> bool:
+        with contextlib.suppress(OSError):  # the dead leave it a moment after they are reaped
             os.rmdir(group)
-            return
-        except OSError:  # the dead leave it a moment after they are reaped
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.01)
+        return not group.exists()
+
+    until(is_removed, f"{group} is removed", within_s=EMPTY_S)

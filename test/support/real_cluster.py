@@ -5,7 +5,6 @@ The fixture is ``cluster`` of ``test/client/conftest.py``, for all modules there
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from kafka.protocol.transactions import InitProducerIdRequest
 from kafka.wire.message import Request, Response
 from test.support import apache_kafka as apache
 from test.support.apache_kafka import ApacheKafka
+from test.support.waiting import eventually, until
 
 R = TypeVar("R", bound=Response)
 
@@ -62,10 +62,10 @@ class Cluster:
         return partition
 
     def wait_for(self, topic: str, is_so: Callable[[], bool]) -> None:
-        give_up_at = time.monotonic() + 30
-        while not is_so():
-            assert time.monotonic() < give_up_at
-            self.client.poll(future=self.client.cluster.request_update())
+        until(is_so, topic, meanwhile=self._refresh)
+
+    def _refresh(self) -> None:
+        self.client.poll(future=self.client.cluster.request_update())
 
     def all_know(self, partition: TopicPartition, leader: int, *others: int) -> bool:
         """Whether all brokers tell that it leads, and the replicas' own view is the same: else a client that asks the
@@ -112,18 +112,16 @@ class Cluster:
 
     def warm_up(self) -> None:
         """A broker's first producer has to come again after its back-off: the numbers are not there yet."""
-        give_up_at = time.monotonic() + 30
-        while {broker.nodeId for broker in self.client.cluster.brokers()} != {1, 2}:
-            assert time.monotonic() < give_up_at
-            self.client.poll(future=self.client.cluster.request_update())
+        until(lambda: {broker.nodeId for broker in self.client.cluster.brokers()} == {1, 2}, meanwhile=self._refresh)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+
+        def code_of(node_id: int) -> int:
+            future = self.client.request(node_id, request)
+            self.client.poll(future=future)
+            return future.result().error_code
+
         for node_id in (1, 2):
-            while True:
-                future = self.client.request(node_id, request)
-                self.client.poll(future=future)
-                if future.result().error_code == 0:
-                    break
-                assert time.monotonic() < give_up_at, future.result()
+            eventually(lambda node_id=node_id: code_of(node_id), 0)  # type: ignore[misc]
 
     def quota(self, client_id: str, name: str, value: float | None) -> None:
         entry = AlterClientQuotasRequest.EntryData(

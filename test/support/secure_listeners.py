@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import socket
-import time
 from collections.abc import Iterator
 
 from kafka.net.tls_context import Identity, Pem, client_context
@@ -23,6 +22,7 @@ from test.broker.raw_client import RawClient
 from test.support.apache_kafka import ApacheKafka, require_apache_kafka
 from test.support.certificates import Certificates
 from test.support.ports import free_ports
+from test.support.waiting import until
 
 PROTOCOLS = {
     "PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "MUTUAL": "SSL", "SASL": "SASL_PLAINTEXT", "BOTH": "SASL_SSL",
@@ -73,15 +73,16 @@ def secure_broker(kind: str, certificates: Certificates) -> Iterator[Places]:
 
 def _wait_for_listener(port: int) -> None:
     """Apache Kafka opens one listener after the other, and the first answers before the last is open."""
-    end = time.monotonic() + OPEN_S
-    while True:
+
+
+    def is_open() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
-            return
         except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.02)
+            return False
+        return True
+
+    until(is_open, f"a listener at port {port}", within_s=OPEN_S)
 
 
 def _settings_of(ports: dict[str, int], certificates: Certificates) -> dict[str, str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 
 from kafka.tasks import copies
 from kafka.tasks.outcome import Succeeded
+from test.support.waiting import until
 from test.tasks.pools.test_pools import DEADLINE_S, Bench
 
 pytestmark = [
@@ -60,14 +59,20 @@ def ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[i
 
 
 def end_of(pid: int) -> int:
-    give_up_at = time.monotonic() + DEADLINE_S
-    while (found := os.waitpid(pid, os.WNOHANG)) == (0, 0):
-        if time.monotonic() > give_up_at:
+    statuses: list[int] = []
+
+    def has_ended() -> bool:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        statuses.extend([status] if ended else [])
+        return bool(ended)
+
+    try:
+        until(has_ended, "the copy ends", within_s=DEADLINE_S)
+    finally:
+        if not statuses:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            pytest.fail("the copy went on")
-        select.select([], [], [], 0.002)
-    return os.waitstatus_to_exitcode(found[1])
+    return os.waitstatus_to_exitcode(statuses[0])
 
 
 def run(bench: Bench, function: Callable[..., Any]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +20,7 @@ from kafka.errors import (
 )
 from kafka.testing import EmbeddedBroker, Fault
 from test.support.seeds import each_seed
+from test.support.waiting import until
 
 COUNT = 30
 
@@ -165,10 +165,11 @@ def test_records_arrive_once_and_are_all_read_through_any_sequence_of_faults(see
                     producer.flush()
             producer.flush()
             got: set[bytes | None] = set()
-            give_up_at = time.monotonic() + 40
-            while len(got) < len(sent) and time.monotonic() < give_up_at:
-                for records in consumer.poll(timeout_ms=500).values():
-                    got.update(record.value for record in records)
+
+            def poll() -> None:
+                got.update(record.value for records in consumer.poll(timeout_ms=500).values() for record in records)
+
+            until(lambda: len(got) >= len(sent), meanwhile=poll)
             broker.faults.clear()
         assert got == set(sent)
         assert values_of(broker, topic) == sent

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from kafka.testing import BrokerGoneError, EmbeddedBroker
 from test.broker.driver import batch, fetch_request, fetched, plain, produce_request, values
 from test.broker.raw_client import RawClient
 from test.broker.test_server import make_topic
+from test.support.waiting import until
 
 NOTHING = MetadataRequest(topics=[])
 
@@ -232,10 +232,7 @@ def test_the_broker_ends_with_a_test_process_that_is_killed(tmp_path: Path) -> N
         assert int(tests.stdout.readline()) > 0
         assert has_broker(str(tmp_path / "data"))
         tests.kill()
-    give_up_at = time.monotonic() + 30
-    while has_broker(str(tmp_path / "data")):
-        assert time.monotonic() < give_up_at, "the broker was left behind"
-        threading.Event().wait(0.01)
+    until(lambda: not has_broker(str(tmp_path / "data")), "the broker ends with its test")
 
 
 def test_a_second_process_kills_only_its_own(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.broker.fetch_sessions import FetchSessions
 from kafka.errors import CorruptRecordError
 from kafka.testing import EmbeddedBroker, Fault
+from test.support.waiting import eventually, until
 
 COUNT = 40
 DEADLINE_S = 60.0
@@ -55,16 +55,20 @@ class Reading:
 
     def up_to(self, count: int) -> None:
         """Until so many records of each partition are here."""
-        give_up_at = time.monotonic() + DEADLINE_S
-        while any(len(values) < count for values in self.found.values()):
-            assert time.monotonic() < give_up_at, (self.found, self.errors)
-            try:
-                batches = self.consumer.poll(500)
-            except CorruptRecordError as error:
-                self.errors.append(error)
-                continue
-            for partition, records in batches.items():
-                self.found[partition] += [record.value for record in records]
+        until(
+            lambda: all(len(values) >= count for values in self.found.values()),
+            meanwhile=self._poll,
+            shown=lambda: (self.found, self.errors),
+        )
+
+    def _poll(self) -> None:
+        try:
+            batches = self.consumer.poll(500)
+        except CorruptRecordError as error:
+            self.errors.append(error)
+            return
+        for partition, records in batches.items():
+            self.found[partition] += [record.value for record in records]
 
 
 def write(producer: KafkaProducer, partitions: list[TopicPartition], number: int) -> None:
@@ -147,10 +151,7 @@ def test_an_idle_session_says_nothing_of_its_partitions(
         write(producer, partitions, 0)
         Reading(consumer, partitions).up_to(1)
         idle = len(begun) + 8
-        give_up_at = time.monotonic() + DEADLINE_S
-        while len(begun) < idle + 4:
-            assert time.monotonic() < give_up_at
-            time.sleep(0.01)
+        until(lambda: len(begun) >= idle + 4)
         assert begun[0] == (0, 1, 0)
         assert [told[1:] for told in begun[idle : idle + 4]] == [(0, 0)] * 4
 
@@ -159,13 +160,8 @@ def test_closing_ends_the_session_at_the_broker(
     broker: EmbeddedBroker, partitions: list[TopicPartition], begun: Begun
 ) -> None:
     with consumer_of(broker, partitions) as consumer:
-        give_up_at = time.monotonic() + DEADLINE_S
-        while len(begun) < 2:
-            assert time.monotonic() < give_up_at
-            consumer.poll(50)
-    while begun[-1] != (-1, 0, 0):
-        assert time.monotonic() < give_up_at, begun
-        time.sleep(0.01)
+        until(lambda: len(begun) >= 2, meanwhile=lambda: consumer.poll(50))
+    eventually(lambda: begun[-1], (-1, 0, 0))
 
 
 def test_a_seek_does_not_wait_for_a_fetch_that_the_broker_holds(

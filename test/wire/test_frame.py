@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.errors import InvalidReceiveError
-from kafka.wire.frame import FrameReader, frame
+from kafka.wire.frame import FrameReader, frame, total_bytes
 from test import strategies
 
 
@@ -29,6 +29,30 @@ def test_byte_by_byte_and_with_the_start_of_the_next_frame() -> None:
     assert found == [b"one", b""]
     assert reader.held_bytes == 8
     assert reader.feed(b"e") == [b"three"]
+
+
+def test_an_empty_frame_is_whole_with_the_last_byte_of_its_length() -> None:
+    assert FrameReader().feed(frame(b"")) == [b""]
+    reader = FrameReader()
+    assert reader.feed(frame(b"one") + b"\0\0\0") == [b"one"]
+    assert reader.feed(b"\0") == [b""]
+    assert reader.feed(frame(b"two") + frame(b"")) == [b"two", b""]
+
+
+def test_a_frame_as_large_as_the_limit_is_taken() -> None:
+    assert FrameReader(max_bytes=3).feed(frame(b"one")) == [b"one"]
+
+
+def test_a_length_that_cannot_be_is_known_with_its_last_byte_behind_a_frame() -> None:
+    reader = FrameReader(max_bytes=100)
+    assert reader.feed(frame(b"one") + b"\xff\xff\xff") == [b"one"]
+    with pytest.raises(InvalidReceiveError, match="negative"):
+        reader.feed(b"\xff")
+
+
+def test_the_bytes_of_pieces_are_counted_by_their_size_in_memory() -> None:
+    assert total_bytes([]) == 0
+    assert total_bytes((b"abc", bytearray(2), memoryview(bytes(8)).cast("I"))) == 13
 
 
 @pytest.mark.parametrize(("length", "why"), [(-1, "negative"), (101, "above the limit of 100")])
@@ -51,12 +75,21 @@ def test_frames_in_front_of_a_bad_length_are_given_and_the_fault_is_shown() -> N
 @pytest.mark.parametrize(
     ("data", "hint"),
     [
-        (b"\x16\x03\x01\x00\xa5\x01", "does the peer speak TLS?"),
-        (b"\x15\x03\x03\x00\x02\x02", "does the peer speak TLS?"),
+        *((bytes((kind, 3, minor)) + b"\x00\xa5\x01", "does the peer speak TLS?")
+          for kind in (0x15, 0x16) for minor in (0, 1, 2, 3, 4)),
         (b"GET / HTTP/1.1\r\n", "does the peer speak HTTP?"),
+        (b"POST / HTTP/1.1\r\n", "does the peer speak HTTP?"),
         (b"HTTP/1.1 400 Bad", "does the peer speak HTTP?"),
     ],
-)
-def test_bytes_of_another_protocol_are_named(data, hint):
+)  # fmt: skip
+def test_bytes_of_another_protocol_are_named(data: bytes, hint: str) -> None:
+    """TLS: an alert (21) or a handshake (22) of SSL 3.0 to TLS 1.3, whose major version is 3 (RFC 8446, 5.1)."""
     with pytest.raises(InvalidReceiveError, match=re.escape(hint)):
         FrameReader().feed(data)
+
+
+@pytest.mark.parametrize("data", [b"\x17\x03\x03\x00", b"\x14\x03\x03\x00", b"\x16\x04\x01\x00", b"\x16\x03\x05\x00"])
+def test_other_bytes_are_taken_for_no_protocol(data: bytes) -> None:
+    with pytest.raises(InvalidReceiveError) as raised:
+        FrameReader(max_bytes=100).feed(data)
+    assert "does the peer" not in str(raised.value)

@@ -205,6 +205,7 @@ def _acl(told: Any, resource_type: int, resource_name: str, pattern_type: int) -
 
 
 def _paired(wanted: Sequence[A], results: Sequence[T]) -> list[tuple[A, T]]:
-    if len(wanted) != len(results):
-        raise KafkaProtocolError(f"the broker answered {len(results)} of {len(wanted)} entries")
-    return list(zip(wanted, results, strict=True))
+    try:
+        return list(zip(wanted, results, strict=True))
+    except ValueError:
+        raise KafkaProtocolError(f"the broker answered {len(results)} of {len(wanted)} entries") from None

@@ -42,7 +42,7 @@ def _describe(*, is_whole: bool) -> Dialogue[dict[str, Any]]:
     try:
         answer = yield from send(AnyNode(), ByVersion(DescribeClusterRequest, build))
     except IncompatibleBrokerVersion:
-        metadata = yield from send(AnyNode(), MetadataRequest(topics=[], allow_auto_topic_creation=True), min_version=1)
+        metadata = yield from send(AnyNode(), MetadataRequest(topics=[]), min_version=1)
         found = to_dict(metadata)
         found["brokers"] = [{"broker_id": broker.pop("node_id"), **broker} for broker in found["brokers"]]
     else:

@@ -144,7 +144,7 @@ def alter_configs(
             if incremental:
                 raise
     changes = [_only_set(resource) for resource in wanted]
-    there = yield from since("0.11", _everything(wanted, backoff, timeout_s=(yield from time_left(give_up_at))))
+    there = yield from since("0.11", _alterable(wanted, backoff, timeout_s=(yield from time_left(give_up_at))))
     left, unread = [], []
     for resource, changed in zip(wanted, changes, strict=True):
         kept = {name: value for name, value in _was_set(resource, there).items() if name not in changed}
@@ -175,14 +175,14 @@ def reset_configs(
     """
     wanted = _listed(config_resources)
     give_up_at = (yield from now()) + timeout_s
-    found = yield from since("0.11", _everything(wanted, backoff, timeout_s))
+    found = yield from since("0.11", _alterable(wanted, backoff, timeout_s))
     deleted, left, unread = [], [], []
     for resource in wanted:
         kind = resource.resource_type.name.lower()
         there = found[kind][resource.name]
         was_set = _was_set(resource, found)
         names = list(resource.configs or was_set)
-        unknown = [name for name in names if name not in there or there[name]["read_only"]]
+        unknown = [name for name in names if name not in there]
         if unknown and raise_on_unknown:
             raise IllegalArgumentError(f"{kind} {resource.name}: no setting that can be reset: {', '.join(unknown)}")
         kept = {name: value for name, value in was_set.items() if name not in names}
@@ -260,9 +260,10 @@ def _listed(given: Iterable[ConfigResource]) -> list[ConfigResource]:
     return resources
 
 
-def _everything(resources: Iterable[ConfigResource], backoff: Backoff, timeout_s: float) -> Dialogue[Described]:
+def _alterable(resources: Iterable[ConfigResource], backoff: Backoff, timeout_s: float) -> Dialogue[Described]:
+    """All their settings that may be altered."""
     plain = [ConfigResource(resource.resource_type, resource.name) for resource in resources]
-    return describe_configs(plain, backoff=backoff, timeout_s=timeout_s, config_filter=ConfigFilterType.ALL)
+    return describe_configs(plain, backoff=backoff, timeout_s=timeout_s, config_filter=ConfigFilterType.DYNAMIC)
 
 
 def _was_set(resource: ConfigResource, described: Described) -> dict[str, str | None]:
@@ -323,7 +324,7 @@ def _is_own(resource: ConfigResource, entry: Mapping[str, Any]) -> bool:
         source: ConfigSourceType | None = ConfigSourceType.DYNAMIC_DEFAULT_BROKER_CONFIG
     else:
         source = _DYNAMIC_SOURCE.get(kind)
-    return not entry["read_only"] and source is not None and entry["config_source"] == source.name
+    return source is not None and entry["config_source"] == source.name
 
 
 def _entries(results: Iterable[Any]) -> list[Entry]:

@@ -177,7 +177,7 @@ def _wait_for_coordinators(*, backoff: Backoff, timeout_s: float) -> Dialogue[No
     def attempt() -> Dialogue[None]:
         metadata = yield from metadata_of([_COORDINATORS])
         for topic in metadata.topics:
-            if topic.error_code and for_code(topic.error_code) is UnknownTopicOrPartitionError:
+            if for_code(topic.error_code) is UnknownTopicOrPartitionError:
                 continue
             raise_first([(topic.error_code, None, f"{_COORDINATORS} has to be seen, to know of all coordinators")])
             for each in topic.partitions:

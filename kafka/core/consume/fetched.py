@@ -150,8 +150,6 @@ class Fetched:
         self._pending_at = 0
 
     def _decode(self, header: BatchHeader, options: ReaderOptions) -> list[ConsumerRecord]:
-        if header.last_offset < self.position and header.magic == 2:
-            return []
         try:
             if options.check_crcs and header.magic == 2:
                 check_crc(self.data, header)
@@ -187,7 +185,6 @@ class Fetched:
             for _, _, key, value, _ in decode_raw(self.data, header):
                 if decode_control(key, value).kind == ABORT:
                     self._aborting.discard(header.producer_id)
-            return True
         return True
 
 

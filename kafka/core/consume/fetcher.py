@@ -52,6 +52,7 @@ class Fetcher(Answers):
         *,
         leader_of: Callable[[TopicPartition], int | None],
         topic_id_of: Callable[[str], UUID],
+        wall_ms: Callable[[], int],
         topic_of_id: Callable[[UUID], str | None] = lambda _: None,
         epoch_of: Callable[[TopicPartition], int] = lambda _: -1,
         is_replica: Callable[[TopicPartition, int], bool] = lambda _partition, _node: True,
@@ -67,7 +68,6 @@ class Fetcher(Answers):
         read_replica_age_s: float = 300.0,
         has_sessions: bool = True,
         free_at: Callable[[int], float] = lambda _node: 0.0,
-        wall_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         options = options or ReaderOptions()
         policy = ResetPolicy(reset_policy, wall_ms)
@@ -218,9 +218,8 @@ class Fetcher(Answers):
         partition = position.partition
         source = self._source(position, now)
         if position.node is not None and position.node != source:
-            former = self._nodes[position.node].session
-            if (wanted := former.wanted.get(partition)) is not None and wanted.position is position:
-                former.drop(partition)
+            # What was assigned anew meanwhile comes later: a position that is released is touched before its successor.
+            self._nodes[position.node].session.drop(partition)
         position.node = source
         if source is None:
             return

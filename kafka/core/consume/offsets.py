@@ -76,7 +76,7 @@ def list_offsets(
     error: BaseException | None = None
     while True:
         fault = yield from _ask_leaders(left, leader_of, read_committed, lane, found, began + timeout_s)
-        if error is None or fault is None or not isinstance(fault, KafkaTimeoutError):  # it would hide the reason
+        if error is None or not isinstance(fault, KafkaTimeoutError):  # it would hide the reason
             error = fault
         for partition in found:
             left.pop(partition, None)

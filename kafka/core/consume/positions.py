@@ -59,9 +59,9 @@ class PartitionPosition:
         "read_replica", "read_replica_until", "refused_by", "reset_to", "retry_at",
     )  # fmt: skip
 
-    def __init__(self, partition: TopicPartition, changes: Changes | None = None) -> None:
+    def __init__(self, partition: TopicPartition, changes: Changes) -> None:
         self.partition = partition
-        self._changes = changes or Changes()
+        self._changes = changes
         self.position: int | None = None
         self.leader_epoch = NO_EPOCH
         self.fetch_offset: int | None = None

@@ -56,6 +56,6 @@ def reaction_to(error: BrokerResponseError) -> Reaction:
     found = REACTIONS.get(type(error))
     if found is not None:
         return found
-    if getattr(error, "invalid_metadata", False):
+    if error.invalid_metadata:
         return Reaction.MOVED
-    return Reaction.RETRY if getattr(error, "retriable", False) else Reaction.RAISE
+    return Reaction.RETRY if error.retriable else Reaction.RAISE

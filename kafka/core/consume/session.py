@@ -73,7 +73,7 @@ class Entries(NamedTuple):
 class FetchSession:
     """One broker's. ``is_enabled`` False: every fetch is full and wants no session."""
 
-    def __init__(self, is_enabled: bool = True) -> None:
+    def __init__(self, is_enabled: bool) -> None:
         self.wanted: dict[TopicPartition, Listing] = {}
         """What is to be fetched here. In the order of full fetches: those that had records last come last."""
         self.session_id = NO_SESSION

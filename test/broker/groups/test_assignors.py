@@ -128,7 +128,8 @@ def test_topics_without_partitions_are_given_to_nobody() -> None:
     for assign in (assign_range, assign_uniform):
         assert assign(members("a", "b", topics=(A, B)), {}, {}) == {"a": frozenset(), "b": frozenset()}
         mixed = {**members("a", topics=(A,)), **members("b", topics=(A, B))}
-        assert assign(mixed, {}, {}) == {"a": frozenset(), "b": frozenset()}
+        had = {"a": frozenset({(A, 0)})}
+        assert assign(mixed, {}, had) == assign(mixed, {}, {}) == {"a": frozenset(), "b": frozenset()}
     assert numbers(assign_uniform(members("a", topics=(A, B)), {A: 1}, {})) == {"a": [0]}
 
 

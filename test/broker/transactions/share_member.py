@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.share import ShareFetchRequest, ShareGroupHeartbeatRequest
 from test.broker.transactions.txn import Asks
+from test.support.waiting import until
 
 DEADLINE_S = 30.0
 NOT_READY = (14, 15, 16)
@@ -27,21 +27,23 @@ class ShareMember:
         self._set("share.auto.offset.reset", "earliest")
         metadata = raw.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), 12)
         self.topic_id = metadata.topics[0].topic_id
-        until = time.monotonic() + DEADLINE_S
-        member_epoch, assigned = 0, False
-        while not assigned:
-            assert time.monotonic() < until
+        member_epoch = 0
+
+        def is_assigned() -> bool:
+            nonlocal member_epoch
             beat = raw.ask(
                 ShareGroupHeartbeatRequest(
                     group_id=group, member_id=self.member, member_epoch=member_epoch, subscribed_topic_names=[topic]
                 ),
                 1,
             )
-            if beat.error_code == 0:
-                member_epoch = beat.member_epoch
-                assigned = beat.assignment is not None and bool(beat.assignment.topic_partitions)
-        while self.fetch() is None:
-            assert time.monotonic() < until
+            if beat.error_code != 0:
+                return False
+            member_epoch = beat.member_epoch
+            return beat.assignment is not None and bool(beat.assignment.topic_partitions)
+
+        until(is_assigned)
+        until(lambda: self.fetch() is not None)
 
     def _set(self, name: str, value: str) -> None:
         config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=0, value=value)

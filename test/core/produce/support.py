@@ -40,6 +40,8 @@ class Rig:
         self.leaders: dict[int, int | None] = dict.fromkeys(range(partitions), 1)
         self.leader_epochs: dict[int, int] = {}
         self.signals = 0
+        self.interrupted_signals = 0
+        """So many of the next signals end in Ctrl-C."""
         self.ids = 0
         partitioner = options.pop("partitioner", "sticky")
         compression = options.pop("compression", 0)
@@ -76,6 +78,9 @@ class Rig:
             queue.numbers.is_known = True
 
     def _count_signal(self) -> None:
+        if self.interrupted_signals:
+            self.interrupted_signals -= 1
+            raise KeyboardInterrupt
         self.signals += 1
 
     def put(self, value: bytes, partition: int | None = 0, key: bytes | None = None) -> tuple[Batch, int]:

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from kafka._compiled import IS_COMPILED
-from kafka.core.produce.accumulator import ROW_PATIENCE_S, BufferFull, PartitionQueue, TopicQueues
+from kafka.core.produce.accumulator import ROW_PATIENCE_S, Accumulator, BufferFull, PartitionQueue, TopicQueues
 from kafka.core.produce.batch import MOVED, Batch
 from kafka.core.produce.memory import OBJECT_BYTES
 from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaTimeoutError
@@ -417,7 +417,9 @@ def test_a_waiter_is_woken_when_a_topic_is_given_up_or_a_transaction_is_over() -
 def test_who_comes_into_the_row_when_there_is_enough_need_not_wait() -> None:
     rig, first, second = Rig(buffer_bytes=32_000), Patient(), Patient()
     assert rig.accumulator.stand_in_row(first)
+    assert rig.signals == 0, "nothing is refused, so nothing has to hurry"
     assert not rig.accumulator.stand_in_row(second), "it is not the first"
+    assert rig.signals == 1
 
 
 def test_who_was_refused_before_an_answer_and_comes_into_the_row_after_it_has_nothing_linger() -> None:
@@ -434,8 +436,8 @@ def test_who_was_refused_before_an_answer_and_comes_into_the_row_after_it_has_no
 class Nosy:
     """A lock that does something when it is let go for the first time."""
 
-    def __init__(self, then: Callable[[], object]) -> None:
-        self._then: Callable[[], object] | None = then
+    def __init__(self, then: Callable[[], object] | None = None) -> None:
+        self._then = then
 
     def __enter__(self) -> None:
         """Nobody else is there."""
@@ -444,6 +446,19 @@ class Nosy:
         then, self._then = self._then, None
         if then is not None:
             then()
+
+
+class Interrupted(Nosy):
+    """A lock where Ctrl-C comes instead of the lock, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_free = False
+
+    def __enter__(self) -> None:
+        if not self._is_free:
+            self._is_free = True
+            raise KeyboardInterrupt
 
 
 def test_what_is_begun_while_the_unsent_are_dropped_is_news() -> None:
@@ -457,3 +472,189 @@ def test_what_is_begun_while_the_unsent_are_dropped_is_news() -> None:
     rig.sender.drop_unsent(KafkaTimeoutError("it is over"))
     assert rig.signals == signals + 1
     assert list(rig.accumulator.incomplete) == late
+
+
+# -- how large a batch becomes ---------------------------------------------------------------------------------------
+
+
+def test_by_default_a_batch_has_as_many_bytes_as_javas_batch_size() -> None:
+    """ProducerConfig: batch.size 16384. A record of n > 8191 bytes takes n + 11: lengths of 3 bytes each, attributes,
+    two deltas, no key, no headers; an empty one takes 7, and the header of a batch 61."""
+    fits = 16384 - 61 - 7 - 11
+    for size, batches in ((fits, 1), (fits + 1, 2)):
+        accumulator, topic = (
+            Accumulator(lock=Nosy(), clock=lambda: 0.0, rng=random.Random(1), signal=int),
+            TopicQueues("t"),
+        )
+        accumulator.set_partitions(topic, 1, [0])
+        placed = [accumulator.append(topic, topic.queues[0], 1, None, value, None)[0] for value in (b"", bytes(size))]
+        assert len(set(map(id, placed))) == batches
+
+
+def test_a_batch_grows_to_four_times_its_room_and_the_next_one_begins_with_twice_what_the_last_one_had() -> None:
+    rig = Rig(idempotent=False)
+    queue = rig.topic.queues[0]
+    first, _ = rig.put(bytes(100))
+    # 61, and a record of 100 bytes at the most: its length 2, attributes 1, deltas 15, no key 1, 2 + 100, no headers 1
+    assert first.builder.limit_bytes == 183
+    rig.put(bytes(100))
+    assert first.builder.limit_bytes == 4 * 183
+    for _ in range(2):
+        rig.put(bytes(100))
+    rig.accumulator.close_open_batches()
+    size = 61 + 4 * 109  # deltas of one byte each
+    assert (first.builder.size_bytes, queue.room_bytes, queue.produced_bytes) == (size, 2 * size, size)
+    second, _ = rig.put(b"x")
+    assert second.builder.limit_bytes == 2 * size
+    assert (first.serial, second.serial, queue.batches_count) == (1, 2, 2)
+
+
+def test_a_batch_does_not_begin_with_more_than_an_eighth_of_the_memory() -> None:
+    rig = Rig(buffer_bytes=16_000, batch_bytes=10_000, idempotent=False)
+    rig.put_alone(bytes(3000))
+    rig.answer(rig.call())
+    batch, _ = rig.put(b"x")
+    assert (batch.builder.limit_bytes, batch.limit_bytes) == (2000, 10_000)
+
+
+@pytest.mark.parametrize("partition", [0, None])
+def test_a_batch_that_was_begun_and_left_without_a_record_takes_the_next_one(partition: int | None) -> None:
+    """Ctrl-C may come in between."""
+    rig = Rig()
+    queue = rig.topic.queues[0]
+    queue.open = empty = Batch(queue, 1, rig.accumulator.new_builder(1000), 0.0, lambda: None)
+    assert rig.put(b"x", partition) == (empty, 0)
+    assert queue.open is empty
+    assert empty.records_count == 1
+
+
+# -- what the sender is told -----------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_full_or_flushed_is_news_although_it_was_known_while_it_lingered() -> None:
+    for close in ("fill", "flush", "filled elsewhere"):
+        rig = Rig(batch_records=2, linger_s=60.0, idempotent=False)
+        batch, _ = rig.put(b"x")
+        assert rig.calls() == []
+        signals = rig.signals
+        if close == "fill":
+            rig.put(b"x")
+        elif close == "flush":
+            rig.accumulator.close_open_batches()
+        else:  # as the producer's send does it
+            batch.append(1000, None, b"x")
+            rig.accumulator.batch_filled(batch.queue, batch)
+        assert rig.signals == signals + 1, close
+        assert rig.call().batches == [batch]
+
+
+def test_a_batch_that_another_thread_has_closed_is_not_closed_again() -> None:
+    rig = Rig(batch_records=2)
+    queue = rig.topic.queues[0]
+    full = rig.put_alone(b"x")
+    behind, _ = rig.put(b"x")
+    rig.accumulator.batch_filled(queue, full)
+    assert queue.open is behind
+    assert list(queue.closed) == [full]
+    rig.accumulator.batch_filled(queue, behind)
+    assert list(queue.closed) == [full, behind]
+    assert queue.was_filled
+
+
+def test_a_signal_that_ctrl_c_kept_back_is_given_with_the_next_record() -> None:
+    rig = Rig(3)
+    for act in (lambda: rig.put(b"x", 0), lambda: rig.accumulator.close_open_batches()):
+        rig.interrupted_signals = 1
+        signals = rig.signals
+        with pytest.raises(KeyboardInterrupt):
+            act()
+        assert rig.signals == signals
+        rig.put(b"x", 1)
+        assert rig.signals == signals + 1
+        rig.poll()
+
+
+def test_the_sender_is_signalled_once_until_it_looks_also_when_a_record_was_interrupted_before() -> None:
+    rig = Rig(3)
+    rig.put(b"x", 0)
+    rig.accumulator.close_open_batches()
+    rig.put(b"x", 0)
+    rig.accumulator.close_open_batches()
+    assert rig.signals == 1
+    rig.accumulator.lock = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        rig.put(b"x", 1)
+    rig.put(b"x", 2)
+    assert rig.signals == 1
+
+
+def test_a_waiter_is_woken_by_a_record_that_fills_a_batch_which_counts_less_then() -> None:
+    rig, waiter = Rig(batch_records=2, buffer_bytes=32_000, idempotent=False), Patient()
+    rig.put_alone(bytes(2000))
+    rig.answer(rig.call())
+    rig.put(b"x")  # has room for 4,000 bytes
+    rig.accumulator.memory.used_bytes = 32_000 - 400
+    assert not rig.accumulator.stand_in_row(waiter)
+    rig.put(b"x")
+    assert waiter.wakes == 1
+
+
+@pytest.mark.parametrize(("free", "is_short"), [(1999, True), (2000, False)])
+def test_nothing_has_to_hurry_when_a_sixteenth_of_the_memory_was_free_after_all(free: int, is_short: bool) -> None:
+    rig = Rig(2, buffer_bytes=32_000, linger_s=60.0, idempotent=False)
+    rig.put_alone(bytes(2000), 0)
+    rig.answer(rig.call())
+    lingers, _ = rig.put(b"x", 0)  # has room for 4,000 bytes, and needs 1024 + 61 + 8
+    rig.accumulator.memory.used_bytes = 32_000 - free + lingers.reserved_bytes - (1024 + 69)
+    rig.put(b"x", 1)
+    assert rig.accumulator.memory.is_short is is_short
+    assert lingers.reserved_bytes == 1024 + 69
+    assert len(rig.calls()) == is_short
+
+
+# -- what is parked --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "headers", "expected"),
+    [
+        (None, None, None, 320),
+        (b"", b"", [], 320),
+        (b"k" * 10, None, None, 330),
+        (None, b"v" * 100, None, 420),
+        (None, None, [("name", b"value"), ("n", None)], 320 + 192 + 9 + 192 + 1),
+    ],
+)
+def test_a_parked_record_counts_its_bytes_and_its_objects(
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]] | None, expected: int
+) -> None:
+    rig = Rig(0)
+    parked, index = rig.accumulator.park(rig.topic, 1, key, value, headers, None)
+    assert rig.accumulator.memory.used_bytes == parked.reserved_bytes == expected
+    assert index == 0
+    assert rig.accumulator.park(rig.topic, 1, key, value, headers, None) == (parked, 1)
+    assert rig.accumulator.memory.used_bytes == 2 * expected
+
+
+def test_records_stay_parked_while_a_topic_has_no_partitions() -> None:
+    rig = Rig(0)
+    parked, _ = rig.accumulator.park(rig.topic, 1, None, b"a", None, None)
+    rig.accumulator.set_partitions(rig.topic, 0, [])
+    assert rig.topic.parked is parked
+    rig.accumulator.set_partitions(rig.topic, 2, [])
+    assert rig.topic.available == [0, 1], "all of them when none has a leader"
+    assert parked.done.value is MOVED
+
+
+def test_a_users_partitioner_sees_what_was_parked_as_it_was_given() -> None:
+    seen: list[tuple[object, ...]] = []
+
+    class Second:
+        def partition(self, *arguments: object) -> int:
+            seen.append(arguments[:5])
+            return 1
+
+    rig = Rig(0, partitioner=Second())
+    rig.accumulator.park(rig.topic, 1, b"5", b"[1]", None, None, (5, [1]))
+    rig.accumulator.set_partitions(rig.topic, 2, [0, 1])
+    assert seen == [("t", 5, b"5", [1], b"[1]")]
