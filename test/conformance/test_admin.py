@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +35,7 @@ from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
 from kafka.structs import OffsetAndMetadata, TopicPartition
+from test.support.waiting import look_until
 
 NewTopicFixture = Callable[..., str]
 

@@ -6,7 +6,6 @@ Moves and elections with somewhere to go need two brokers: ``test/client/test_re
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +26,7 @@ from kafka.errors import (
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition, TopicPartitionReplica
 from test.support.either_broker import every_release, every_release_with_batches
+from test.support.waiting import eventually, look_until
 
 NewTopicFixture = Callable[..., str]
 

@@ -7,9 +7,8 @@ does there.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -46,11 +45,10 @@ from test.support.apache_kafka import LATEST, ApacheKafka, require_apache_kafka
 from test.support.certificates import Certificates
 from test.support.either_broker import every_release
 from test.support.secure_listeners import Places, secure_broker
+from test.support.waiting import eventually, look_until, until
 
 pytestmark = pytest.mark.timeout(120)
 
-T = TypeVar("T")
-DEADLINE_S = 20.0
 AUTHORIZERS = {
     LATEST: "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "2.8.2": "kafka.security.authorizer.AclAuthorizer",
@@ -123,7 +121,7 @@ def test_rules_are_made_found_by_pattern_and_deleted(authorized: KafkaAdminClien
         assert error is NoError
         return set(acls)
 
-    assert soon(lambda: found(ACLResourcePatternType.ANY, None), lambda acls: len(acls) >= 4) == set(rules)
+    eventually(lambda: found(ACLResourcePatternType.ANY, None), set(rules))  # brokers learn of it a little later
     assert found(ACLResourcePatternType.MATCH, "shop.jobs") == set(rules[:3])
     assert found(ACLResourcePatternType.LITERAL, "shop.jobs") == {rules[0]}
     assert found(prefixed, "shop.") == {rules[1]}
@@ -153,7 +151,7 @@ def test_every_kind_of_rule_is_told_as_it_was_made(authorized: KafkaAdminClient)
     ]
     assert authorized.create_acls(rules)["succeeded"] == rules
     mine = matching(principal="User:kind")
-    assert set(soon(lambda: authorized.describe_acls(mine)[0], lambda acls: len(acls) == len(rules))) == set(rules)
+    eventually(lambda: set(authorized.describe_acls(mine)[0]), set(rules))
     assert authorized.delete_acls([mine])[0][2] is NoError
 
 
@@ -167,7 +165,7 @@ def test_one_rule_that_cannot_be_does_not_hinder_the_others(authorized: KafkaAdm
     limits = {"backoff": authorized._host.client.retry_backoff}
     ((acl, error),) = authorized._run(dialogues.create_acls([nobody], **limits))
     assert acl is nobody and "alice" in str(error)
-    soon(lambda: authorized.describe_acls(good)[0], bool)
+    eventually(lambda: authorized.describe_acls(good)[0], [good])
     assert authorized.delete_acls([good]) == [(good, [good], NoError)]
 
 
@@ -192,7 +190,7 @@ def test_users_of_scram_are_made_described_and_removed(admin: KafkaAdminClient, 
         bob: {"error": None, "credential_infos": [{"mechanism": ScramMechanism.SCRAM_SHA_512, "iterations": 4096}]},
     }
     both: set[str] = {alice, bob}
-    found = soon(admin.describe_user_scram_credentials, lambda users: both <= set(users))
+    found = look_until(admin.describe_user_scram_credentials, lambda users: both <= set(users))
     assert {user: found[user] for user in both} == expected
     missing = admin.describe_user_scram_credentials([alice, nobody])
     assert missing[alice] == expected[alice]
@@ -232,7 +230,7 @@ def test_who_was_given_a_password_is_let_in_until_it_is_taken(
     password = "the pass, wörd=1"
     made = UserScramCredentialUpsertion("carla", "SCRAM-SHA-512", password)
     assert own.alter_user_scram_credentials([made]) == {"carla": None}
-    soon(lambda: own.describe_user_scram_credentials(["carla"])["carla"]["error"], lambda error: not error)
+    eventually(lambda: own.describe_user_scram_credentials(["carla"])["carla"]["error"], None)
     settings = {
         "bootstrap_servers": f"localhost:{places.ports['SASL']}",
         "security_protocol": "SASL_PLAINTEXT",
@@ -248,10 +246,10 @@ def test_who_was_given_a_password_is_let_in_until_it_is_taken(
         except SaslAuthenticationFailedError:
             return False
 
-    assert soon(is_let_in, bool)
+    eventually(is_let_in, True)
     assert own.alter_user_scram_credentials([UserScramCredentialDeletion("carla", 2)]) == {"carla": None}
-    soon(lambda: own.describe_user_scram_credentials(["carla"])["carla"]["error"], bool)
-    assert not soon(is_let_in, lambda let_in: not let_in)
+    until(lambda: own.describe_user_scram_credentials(["carla"])["carla"]["error"], "no user any more")
+    eventually(is_let_in, False)
     for secret in (password, repr(made.salted_password), repr(made.salt)):
         assert secret not in caplog.text
 
@@ -274,9 +272,9 @@ def test_a_level_goes_down_and_up_again(own: KafkaAdminClient) -> None:
     before = own.describe_features()[name]
     assert before["finalized"] == (1, 1)
     assert own.update_features(down) == {name: "OK"}
-    assert soon(lambda: own.describe_features()[name], lambda told: "finalized" not in told) == {"supported": (0, 1)}
+    eventually(lambda: own.describe_features()[name], {"supported": (0, 1)})
     assert own.update_features({name: 1}) == {name: "OK"}
-    after = soon(lambda: own.describe_features()[name], lambda told: "finalized" in told)
+    after = look_until(lambda: own.describe_features()[name], lambda told: "finalized" in told)
     assert after["finalized"] == (1, 1) and after["finalized_epoch"] > before["finalized_epoch"]
 
 

@@ -33,13 +33,14 @@ from kafka.errors import (
 from kafka.structs import OffsetAndTimestamp
 from test.broker.raw_client import RawClient
 from test.broker.transactions.txn import OLD, init, produce
+from test.conformance.delivered import poll_until, take
 from test.support.either_broker import every_release
+from test.support.waiting import eventually, look_until, until
 
 NewTopic = Callable[..., str]
 Unique = Callable[[str], str]
 Begin = Callable[..., KafkaProducer]
 
-DEADLINE_S = 30.0
 HOUR_MS = 3_600_000
 VERIFICATION = "transaction.partition.verification.enable"
 
@@ -76,10 +77,9 @@ def of(admin: KafkaAdminClient, partition: TopicPartition) -> ProducerState:
 
 def ended(admin: KafkaAdminClient, name: str) -> TransactionDescription:
     """What the coordinator tells when it has nothing left to do: that comes behind the end that the producer sees."""
-    give_up_at = time.monotonic() + DEADLINE_S
-    while (found := admin.describe_transactions([name])[name]).state.name.startswith("PREPARE"):
-        assert time.monotonic() < give_up_at
-    return found
+    return look_until(
+        lambda: admin.describe_transactions([name])[name], lambda found: not found.state.name.startswith("PREPARE")
+    )
 
 
 def listing(admin: KafkaAdminClient, name: str, **filters: object) -> list[TransactionListing]:
@@ -168,9 +168,7 @@ def test_a_partition_tells_of_its_producers(
     assert (one.last_sequence, one.current_transaction_start_offset, one.coordinator_epoch) == (1, 0, -1)
     assert before_ms - 60_000 < one.last_timestamp <= time.time() * 1000 + 60_000
     producer.commit_transaction()
-    give_up_at = time.monotonic() + DEADLINE_S
-    while (now := of(admin, partition)).current_transaction_start_offset != -1:
-        assert time.monotonic() < give_up_at
+    now = look_until(lambda: of(admin, partition), lambda found: found.current_transaction_start_offset == -1)
     assert now.producer_id == one.producer_id and now.producer_epoch >= one.producer_epoch
     assert now.coordinator_epoch >= 0
     go_on(producer, topic, b"c")
@@ -198,10 +196,8 @@ def test_readers_of_committed_records_go_on_when_somebody_aborts_what_they_wait_
     ) as consumer:
         consumer.assign([partition])
         assert consumer.end_offsets([partition]) == {partition: 0}
-        give_up_at = time.monotonic() + DEADLINE_S
-        while consumer.highwater(partition) != 2:  # a fetch has told of both records, and brought none
-            assert consumer.poll(500) == {}
-            assert time.monotonic() < give_up_at
+        # A fetch tells of both records, and brings none.
+        assert poll_until(lambda: consumer.highwater(partition) == 2, consumer) == []
         (hung,) = [
             each
             for each in admin.describe_producers([partition])[partition].active_producers
@@ -209,10 +205,7 @@ def test_readers_of_committed_records_go_on_when_somebody_aborts_what_they_wait_
         ]
         spec = AbortTransactionSpec(partition, hung.producer_id, hung.producer_epoch)
         assert admin.abort_transaction(spec) is None  # type: ignore[func-returns-value]
-        give_up_at = time.monotonic() + DEADLINE_S
-        while not (found := consumer.poll(500)):
-            assert time.monotonic() < give_up_at
-        assert [record.value for record in found[partition]] == [b"behind"]
+        assert [record.value for record in take(consumer, 1)] == [b"behind"]
     admin.abort_transaction(spec)  # it ends nothing
 
 
@@ -266,12 +259,9 @@ def test_a_transaction_that_no_coordinator_knows_is_found_and_aborted(
     young.send(topic, b"young", partition=1, timestamp_ms=1000)
     young.flush()
     with LongAgo(int(bootstrap.rpartition(":")[2])) as raw:
-        give_up_at = time.monotonic() + DEADLINE_S
-        while (answer := init(raw, name)).code:
-            assert time.monotonic() < give_up_at
-        writer = answer[1:]
-        while produce(raw, name, writer, 0, topic, b"hangs", version=OLD).error_code:  # the setting arrives in a moment
-            assert time.monotonic() < give_up_at
+        writer = look_until(lambda: init(raw, name), lambda answer: answer.code == 0)[1:]
+        # The setting arrives in a moment.
+        eventually(lambda: produce(raw, name, writer, 0, topic, b"hangs", version=OLD).error_code, 0)
 
     def hanging() -> list[dict[str, object]]:
         return [each for each in admin.find_hanging_transactions() if topic in {t for t, _ in each["topic_partitions"]}]
@@ -301,10 +291,7 @@ def test_a_transaction_that_its_coordinator_knows_hangs_when_its_time_is_over(
         return [each for each in rows if each["transactional_id"] == name]
 
     assert found(900_000) == found(0) == []
-    give_up_at = time.monotonic() + DEADLINE_S
-    while not (rows := found(-300_000)):  # the five minutes that come on top
-        assert time.monotonic() < give_up_at
-    (row,) = rows
+    (row,) = until(lambda: found(-300_000))  # the five minutes that come on top
     assert (row["state"], row["topic_partitions"]) == ("Ongoing", [TopicPartition(topic, 0)])
     producer.commit_transaction()
     ended(admin, name)
