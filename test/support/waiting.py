@@ -64,6 +64,17 @@ def until(
     return look_until(condition, bool, what, within_s=within_s, meanwhile=meanwhile, shown=shown)
 
 
+def polled(consumer: Any, count: int, *, within_s: float = WITHIN_S) -> list[Any]:
+    """At least ``count`` records, as a consumer's polls return them."""
+    found: list[Any] = []
+
+    def poll() -> None:
+        found.extend(record for records in consumer.poll(500).values() for record in records)
+
+    until(lambda: len(found) >= count, f"{count} records", within_s=within_s, meanwhile=poll, shown=lambda: found[-5:])
+    return found
+
+
 def eventually(look: Callable[[], T], expected: T, *, within_s: float = WITHIN_S) -> None:
     """Call ``look`` until it returns ``expected``; the test fails with the last value otherwise."""
     look_until(look, lambda found: found == expected, f"{expected!r} is expected", within_s=within_s)
