@@ -31,7 +31,7 @@ class Rig:
             leader_of=self.leaders.get,
             epoch_of=lambda partition: self.epochs.get(partition, -1),
             topic_id_of=self.ids.__getitem__,
-            **options,
+            **{"wall_ms": lambda: 0, **options},
         )
         self.fetcher.assign(assigned)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka.core.consume.epochs import FIRST_VERSION, EpochEnd, EpochQuestion, epoch_ends
+from kafka.core.consume.epochs import EpochEnd, EpochQuestion, epoch_ends
 from kafka.core.dialogue import All
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnknownLeaderEpochError
 from kafka.protocol.offsets import OffsetForLeaderEpochResponse as R
@@ -10,14 +10,18 @@ from test.core.consume.rig import A, B, C
 
 
 def test_each_leader_is_asked_once_and_each_partition_has_an_answer_or_a_reason() -> None:
+    """In version 3 at least (Java: OffsetsForLeaderEpochUtils, hasUsableOffsetForLeaderEpochVersion), and as a consumer
+    (OffsetsForLeaderEpochRequest.CONSUMER_REPLICA_ID, -1)."""
     questions = {A: EpochQuestion(1, 5, 4), B: EpochQuestion(1, 6, 3), C: EpochQuestion(2, 7, 2)}
     dialogue = epoch_ends(questions, timeout_s=9.0)
     step = next(dialogue)
     assert isinstance(step, All)
     sends: list[Any] = list(step.steps)
     assert [(send.target, send.min_version, send.timeout_s) for send in sends] == [
-        (1, FIRST_VERSION, 9.0), (2, FIRST_VERSION, 9.0),
+        (1, 3, 9.0), (2, 3, 9.0),
     ]  # fmt: skip
+    assert step.return_errors, "one that does not answer holds up no other"
+    assert [send.request.replica_id for send in sends] == [-1, -1]
     (topic,) = sends[0].request.topics
     assert [(p.partition, p.current_leader_epoch, p.leader_epoch) for p in topic.partitions] == [(0, 5, 4), (1, 6, 3)]
     parts = [

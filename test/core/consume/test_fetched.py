@@ -24,13 +24,15 @@ from test.records import fuzz
 PARTITION = TopicPartition("t", 0)
 
 
-def batch(base_offset: int, *values: bytes, producer_id: int = -1, transactional: bool = False) -> bytes:
+def batch(
+    base_offset: int, *values: bytes, producer_id: int = -1, transactional: bool = False, leader_epoch: int = 4
+) -> bytes:
     builder = RecordBatchBuilder(1_000_000)
     for value in values:
         builder.append(1000, None, value)
     sequence = 0 if producer_id >= 0 else -1
     return builder.build(
-        producer_id, sequence, sequence, base_offset=base_offset, transactional=transactional, leader_epoch=4
+        producer_id, sequence, sequence, base_offset=base_offset, transactional=transactional, leader_epoch=leader_epoch
     )
 
 
@@ -53,13 +55,44 @@ def offsets_and_values(records: list[ConsumerRecord]) -> list[tuple[int, Any]]:
     return [(record.offset, record.value) for record in records]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 100])
-def test_records_come_in_order_in_portions_of_any_size(limit: int) -> None:
+@pytest.mark.parametrize(
+    ("limits", "sizes"),
+    [
+        ([1] * 6, [1, 1, 1, 1, 1, 0]),
+        ([2] * 4, [2, 2, 1, 0]),
+        ([3] * 3, [3, 2, 0]),
+        ([100] * 2, [5, 0]),
+        ([1, 100, 100], [1, 4, 0]),
+        ([2, 3, 1], [2, 3, 0]),
+    ],
+)
+def test_records_come_in_order_in_portions_of_any_size(limits: list[int], sizes: list[int]) -> None:
     fetched = Fetched(PARTITION, 10, batch(10, b"a", b"b", b"c") + batch(13, b"d", b"e"))
     assert fetched.next_offset == 15
-    records = read_all(fetched, limit=limit)
+    portions = [fetched.read(limit, ReaderOptions()) for limit in limits]
+    assert [len(portion) for portion in portions] == sizes
+    records = [record for portion in portions for record in portion]
     assert offsets_and_values(records) == [(10, b"a"), (11, b"b"), (12, b"c"), (13, b"d"), (14, b"e")]
-    assert fetched.position == 15
+    assert (fetched.position, fetched.is_exhausted) == (15, True)
+
+
+@pytest.mark.parametrize("limit", [2, 3])
+def test_a_batch_is_left_with_its_last_record_though_compaction_took_what_came_behind(limit: int) -> None:
+    data = bytearray(batch(0, b"a", b"b"))
+    data[26] = 4  # the last offset is 4
+    fetched = Fetched(PARTITION, 0, bytes(data))
+    assert len(fetched.read(limit, ReaderOptions(check_crcs=False))) == 2
+    assert (fetched.position, fetched.is_exhausted) == (5, True)
+
+
+def test_the_leader_epoch_is_that_of_the_batch_that_was_read_from_last() -> None:
+    assert Fetched(PARTITION, 0, b"").leader_epoch == -1
+    fetched = Fetched(PARTITION, 0, batch(0, b"a", b"b", leader_epoch=5) + batch(2, b"c", b"d", leader_epoch=6))
+    epochs = [fetched.leader_epoch]
+    while not fetched.is_exhausted:
+        fetched.read(1, ReaderOptions())
+        epochs.append(fetched.leader_epoch)
+    assert epochs == [-1, 5, 5, 6, 6]
 
 
 def test_a_record_has_the_fields_that_people_know() -> None:
@@ -231,6 +264,7 @@ def test_a_deserialiser_gets_the_headers_and_sizes_are_those_of_the_bytes() -> N
     builder = RecordBatchBuilder(1000)
     builder.append(77, b"key", b"12", [("h", b"x")])
     builder.append(77, None, b"345", None)
+    builder.append(77, b"k", None, None)
     seen: list[Any] = []
 
     def number(topic: str, headers: Any, data: bytes | None) -> Any:
@@ -241,8 +275,9 @@ def test_a_deserialiser_gets_the_headers_and_sizes_are_those_of_the_bytes() -> N
     assert [(r.key, r.value, r.serialized_key_size, r.serialized_value_size) for r in records] == [
         (3, 2, 3, 2),
         (None, 3, -1, 3),
+        (1, None, 1, -1),
     ]
-    assert seen == [("t", [("h", b"x")], b"key"), ("t", [("h", b"x")], b"12"), ("t", [], None), ("t", [], b"345")]
+    assert seen[:4] == [("t", [("h", b"x")], b"key"), ("t", [("h", b"x")], b"12"), ("t", [], None), ("t", [], b"345")]
 
 
 def test_headers_that_are_malformed_are_found_though_nobody_looks_at_them() -> None:

@@ -5,6 +5,9 @@ from math import inf
 import pytest
 
 from kafka.core.consume.effects import FindOffsets, RefreshMetadata
+from kafka.core.consume.fetched import ReaderOptions
+from kafka.core.consume.fetcher import Fetcher
+from kafka.core.consume.node import SendFetch
 from kafka.core.consume.offsets import FoundOffset
 from kafka.core.consume.positions import EARLIEST, LATEST
 from kafka.errors import (
@@ -18,8 +21,9 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
 )
 from kafka.protocol.fetch import FetchResponse
+from kafka.structs import TopicPartition
 from kafka.wire.types import ZERO_UUID
-from test.core.consume.rig import A, B, C, Rig
+from test.core.consume.rig import TOPIC_ID, A, B, C, Rig, session
 from test.core.consume.test_fetched import batch
 
 OUT_OF_RANGE, NOT_LEADER, AUTHORIZATION = 1, 6, 29
@@ -37,15 +41,17 @@ def test_a_partition_without_a_position_is_looked_up_by_the_policy() -> None:
 
 
 def test_a_partition_without_a_leader_waits_alone_and_is_looked_up_when_it_has_one() -> None:
-    rig = Rig(A, C)
+    rig = Rig(A, C, backoff=float)
     rig.lead(C, None)
     find, refresh = rig.poll()
     assert (find.leader, list(find.timestamps)) == (1, [A])
     assert refresh == RefreshMetadata(frozenset({"t"}))
     rig.fetcher.offsets_told(find, {A: FoundOffset(42, -1, -1)}, rig.now)
     assert rig.asked(rig.fetch()) == {0: 42}
-    rig.now = rig.fetcher.next_deadline
-    assert RefreshMetadata(frozenset({"t"})) in rig.poll(), "it is asked for again after a while"
+    for look_at in (1.0, 2.0, 3.0):
+        assert rig.fetcher.next_deadline == look_at
+        rig.now = look_at
+        assert RefreshMetadata(frozenset({"t"})) in rig.poll(), "it is asked for again after a while"
     rig.lead(C, 2)
     assert rig.find().leader == 2
 
@@ -91,6 +97,33 @@ def test_without_a_policy_a_missing_position_is_an_error_for_the_reader() -> Non
     assert isinstance(position.error, NoOffsetForPartitionError)
     position.seek(5)
     assert rig.asked(rig.fetch()) == {0: 5}
+
+
+def test_a_fetcher_that_is_told_nothing_else_asks_as_javas_does() -> None:
+    """ConsumerConfig's fetch.max.wait.ms, fetch.min.bytes, max.partition.fetch.bytes, isolation.level, client.rack and
+    auto.offset.reset; ListOffsetsRequest.LATEST_TIMESTAMP; FetchMetadata.INITIAL."""
+    fetcher = Fetcher(leader_of=lambda _: 1, topic_id_of=lambda _: TOPIC_ID, wall_ms=lambda: 0)
+    assert not fetcher.lacks_room
+    fetcher.assign([A])
+    (find,) = fetcher.poll(0.0)
+    assert isinstance(find, FindOffsets) and find.timestamps == {A: -1}
+    fetcher.offsets_told(find, {A: FoundOffset(7, -1, -1)}, 0.0)
+    (call,) = fetcher.poll(0.0)
+    assert isinstance(call, SendFetch)
+    request = call.request
+    assert (request.max_wait_ms, request.min_bytes) == (500, 1)
+    assert (request.isolation_level, request.rack_id, session(call)) == (0, "", (0, 0))
+    (partition,) = request.topics[0].partitions
+    assert (partition.fetch_offset, partition.current_leader_epoch) == (7, -1)
+    assert partition.partition_max_bytes == 1_048_576
+
+
+@pytest.mark.parametrize(("read_committed", "level"), [(False, 0), (True, 1)])
+def test_the_isolation_level_is_the_protocols(read_committed: bool, level: int) -> None:
+    """FetchRequest.json: 0 is READ_UNCOMMITTED, 1 READ_COMMITTED (KIP-98)."""
+    rig = Rig(A, options=ReaderOptions(read_committed=read_committed))
+    rig.seek_all()
+    assert rig.fetch().request.isolation_level == level
 
 
 def test_one_fetch_goes_to_each_leader_with_all_its_partitions() -> None:
@@ -271,7 +304,7 @@ def test_a_partition_with_a_new_leader_is_fetched_there_at_once() -> None:
     rig.seek_all()
     call = rig.fetch()
     rig.leaders[A] = 2  # the answer said so, too (KIP-951)
-    rig.answer(call, p0=NOT_LEADER)
+    assert not rig.answer(call, p0=NOT_LEADER)
     assert rig.fetch().node == 2
 
 
@@ -292,6 +325,47 @@ def test_partitions_that_stay_assigned_keep_their_positions() -> None:
     assert rig.fetcher.positions[C].position is None
     with pytest.raises(IllegalStateError, match="t-0 is not assigned"):
         rig.fetcher.position_of(A)
+
+
+def test_a_partition_that_is_taken_away_and_given_back_is_fetched_where_it_is_said_to_begin() -> None:
+    rig = Rig(A)
+    rig.seek_all(9)
+    rig.answer(rig.fetch())
+    rig.fetcher.assign([])
+    rig.fetcher.assign([A], awaiting={A})
+    rig.fetcher.start(A, 20)
+    assert rig.asked(rig.fetch()) == {0: 20}
+
+
+def test_a_partition_that_had_no_turn_is_named_the_next_time() -> None:
+    rig = Rig(A, B, C)
+    rig.seek_all()
+    for call in rig.fetches():
+        rig.answer(call, p0=batch(0, b"a"), p1=batch(0, b"b"))
+    first, second = rig.fetcher.ready(), rig.fetcher.ready()
+    assert first is not None and second is not None
+    rig.fetcher.put_first(second)
+    rig.fetcher.put_first(rig.fetcher.positions[C])  # it has nothing
+    assert [rig.fetcher.ready() for _ in range(3)] == [second, first, second]
+
+
+def test_what_was_read_counts_while_it_is_the_first_that_is_buffered() -> None:
+    rig = Rig(A)
+    rig.seek_all()
+    for offset in (0, 1):
+        rig.answer(rig.fetch(), p0=batch(offset, b"x"))
+    position = rig.fetcher.positions[A]
+    first, second = position.buffered
+    for fetched in (first, second):
+        fetched.read(10, rig.fetcher.options)
+    generation = position.generation
+    assert not rig.fetcher.after_read(position, second, generation), "not the first"
+    assert not rig.fetcher.after_read(position, first, generation - 1), "a seek came between"
+    assert position.position == 0
+    assert rig.fetcher.after_read(position, first, generation)
+    assert rig.fetcher.after_read(position, second, generation)
+    assert not rig.fetcher.after_read(position, second, generation), "nothing is buffered"
+    assert position.position == 2
 
 
 def test_partitions_with_records_take_turns() -> None:
@@ -325,6 +399,23 @@ def test_a_partition_whose_committed_offset_is_awaited_is_neither_fetched_nor_re
     rig.fetcher.start(B, None)
     (effect,) = rig.poll()
     assert effect.timestamps == {B: LATEST}
+
+
+def test_a_committed_offset_without_an_epoch_has_none() -> None:
+    rig = Rig()
+    rig.fetcher.assign([A], awaiting={A})
+    rig.fetcher.start(A, 7)
+    assert rig.fetcher.positions[A].leader_epoch == -1
+
+
+@pytest.mark.parametrize("awaiting", [{A}, set()])
+def test_without_a_policy_a_partition_that_has_no_offset_waits_for_a_seek_alone(awaiting: set[TopicPartition]) -> None:
+    rig = Rig(reset_policy="none")
+    rig.fetcher.assign([A], awaiting=awaiting)
+    for offset in (None, 70):  # the second is of a look-up that nobody waits for any more
+        rig.fetcher.start(A, offset)
+    position = rig.fetcher.positions[A]
+    assert (position.position, type(position.error)) == (None, NoOffsetForPartitionError)
 
 
 def test_what_the_user_says_goes_before_the_committed_offset() -> None:

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from kafka.core.consume.offsets import FoundOffset, list_offsets, offsets_at
+from kafka.core.consume.offsets import FoundOffset, list_offsets, offsets_at, offsets_request
 from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send, Sleep
 from kafka.core.retry import Backoff
 from kafka.errors import (
+    Cancelled,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -70,7 +71,10 @@ def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
     (step,) = steps
     (send,) = step.steps
     assert send.target == 1
-    assert [(p.partition_index, p.timestamp) for p in request_of(send).topics[0].partitions] == [(0, -1), (1, -2)]
+    assert step.return_errors, "one that does not answer holds up no other"
+    request = request_of(send)
+    assert [(p.partition_index, p.timestamp) for p in request.topics[0].partitions] == [(0, -1), (1, -2)]
+    assert (request.replica_id, request.isolation_level) == (-1, 0), "a consumer's, of all records"
     found, steps = ask({A: 1, B: 2}, [{}])
     assert [send.target for send in steps[0].steps] == [1, 2]
 
@@ -109,8 +113,9 @@ def sent_in(version: int, wanted: dict[TopicPartition, int], read_committed: boo
 
 def test_the_oldest_version_is_asked_for_starts_and_ends_and_never_for_times() -> None:
     assert sent_in(0, {A: -1, B: -2}).topics[0].partitions[1].timestamp == -2
-    with pytest.raises(UnsupportedVersionError, match=r"0\.10\.1"):
-        sent_in(0, {A: 1000})
+    for time_ms in (0, 1000):
+        with pytest.raises(UnsupportedVersionError, match=r"0\.10\.1"):
+            sent_in(0, {A: time_ms})
     assert sent_in(1, {A: 1000}).topics[0].partitions[0].timestamp == 1000
 
 
@@ -162,7 +167,8 @@ def test_one_leader_is_asked_once_and_each_partition_has_an_answer_or_a_reason()
     assert isinstance(found[B], NotLeaderForPartitionError) and "t-1" in str(found[B])
     (step,) = steps
     (send,) = step.steps
-    assert (send.target, send.timeout_s) == (1, 5.0)
+    assert (send.target, send.timeout_s, step.return_errors) == (1, 5.0, True)
+    assert request_of(send).isolation_level == offsets_request({A: -1}).build(7).isolation_level == 0
 
 
 def test_a_leader_that_does_not_answer_is_the_reason_for_each_of_its_partitions() -> None:
@@ -189,3 +195,111 @@ def test_an_end_that_could_not_be_had_is_a_reason_and_no_offset() -> None:
 
     found, _ = drive(offsets_at(1, {A: 1000}, timeout_s=5.0), act)
     assert isinstance(found[A], KafkaConnectionError)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "version", "reason"), [(-3, 7, "KIP-734"), (-4, 8, "KIP-405"), (-5, 9, "KIP-1005")]
+)
+def test_what_an_older_broker_would_take_for_a_time_is_not_asked_of_it(
+    timestamp: int, version: int, reason: str
+) -> None:
+    """ListOffsetsRequest.json: version 7 knows the greatest timestamp, 8 the first local offset, 9 the last tiered."""
+    with pytest.raises(UnsupportedVersionError, match=reason):
+        sent_in(version - 1, {A: timestamp})
+    assert sent_in(version, {A: timestamp}).topics[0].partitions[0].timestamp == timestamp
+
+
+def test_the_node_0_leads_and_the_node_minus_1_does_not() -> None:
+    with pytest.raises(KafkaTimeoutError, match=r"no offsets for t-1 within .*t-1 has no known leader"):
+        ask({A: 0, B: -1}, [{0: 0}])
+    assert [send.target for send in ask({A: 0, B: 0}, [{}])[1][0].steps] == [0]
+
+
+def test_waits_grow_until_the_time_is_over_which_they_may_fill() -> None:
+    def waits(timeout_s: float) -> list[float]:
+        growing = Backoff(1.0, 10.0, random.Random(0), jitter=0)
+        outcomes: list[Any] = [{0: 6}, {0: 6}, {0: 6}]
+
+        def act(step: Any) -> Any:
+            if isinstance(step, All):
+                return [answer(send, outcomes.pop(0) if outcomes else {}) for send in step.steps]
+            return None
+
+        found, steps = drive(list_offsets({A: -1}, lambda _: 1, timeout_s=timeout_s, backoff=growing), act)
+        assert set(found) == {A}
+        return [step.seconds for step in steps if isinstance(step, Sleep)]
+
+    assert waits(7.0) == [1.0, 2.0, 4.0]
+    with pytest.raises(KafkaTimeoutError):
+        waits(6.9)
+
+
+def test_an_error_for_want_of_time_names_five_partitions() -> None:
+    wanted = {TopicPartition("t", number): -1 for number in range(6)}
+    with pytest.raises(KafkaTimeoutError, match="no offsets for t-0, t-1, t-2, t-3, t-4 within"):
+        drive(list_offsets(wanted, lambda _: None, timeout_s=0.05, backoff=BACKOFF), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "last"),
+    [
+        ([{0: 6, 1: 6}, KafkaTimeoutError("not sent"), KafkaTimeoutError("not sent")], "NotLeaderForPartitionError"),
+        ([{0: 6, 1: 6}, KafkaConnectionError("gone"), KafkaConnectionError("gone")], "gone"),
+        ([KafkaTimeoutError("not sent")] * 3, "not sent"),
+    ],
+)
+def test_the_last_error_is_told_but_for_one_that_says_no_more_than_that_time_is_over(
+    rounds: list[Any], last: str
+) -> None:
+    with pytest.raises(KafkaTimeoutError, match=f"last: .*{last}"):
+        ask({A: 1, B: 1}, rounds, timeout_s=0.25)
+
+
+def test_a_partition_that_a_leader_leaves_out_is_an_error_at_once() -> None:
+    with pytest.raises(KafkaError, match="left out a partition"):
+        drive(
+            list_offsets({A: -1}, lambda _: 1, timeout_s=5.0, backoff=BACKOFF),
+            lambda step: [ListOffsetsResponse(topics=[])] if isinstance(step, All) else None,
+        )
+
+
+def test_an_error_that_is_not_kafkas_is_final_and_goes_before_those_that_pass() -> None:
+    def act(step: Any) -> Any:
+        return [answer(step.steps[0], {0: 6}), ValueError("a fault of ours")]
+
+    with pytest.raises(ValueError, match="a fault of ours"):
+        drive(list_offsets({A: -1, B: -1}, {A: 1, B: 2}.get, timeout_s=5.0, backoff=BACKOFF), act)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "is_final"),
+    [(KafkaConnectionError("gone"), False), (Cancelled("closed"), True), (TopicAuthorizationFailedError("t"), True)],
+)
+def test_a_look_at_the_metadata_that_fails_is_no_reason_to_stop_unless_it_is_final(
+    refusal: KafkaError, is_final: bool
+) -> None:
+    rounds: list[dict[int, int]] = [{0: 6}, {}]
+
+    def act(step: Any) -> Any:
+        if isinstance(step, RefreshMetadata):
+            raise refusal
+        return [answer(step.steps[0], rounds.pop(0))] if isinstance(step, All) else None
+
+    dialogue = list_offsets({A: -1}, lambda _: 1, timeout_s=5.0, backoff=BACKOFF)
+    if is_final:
+        with pytest.raises(type(refusal)):
+            drive(dialogue, act)
+    else:
+        assert set(drive(dialogue, act)[0]) == {A}
+
+
+def test_the_offset_0_of_a_time_is_an_offset() -> None:
+    looks = []
+
+    def act(step: Any) -> Any:
+        looks.append(step)
+        part = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, error_code=0, offset=0)
+        return [ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[part])])]
+
+    found, _ = drive(offsets_at(1, {A: 1000}, timeout_s=5.0), act)
+    assert (found[A].offset, len(looks)) == (0, 1)

@@ -4,7 +4,6 @@ import pytest
 
 from kafka.config_checks import offset_reset
 from kafka.core.consume.policy import ResetPolicy
-from kafka.core.consume.positions import EARLIEST, LATEST
 from test.core.consume.rig import A, Rig
 
 NOW_MS = 1_700_000_000_000
@@ -18,10 +17,10 @@ def timestamp_of(setting: str) -> int | None:
 @pytest.mark.parametrize(
     ("setting", "timestamp"),
     [
-        ("latest", LATEST),
-        ("largest", LATEST),
-        ("earliest", EARLIEST),
-        ("smallest", EARLIEST),
+        ("latest", -1),  # the protocol guide's ListOffsets: -1 is the end, -2 the start
+        ("largest", -1),
+        ("earliest", -2),
+        ("smallest", -2),
         ("none", None),
         ("by_duration:PT1H", NOW_MS - HOUR_MS),
         ("by_duration:P1DT2H3M4.005S", NOW_MS - 26 * HOUR_MS - 3 * 60_000 - 4_005),

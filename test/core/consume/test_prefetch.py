@@ -51,6 +51,44 @@ def test_paused_partitions_that_hold_all_the_room_make_way() -> None:
     assert rig.asked(rig.fetch()) == {0: 0}
 
 
+def test_the_room_is_used_to_its_last_byte() -> None:
+    rig = Rig(A, buffer_bytes=2 * SIZE)
+    rig.seek_all()
+    rig.answer(rig.fetch(), p0=batch(0, b"x" * 100))
+    call = rig.fetch()  # what one fetch may bring is half of the room, and that is left
+    assert (call.request.max_bytes, rig.fetcher.lacks_room) == (SIZE, False)
+    rig.answer(call, p0=batch(1, b"x" * 100))
+    assert rig.fetches() == []
+    assert rig.fetcher.lacks_room
+    rig.read()
+    assert (rig.fetch().request.max_bytes, rig.fetcher.lacks_room) == (SIZE, False)
+
+
+def test_a_room_too_small_to_be_shared_is_given_byte_by_byte() -> None:
+    rig = Rig(A, buffer_bytes=1)
+    rig.seek_all()
+    assert rig.fetch().request.max_bytes == 1
+
+
+def test_paused_partitions_keep_what_they_hold_while_others_have_room() -> None:
+    rig = Rig(A, C, buffer_bytes=2 * SIZE)
+    rig.seek_all()
+    calls = {call.node: call for call in rig.fetches()}
+    rig.answer(calls[1], p0=batch(0, b"x" * 100))
+    rig.fetcher.position_of(A).is_paused = True
+    rig.answer(calls[2])
+    call = rig.fetch()
+    assert (call.node, call.request.max_bytes) == (2, SIZE)
+    assert rig.fetcher.positions[A].fetch_offset == 1
+
+
+def test_a_partition_that_holds_its_share_to_the_byte_has_enough() -> None:
+    rig = Rig(A, B, max_partition_bytes=SIZE)
+    rig.seek_all()
+    rig.answer(rig.fetch(), p0=batch(0, b"x" * 100))
+    assert rig.asked(rig.fetch()) == {1: 0}
+
+
 def test_partitions_that_have_something_are_read_in_turn() -> None:
     rig = Rig(A, B, C)
     rig.seek_all()

@@ -55,6 +55,7 @@ def test_it_equals_what_has_the_same_fields(record: ConsumerRecord) -> None:
     assert record != VALUES[:-1]
     assert record != "t"
     assert sorted([record, record._replace(offset=1)])[0].offset == 1
+    assert not record < MADE
 
 
 def test_it_is_shown_as_theirs_is(record: ConsumerRecord) -> None:
@@ -65,6 +66,7 @@ def test_it_turns_into_a_dictionary_and_into_another_record(record: ConsumerReco
     assert record._asdict() == THEIRS._asdict()
     assert record._fields == ConsumerRecord._fields == THEIRS._fields
     assert record.index(THEIRS.offset) == THEIRS.index(THEIRS.offset) and record.count(None) == THEIRS.count(None)
+    assert record.index("t") == 0
     with pytest.raises(ValueError, match="not in tuple"):
         record.index("nowhere")
     other = record._replace(key="k", value={"a": 1})
@@ -103,3 +105,17 @@ def test_sizes_are_found_out_unless_they_are_given() -> None:
     assert tuple(given)[-4:] == (7, 3, -1, -1)
     by_name: dict[str, Any] = dict(zip(FIELDS, VALUES, strict=True))
     assert ConsumerRecord(**by_name) == MADE
+
+
+@pytest.mark.parametrize(
+    ("name", "tail"),
+    [
+        ("checksum", (7, 1, 2, -1)),
+        ("serialized_key_size", (None, 7, 2, -1)),
+        ("serialized_value_size", (None, 1, 7, -1)),
+        ("serialized_header_size", (None, 1, 2, 7)),
+    ],
+)
+def test_what_is_given_alone_counts_and_the_rest_is_found_out(name: str, tail: tuple[int | None, ...]) -> None:
+    given: dict[str, Any] = {name: 7}
+    assert tuple(ConsumerRecord("t", 0, -1, 0, -1, 0, b"k", b"vv", [], **given))[-4:] == tail

@@ -49,6 +49,19 @@ def test_only_what_has_changed_is_said() -> None:
     assert rig.asked(call) == {1: 2, 2: 9}
 
 
+def test_another_epoch_of_the_same_leader_is_said_and_a_seek_to_the_same_offset_is_not() -> None:
+    """FetchSessionHandler.Builder.build compares what it sends, and so the epoch."""
+    rig = Rig(A, B)
+    rig.seek_all(5)
+    opened(rig)
+    rig.fetcher.position_of(B).seek(5)
+    rig.lead(A, 1, epoch=3)
+    call = rig.fetch()
+    assert listed(call) == {0: 5}
+    assert call.request.topics[0].partitions[0].current_leader_epoch == 3
+    assert rig.answer(call, p1=batch(5, b"x")), "what comes of the other is what it waits for"
+
+
 def test_a_partition_that_comes_back_between_two_fetches_was_never_away() -> None:
     rig = Rig(A, B)
     rig.seek_all(0)
@@ -136,6 +149,8 @@ def test_an_answer_with_another_session_ends_the_session(told: int, following: t
 
 
 def test_the_epoch_after_the_last_is_one() -> None:
+    """FetchMetadata.nextEpoch: 1 after Integer.MAX_VALUE."""
+    assert MAX_EPOCH == 2_147_483_647
     rig = Rig(A)
     rig.seek_all(0)
     number = opened(rig)

@@ -75,7 +75,7 @@ def test_a_committed_offset_with_an_epoch_is_asked_for_before_it_is_read() -> No
 
 def test_after_a_truncation_reading_goes_on_where_the_logs_part() -> None:
     rig = read_then_moved(reset_policy="latest")
-    rig.fetcher.epochs_told(rig.ask_epochs(), {A: EpochEnd(BATCH_EPOCH - 1, 2)}, rig.now)
+    assert not rig.fetcher.epochs_told(rig.ask_epochs(), {A: EpochEnd(BATCH_EPOCH - 1, 2)}, rig.now)
     position = rig.fetcher.positions[A]
     assert (position.position, position.leader_epoch) == (2, BATCH_EPOCH - 1)
     assert listed(rig.fetch()) == {0: 2}
@@ -96,10 +96,29 @@ def test_without_a_policy_a_truncation_is_an_error_that_names_the_offsets() -> N
     assert listed(rig.fetch()) == {0: 2}
 
 
+def test_a_log_may_have_been_truncated_to_nothing_in_its_first_epoch() -> None:
+    rig = read_then_moved(reset_policy="none")
+    assert rig.fetcher.epochs_told(rig.ask_epochs(), {A: EpochEnd(0, 0)}, rig.now)
+    error = rig.fetcher.positions[A].error
+    assert isinstance(error, LogTruncationError)
+    assert error.divergent_offsets == {A: OffsetAndMetadata(0, "", 0)}
+
+
+def test_the_epoch_0_is_asked_for_as_others_are() -> None:
+    rig = Rig(A)
+    rig.lead(A, 1, 0)
+    rig.seek_all(0)
+    rig.answer(rig.fetch(), p0=batch(0, b"a", leader_epoch=0))
+    rig.lead(A, 2, 0)
+    assert rig.ask_epochs().questions == {A: EpochQuestion(2, 0, 0)}
+
+
+@pytest.mark.parametrize("end", [EpochEnd(-1, -1), EpochEnd(-1, 5), EpochEnd(3, -1)])
 @pytest.mark.parametrize("policy", ["none", "earliest"])
-def test_a_leader_that_knows_nothing_of_the_epoch_has_nothing_of_what_was_read(policy: str) -> None:
+def test_a_leader_that_knows_nothing_of_the_epoch_has_nothing_of_what_was_read(policy: str, end: EpochEnd) -> None:
+    """SubscriptionState.maybeCompleteValidation: it knows nothing when either is undefined."""
     rig = read_then_moved(reset_policy=policy)
-    news = rig.fetcher.epochs_told(rig.ask_epochs(), {A: EpochEnd(-1, -1)}, rig.now)
+    news = rig.fetcher.epochs_told(rig.ask_epochs(), {A: end}, rig.now)
     if policy == "none":
         error = rig.fetcher.positions[A].error
         assert news
@@ -109,10 +128,11 @@ def test_a_leader_that_knows_nothing_of_the_epoch_has_nothing_of_what_was_read(p
         assert rig.find().timestamps == {A: EARLIEST}
 
 
-def test_what_was_fetched_and_not_handed_out_is_fetched_again_after_a_truncation() -> None:
+@pytest.mark.parametrize("end", [0, 2])
+def test_what_was_fetched_and_not_handed_out_is_fetched_again_after_a_truncation(end: int) -> None:
     """Nobody has seen what is gone."""
     rig = read_then_moved(read=False, reset_policy="none")
-    assert not rig.fetcher.epochs_told(rig.ask_epochs(), {A: EpochEnd(BATCH_EPOCH - 1, 2)}, rig.now)
+    assert not rig.fetcher.epochs_told(rig.ask_epochs(), {A: EpochEnd(BATCH_EPOCH - 1, end)}, rig.now)
     assert rig.read() == []
     call = rig.fetch()
     assert (call.node, listed(call)) == (2, {0: 0})
