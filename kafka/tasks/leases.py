@@ -8,6 +8,7 @@ nobody. A new stage is one more name in the row below, and where it belongs in :
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterable
 from typing import Final
 
@@ -47,7 +48,7 @@ class Leases:
         self.suspects = 0
         self._held: dict[Lease, None] = {}
         self._holding: list[tuple[float, int, Lease]] = []
-        self._holds = 0
+        self._holds = itertools.count()  # holds that end at once end in their order
         self._spared: dict[tuple[str, int, int], set[int]] = {}  # topic, partition, offset: delivery counts
 
     def __len__(self) -> int:
@@ -135,8 +136,7 @@ class Leases:
     def hold(self, lease: Lease, until: float) -> None:
         """Keep it until then."""
         self.move(lease, HELD)
-        self._holds += 1
-        heapq.heappush(self._holding, (until, self._holds, lease))
+        heapq.heappush(self._holding, (until, next(self._holds), lease))
 
     def take_due(self, now: float) -> list[Lease]:
         """Those that have been held for long enough."""

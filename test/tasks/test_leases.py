@@ -81,6 +81,17 @@ def test_of_a_suspect_it_is_remembered_which_deliveries_were_lost_here() -> None
     assert [again.spared, other.spared] == [0, 0]
 
 
+def test_a_delivery_that_the_broker_counts_anew_after_a_restart_was_not_lost_before_itself() -> None:
+    """KIP-932: a delivery is durable only when it has ended, so a broker that restarts counts it again."""
+    leases = Leases()
+    lost, again, next_one = (a_lease(SOURCES[1], deliveries) for deliveries in (2, 2, 3))
+    leases.add(lost, 0.0, 30.0)
+    leases.lose(lost, True)
+    for lease in (again, next_one):
+        leases.add(lease, 0.0, 30.0)
+    assert (again.spared, next_one.spared) == (0, 1)
+
+
 def test_only_the_last_lost_locks_are_remembered() -> None:
     leases = Leases()
     for offset in range(MOST_SPARED + 1):
