@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from kafka.core.admin.answers import raise_first
+from kafka.core.admin.answers import error_of, raise_first
 from kafka.core.admin.coordinators import at_coordinator, at_coordinators, or_raise
 from kafka.core.dialogue import Dialogue, send
 from kafka.core.partitions import by_topic
@@ -64,11 +64,14 @@ def share_group_offsets(
         )
         found: dict[str, ShareOffsets | BrokerResponseError] = {}
         for group in answer.groups:
+            if group.error_code:
+                found[group.group_id] = error_of(group.error_code, group.error_message)
+                continue
             parts = [(topic.topic_name, part) for topic in group.topics for part in topic.partitions]
-            errors = [(group.error_code, group.error_message, "")]
-            errors += [(part.error_code, part.error_message, f"{name}-{part.partition_index}") for name, part in parts]
             try:
-                raise_first(errors)
+                raise_first(
+                    (part.error_code, part.error_message, f"{name}-{part.partition_index}") for name, part in parts
+                )
             except BrokerResponseError as error:
                 found[group.group_id] = error
                 continue
