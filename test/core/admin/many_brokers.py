@@ -27,6 +27,8 @@ class Brokers:
         self.where = where
         self.version = version
         self.ids = [1, 2]
+        self.key_type = 1
+        """Of what ``where`` names the coordinators: 0 groups, 1 transactional ids."""
         self.handlers: dict[type, Handler] = {
             MetadataRequest: self._metadata,
             FindCoordinatorRequest: self._coordinators,
@@ -87,7 +89,7 @@ class Brokers:
         return MetadataResponse(brokers=[], topics=topics)
 
     def _coordinators(self, node: Any, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        assert request.key_type == 1
+        assert request.key_type == self.key_type
         if self.version < 4:
             return FindCoordinatorResponse(node_id=self.where[request.key])
         entry = FindCoordinatorResponse.Coordinator

@@ -27,8 +27,8 @@ ASKED_AGAIN = {
     41: "NOT_CONTROLLER",
     89: "THROTTLING_QUOTA_EXCEEDED",
 }
-"""Those after which Java's admin client asks again: PartitionLeaderStrategy, CoordinatorStrategy and the handlers beside
-them, ``handleNotControllerError``, ``retryOnQuotaViolation`` (KIP-599)."""
+"""Those after which Java's admin client asks again: PartitionLeaderStrategy, CoordinatorStrategy and their handlers,
+``handleNotControllerError``, ``retryOnQuotaViolation`` (KIP-599)."""
 
 
 @pytest.mark.parametrize("code", sorted(ERRORS_BY_CODE))

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from kafka.core.admin.broker_versions import BrokerVersionData
+from kafka.core.admin.broker_versions import BrokerVersionData, ask_for_ranges
 from kafka.core.versions import ApiRanges
-from kafka.errors import IllegalArgumentError, IncompatibleBrokerVersion
+from kafka.errors import IllegalArgumentError, IncompatibleBrokerVersion, UnsupportedVersionError
 from kafka.protocol.api_key import ApiKey
+from kafka.protocol.api_versions import ApiVersionsResponse
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.registry import NAMES
+from test.core.admin.driving import BACKOFF, asked
 
 
 def data(release: str = "2.8", most: int = 9) -> BrokerVersionData:
@@ -32,6 +36,11 @@ def test_the_version_of_an_api_is_the_highest_of_both_sides(operation: object) -
         data().api_version(operation, min_version=5, max_version=4)  # type: ignore[arg-type]
 
 
+def test_any_version_will_do_unless_limits_are_given() -> None:
+    assert data(most=0).api_version(3) == 0
+    assert data().api_version(3, min_version=5, max_version=5) == 5
+
+
 def test_an_api_of_one_side_alone_has_no_version() -> None:
     for key in (ApiKey.Produce, ApiKey.LeaderAndIsr, ApiKey(1000)):
         with pytest.raises(IncompatibleBrokerVersion, match=key.name):
@@ -44,9 +53,30 @@ def test_what_is_no_api_is_refused_in_one_line(operation: object) -> None:
         data().api_version(operation)  # type: ignore[arg-type]
 
 
+def test_a_broker_that_was_not_asked_for_its_release_comes_before_all_others() -> None:
+    unknown = BrokerVersionData(ApiRanges({3: (0, 9)}))
+    assert (unknown.broker_version, unknown.broker_version_str) == ((0,), "0")
+    assert unknown < data("0.10")
+
+
+def told(code: int = 0) -> ApiVersionsResponse:
+    key = ApiVersionsResponse.ApiVersion
+    return ApiVersionsResponse(error_code=code, api_keys=[key(api_key=3, min_version=1, max_version=4)])
+
+
+def test_a_broker_is_asked_what_it_speaks_and_told_who_asks() -> None:
+    found, (send,) = asked(ask_for_ranges(7, software=("a-test", "1.2"), backoff=BACKOFF), told())
+    assert found.ranges == {3: (1, 4)}
+    request: Any = send.request
+    assert (send.target, request.client_software_name, request.client_software_version) == (7, "a-test", "1.2")
+    with pytest.raises(UnsupportedVersionError, match="api_versions"):
+        asked(ask_for_ranges(7, software=("a-test", "1.2"), backoff=BACKOFF), told(35))
+
+
 def test_brokers_are_ordered_by_release() -> None:
     old, new = data("2.8"), data("2.10")
     assert old < new and new >= old and old == data("2.8") and old != new
+    assert not old < data("2.8") and not new < old
     assert old != data("2.8", most=5) and len({old, data("2.8")}) == 1
     assert old != "2.8"
 

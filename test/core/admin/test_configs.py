@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from kafka.core.admin.configs import alter_configs, as_texts, describe_configs, list_config_resources, reset_configs
-from kafka.core.admin.values import AlterConfigOp, ConfigResource, ConfigResourceType, ElectionType, kind_of
+from kafka.core.admin.values import (
+    AlterConfigOp,
+    ConfigFilterType,
+    ConfigResource,
+    ConfigResourceType,
+    ElectionType,
+    kind_of,
+)
 from kafka.core.dialogue import ByVersion
 from kafka.core.routing import AnyNode
 from kafka.errors import (
@@ -14,6 +21,7 @@ from kafka.errors import (
     InvalidConfigurationError,
     KafkaConnectionError,
     NoError,
+    TopicAuthorizationFailedError,
     UnknownBrokerIdError,
     UnsupportedVersionError,
 )
@@ -27,7 +35,7 @@ from kafka.protocol.configs import (
 )
 from test.core.admin.driving import BACKOFF, asked
 
-INVALID_CONFIG = 40
+DENIED, INVALID_CONFIG = 29, 40
 
 
 
@@ -62,10 +70,74 @@ def test_the_filter_says_which_settings_are_told(wanted: str, told: set[str]) ->
     assert {name for name, entry in found["topic"]["t"].items() if entry["is_default"]} == told & {"c5"}
 
 
-def test_a_broker_answers_for_itself_and_any_for_the_rest() -> None:
-    resources = [ConfigResource("broker", "7"), ConfigResource("topic", "t"), ConfigResource("group", "g")]
-    _, sends = asked(describe_configs(resources, backoff=BACKOFF), described(), described())
-    assert [send.target for send in sends] == [7, AnyNode()]
+def test_what_was_set_for_the_resource_itself_is_told_unless_said_otherwise() -> None:
+    for options in ({}, {"config_filter": ConfigFilterType.MODIFIED}):
+        found, _ = asked(describe_configs([ConfigResource("topic", "t")], backoff=BACKOFF, **options), described(1, 5))
+        assert list(found["topic"]["t"]) == ["c1"]
+
+
+def test_settings_are_asked_for_by_name_and_with_synonyms_where_that_is_wanted() -> None:
+    names = [("topic", "t", ["a", "b"]), ("topic", "u", None), ("group", "g", [])]
+    resources = [ConfigResource(*each) for each in names]
+    _, (send,) = asked(describe_configs(resources, backoff=BACKOFF), described())
+    request: Any = send.request
+    assert [(each.resource_type, each.resource_name, each.configuration_keys) for each in request.resources] == [
+        (2, "t", ["a", "b"]), (2, "u", None), (32, "g", []),
+    ]  # fmt: skip
+    assert request.include_synonyms is False
+    answer = described(1)
+    synonym = DescribeConfigsResponse.DescribeConfigsSynonym
+    answer.results[0].configs[0].synonyms = [
+        synonym(name="c1", value="v", source=1), synonym(name="log.c1", value="w", source=99),
+    ]  # fmt: skip
+    answer.results[0].configs[0].config_type = 7
+    found, (send,) = asked(describe_configs(resources[1:2], backoff=BACKOFF, include_synonyms=True), answer)
+    assert send.request.include_synonyms is True  # type: ignore[union-attr]
+    entry = found["topic"]["t"]["c1"]
+    assert [(each["name"], each["source"]) for each in entry["synonyms"]] == [
+        ("c1", "DYNAMIC_TOPIC_CONFIG"), ("log.c1", "UNKNOWN"),
+    ]  # fmt: skip
+    assert entry["config_type"] == "LIST"
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_default", "read_only", "source"),
+    [
+        (2, True, False, "DEFAULT_CONFIG"),
+        (2, False, False, "DYNAMIC_TOPIC_CONFIG"),
+        (2, False, True, "DYNAMIC_TOPIC_CONFIG"),
+        (4, True, True, "DEFAULT_CONFIG"),
+        (4, False, True, "STATIC_BROKER_CONFIG"),
+        (0, False, True, "UNKNOWN"),
+    ],
+)
+def test_a_broker_that_tells_no_source_tells_a_default_and_what_is_set(
+    kind: int, is_default: bool, read_only: bool, source: str
+) -> None:
+    """Version 0, read as Java's DescribeConfigsResponse did while it had that version."""
+    answer = described(-1)
+    answer.results[0].resource_type = kind
+    answer.results[0].configs[0].is_default, answer.results[0].configs[0].read_only = is_default, read_only
+    found, _ = asked(describe_configs([ConfigResource("topic", "t")], backoff=BACKOFF, config_filter="all"), answer)
+    ((resources),) = found.values()
+    assert (resources["t"]["c-1"]["config_source"], resources["t"]["c-1"]["is_default"]) == (source, is_default)
+
+
+def test_a_source_that_a_broker_calls_unknown_is_unknown() -> None:
+    found, _ = asked(
+        describe_configs([ConfigResource("topic", "t")], backoff=BACKOFF, config_filter="all"), described(0, 99)
+    )
+    assert [entry["config_source"] for entry in found["topic"]["t"].values()] == ["UNKNOWN", "UNKNOWN"]
+
+
+def test_a_broker_answers_for_itself_and_its_loggers_and_any_for_the_rest() -> None:
+    names = [("broker", "7"), ("topic", "1"), ("group", "2"), ("broker_logger", "8"), ("broker", "")]
+    resources = [ConfigResource(kind, name) for kind, name in names]
+    _, sends = asked(describe_configs(resources, backoff=BACKOFF), *[described()] * 3)
+    assert [send.target for send in sends] == [7, AnyNode(), 8]
+    assert [each.resource_name for each in sends[1].request.resources] == ["1", "2", ""]  # type: ignore[union-attr]
+    with pytest.raises(IllegalArgumentError, match="the name of a broker is its number"):
+        asked(describe_configs([ConfigResource("broker_logger", "seven")], backoff=BACKOFF))
 
 
 def altered(code: int = 0) -> IncrementalAlterConfigsResponse:
@@ -106,6 +178,70 @@ def test_an_unknown_setting_is_raised_unless_told_not_to() -> None:
         asked(alter_configs([resource], backoff=BACKOFF), altered(INVALID_CONFIG))
     found, _ = asked(alter_configs([resource], backoff=BACKOFF, raise_on_unknown=False), altered(INVALID_CONFIG))
     assert isinstance(found["topic"]["t"], InvalidConfigurationError)
+
+
+def test_settings_are_altered_and_errors_raised_unless_said_otherwise() -> None:
+    resource = ConfigResource("topic", "t", {"a": 1})
+    with pytest.raises(TopicAuthorizationFailedError):
+        asked(alter_configs([resource], backoff=BACKOFF), altered(DENIED))
+    found, (send,) = asked(alter_configs([resource], backoff=BACKOFF, raise_errors=False), altered(DENIED))
+    assert isinstance(found["topic"]["t"], TopicAuthorizationFailedError)
+    assert send.request.validate_only is False  # type: ignore[union-attr]
+    with pytest.raises(TopicAuthorizationFailedError):
+        asked(alter_configs([resource], backoff=BACKOFF, raise_on_unknown=False), altered(DENIED))
+    _, (send,) = asked(alter_configs([resource], backoff=BACKOFF, validate_only=True), altered())
+    assert send.request.validate_only is True  # type: ignore[union-attr]
+
+
+def test_settings_are_reset_and_errors_raised_unless_said_otherwise() -> None:
+    resource = ConfigResource("topic", "t", ["a"])
+    with pytest.raises(TopicAuthorizationFailedError, match="t$"):
+        asked(reset_configs([resource], backoff=BACKOFF), settings(**A_TOPIC), altered(DENIED))
+    call = reset_configs([resource], backoff=BACKOFF, raise_errors=False)
+    found, (_, send) = asked(call, settings(**A_TOPIC), altered(DENIED))
+    assert isinstance(found["topic"]["t"], TopicAuthorizationFailedError)
+    assert send.request.validate_only is False  # type: ignore[union-attr]
+    call = reset_configs([resource], backoff=BACKOFF, validate_only=True)
+    _, (_, send) = asked(call, settings(**A_TOPIC), altered())
+    assert send.request.validate_only is True  # type: ignore[union-attr]
+
+
+def test_errors_about_all_brokers_say_so() -> None:
+    answer = altered(DENIED)
+    answer.responses[0].resource_type, answer.responses[0].resource_name = 4, ""
+    with pytest.raises(TopicAuthorizationFailedError, match="all brokers"):
+        asked(alter_configs([ConfigResource("broker", "", {"a": 1})], backoff=BACKOFF), answer)
+
+
+@pytest.mark.parametrize(
+    ("configs", "text"),
+    [
+        (None, "configs is a mapping of name to value"),
+        (["a"], "configs is a mapping of name to value"),
+        ({"a": ("sideways", 1)}, r"t: a=.*one of SET, DELETE, APPEND, SUBTRACT"),
+        ({"a": (9, 1)}, r"t: a=.*one of SET, DELETE, APPEND, SUBTRACT"),
+        ({"a": (1, 2, 3)}, r"t: a=.*one of SET, DELETE, APPEND, SUBTRACT"),
+    ],
+)
+def test_what_alters_nothing_is_refused_before_anything_is_sent(configs: Any, text: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=text):
+        asked(alter_configs([ConfigResource("topic", "t", configs)], backoff=BACKOFF))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "source"),
+    [("topic", "t", 1), ("broker", "7", 2), ("broker", "", 3), ("broker_logger", "7", 6), ("client_metrics", "m", 7),
+     ("group", "g", 8)],
+)  # fmt: skip
+def test_what_was_set_for_a_resource_has_the_source_of_its_type(kind: str, name: str, source: int) -> None:
+    """Codes of ``DescribeConfigsResponse.ConfigSource``: each type of resource has a dynamic source of its own."""
+    number = {"topic": 2, "broker": 4, "broker_logger": 8, "client_metrics": 16, "group": 32}[kind]
+    values: dict[str, tuple[str | None, int, bool]] = {f"c{code}": ("v", code, False) for code in range(9)}
+    answer = altered()
+    answer.responses[0].resource_type, answer.responses[0].resource_name = number, name
+    call = reset_configs([ConfigResource(kind, name)], backoff=BACKOFF)
+    _, (_, send) = asked(call, settings(number, name, **values), answer)
+    assert [config.name for config in send.request.resources[0].configs] == [f"c{source}"]  # type: ignore[union-attr]
 
 
 def settings(kind: int = 2, name: str = "t", /, **values: tuple[str | None, int, bool]) -> DescribeConfigsResponse:
@@ -237,8 +373,8 @@ def test_of_all_brokers_and_of_one_what_was_set_is_not_the_same(name: str, delet
 
 
 def test_what_cannot_be_reset_is_refused_before_anything_is_unless_told_not_to() -> None:
-    described = settings(4, "7", own=("1", 2, False), file=("3", 4, True))
-    resource = ConfigResource("broker", "7", ["own", "file", "typo"])
+    described = settings(4, "7", own=("1", 2, False), file=("3", 4, True), everybodys=("2", 3, False))
+    resource = ConfigResource("broker", "7", ["own", "file", "everybodys", "typo"])
     with pytest.raises(IllegalArgumentError, match="broker 7: no setting that can be reset: file, typo"):
         asked(reset_configs([resource], backoff=BACKOFF), described)
     answer = altered(INVALID_CONFIG)

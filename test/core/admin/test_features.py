@@ -49,7 +49,7 @@ def updated(code: int = 0, **results: int) -> UpdateFeaturesResponse:
     )
 
 
-@pytest.mark.parametrize(("epoch", "shown"), [(7, 7), (-1, None)])
+@pytest.mark.parametrize(("epoch", "shown"), [(7, 7), (0, 0), (-1, None)])
 def test_features_are_told_by_name(epoch: int, shown: int | None) -> None:
     found, (send,) = run(describe_features(software=SOFTWARE, backoff=BACKOFF), told(epoch))
     assert found == {
@@ -86,6 +86,20 @@ def test_levels_are_asked_for_in_every_form_and_as_the_version_can_say_it() -> N
     assert [each.allow_downgrade for each in old.feature_updates] == [False, False, True, True, True, False, True]
     assert [each.upgrade_type for each in new.feature_updates] == [1, 1, 2, 3, 2, 1, 2]
     assert (new.timeout_ms, new.validate_only, send.min_version) == (7000, False, 0)
+    assert send.timeout_s == 12.0, "an answer is waited for five seconds longer than the controller may take"
+
+
+def test_a_level_is_any_int16() -> None:
+    wanted = {"a": 32767, "b": -32768}
+    _, (send,) = run(update_features(wanted, backoff=BACKOFF), updated())
+    assert {each.feature: each.max_version_level for each in send.request.build(1).feature_updates} == wanted
+
+
+def test_ways_to_change_a_level_have_javas_codes() -> None:
+    """``org.apache.kafka.clients.admin.FeatureUpdate.UpgradeType``."""
+    assert {kind.name: kind.value for kind in UpdateFeatureType} == {
+        "UNKNOWN": 0, "UPGRADE": 1, "SAFE_DOWNGRADE": 2, "UNSAFE_DOWNGRADE": 3,
+    }  # fmt: skip
 
 
 def test_only_validating_needs_a_version_that_can_say_so() -> None:
@@ -115,7 +129,9 @@ def test_an_error_of_the_whole_is_raised_and_one_of_a_feature_is_told() -> None:
         {"a": (True, 2)},
         {"a": 1.5},
         {"a": float("nan")},
-        {"a": 2**15},
+        {"a": 32768},
+        {"a": -32769},
+        {"a": 2.5},
         {"a": None},
         {"a": ("sideways", 2)},
         {"a": (0, 2)},

@@ -35,7 +35,8 @@ def test_a_pair_is_a_partition(given: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["t0", {"t": 0, "u": 1}, ("t",), ("t", 0, 1), ("t", "0"), (0, 0), (b"t", 0), ("t", True), ("t", None), None]
+    "given",
+    ["t0", {"t": 0, "u": 1}, ("t",), ("t", 0, 1), ("t", "0"), (0, 0), (b"t", 0), ("t", True), ("t", None), None, 7],
 )
 def test_what_is_no_partition_is_refused(given: Any) -> None:
     with pytest.raises(IllegalArgumentError, match="call: .*: a TopicPartition is needed"):

@@ -1,4 +1,4 @@
-"""Dialogues about groups, step by step: who is asked, what is asked again, and how old brokers are spoken to."""
+"""Dialogues about groups, step by step: which there are, what they are, and how their members leave."""
 
 from __future__ import annotations
 

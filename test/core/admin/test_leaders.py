@@ -90,6 +90,25 @@ def test_a_final_error_is_the_answer() -> None:
         all_or_raise(found)
 
 
+def test_errors_name_the_partition_once_and_say_what_the_broker_said() -> None:
+    for error, text in (
+        (TopicAuthorizationFailedError("no"), "t-0: no"),
+        (TopicAuthorizationFailedError("not t-0"), "not t-0"),
+        (TopicAuthorizationFailedError(""), "t-0"),
+        (TopicAuthorizationFailedError(), "t-0"),
+    ):
+        with pytest.raises(TopicAuthorizationFailedError) as caught:
+            all_or_raise({B: 1, A: error})
+        assert caught.value.args == (text,)
+    assert all_or_raise({A: 0, B: None}) == {A: 0, B: None}
+
+
+def test_broker_0_leads_as_any_other() -> None:
+    told = Told(Brokers({A: 0}), t0=[0])
+    assert told.run(A) == {A: 0}
+    assert told.asked == [(0, [A])]
+
+
 def test_a_partition_without_a_leader_is_waited_for_as_long_as_there_is_time() -> None:
     brokers = Brokers({A: -1})
     with pytest.raises(KafkaTimeoutError, match="t-0 has no leader now"):

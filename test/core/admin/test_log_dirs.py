@@ -14,6 +14,7 @@ from kafka.errors import (
     LogDirNotFoundError,
     NoError,
     UnknownBrokerIdError,
+    UnknownError,
 )
 from kafka.protocol.cluster import DescribeClusterResponse
 from kafka.protocol.log_dirs import (
@@ -98,6 +99,11 @@ def test_a_broker_that_the_client_does_not_know_yet_is_looked_for() -> None:
     assert [send.target for send in sent] == [7, 7]
 
 
+def test_another_error_of_the_whole_is_raised_as_it_is() -> None:
+    with pytest.raises(UnknownError, match="directories of broker 7"):
+        asked(describe_log_dirs(None, [7], backoff=BACKOFF), directories(code=-1))
+
+
 @pytest.mark.parametrize("answer", [directories(), directories(code=NOT_ALLOWED)])
 def test_who_may_not_see_directories_is_told_so_by_old_brokers_too(answer: DescribeLogDirsResponse) -> None:
     with pytest.raises(ClusterAuthorizationFailedError, match="directories of broker 7"):
@@ -148,7 +154,19 @@ def test_brokers_are_a_list_of_ids(wrong: Any) -> None:
         asked(describe_log_dirs(None, wrong, backoff=BACKOFF))
 
 
-@pytest.mark.parametrize("wrong", [[("t", 0, 1)], {("t", 0): "/a"}, {"abc": "/a"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [("t", 0, 1)],
+        {("t", 0): "/a"},
+        {("t", 0, 1, 2): "/a"},
+        {"abc": "/a"},
+        {5: "/a"},
+        {(5, 0, 1): "/a"},
+        {("t", "0", 1): "/a"},
+        {("t", 0, "1"): "/a"},
+    ],
+)
 def test_what_is_no_replica_is_told_in_one_line(wrong: Any) -> None:
     with pytest.raises(IllegalArgumentError, match=r"replica_assignments.* is needed"):
         asked(alter_replica_log_dirs(wrong, backoff=BACKOFF))

@@ -72,6 +72,12 @@ def test_all_records_count_unless_said_otherwise() -> None:
     assert brokers.run(list_partition_offsets({}, backoff=BACKOFF)) == {}
 
 
+def test_the_first_millisecond_of_the_epoch_is_a_time() -> None:
+    brokers = cluster()
+    brokers.run(list_partition_offsets({A: 0, B: 1}, backoff=BACKOFF))
+    assert asked(brokers) == [(1, 0, [(0, 0)]), (2, 0, [(1, 1)])]
+
+
 def test_the_first_error_is_raised_with_the_partition() -> None:
     with pytest.raises(TopicAuthorizationFailedError, match="t-1"):
         cluster({1: 29}).run(list_partition_offsets({A: -1, B: -1}, backoff=BACKOFF))

@@ -53,8 +53,10 @@ def test_a_move_is_the_controllers_who_is_looked_for_when_it_has_changed() -> No
     assert found == {HERE: None, THERE: NoReassignmentInProgressError}
     assert [send.target for send in sends(steps)] == [Controller()] * 2
     assert any(isinstance(step, RefreshMetadata) for step in steps)
-    (topic,) = sends(steps)[0].request.topics  # type: ignore[union-attr]
+    first: Any = sends(steps)[0]
+    (topic,) = first.request.topics
     assert [(one.partition_index, one.replicas) for one in topic.partitions] == [(0, [2, 1]), (1, None)]
+    assert (first.request.timeout_ms, first.timeout_s) == (30_000, 35.0)
 
 
 def test_the_error_of_the_whole_request_is_raised() -> None:
@@ -228,4 +230,9 @@ def test_looking_topics_up_is_part_of_the_time() -> None:
     ):
         _, steps = run(call, late, described(1), answer)
         *_, last = sends(steps)
-        assert (last.give_up_at, last.request.timeout_ms) == (5.0, 4900)
+        assert (last.give_up_at, last.request.timeout_ms, last.timeout_s) == (5.0, 4900, 9.9)
+
+
+def test_an_election_among_no_partitions_is_nothing_to_ask() -> None:
+    nothing = {"error_code": 0, "replica_election_results": []}
+    assert run(elect_leaders(0, [], backoff=BACKOFF)) == (nothing, [])

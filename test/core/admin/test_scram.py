@@ -105,6 +105,12 @@ def test_iterations_that_no_broker_takes_are_refused_with_the_range(iterations: 
         UserScramCredentialUpsertion("alice", 1, PASSWORD, iterations=iterations)
 
 
+def test_the_most_and_the_least_iterations_are_taken() -> None:
+    """The least is ``ScramMechanism.minIterations()``, the most ``ScramControlManager.MAX_ITERATIONS``."""
+    made = [UserScramCredentialUpsertion("alice", 1, PASSWORD, iterations=count).iterations for count in (4096, 16384)]
+    assert made == [4096, 16384]
+
+
 @pytest.mark.parametrize("mechanism", [ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512])
 @pytest.mark.parametrize("password", [PASSWORD, PASSWORD.encode()])
 def test_who_knows_the_password_is_let_in_by_what_is_sent(mechanism: ScramMechanism, password: str | bytes) -> None:
@@ -151,12 +157,15 @@ def test_a_password_that_cannot_be_is_refused_without_being_quoted(password: Any
         lambda: UserScramCredentialUpsertion("alice", True, PASSWORD),
         lambda: UserScramCredentialUpsertion("alice", 1, PASSWORD, iterations=True),
         lambda: UserScramCredentialUpsertion("alice", 1, PASSWORD, salt=b""),
+        lambda: UserScramCredentialUpsertion("alice", 1, PASSWORD, salt="salt"),  # type: ignore[arg-type]
+        lambda: UserScramCredentialUpsertion("alice", 1, PASSWORD, iterations="4096"),  # type: ignore[arg-type]
         lambda: UserScramCredentialUpsertion(None, 1, PASSWORD),  # type: ignore[arg-type]
         lambda: UserScramCredentialDeletion("alice", 3),
         lambda: UserScramCredentialDeletion("alice", []),  # type: ignore[arg-type]
         lambda: next(describe_user_scram_credentials(5, backoff=BACKOFF)),  # type: ignore[arg-type]
         lambda: next(alter_user_scram_credentials(None, backoff=BACKOFF)),  # type: ignore[arg-type]
         lambda: next(describe_user_scram_credentials("alice", backoff=BACKOFF)),
+        lambda: next(describe_user_scram_credentials(b"alice", backoff=BACKOFF)),  # type: ignore[arg-type]
         lambda: next(alter_user_scram_credentials(["alice"], backoff=BACKOFF)),  # type: ignore[list-item]
         lambda: next(alter_user_scram_credentials(UserScramCredentialDeletion("a", 1), backoff=BACKOFF)),  # type: ignore[arg-type]
     ],
@@ -201,6 +210,12 @@ def test_a_broker_that_is_too_old_is_told_from_which_release_on_it_goes() -> Non
     ):
         with pytest.raises(IncompatibleBrokerVersion, match=r"since release 2\.7$"):
             drive(dialogue, refuse)
+
+
+def test_mechanisms_have_javas_codes() -> None:
+    """``org.apache.kafka.clients.admin.ScramMechanism``."""
+    numbers = {"UNKNOWN": 0, "SCRAM_SHA_256": 1, "SCRAM_SHA_512": 2}
+    assert {mechanism.name: mechanism.value for mechanism in ScramMechanism} == numbers
 
 
 def test_mechanisms_know_their_hashes() -> None:
