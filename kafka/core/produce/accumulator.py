@@ -41,7 +41,7 @@ from kafka.records.header import HEADER_BYTES
 
 __all__ = ["Accumulator", "BufferFull", "PartitionQueue", "TopicQueues"]
 
-NO_LIMIT: Final = 2**31 - 1
+NO_LIMIT: Final = 0x7FFFFFFF
 CLOSED: Final = "the producer is closed"
 ROW_PATIENCE_S: Final = 0.01
 """So long the first in the row may wait for more memory than it needs. Each time it is woken two threads change places,
@@ -213,7 +213,8 @@ class Accumulator:
         index = batch.append(timestamp, key, value, headers)
         if index < 0:
             needed = batch.builder.size_bytes + batch.builder.size_of(timestamp, key, value, headers)
-            if needed <= batch.limit_bytes and self._grow(batch, needed, waiter):
+            if needed <= batch.limit_bytes:
+                self._grow(batch, needed, waiter)
                 index = batch.append(timestamp, key, value, headers)
         if index < 0:
             self._close(batch.queue, True)
@@ -504,12 +505,10 @@ class Accumulator:
             self._has_news = had_news
         return batch
 
-    def _grow(self, batch: Batch, needed_bytes: int, waiter: Waiter | None) -> bool:
+    def _grow(self, batch: Batch, needed_bytes: int, waiter: Waiter | None) -> None:
         """Let an open batch grow to ``needed_bytes`` at least, and rather to four times what it may have now. Raises
-        :class:`BufferFull`; False when it was built already."""
+        :class:`BufferFull`."""
         builder = batch.builder
-        if builder.is_built:
-            return False
         record = (builder.size_bytes - HEADER_BYTES) // builder.records_count
         for room in (max(min(builder.limit_bytes * 4, batch.limit_bytes), needed_bytes), needed_bytes):
             wanted = open_batch_bytes(room, record)
@@ -518,7 +517,7 @@ class Accumulator:
                 builder.limit_bytes = room
                 self.memory.used_bytes += max(wanted - batch.reserved_bytes - more, 0)  # if it was taken back meanwhile
                 batch.reserved_bytes = max(wanted, batch.reserved_bytes)
-                return True
+                return
         raise BufferFull(more)
 
     def _close(self, queue: PartitionQueue, was_filled: bool = False) -> None:

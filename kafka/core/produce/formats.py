@@ -32,12 +32,10 @@ from kafka.records import ZSTD, decode_raw, encode_message_set, parse_header
 MESSAGE_SETS: Final = {0: 0, 1: 0, 2: 1}
 """Version of Produce -> the magic of its message sets; later versions carry batches."""
 FIRST_VERSION_OF_ZSTD: Final = 7
-MAX_BATCH_BYTES: Final = 2**31 - 1
+MAX_BATCH_BYTES: Final = 0x7FFFFFFF
 """Its own batches a producer need not fear."""
 
-_REFUSALS: Final = (UnsupportedCompressionTypeError, UnsupportedForMessageFormatError)
 _Data = ProduceRequest.PartitionProduceData
-_Refusal = UnsupportedCompressionTypeError | UnsupportedForMessageFormatError
 
 
 class CarriedRequest:
@@ -70,13 +68,13 @@ class CarriedRequest:
 
     def _as_message_sets(self, magic: int) -> ProduceRequest:
         topics: list[ProduceRequest.TopicProduceData] = []
-        refusal: _Refusal | None = None
+        refusal: UnsupportedForMessageFormatError | None = None
         for topic in self._request.topic_data:
             partitions: list[_Data] = []
             for data in topic.partition_data:
                 try:
                     records = self._as_message_set(data, magic)
-                except _REFUSALS as error:
+                except UnsupportedForMessageFormatError as error:
                     refusal = error
                     self._note(topic, data.index, error)
                 else:
@@ -105,9 +103,12 @@ class CarriedRequest:
             )
         return encode_message_set(records, magic, header.codec, level=self._level)
 
-    def _note(self, topic: ProduceRequest.TopicProduceData, index: int, error: _Refusal) -> None:
+    def _note(
+        self, topic: ProduceRequest.TopicProduceData, index: int, error: UnsupportedForMessageFormatError
+    ) -> None:
+        assert error.errno is not None
         refused = ProduceResponse.PartitionProduceResponse(
-            index=index, error_code=int(error.errno or 0), base_offset=-1, error_message=str(error.args[0])
+            index=index, error_code=error.errno, base_offset=-1, error_message=str(error.args[0])
         )
         self._refused.append(
             ProduceResponse.TopicProduceResponse(

@@ -154,7 +154,7 @@ class Outcomes:
         queue.in_flight.remove(batch)
         if self._transactions is not None and fate in (Fate.RENUMBER, Fate.FATAL):
             fate = Fate.FAIL  # and its machine says what else
-        if fate is not Fate.SPLIT and recovery_for(error).leaves_doubt:
+        if recovery_for(error).leaves_doubt:
             batch.in_doubt = is_numbered
         if self._transactions is not None and not self._transactions.may_retry(batch):
             fate = Fate.FAIL
@@ -218,11 +218,12 @@ class Outcomes:
 
 
 def _only_answer(call: SendBatches, response: ProduceResponse) -> Any:
-    """The answer to the only batch of a request, as most are; None when it takes more than that to find it."""
-    if len(call.batches) != 1 or len(response.responses) != 1:
+    """The answer to the only batch of a request, as most are, where it is the first; None when it takes more than that
+    to find it."""
+    if len(call.batches) != 1 or not response.responses:
         return None
     topic, asked, batch = response.responses[0], call.request.topic_data[0], call.batches[0]
-    if len(topic.partition_responses) != 1:
+    if not topic.partition_responses:
         return None
     if topic.name != batch.topic and (topic.name or topic.topic_id != asked.topic_id):
         return None

@@ -18,7 +18,7 @@ from kafka.core.produce.numbering import SEQUENCE_MASK
 from kafka.errors import CorruptRecordError
 from kafka.records import HEADER_BYTES, decode_raw, parse_header
 
-NO_LIMIT: Final = 2**31 - 1
+NO_LIMIT: Final = 0x7FFFFFFF
 
 
 def split(batch: Batch, accumulator: Accumulator) -> list[Batch]:
