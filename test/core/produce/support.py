@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from kafka.core.produce.batch import Batch
 from kafka.core.produce.effects import AskIdentity, Effect, RefreshMetadata, SendBatches
 from kafka.core.produce.identity import ProducerIdentity
 from kafka.core.produce.sender import Sender
+from kafka.core.produce.transactions import TransactionManager
 from kafka.core.retry import Backoff
 from kafka.errors import KafkaConnectionError
 from kafka.net.clock import ManualClock
@@ -141,20 +143,24 @@ class Rig:
     def answer(
         self,
         call: SendBatches,
-        error_code: int = 0,
+        error_code: int | Mapping[int, int] = 0,
         base_offset: int = 0,
         only: int | None = None,
         log_start_offset: int = 0,
     ) -> None:
-        """The same answer for each of the call's batches, or for partition ``only`` alone."""
+        """An answer for each of the call's batches, or for partition ``only`` alone; error codes by partition, or one
+        for all of them."""
+        codes = (
+            error_code if isinstance(error_code, Mapping) else {batch.partition: error_code for batch in call.batches}
+        )
         responses = [
             ProduceResponse.TopicProduceResponse(
                 topic_id=TOPIC_ID,
                 partition_responses=[
                     ProduceResponse.PartitionProduceResponse(
                         index=batch.partition,
-                        error_code=error_code,
-                        base_offset=-1 if error_code else base_offset,
+                        error_code=codes.get(batch.partition, 0),
+                        base_offset=-1 if codes.get(batch.partition) else base_offset,
                         log_start_offset=log_start_offset,
                     )
                 ],
@@ -186,3 +192,14 @@ def sequences(call: SendBatches) -> list[tuple[int, int]]:
             (header,) = iter_batches(data.records)
             found.append((header.producer_epoch, header.base_sequence))
     return found
+
+
+def in_transaction(
+    partitions: int = 1, *, version: int = 2, can_bump: bool = True, **options: Any
+) -> tuple[Rig, TransactionManager]:
+    """A producer ``me`` that has begun a transaction; with version 1, no partition was added to it."""
+    machine = TransactionManager("me")
+    machine.begin_initializing()
+    machine.initialized(ProducerIdentity(9, 0), can_bump=can_bump, version=version)
+    machine.begin()
+    return Rig(partitions, transactions=machine, **options), machine

@@ -344,11 +344,12 @@ def test_a_batch_behind_others_that_wait_is_no_news_for_the_sender() -> None:
     assert not rig.accumulator.incomplete
 
 
-def test_what_was_begun_behind_others_lingers_no_longer_than_it_may() -> None:
+@pytest.mark.parametrize("others", [1, 2])
+def test_what_was_begun_behind_others_lingers_no_longer_than_it_may(others: int) -> None:
     rig = Rig(batch_bytes=400, linger_s=1.0, idempotent=False)
     rig.leaders[0] = None
-    rig.put(b"x" * 300)
-    rig.put(b"x" * 300)
+    for _ in range(others):
+        rig.put(b"x" * 300)
     rig.poll()
     behind, _ = rig.put(b"x" * 300)
     rig.leaders[0] = 1

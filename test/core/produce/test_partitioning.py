@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from kafka.core.produce.accumulator import TopicQueues
+from kafka.core.produce.batch import Batch
 from kafka.core.produce.murmur2 import partition_for_key
-from kafka.core.produce.partitioning import BuiltIn, partitioning_for
+from kafka.core.produce.partitioning import BuiltIn, Sticky, partitioning_for
 from kafka.core.produce.queues import PartitionQueue
 from kafka.errors import IllegalArgumentError
+from kafka.records import RecordBatchBuilder
 from test.core.produce.support import Rig
 
 
@@ -95,7 +97,7 @@ def test_loads_are_looked_at_again_after_a_while_that_grows_with_the_partitions(
     topic.queues[1].closed.clear()
     built_in.next_sticky(topic, 0.000_01)
     assert topic.load_sums == [10, 11]
-    built_in.next_sticky(topic, 0.000_03)
+    built_in.next_sticky(topic, 0.000_02)  # ten microseconds for each of two partitions
     assert topic.load_sums == []
 
 
@@ -167,3 +169,131 @@ def test_what_a_users_partitioner_may_not_return(returned: Any, error: type[Exce
     kind = partitioning_for(lambda key, every, available: returned, random.Random())
     with pytest.raises(error, match=text):
         kind.queue_for(topic_of(0, 0, 0), None, None, None, None)
+
+
+def test_only_what_decides_by_itself_is_asked_for_each_record_and_only_objects_see_what_was_given() -> None:
+    kinds = {name: partitioning_for(name, random.Random()) for name in (None, "sticky", "round_robin")}
+    assert {name: kind.asks_always for name, kind in kinds.items()} == {
+        None: False, "sticky": False, "round_robin": True,
+    }  # fmt: skip
+    assert not any(kind.wants_objects for kind in kinds.values())
+    assert partitioning_for(Third(), random.Random()).wants_objects
+    assert not partitioning_for(Second(), random.Random()).wants_objects
+
+
+def test_an_object_of_ours_is_taken_as_it_is() -> None:
+    mine = BuiltIn(random.Random(), 5)
+    assert partitioning_for(mine, random.Random()) is mine
+
+
+def test_the_first_partition_may_be_chosen_by_a_users_partitioner_too() -> None:
+    topic = topic_of(0, 0)
+    assert partitioning_for(lambda *_: 0, random.Random()).queue_for(topic, None, None, None, None) is topic.queues[0]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "former", "drawn", "chosen", "stops"),
+    [
+        (3, None, [1], 1, [3]),
+        (3, 0, [1], 1, [3]),
+        # the one before was drawn again: one of the other two, by chance
+        (3, 1, [1, 0], 2, [3, 2]),
+        (3, 1, [1, 1], 0, [3, 2]),
+        (2, 1, [1, 0], 0, [2, 1]),
+        (1, 0, [0], 0, [1]),  # there is no other one
+    ],
+)
+def test_sticky_takes_another_partition_for_each_batch(
+    partitions: int, former: int | None, drawn: list[int], chosen: int, stops: list[int]
+) -> None:
+    """KIP-480: StickyPartitionCache.nextPartition."""
+    chance, topic = Chance(*drawn), topic_of(*[0] * partitions)
+    topic.sticky = None if former is None else topic.queues[former]
+    assert Sticky(chance).next_sticky(topic, 0.0) is topic.queues[chosen]
+    assert chance.stops == stops
+
+
+def test_round_robin_takes_the_partitions_that_have_a_leader_in_their_order() -> None:
+    topic = topic_of(0, 0, 0, 0)
+    topic.available = [0, 1, 3]
+    kind = partitioning_for("round_robin", random.Random())
+    found = [kind.queue_for(topic, None, None, None, None) for _ in range(6)]
+    assert [queue.partition for queue in found if queue] == [1, 3, 0, 1, 3, 0]
+    assert kind.queue_for(topic, b"foobar", None, None, None) is topic.queues[partition_for_key(b"foobar", 4)]
+
+
+# -- KIP-794 ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(16383, True), (16384, False)])
+def test_by_default_a_partition_is_left_after_as_many_bytes_as_javas_batch_size(size: int, is_kept: bool) -> None:
+    topic = topic_of(0, 0)
+    topic.sticky, topic.sticky_from_bytes = topic.queues[0], 1000
+    topic.queues[0].produced_bytes = 1000 + size
+    kind = partitioning_for(None, Chance(1))
+    chosen = kind.next_sticky(topic, 0.0)
+    assert chosen is topic.queues[0 if is_kept else 1]
+    assert is_kept or topic.sticky_from_bytes == 0, "the bytes of the new one are counted from now on"
+
+
+def test_by_default_loads_are_looked_at_and_a_key_decides() -> None:
+    chance = Chance(3)
+    kind = partitioning_for(None, chance)
+    assert kind.next_sticky(topic_of(0, 3), 0.0).partition == 0
+    assert chance.stops == [5]
+    topic = topic_of(0, 0, 0)
+    assert kind.queue_for(topic, b"foobar", None, None, None) is topic.queues[partition_for_key(b"foobar", 3)]
+    assert kind.queue_for(topic, None, None, None, None) is None
+
+
+def test_a_batch_that_is_full_of_bytes_is_followed_by_one_of_another_partition() -> None:
+    """Although a record more would have made it larger than it may be, so that fewer bytes went there."""
+    rig = Rig(16, partitioner=None, batch_bytes=1000)
+    partitions = [rig.put(b"x" * 600, None)[0].partition for _ in range(40)]
+    assert len(set(partitions)) > 5
+
+
+def test_a_batch_that_was_full_makes_room_for_another_partition_once() -> None:
+    topic = topic_of(0, 0)
+    topic.sticky = former = topic.queues[0]
+    former.was_filled = True
+    built_in = BuiltIn(Chance(1, 0), 1000)
+    topic.sticky = built_in.next_sticky(topic, 0.0)
+    assert topic.sticky is topic.queues[1]
+    assert not former.was_filled
+    topic.sticky = former
+    assert built_in.next_sticky(topic, 0.0) is former
+
+
+@pytest.mark.parametrize(
+    ("now", "nodes", "late", "expected"),
+    [
+        (3.0, [0, 0, 1, 1], [0], {0, 1, 2, 3}),  # as late as may be
+        (3.1, [0, 0, 1, 1], [0], {2, 3}),  # node 0 takes nothing
+        (3.1, [1, 0, 1, 0], [1, 2], {0, 1, 2, 3}),  # no node takes anything
+        (3.1, [-1, -1, 1, 1], [0], {1, 2, 3}),  # where it is to go is not known: that partition alone
+    ],
+)
+def test_what_waits_too_long_keeps_its_node_from_being_chosen_as_long_as_there_are_others(
+    now: float, nodes: list[int], late: list[int], expected: set[int]
+) -> None:
+    """KIP-794, partitioner.availability.timeout.ms."""
+    topic = topic_of(0, 0, 0, 0)
+    for queue, node in zip(topic.queues, nodes, strict=True):
+        queue.node = node
+    for partition in late:
+        queue = topic.queues[partition]
+        queue.closed.append(Batch(queue, 1, RecordBatchBuilder(1000), 1.0, lambda: None))
+    built_in = BuiltIn(random.Random(5), 0, late_s=2.0)
+    assert {built_in.next_sticky(topic, now).partition for _ in range(200)} == expected
+
+
+def test_what_waits_to_be_sent_again_and_what_is_open_counts_as_waiting_too() -> None:
+    rig = Rig(3, partitioner="sticky", idempotent=False)
+    rig.put_alone(b"x", 0)
+    rig.answer(rig.call(), 19)  # NOT_ENOUGH_REPLICAS
+    rig.put(b"x", 0)
+    rig.put(b"x", 1)
+    chance = Chance(0)
+    BuiltIn(chance, 0).next_sticky(rig.topic, 1.0)
+    assert rig.topic.load_sums == [1, 1 + 2, 1 + 2 + 3]

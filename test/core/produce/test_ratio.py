@@ -8,7 +8,7 @@ import pytest
 
 from kafka.core.produce.accumulator import BufferFull
 from kafka.core.produce.ratio import SAFETY, CompressionRatio
-from kafka.records import GZIP
+from kafka.records import GZIP, NONE
 from test.core.produce.support import Rig
 
 
@@ -90,3 +90,31 @@ def test_a_batch_that_closes_early_gives_back_what_it_did_not_need() -> None:
     for _ in range(40):
         ratio.value = 0.01
         rig.put_alone(b"x")  # each was let 50,000 bytes
+
+
+def test_only_a_topic_that_is_compressed_has_an_estimate_and_it_keeps_it() -> None:
+    assert rig_with(compression=NONE).topic.ratio is None
+    rig = rig_with()
+    ratio = rig.topic.ratio
+    rig.accumulator.set_partitions(rig.topic, 3, [0, 1, 2])
+    assert rig.topic.ratio is ratio is not None
+    assert {id(queue.ratio) for queue in rig.topic.queues} == {id(ratio)}
+
+
+@pytest.mark.parametrize(("partitions", "most"), [(1, 50_000), (4, 12_500)])
+def test_no_batch_grows_above_what_leaves_half_of_the_memory_free_when_every_partition_has_one(
+    partitions: int, most: int
+) -> None:
+    rig = rig_with(partitions=partitions, batch_bytes=1_000, buffer_bytes=100_000)
+    assert rig.topic.ratio is not None
+    rig.topic.ratio.value = 0.01
+    batch, _ = rig.put(b"x")
+    assert batch.limit_bytes == most
+
+
+def test_an_empty_batch_says_nothing_about_how_far_records_shrink() -> None:
+    ratio = CompressionRatio()
+    ratio.observe(0, 0)
+    assert ratio.value == 1.0
+    ratio.observe(1, 0)
+    assert ratio.value < 1.0

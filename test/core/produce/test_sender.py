@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import sys
 import threading
 from math import inf
@@ -7,21 +8,27 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.produce.effects import AskIdentity
+from kafka.core.produce.effects import AskIdentity, RefreshMetadata, SendBatches
 from kafka.core.produce.identity import IdentityState, ProducerIdentity
+from kafka.core.produce.sender import Sender
+from kafka.core.retry import Backoff
+from kafka.core.states import Transaction
 from kafka.errors import (
     Cancelled,
     ClusterAuthorizationFailedError,
+    InvalidRecordError,
     KafkaConnectionError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
+    NotEnoughReplicasError,
     NotLeaderForPartitionError,
     OutOfOrderSequenceNumberError,
     UnknownProducerIdError,
 )
 from kafka.protocol.produce import ProduceResponse
+from kafka.records import iter_batches
 from kafka.wire.types import ZERO_UUID
-from test.core.produce.support import TOPIC_ID, Rig, sequences
+from test.core.produce.support import TOPIC_ID, Rig, in_transaction, sequences
 
 NOT_LEADER = 6
 TOO_LARGE = 10
@@ -32,6 +39,7 @@ INVALID_EPOCH = 47
 UNKNOWN_PRODUCER = 59
 FENCED = 90
 CLUSTER_AUTHORIZATION = 31
+INVALID_RECORD = 87
 
 
 def test_a_record_goes_out_at_once_without_linger() -> None:
@@ -455,3 +463,309 @@ def test_an_answer_to_the_only_batch_is_known_by_its_topic_and_partition(
     rig.sender.answered(rig.call(), ProduceResponse(responses=[topic]), rig.clock.monotonic())
     assert batch.done.is_done == is_its_own
     assert is_its_own or "did not say what became of t-0" in str(batch.last_error)
+
+
+# -- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_without_settings_a_sender_has_javas_defaults() -> None:
+    """ProducerConfig: acks all, five requests in flight, request.timeout.ms 30000, enable.idempotence."""
+    rig = Rig(6)
+    sender = Sender(
+        rig.accumulator,
+        leader_of=lambda _topic, _partition: 1,
+        topic_id_of=lambda _topic: TOPIC_ID,
+        backoff=Backoff(0.1, 1.0, random.Random(1), jitter=0.0),
+    )
+    assert sender.identity.is_on
+    sender.identity_received(ProducerIdentity(9, 0))
+    calls: list[SendBatches] = []
+    for partition in range(6):
+        rig.put(b"x", partition)
+        calls += [effect for effect in sender.poll(0.0) if isinstance(effect, SendBatches)]
+    assert len(calls) == 5
+    assert [(call.request.acks, call.request.timeout_ms) for call in calls] == [(-1, 30_000)] * 5
+    assert calls[0].request.transactional_id is None
+    assert calls[0].max_version is None
+    assert rig.topic.queues[0].leader_epoch == -1, "nobody told it"
+    assert sender.counts.requests == 5
+
+
+# -- where a batch has to wait ---------------------------------------------------------------------------------------
+
+
+def test_a_node_that_throttles_gets_nothing_before_the_time_is_over() -> None:
+    """KIP-219: the client keeps back what the broker would not read."""
+    rig = Rig(idempotent=False, free_at=lambda node: 2.5 if node == 1 else 0.0)
+    rig.put_alone(b"x")
+    assert rig.calls() == []
+    assert rig.sender.next_deadline == 2.5
+    rig.clock.advance(2.5)
+    assert len(rig.calls()) == 1
+
+
+def test_no_id_is_asked_for_while_no_batch_could_go_out_with_it() -> None:
+    rig = Rig(known=False)
+    rig.leaders[0] = None
+    rig.put(b"x")
+    assert rig.poll() == [RefreshMetadata(frozenset({"t"}))]
+    assert rig.sender.next_deadline == pytest.approx(0.1)
+
+
+def test_batches_fill_a_request_to_its_last_byte() -> None:
+    """A record of 100 bytes takes 61 for the header, its length 2, and 107."""
+    for limit, sizes in ((340, [2]), (339, [1, 1])):
+        rig = Rig(2, idempotent=False, max_request_bytes=limit)
+        for partition in (0, 1):
+            assert rig.put_alone(b"x" * 100, partition).builder.size_bytes == 170
+        assert [len(call.batches) for call in rig.calls()] == sizes
+
+
+@pytest.mark.parametrize(
+    ("limit", "records", "sent"),
+    [
+        (61 + 2 * 109, 2, [2]),
+        (61 + 2 * 109 - 1, 2, [1, 1]),
+        (100, 1, [1]),  # one record cannot be divided: the broker says whether it is too large
+    ],
+)
+def test_only_a_batch_of_several_records_that_is_above_the_limit_is_halved(
+    limit: int, records: int, sent: list[int]
+) -> None:
+    rig = Rig(idempotent=False, max_request_bytes=limit)
+    for _ in range(records):
+        rig.put(b"x" * 100)
+    rig.accumulator.close_open_batches()
+    found = []
+    for _ in range(4):
+        for call in rig.calls():
+            found += [batch.records_count for batch in call.batches]
+            rig.answer(call)
+    assert found == sent
+    assert rig.sender.counts.splits == (len(sent) > 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_at_once"), [(4, 4, False), (4, 5, True), (0, 1, True), (-1, 5, False), (4, -1, False)]
+)
+def test_a_wait_ends_early_when_a_newer_leader_is_known_and_the_old_one_was(
+    before: int, after: int, is_at_once: bool
+) -> None:
+    """KIP-951. An epoch of -1 says nothing."""
+    rig = Rig()
+    rig.leader_epochs[0] = before
+    rig.put_alone(b"a")
+    rig.answer(rig.call(), NOT_LEADER)
+    rig.leader_epochs[0] = after
+    assert len(rig.calls()) == is_at_once
+
+
+def test_a_minute_is_not_long_enough_for_a_leader_to_forget_a_producer() -> None:
+    for silence, in_flight in ((60.0, 2), (60.1, 1)):
+        rig = Rig()
+        rig.put_alone(b"a")
+        rig.answer(rig.call())
+        rig.clock.advance(silence)
+        for _ in range(2):
+            rig.put_alone(b"x")
+        assert len(rig.calls()) == in_flight
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_number_may_be_in_the_log_as_any_other() -> None:
+    rig = Rig()
+    rig.put_alone(b"a")
+    rig.put_alone(b"b")
+    first, second = rig.calls()
+    rig.answer(second, INVALID_RECORD)
+    rig.lose(first)
+    rig.back_off()
+    assert sequences(rig.call()) == [(0, 0)], "before another epoch it is to be known whether it is there"
+
+
+def test_partitions_that_have_lost_a_number_share_the_next_epoch() -> None:
+    rig = Rig(3)
+    for partition in (0, 1):
+        rig.put_alone(b"a", partition)
+    rig.answer(rig.call(), INVALID_RECORD)
+    for partition in (0, 1, 2):
+        rig.put_alone(b"b", partition)
+    assert sequences(rig.call()) == [(1, 0)] * 3
+
+
+# -- time that is over -----------------------------------------------------------------------------------------------
+
+
+def test_all_that_is_overdue_fails_wherever_it_waits_and_nothing_else() -> None:
+    rig = Rig(idempotent=False, delivery_timeout_s=30.0, max_in_flight=2)
+    queue = rig.topic.queues[0]
+    old = [rig.put_alone(b"a") for _ in range(2)]
+    for call in rig.calls():
+        rig.lose(call)
+    assert queue.retry == old
+    rig.leaders[0] = None
+    old += [rig.put_alone(b"b") for _ in range(2)]
+    rig.clock.advance(1.0)
+    young = [rig.put_alone(b"c"), rig.put(b"d")[0]]
+    assert (len(queue.closed), queue.open) == (3, young[1])
+    rig.clock.advance(29.0)
+    rig.poll()
+    assert all(isinstance(batch.done.exception, KafkaTimeoutError) for batch in old)
+    assert not any(batch.done.is_done for batch in young)
+    assert (queue.retry, list(queue.closed), queue.open) == ([], young[:1], young[1])
+    rig.clock.advance(1.0)
+    rig.poll()
+    assert all(isinstance(batch.done.exception, KafkaTimeoutError) for batch in young)
+    assert not rig.accumulator.incomplete and not queue.has_unsent
+
+
+@pytest.mark.parametrize(
+    ("leader", "is_sent", "is_refused", "why"),
+    [
+        (None, False, False, "; the partition has no leader, or is gone"),
+        (1, False, False, ""),
+        (1, True, False, "; node 1 has not answered"),
+        (None, True, True, "; last: "),
+    ],
+)
+def test_an_overdue_record_says_what_it_waited_for(
+    leader: int | None, is_sent: bool, is_refused: bool, why: str
+) -> None:
+    rig = Rig(idempotent=False, delivery_timeout_s=30.0, linger_s=60.0)
+    batch, _ = rig.put(b"x")
+    if is_sent:
+        rig.accumulator.close_open_batches()
+        call = rig.call()
+        if is_refused:
+            rig.answer(call, NOT_ENOUGH_REPLICAS)
+    rig.leaders[0] = leader
+    rig.clock.advance(30.0)
+    rig.poll()
+    text = str(batch.done.exception)
+    attempts = f"after {int(is_sent)} attempts"
+    assert f"{attempts}{why}" in text
+    assert why or text.endswith(attempts)
+
+
+def test_a_batch_that_was_given_up_in_flight_may_be_in_the_log_when_it_has_a_number() -> None:
+    for idempotent in (True, False):
+        rig = Rig(idempotent=idempotent, delivery_timeout_s=30.0)
+        batch = rig.put_alone(b"a")
+        rig.call()
+        rig.clock.advance(30.0)
+        rig.poll()
+        assert batch.done.failed()
+        assert batch.in_doubt is idempotent
+        rig.sender.abort()  # what has failed does not fail again
+        assert isinstance(batch.done.exception, KafkaTimeoutError)
+
+
+def test_the_batches_of_one_request_are_given_up_each_in_its_time() -> None:
+    rig = Rig(3, idempotent=False, delivery_timeout_s=30.0, linger_s=5.0)
+    batches = []
+    for partition in range(3):
+        batches.append(rig.put(b"x", partition)[0])
+        rig.clock.advance(1.0)
+    rig.accumulator.close_open_batches()
+    assert rig.call().batches == batches
+    for number in range(3):
+        assert rig.sender.next_deadline == 30.0 + number
+        rig.clock.advance(rig.sender.next_deadline - rig.clock.monotonic())
+        rig.poll()
+        assert [batch.done.is_done for batch in batches] == [place <= number for place in range(3)]
+    assert rig.sender.next_deadline == inf
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------
+
+
+def test_after_an_abort_the_epoch_is_raised_where_a_number_was_lost_and_nowhere_else() -> None:
+    rig = Rig(2)
+    for partition in (0, 1):
+        rig.put_alone(b"a", partition)
+    rig.answer(rig.call(), {0: NOT_ENOUGH_REPLICAS})
+    rig.sender.abort()
+    rig.put_alone(b"b", 1)
+    assert sequences(rig.call()) == [(0, 1)]
+    rig.put_alone(b"b", 0)
+    assert sequences(rig.call()) == [(1, 0)]
+
+
+def test_what_was_answered_late_was_given_back_once() -> None:
+    rig = Rig()
+    rig.put_alone(b"a")
+    call = rig.call()
+    rig.sender.abort()
+    rig.answer(call)
+    assert rig.accumulator.memory.used_bytes == 0
+
+
+def test_dropping_keeps_what_may_be_in_the_log() -> None:
+    rig = Rig(2)
+    refused, lost = rig.put_alone(b"a", 0), rig.put_alone(b"b", 1)
+    rig.answer(rig.call(), {0: NOT_ENOUGH_REPLICAS, 1: NOT_LEADER})
+    assert (refused.in_doubt, lost.in_doubt) == (False, True)
+    rig.sender.drop_unsent(KafkaTimeoutError("it is over"))
+    assert refused.done.failed() and not lost.done.is_done
+    assert rig.topic.queues[1].retry == [lost]
+
+
+# -- transactions ----------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_of_a_transaction_says_so_and_one_of_none_does_not() -> None:
+    """KIP-98: the attribute of the batch, and the request's transactional id."""
+    for transactional_id in ("me", None):
+        rig = in_transaction()[0] if transactional_id else Rig()
+        rig.put_alone(b"a")
+        call = rig.call()
+        assert call.request.transactional_id == transactional_id
+        assert call.max_version is None
+        (header,) = iter_batches(call.batches[0].encoded())
+        assert header.is_transactional is (transactional_id is not None)
+
+
+def test_version_1_sends_nothing_before_its_partition_was_added_and_at_most_in_produce_v11() -> None:
+    """KIP-890: from Produce v12 on the broker adds the partition by itself, which is version 2."""
+    rig, machine = in_transaction(2, version=1)
+    rig.put_alone(b"a")
+    assert rig.calls() == []
+    machine.take_new_partitions()
+    machine.partitions_done(are_added=True)
+    assert rig.call().max_version == 11
+    rig.put_alone(b"b", 1)
+    assert rig.calls() == []
+
+
+def test_the_coordinator_gives_a_transactions_epoch_and_nobody_else_asks_for_one() -> None:
+    rig, machine = in_transaction(known=False)
+    rig.put_alone(b"a")
+    assert rig.poll() == []
+    rig.sender.identity_received(machine.identity)
+    rig.answer(rig.call(), INVALID_RECORD)
+    machine.begin_abort()
+    machine.ended(ProducerIdentity(9, 1), 2)
+    rig.sender.identity_received(machine.identity)
+    machine.begin()
+    rig.put_alone(b"b")
+    assert sequences(rig.call()) == [(1, 0)]
+
+
+def test_in_a_transaction_that_can_only_be_aborted_what_may_be_in_the_log_is_sent_again_and_nothing_else() -> None:
+    rig, machine = in_transaction(3)
+    failed, lost, refused = (rig.put_alone(b"a", partition) for partition in range(3))
+    rig.answer(rig.call(), {0: INVALID_RECORD, 1: NOT_LEADER, 2: NOT_ENOUGH_REPLICAS})
+    assert machine.state is Transaction.ABORTABLE_ERROR
+    assert isinstance(failed.done.exception, InvalidRecordError)
+    assert isinstance(refused.done.exception, NotEnoughReplicasError), "its transaction is over"
+    late = rig.put_alone(b"late", 1)
+    rig.back_off()
+    call = rig.call()
+    assert call.batches == [lost]
+    rig.answer(call)
+    assert lost.done.succeeded()
+    assert rig.calls() == []
+    assert not late.done.is_done
+    assert rig.sender.error is None, "the next transaction may go on"

@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
-from kafka.core.dialogue import RefreshMetadata
+from kafka.core.dialogue import RefreshMetadata, Sleep
 from kafka.core.produce.topics import learn_topic
 from kafka.core.retry import Backoff
 from kafka.errors import (
+    InvalidTopicError,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
+    SaslAuthenticationFailedError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
@@ -48,9 +51,14 @@ def test_the_time_limit_tells_the_last_error() -> None:
         learn(1000, LeaderNotAvailableError("t"))
 
 
-def test_an_error_that_will_stay_is_raised_at_once() -> None:
-    with pytest.raises(TopicAuthorizationFailedError):
-        learn(1000, TopicAuthorizationFailedError("t"))
+@pytest.mark.parametrize("error", [TopicAuthorizationFailedError, InvalidTopicError, SaslAuthenticationFailedError])
+def test_an_error_that_will_stay_is_raised_at_once(error: type[KafkaError]) -> None:
+    """KafkaProducer.waitOnMetadata: Metadata.maybeThrowExceptionForTopic; an AuthenticationException is fatal."""
+    refreshes: list[Any] = []
+    dialogue = learn_topic("t", lambda: False, lambda: error("t"), timeout_s=9.0, backoff=BACKOFF)
+    with pytest.raises(error):
+        drive(dialogue, refreshes.append)
+    assert sum(isinstance(step, RefreshMetadata) for step in refreshes) == 1
 
 
 def test_a_topic_that_asking_does_not_make_is_unknown_for_a_moment_only() -> None:
@@ -76,4 +84,51 @@ def test_the_end_of_time_during_a_refresh_does_not_hide_what_was_told_before() -
         "t", lambda: False, lambda: UnknownTopicOrPartitionError("t"), timeout_s=1.0, backoff=BACKOFF
     )
     with pytest.raises(KafkaTimeoutError, match="last: .*UnknownTopicOrPartitionError"):
+        drive(dialogue, refresh)
+
+
+def test_each_wait_is_the_back_offs_and_the_last_one_ends_with_the_time() -> None:
+    steps: list[Any] = []
+    backoff = Backoff(0.1, 1.0, random.Random(0), jitter=0)
+    with pytest.raises(KafkaTimeoutError):
+        drive(learn_topic("t", lambda: False, lambda: None, timeout_s=1.0, backoff=backoff), steps.append)
+    assert [step.seconds for step in steps if isinstance(step, Sleep)] == pytest.approx([0.1, 0.2, 0.4, 0.3])
+
+
+@pytest.mark.parametrize(("may_create", "error"), [(False, UnknownTopicOrPartitionError), (True, KafkaTimeoutError)])
+def test_a_topic_is_unknown_for_two_seconds_where_asking_does_not_make_it(
+    may_create: bool, error: type[KafkaError]
+) -> None:
+    steps: list[Any] = []
+    dialogue = learn_topic(
+        "t", lambda: False, lambda: UnknownTopicOrPartitionError("t"), timeout_s=5.0,
+        backoff=Backoff(1.0, 1.0, random.Random(0), jitter=0), may_create=may_create,
+    )  # fmt: skip
+    with pytest.raises(error):
+        drive(dialogue, steps.append)
+    assert sum(step.seconds for step in steps if isinstance(step, Sleep)) == (5.0 if may_create else 2.0)
+
+
+@pytest.mark.parametrize(
+    ("told", "raised", "last"),
+    [
+        (None, KafkaTimeoutError("too late"), "too late"),
+        (LeaderNotAvailableError("t"), KafkaTimeoutError("too late"), "LeaderNotAvailableError"),
+        (LeaderNotAvailableError("t"), KafkaConnectionError("gone"), "gone"),
+    ],
+)
+def test_the_last_reason_is_told_and_a_mere_end_of_time_is_none(
+    told: KafkaError | None, raised: KafkaError, last: str
+) -> None:
+    refreshes = 0
+
+    def refresh(step: Any) -> None:
+        nonlocal refreshes
+        if isinstance(step, RefreshMetadata):
+            refreshes += 1
+            if refreshes > 1 or told is None:
+                raise raised
+
+    dialogue = learn_topic("t", lambda: False, lambda: told, timeout_s=1.0, backoff=BACKOFF)
+    with pytest.raises(KafkaTimeoutError, match=f"max_block_ms=1000; last: .*{last}"):
         drive(dialogue, refresh)
