@@ -14,12 +14,12 @@ from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 from kafka.protocol.topics import DeleteRecordsRequest
 from kafka.structs import OffsetAndMetadata
 from test.broker.raw_client import RawClient
+from test.conformance.delivered import poll_until, take
 from test.support.either_broker import every_release_with_batches
 
 pytestmark = every_release_with_batches
 
 NewTopicFixture = Callable[..., str]
-DEADLINE_S = 60.0
 
 
 def consumer_of(bootstrap: str, *partitions: TopicPartition, **settings: Any) -> KafkaConsumer:
@@ -28,16 +28,9 @@ def consumer_of(bootstrap: str, *partitions: TopicPartition, **settings: Any) ->
     return consumer
 
 
-def read(consumer: KafkaConsumer, until: Callable[[], bool]) -> list[bytes]:
-    """Values until ``until()`` holds after a poll."""
-    found: list[bytes] = []
-    give_up_at = time.monotonic() + DEADLINE_S
-    while True:
-        for records in consumer.poll(200).values():
-            found += [record.value for record in records]
-        if until():
-            return found
-        assert time.monotonic() < give_up_at, found
+def read(consumer: KafkaConsumer, condition: Callable[[], bool]) -> list[bytes]:
+    """Values until the condition holds."""
+    return [record.value for record in poll_until(condition, consumer)]
 
 
 @pytest.fixture
@@ -194,19 +187,9 @@ def test_all_is_read_in_order_through_a_small_buffer(bootstrap: str, new_topic: 
         producer.flush(60)
     with consumer_of(bootstrap, *partitions, fetch_buffer_bytes=60_000, max_partition_fetch_bytes=20_000) as consumer:
         consumer.pause(partitions[2])
-        paused = [int(value.split()[0]) for value in read_count(consumer, 200)]
+        paused = [int(record.value.split()[0]) for record in take(consumer, 200)]
         consumer.resume(partitions[2])
-        rest = [int(value.split()[0]) for value in read_count(consumer, 100)]
+        rest = [int(record.value.split()[0]) for record in take(consumer, 100)]
     for number in (0, 1):
         assert [value for value in paused if value % 3 == number] == list(range(number, 300, 3))
     assert rest == list(range(2, 300, 3))
-
-
-def read_count(consumer: KafkaConsumer, count: int) -> list[bytes]:
-    found: list[bytes] = []
-    give_up_at = time.monotonic() + DEADLINE_S
-    while len(found) < count:
-        assert time.monotonic() < give_up_at, len(found)
-        for records in consumer.poll(200, max_records=count - len(found)).values():
-            found += [record.value for record in records]
-    return found

@@ -8,7 +8,6 @@ as one of them. No test may look at which of the two it has.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 from kafka.testing import EmbeddedBroker
+from test.conformance.delivered import take
 from test.support.apache_kafka import LONG_RETENTION, ApacheKafka, require_apache_kafka
 
 pytestmark = pytest.mark.timeout(120)
@@ -99,17 +99,13 @@ def consume(
 ) -> list[ConsumerRecord]:
     """The next ``count`` records of partition 0, from ``offset`` or the start on."""
     partition = TopicPartition(topic, 0)
-    found: list[ConsumerRecord] = []
     with KafkaConsumer(
         bootstrap_servers=old.bootstrap, auto_offset_reset="earliest", **settings
     ) as consumer:
         consumer.assign([partition])
         if offset is not None:
             consumer.seek(partition, offset)
-        give_up_at = time.monotonic() + DEADLINE_S
-        while len(found) < count and time.monotonic() < give_up_at:
-            found += consumer.poll(500).get(partition, [])
-    return found
+        return take(consumer, count)
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=str)
@@ -203,11 +199,7 @@ def test_a_consumer_that_starts_at_the_end_gets_what_comes_then(old: OldBroker, 
         consumer.assign([partition])
         assert consumer.position(partition) == 5
         produce(old, topic, [(None, b"new", T0)])
-        found: list[ConsumerRecord] = []
-        give_up_at = time.monotonic() + DEADLINE_S
-        while not found and time.monotonic() < give_up_at:
-            found += consumer.poll(500).get(partition, [])
-    assert [(record.offset, record.value) for record in found] == [(5, b"new")]
+        assert [(record.offset, record.value) for record in take(consumer, 1)] == [(5, b"new")]
 
 
 def test_records_with_headers_fail_and_their_neighbours_do_not(old: OldBroker, topic: str) -> None:

@@ -4,20 +4,20 @@ Only Apache Kafka before 4.0 has such topics (``message.format.version``), so th
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 
 import pytest
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.core.consume.record import ConsumerRecord
 from kafka.errors import UnsupportedForMessageFormatError
 from kafka.protocol.fetch import FetchRequest
 from kafka.records import iter_batches
 from test.broker.raw_client import RawClient
+from test.conformance.delivered import records_of
 from test.support.apache_kafka import LONG_RETENTION, ApacheKafka, require_apache_kafka
+from test.support.waiting import WITHIN_S
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -25,7 +25,6 @@ VERSION = "2.8.2"
 FORMATS = {"0.9.0": 0, "0.10.2": 1}
 T0 = 1_700_000_000_000
 COUNT = 60
-DEADLINE_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -61,19 +60,13 @@ def test_messages_of_an_old_format_are_read_from_a_later_broker(
     bootstrap: str, old_topic: tuple[str, int], codec: str | None
 ) -> None:
     topic, magic = old_topic
-    partition = TopicPartition(topic, 0)
     with KafkaProducer(
         bootstrap_servers=bootstrap, compression_type=codec, linger_ms=20, enable_idempotence=False
     ) as producer:
         for n in range(COUNT):
             producer.send(topic, b"value-%d" % n, key=b"k", timestamp_ms=T0 + n)
     assert magics(bootstrap, topic) == {magic}
-    found: list[ConsumerRecord] = []
-    with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([partition])
-        give_up_at = time.monotonic() + DEADLINE_S
-        while len(found) < COUNT and time.monotonic() < give_up_at:
-            found += consumer.poll(500).get(partition, [])
+    found = records_of(bootstrap, topic)
     assert [(record.offset, record.value) for record in found] == [(n, b"value-%d" % n) for n in range(COUNT)]
     times = [(T0 + n, 0) for n in range(COUNT)] if magic else [(-1, -1)] * COUNT
     assert [(record.timestamp, record.timestamp_type) for record in found] == times
@@ -86,4 +79,4 @@ def test_an_idempotent_producer_is_told_that_such_a_topic_keeps_no_sequences(
         KafkaProducer(bootstrap_servers=bootstrap) as producer,
         pytest.raises(UnsupportedForMessageFormatError, match=old_topic[0]),
     ):
-        producer.send(old_topic[0], b"one").get(DEADLINE_S)
+        producer.send(old_topic[0], b"one").get(WITHIN_S)

@@ -27,18 +27,16 @@ from kafka.records import RecordBatchBuilder
 from kafka.structs import TopicPartition
 from test.broker.driver import produce_request
 from test.broker.raw_client import RawClient
+from test.conformance.delivered import poll_until, take
 from test.support.either_broker import every_release
+from test.support.waiting import eventually, look_until, until
 
 NewTopicFixture = Callable[..., str]
 
 
-def read(consumer: KafkaConsumer, count: int, within_s: float = 30.0) -> list[ConsumerRecord]:
-    """The next ``count`` records."""
-    found: list[ConsumerRecord] = []
-    give_up_at = time.monotonic() + within_s
-    while len(found) < count and time.monotonic() < give_up_at:
-        for records in consumer.poll(200).values():
-            found += records
+def read(consumer: KafkaConsumer, count: int) -> list[ConsumerRecord]:
+    """The next ``count`` records, with which no more come."""
+    found = take(consumer, count)
     assert len(found) == count
     return found
 
@@ -203,11 +201,9 @@ def test_iteration_ends_when_nothing_comes(bootstrap: str, new_topic: NewTopicFi
     with KafkaConsumer(
         topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=1500
     ) as consumer:
-        found: list[bytes | None] = []
-        give_up_at = time.monotonic() + 30
-        while not found and time.monotonic() < give_up_at:  # again, while the first is still on its way
-            found += [record.value for record in consumer]
-        assert found == [b"0", b"1", b"2", b"3", b"4"]
+        found: list[ConsumerRecord] = []
+        until(lambda: len(found) >= 5, meanwhile=lambda: found.extend(consumer))  # again, while some are on their way
+        assert [record.value for record in found] == [b"0", b"1", b"2", b"3", b"4"]
 
 
 @every_release
@@ -215,11 +211,14 @@ def test_a_producer_and_a_tail_share_one_loop_and_one_client(bootstrap: str, new
     topic = new_topic()
     partition = TopicPartition(topic, 0)
     loop = Loop()
-    client = KafkaClient(loop=loop, bootstrap_servers=bootstrap, all_topics=False)
+    client = KafkaClient(loop=loop, bootstrap_servers=bootstrap, all_topics=False, request_timeout_ms=150_000)
     producer = KafkaProducer(client=client)
     got: list[ConsumerRecord] = []
     consumer = KafkaConsumer(
-        client=client, auto_offset_reset="earliest", on_records=lambda found: got.extend(found[partition])
+        client=client,
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=100_000,
+        on_records=lambda found: got.extend(found[partition]),
     )
     try:
         consumer.assign([partition])
@@ -229,8 +228,7 @@ def test_a_producer_and_a_tail_share_one_loop_and_one_client(bootstrap: str, new
         assert [record.value for record in got] == [b"%d" % n for n in range(100)]
         assert [future.value.offset for future in futures] == list(range(100))  # type: ignore[union-attr]
         # A fetch that the broker holds does not hold back what is produced on the same client.
-        began = time.monotonic()
-        assert loop.run_until(lambda: time.monotonic() > began + 0.1, 5) is not None
+        assert loop.run_until(client.in_flight_request_count, 20)
         producer.send(topic, b"late")
         assert loop.run_until(lambda: len(got) == 101, 20)
         assert loop.run_until(producer.close_async(), 20)
@@ -247,12 +245,12 @@ def test_poll_of_nothing_does_not_wait_on_a_loop_and_when_ready_says_when_to(
     loop = Loop()
     consumer = KafkaConsumer(loop=loop, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
     try:
-        consumer.assign([TopicPartition(topic, 0)])
-        assert consumer.poll(0) == {}
-        with pytest.raises(IllegalStateError, match="own thread"):
-            consumer.poll(1000)
         with KafkaProducer(bootstrap_servers=bootstrap) as producer:
             producer.send(topic, b"x").get(30)
+        consumer.assign([TopicPartition(topic, 0)])
+        assert consumer.poll(0) == {}, "the record is there, and whoever waited would have it"
+        with pytest.raises(IllegalStateError, match="own thread"):
+            consumer.poll(1000)
 
         def is_there() -> bool:
             return consumer.when_ready().is_done and bool(found.update(consumer.poll(0)) or found)
@@ -280,9 +278,7 @@ def test_partitions_that_are_added_to_a_subscribed_topic_are_read(bootstrap: str
         producer.send(topic, b"first").get(30)
         assert read(consumer, 1)[0].partition == 0
         admin.create_partitions({topic: 2})
-        give_up_at = time.monotonic() + 30
-        while len(producer.partitions_for(topic)) < 2 and time.monotonic() < give_up_at:
-            consumer.poll(100)
+        assert poll_until(lambda: producer.partitions_for(topic) == {0, 1}, consumer) == []
         producer.send(topic, b"second", partition=1).get(30)
         assert read(consumer, 1)[0].partition == 1
 
@@ -308,13 +304,12 @@ def produced(
     raw: RawClient, topic: str, data: bytes | None, version: int = 9, acks: int = -1, partition: int = 0
 ) -> ProduceResponse.PartitionProduceResponse:
     """The partition's answer, once the partition is there: that takes Apache Kafka a moment."""
-    give_up_at = time.monotonic() + 30
-    while True:
-        answer = raw.ask(produce_request(topic, data, partition, acks), version)
-        found = answer.responses[0].partition_responses[0]
-        if found.error_code not in (3, 6) or partition or topic.startswith("no-such") or time.monotonic() > give_up_at:
-            return found
-        time.sleep(0.02)
+    is_never_there = partition != 0 or topic.startswith("no-such")
+    request = produce_request(topic, data, partition, acks)
+    return look_until(
+        lambda: raw.ask(request, version).responses[0].partition_responses[0],
+        lambda found: found.error_code not in (3, 6) or is_never_there,
+    )
 
 
 def commit_once(raw: RawClient, topic: str) -> None:
@@ -323,14 +318,12 @@ def commit_once(raw: RawClient, topic: str) -> None:
         partition_index=0, committed_offset=0, committed_metadata=None
     )
     rows = [OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[row])]
-    give_up_at = time.monotonic() + 30
-    while True:
+
+    def code() -> int:
         raw.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[topic]))
-        answer = raw.ask(OffsetCommitRequest(group_id=topic, topics=rows), 9)
-        if not answer.topics[0].partitions[0].error_code:
-            return
-        assert time.monotonic() < give_up_at
-        time.sleep(0.05)
+        return raw.ask(OffsetCommitRequest(group_id=topic, topics=rows), 9).topics[0].partitions[0].error_code
+
+    eventually(code, 0)
 
 
 K, DAY_MS = b"k", 24 * 3_600_000
@@ -420,9 +413,7 @@ def test_produce_makes_no_topics_and_metadata_does(raw: RawClient, unique: Calla
     for makes in (False, False, True):
         asked = MetadataRequest(topics=wanted, allow_auto_topic_creation=makes)
         assert [topic.error_code for topic in raw.ask(asked).topics] == [3]
-    give_up_at = time.monotonic() + 30
-    while (topic := raw.ask(MetadataRequest(topics=wanted)).topics[0]).error_code:
-        assert time.monotonic() < give_up_at
+    topic = look_until(lambda: raw.ask(MetadataRequest(topics=wanted)).topics[0], lambda topic: not topic.error_code)
     assert [partition.leader_epoch for partition in topic.partitions] == [0, 0]
     state = DeleteTopicsRequest.DeleteTopicState(name=name)
     assert raw.ask(DeleteTopicsRequest(topics=[state], timeout_ms=10_000)).responses[0].error_code == 0
