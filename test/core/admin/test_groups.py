@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +10,16 @@ import pytest
 from kafka.core.admin.coordinators import find_coordinators
 from kafka.core.admin.group_offsets import alter_group_offsets, list_group_offsets
 from kafka.core.admin.group_values import GroupState, GroupType, MemberToRemove, texts
-from kafka.core.admin.groups import delete_groups, describe_groups, remove_group_members
+from kafka.core.admin.groups import (
+    delete_groups,
+    describe_groups,
+    describe_share_groups,
+    list_groups,
+    remove_group_members,
+)
 from kafka.core.admin.plain import operations_of
 from kafka.core.dialogue import ByVersion, Send
-from kafka.core.retry import Backoff
+from kafka.core.group.protocol import Assignment, MemberSubscription, write_assignment, write_subscription
 from kafka.core.routing import AnyNode
 from kafka.errors import (
     GroupAuthorizationFailedError,
@@ -26,6 +31,7 @@ from kafka.errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
+from kafka.protocol.cluster import DescribeClusterResponse
 from kafka.protocol.consumer_group import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka.protocol.groups import (
@@ -35,13 +41,14 @@ from kafka.protocol.groups import (
     DescribeGroupsResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
+    ListGroupsResponse,
 )
 from kafka.protocol.offsets import OffsetCommitRequest, OffsetFetchRequest, OffsetFetchResponse
-from kafka.protocol.share import ShareGroupDescribeRequest
+from kafka.protocol.share import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from kafka.structs import OffsetAndMetadata, TopicPartition
+from test.core.admin.driving import BACKOFF, asked
 from test.core.test_retry import drive
 
-BACKOFF = Backoff(0.1, 0.1, random.Random(0), jitter=0)
 Handler = Callable[[Send, Any], Any]
 
 
@@ -193,6 +200,174 @@ def test_a_group_that_one_api_does_not_know_is_asked_of_the_next(state: str, cod
     assert only_unknown == ["new", "none"]
 
 
+def test_a_group_that_one_api_knows_is_not_asked_of_the_next() -> None:
+    """Not one without members either."""
+    brokers = Brokers({"empty": 1})
+    brokers.handlers[DescribeGroupsRequest] = lambda step, request: DescribeGroupsResponse(
+        groups=[described("empty", "Empty")]
+    )
+    found = brokers.run(describe_groups(["empty"], backoff=BACKOFF))
+    assert (found["empty"]["group_state"], found["empty"]["error"]) == ("Empty", None)
+    assert found["empty"]["authorized_operations"] is None
+    assert brokers.asked(ConsumerGroupDescribeRequest) == []
+
+
+def test_a_group_that_one_api_leaves_out_is_asked_of_the_next() -> None:
+    brokers = Brokers({"a": 1})
+    brokers.handlers[DescribeGroupsRequest] = lambda step, request: DescribeGroupsResponse(groups=[])
+    brokers.handlers[ConsumerGroupDescribeRequest] = lambda step, request: ConsumerGroupDescribeResponse(
+        throttle_time_ms=0, groups=[of_consumers("a")]
+    )
+    found = brokers.run(describe_groups(["a"], backoff=BACKOFF))
+    assert (found["a"]["group_type"], found["a"]["group_state"]) == ("consumer", "Stable")
+
+
+def of_consumers(group_id: str, code: int = 0, text: str | None = None) -> ConsumerGroupDescribeResponse.DescribedGroup:
+    return ConsumerGroupDescribeResponse.DescribedGroup(
+        error_code=code, error_message=text, group_id=group_id, group_state="Stable", group_epoch=4,
+        assignment_epoch=4, assignor_name="uniform", members=[], authorized_operations=1 << 3,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "requests"),
+    [
+        (14, None, 2),
+        (7, "[Error 7] RequestTimedOutError: late", 1),
+        (30, "[Error 30] GroupAuthorizationFailedError: late", 1),
+    ],
+)
+def test_a_group_that_is_loading_is_asked_for_again_and_another_error_is_told(
+    code: int, error: str | None, requests: int
+) -> None:
+    brokers = Brokers({"a": 1})
+    answers = [of_consumers("a", code, "late"), of_consumers("a")]
+    brokers.handlers[ConsumerGroupDescribeRequest] = lambda step, request: ConsumerGroupDescribeResponse(
+        throttle_time_ms=0, groups=[answers.pop(0)]
+    )
+    brokers.handlers[ShareGroupDescribeRequest] = lambda step, request: pytest.fail("asked of the next API")
+    found = brokers.run(describe_groups(["a"], backoff=BACKOFF))
+    assert found["a"]["error"] == error
+    assert len(brokers.asked(ConsumerGroupDescribeRequest)) == requests
+
+
+def test_share_groups_are_described_by_their_own_api_alone() -> None:
+    brokers = Brokers({"a": 1})
+    brokers.handlers[ShareGroupDescribeRequest] = lambda step, request: ShareGroupDescribeResponse(
+        throttle_time_ms=0,
+        groups=[
+            ShareGroupDescribeResponse.DescribedGroup(
+                error_code=0, group_id="a", group_state="Empty", group_epoch=1, assignment_epoch=1,
+                assignor_name="simple", members=[],
+            )
+        ],
+    )  # fmt: skip
+    assert brokers.run(describe_share_groups(["a"], backoff=BACKOFF))["a"]["group_type"] == "share"
+    ((_, request),) = brokers.asked(ShareGroupDescribeRequest)
+    assert (request.group_ids, request.include_authorized_operations) == (["a"], False)
+    del brokers.handlers[ShareGroupDescribeRequest]
+    with pytest.raises(IncompatibleBrokerVersion, match="ShareGroupDescribe"):
+        brokers.run(describe_share_groups(["a"], backoff=BACKOFF))
+
+
+@pytest.mark.parametrize("is_wanted", [None, False, True])
+def test_operations_are_asked_for_where_that_is_wanted_and_the_version_can(is_wanted: bool | None) -> None:
+    """In DescribeGroups since version 3 (KIP-430)."""
+    brokers = Brokers({"a": 1})
+    brokers.handlers[ConsumerGroupDescribeRequest] = lambda step, request: ConsumerGroupDescribeResponse(
+        throttle_time_ms=0, groups=[of_consumers("a")]
+    )
+    options: Any = {} if is_wanted is None else {"include_authorized_operations": is_wanted}
+    found = brokers.run(describe_groups(["a"], backoff=BACKOFF, **options))
+    assert found["a"]["authorized_operations"] == ["READ"]
+    (classic,) = (each.request for each in brokers.sent if isinstance(each.request, ByVersion))
+    built: Any = [classic.build(version) for version in (2, 3)]
+    assert [each.include_authorized_operations for each in built] == [False, bool(is_wanted)]
+    ((_, request),) = brokers.asked(ConsumerGroupDescribeRequest)
+    assert request.include_authorized_operations is bool(is_wanted)
+
+
+@pytest.mark.parametrize(("rack", "told"), [("r", "r"), ("", None)])
+def test_what_consumers_told_one_another_is_told_as_dictionaries(rack: str, told: str | None) -> None:
+    owned = (TopicPartition("t", 1), TopicPartition("t", 0))
+    metadata = write_subscription(MemberSubscription(("t", "u"), b"mine", owned, 5, rack))
+    assignment = write_assignment(Assignment((TopicPartition("u", 2),), None))
+    member = DescribeGroupsResponse.DescribedGroupMember(
+        member_id="m", client_id="c", client_host="h", member_metadata=metadata, member_assignment=assignment
+    )
+    for kind in ("consumer", "connect"):
+        brokers = Brokers({"a": 1})
+        group = described("a", "Stable")
+        group.protocol_type, group.members = kind, [member]
+        brokers.handlers[DescribeGroupsRequest] = lambda step, request, group=group: DescribeGroupsResponse(
+            groups=[group]
+        )
+        (found,) = brokers.run(describe_groups(["a"], backoff=BACKOFF))["a"]["members"]
+        if kind == "connect":
+            assert (found["member_metadata"], found["member_assignment"]) == (metadata, assignment)
+            continue
+        assert found["member_metadata"] == {
+            "topics": ["t", "u"], "user_data": b"mine", "owned_partitions": [{"topic": "t", "partitions": [0, 1]}],
+            "generation_id": 5, "rack_id": told,
+        }  # fmt: skip
+        assert found["member_assignment"] == {
+            "assigned_partitions": [{"topic": "u", "partitions": [2]}], "user_data": None,
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00"])
+def test_bytes_that_no_consumer_told_are_left_as_they_are(data: bytes) -> None:
+    member = DescribeGroupsResponse.DescribedGroupMember(
+        member_id="m", client_id="c", client_host="h", member_metadata=data, member_assignment=data
+    )
+    brokers = Brokers({"a": 1})
+    group = described("a", "Stable")
+    group.protocol_type, group.members = "consumer", [member]
+    brokers.handlers[DescribeGroupsRequest] = lambda step, request: DescribeGroupsResponse(groups=[group])
+    (found,) = brokers.run(describe_groups(["a"], backoff=BACKOFF))["a"]["members"]
+    assert (found["member_metadata"], found["member_assignment"]) == (data, data)
+
+
+def listed(*names: str, code: int = 0) -> ListGroupsResponse:
+    group = ListGroupsResponse.ListedGroup
+    facts: Any = {"protocol_type": "consumer", "group_state": "Empty", "group_type": "classic"}
+    return ListGroupsResponse(error_code=code, groups=[group(group_id=name, **facts) for name in names])
+
+
+def test_all_brokers_list_the_groups_that_they_coordinate() -> None:
+    broker = DescribeClusterResponse.DescribeClusterBroker
+    cluster = DescribeClusterResponse(
+        throttle_time_ms=0, error_code=0, cluster_id="c",
+        brokers=[broker(broker_id=number, host="h", port=1) for number in (1, 2)],
+    )  # fmt: skip
+    found, sends = asked(list_groups(backoff=BACKOFF), cluster, listed("a", "b"), listed("c"))
+    assert [send.target for send in sends[1:]] == [1, 2]
+    assert [group["group_id"] for group in found] == ["a", "b", "c"]
+    assert found[0] == {
+        "group_id": "a", "protocol_type": "consumer", "group_state": "Empty", "group_type": "classic",
+    }  # fmt: skip
+    found, (send,) = asked(list_groups([7], backoff=BACKOFF), listed("a"))
+    assert (send.target, [group["group_id"] for group in found]) == (7, ["a"])
+    with pytest.raises(GroupAuthorizationFailedError, match="list_groups at node 7"):
+        asked(list_groups([7], backoff=BACKOFF), listed(code=30))
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "least", "sent"),
+    [
+        ([], [], None, ([], [])),
+        (["stable"], [], 4, (["Stable"], [])),
+        ([], ["share"], 5, ([], ["share"])),
+        (["not-ready", "empty"], ["STREAMS"], 5, (["NotReady", "Empty"], ["streams"])),
+    ],
+)
+def test_a_filter_needs_a_version_that_has_it(states: Any, types: Any, least: int | None, sent: Any) -> None:
+    """States since version 4 of ListGroups (KIP-518), types since 5 (KIP-848)."""
+    _, (send,) = asked(list_groups([7], states, types, backoff=BACKOFF), listed())
+    request: Any = send.request
+    assert (send.min_version, (request.states_filter, request.types_filter)) == (least, sent)
+
+
 def test_offsets_of_many_groups_are_one_request_and_before_3_0_one_for_each() -> None:
     for version, requests in ((9, 1), (5, 2)):
         brokers = Brokers({"a": 1, "b": 1})
@@ -226,6 +401,13 @@ def test_members_leave_together_and_before_2_3_one_by_one() -> None:
     )
     members = [MemberToRemove("m"), MemberToRemove(group_instance_id="i", reason="why")]
     assert brokers.run(remove_group_members("g", members, backoff=BACKOFF)) == {"m": NoError, "i": NoError}
+    (batched,) = (send for send in brokers.sent if isinstance(send.request, ByVersion))
+    assert (batched.target, batched.min_version) == (1, 3), "several members came with version 3 (KIP-345)"
+    built: Any = [batched.request.build(version) for version in (4, 5)]  # type: ignore[union-attr]
+    assert [[(each.member_id, each.group_instance_id, each.reason) for each in one.members] for one in built] == [
+        [("m", None, None), ("", "i", None)],
+        [("m", None, None), ("", "i", "why")],
+    ], "reasons came with version 5 (KIP-800)"
     old = Brokers({"g": 1}, version=2)
 
     def leave(step: Send, request: LeaveGroupRequest) -> LeaveGroupResponse:
@@ -236,8 +418,11 @@ def test_members_leave_together_and_before_2_3_one_by_one() -> None:
     old.handlers[LeaveGroupRequest] = leave
     found = old.run(remove_group_members("g", [MemberToRemove("m"), MemberToRemove("x")], backoff=BACKOFF))
     assert found == {"m": NoError, "x": UnknownMemberIdError}
-    with pytest.raises(UnsupportedVersionError, match="before 2.3"):
-        old.run(remove_group_members("g", members, backoff=BACKOFF))
+    assert [(send.min_version, send.max_version) for send in old.sent[-2:]] == [(None, 2), (None, 2)]
+    for static in (members, [MemberToRemove("m", "i")]):
+        with pytest.raises(UnsupportedVersionError, match="before 2.3"):
+            old.run(remove_group_members("g", static, backoff=BACKOFF))
+    assert Brokers({}).run(remove_group_members("g", [], backoff=BACKOFF)) == {}
 
 
 def test_wrong_arguments_are_refused_before_anything_is_sent() -> None:
@@ -259,7 +444,7 @@ def test_states_types_and_operations_have_kafkas_names() -> None:
         "Stable", "PreparingRebalance", "Empty",
     ]  # fmt: skip
     assert texts(GroupType, ["SHARE", "classic"]) == ["share", "classic"]
-    with pytest.raises(IllegalArgumentError, match="one of"):
+    with pytest.raises(IllegalArgumentError, match="'queue': one of classic, consumer, share, streams$"):
         texts(GroupType, ["queue"])
     assert operations_of(-2_147_483_648) is None
     assert operations_of(0b1_0100_1000) == ["READ", "DELETE", "DESCRIBE"]
