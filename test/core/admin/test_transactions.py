@@ -8,7 +8,7 @@ import pytest
 
 from kafka.core.admin.aborting import abort_transaction
 from kafka.core.admin.hanging import find_hanging_transactions
-from kafka.core.admin.producers import describe_producers
+from kafka.core.admin.producers import describe_producers, read_producers
 from kafka.core.admin.transaction_values import (
     AbortTransactionSpec,
     PartitionProducerState,
@@ -28,12 +28,14 @@ from kafka.errors import (
     KafkaTimeoutError,
     SecurityDisabledError,
     TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
     TransactionalIdNotFoundError,
     TransactionCoordinatorFencedError,
     UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -49,8 +51,8 @@ from test.core.admin.driving import BACKOFF
 from test.core.admin.many_brokers import Brokers
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-NOT_LEADER, TIMED_OUT, AFTER_APPEND, SECURITY_DISABLED = 6, 7, 20, 54
-LOADING, DENIED, OLD_EPOCH, FENCED, NOT_FOUND, BAD_PATTERN = 14, 29, 47, 52, 105, 128
+UNKNOWN_TOPIC, NOT_LEADER, TIMED_OUT, NOT_ENOUGH_REPLICAS, AFTER_APPEND, SECURITY_DISABLED = 3, 6, 7, 19, 20, 54
+LOADING, DENIED, OLD_EPOCH, FENCED, ID_DENIED, NOT_FOUND, BAD_PATTERN = 14, 29, 47, 52, 53, 105, 128
 NOW_MS = 10_000_000.0
 LIMIT_MS = 900_000 + 300_000
 ONGOING, DONE = "Ongoing", "CompleteCommit"
@@ -206,6 +208,18 @@ def test_filters_are_sent_as_they_are_meant() -> None:
         cluster.run(list_transactions(transactional_id_pattern="([", backoff=BACKOFF))
 
 
+def test_nothing_is_filtered_unless_that_is_asked_for() -> None:
+    """-1 and null mean no filter in ListTransactions (KIP-994, KIP-1152); 0 ms is one."""
+    cluster = Cluster()
+    cluster.run(list_transactions([1], backoff=BACKOFF))
+    cluster.run(list_transactions([1], [], ["empty"], 0, "", backoff=BACKOFF))
+    (_, one), (_, other) = cluster.asked(ListTransactionsRequest)
+    assert (one.state_filters, one.producer_id_filters) == ([], [])
+    assert (one.duration_filter, one.transactional_id_pattern) == (-1, None)
+    assert (other.state_filters, other.producer_id_filters) == (["Empty"], [])
+    assert (other.duration_filter, other.transactional_id_pattern) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -334,6 +348,16 @@ def test_leaders_or_a_replica_tell_of_producers() -> None:
         cluster.run(describe_producers([A, B], backoff=BACKOFF))
 
 
+def test_an_error_of_a_partition_has_the_brokers_text_or_an_empty_one() -> None:
+    message = DescribeProducersResponse
+    parts = [
+        message.PartitionResponse(partition_index=number, error_code=DENIED, error_message=text, active_producers=[])
+        for number, text in enumerate(["no", None])
+    ]
+    found: Any = read_producers(message(throttle_time_ms=0, topics=[message.TopicResponse(name="t", partitions=parts)]))
+    assert (found[A].args, found[B].args) == (("no",), ("",))
+
+
 def test_an_abort_is_a_marker_for_the_partitions_leader() -> None:
     cluster = Cluster()
     cluster.markers = [6, 0]
@@ -354,11 +378,37 @@ def test_an_abort_without_a_coordinators_epoch_takes_the_partitions_when_that_is
     assert epochs == [-1, 12]
 
 
+@pytest.mark.parametrize("producers", [[], [(7, 0, 5, -1)]])
+def test_a_partition_that_no_coordinator_has_marked_takes_its_first_epoch(producers: list[Any]) -> None:
+    """-1 is what a partition tells then, which is not above itself."""
+    cluster = Cluster()
+    cluster.markers = [FENCED, 0]
+    cluster.producers = {A: producers}
+    cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF))
+    epochs = [request.markers[0].coordinator_epoch for _, request in cluster.asked(WriteTxnMarkersRequest)]
+    assert epochs == [-1, 0]
+
+
+@pytest.mark.parametrize(
+    ("is_old", "error"), [(True, IncompatibleBrokerVersion), (False, TopicAuthorizationFailedError)]
+)
+def test_an_epoch_that_cannot_be_looked_up_is_not_guessed(is_old: bool, error: type[Exception]) -> None:
+    cluster = Cluster()
+    cluster.markers = [FENCED, 0]
+    cluster.producers = {A: [DENIED]}
+    if is_old:
+        del cluster.handlers[DescribeProducersRequest]
+    with pytest.raises(error):
+        cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF))
+    assert cluster.markers == [0]
+
+
 def test_an_epoch_that_was_given_is_taken_as_it_is() -> None:
     cluster = Cluster()
-    cluster.markers = [FENCED]
-    with pytest.raises(TransactionCoordinatorFencedError, match="t-0"):
-        cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3, 4), backoff=BACKOFF))
+    for epoch in (0, 4):
+        cluster.markers = [FENCED]
+        with pytest.raises(TransactionCoordinatorFencedError, match="t-0"):
+            cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3, epoch), backoff=BACKOFF))
     cluster.markers = [OLD_EPOCH]
     with pytest.raises(InvalidProducerEpochError, match="t-0"):
         cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF))
@@ -374,8 +424,12 @@ def test_an_epoch_that_was_given_is_taken_as_it_is() -> None:
         (("events", 1, 0), "'events': a TopicPartition"),
         ((A, "1", 0), "producer_id='1'"),
         ((A, 1, None), "producer_epoch=None"),
-        ((A, 1, 40_000), "producer_epoch=40000"),
+        ((A, True, 0), "producer_id=True"),
+        ((A, 9_223_372_036_854_775_808, 0), "producer_id=9223372036854775808"),
+        ((A, 1, -1), "producer_epoch=-1"),
+        ((A, 1, 32_768), "producer_epoch=32768"),
         ((A, 1, 0, -2), "coordinator_epoch=-2"),
+        ((A, 1, 0, 2_147_483_648), "coordinator_epoch=2147483648"),
     ],
 )
 def test_what_names_no_transaction_is_refused_before_anything_is_asked(spec: Any, text: str) -> None:
@@ -383,6 +437,16 @@ def test_what_names_no_transaction_is_refused_before_anything_is_asked(spec: Any
     with pytest.raises(IllegalArgumentError, match=text):
         cluster.run(abort_transaction(spec, backoff=BACKOFF))
     assert cluster.sent == []
+
+
+@pytest.mark.parametrize("fields", [(0, 0, -1), (9_223_372_036_854_775_807, 32_767, 2_147_483_647)])
+def test_a_marker_names_any_producer_and_epochs_that_the_protocol_has_room_for(fields: tuple[int, int, int]) -> None:
+    """int64, int16 and int32 in WriteTxnMarkers; no id and no epoch is below 0, and -1 is no coordinator's epoch."""
+    cluster = Cluster()
+    cluster.run(abort_transaction(AbortTransactionSpec(A, *fields), backoff=BACKOFF))
+    ((_, request),) = cluster.asked(WriteTxnMarkersRequest)
+    (marker,) = request.markers
+    assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == fields
 
 
 LOST = [KafkaConnectionError("the answer is lost"), TIMED_OUT, AFTER_APPEND]
@@ -412,14 +476,38 @@ def test_a_transaction_that_is_still_there_is_aborted_again(lost: Any) -> None:
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("is_old", [True, False])
 def test_the_outcome_is_not_known_where_the_partition_cannot_be_asked(lost: Any, is_old: bool) -> None:
+    """But it is where the broker says that it has appended nothing: ``ReplicaManager.appendRecords`` looks for the
+    partition, its leader and the replicas in sync first."""
     cluster = Cluster()
-    cluster.markers = [NOT_LEADER, lost, 0]
+    cluster.markers = [NOT_LEADER, UNKNOWN_TOPIC, NOT_ENOUGH_REPLICAS, lost, 0]
     cluster.producers = {A: [DENIED]}
     if is_old:
         del cluster.handlers[DescribeProducersRequest]
     with pytest.raises(KafkaError, match=r"producer 7 in t-0: the outcome is not known"):
         cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF))
     assert cluster.markers == [0]
+
+
+def test_what_keeps_a_marker_from_being_sent_is_tried_again_where_the_partition_cannot_be_asked() -> None:
+    cluster = Cluster()
+    cluster.producers = {A: [DENIED]}
+    answers: list[Any] = [None, KafkaConnectionError("not reached"), None]
+
+    def metadata(node: Any, request: MetadataRequest) -> Any:
+        return answers.pop(0) or cluster._metadata(node, request)
+
+    cluster.handlers[MetadataRequest] = metadata
+    cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF))
+    assert (answers, cluster.markers) == ([], [])
+
+
+def test_a_final_error_is_raised_as_it_is_where_the_partition_cannot_be_asked() -> None:
+    cluster = Cluster()
+    cluster.markers = [OLD_EPOCH]
+    cluster.producers = {A: [DENIED]}
+    with pytest.raises(InvalidProducerEpochError) as caught:
+        cluster.run(abort_transaction(AbortTransactionSpec(A, 7, 3), backoff=BACKOFF))
+    assert "not known" not in str(caught.value)
 
 
 def test_an_epoch_is_not_looked_up_for_a_transaction_that_is_over() -> None:
@@ -470,6 +558,88 @@ def test_a_transaction_hangs_when_its_coordinator_has_not_ended_it_long_after_it
     assert hanging(cluster) == [old, there]
     assert hanging(cluster, 1) == [old]
     assert hanging(cluster, 2) == [there]
+
+
+@pytest.mark.parametrize(
+    ("state", "is_live"),
+    [
+        ("Empty", False), ("Ongoing", True), ("PrepareCommit", True), ("PrepareAbort", True),
+        ("CompleteCommit", False), ("CompleteAbort", False), ("Dead", False), ("PrepareEpochFence", True),
+        ("FromTheFuture", True),
+    ],
+)  # fmt: skip
+def test_a_transaction_is_open_until_its_markers_are_written(state: str, is_live: bool) -> None:
+    """``org.apache.kafka.coordinator.transaction.TransactionState``: the coordinator writes them in the states that
+    begin with Prepare. A state that this client does not know may be such a one."""
+    cluster = Cluster()
+    cluster.has("a", 7, state, transaction_start_time_ms=0, partitions=[0], transaction_state="Ongoing")
+    cluster.has("b", 8, "Ongoing", transaction_start_time_ms=0, partitions=[0])
+    cluster.described["b"]["transaction_state"] = state
+    assert [row[0] for row in hanging(cluster)] == (["a", "b"] if is_live else [])
+    asked = [request.transactional_ids for _, request in cluster.asked(DescribeTransactionsRequest)]
+    assert asked == [["a", "b"] if is_live else ["b"]]
+
+
+def test_only_what_may_hang_is_described() -> None:
+    """Of other coordinators' transactions those of producers that have had something open for long."""
+    cluster = Cluster()
+    for name, producer, node in (("mine", 7, 1), ("writers", 8, 2), ("others", 9, 2)):
+        cluster.has(name, producer, ONGOING, node=node, transaction_start_time_ms=int(NOW_MS), partitions=[0])
+    cluster.has("over", 10, DONE)
+    cluster.producers = {A: [(7, 0, 4), (8, 0, 5), (9, NOW_MS, 6)]}
+    assert hanging(cluster, 1) == []
+    asked = [request.transactional_ids for _, request in cluster.asked(DescribeTransactionsRequest)]
+    assert asked == [["mine"], ["writers"]]
+    cluster.sent.clear()
+    cluster.described["writers"]["partitions"] = [1]
+    assert hanging(cluster, 1) == [("writers", 8, ONGOING, int(NOW_MS), 2, [A])]
+    asked = [request.transactional_ids for _, request in cluster.asked(DescribeTransactionsRequest)]
+    assert asked == [["mine"], ["writers"], ["writers"]], "the second time those of the producers in question alone"
+
+
+def test_a_transaction_may_be_open_from_the_first_offset_and_at_broker_0() -> None:
+    cluster = Cluster()
+    cluster.leaders = {A: 0, TopicPartition("__transaction_state", 0): 0}
+    cluster.producers = {A: [(7, 0, 0)]}
+    assert hanging(cluster) == [(None, 7, "Unknown", int(NOW_MS), -1, [A])]
+    assert hanging(cluster, 0) == [(None, 7, "Unknown", int(NOW_MS), -1, [A])]
+
+
+def test_an_error_of_a_coordinator_is_raised_with_the_transactional_id() -> None:
+    cluster = Cluster()
+    cluster.has("mine", 7, ONGOING, error_code=ID_DENIED)
+    with pytest.raises(TransactionalIdAuthorizationFailedError, match="transactional id mine"):
+        hanging(cluster)
+
+
+def test_who_may_not_see_the_coordinators_cannot_know_of_all() -> None:
+    cluster = Cluster()
+    cluster.producers = {A: [(7, 0, 4)]}
+
+    def metadata(node: Any, request: MetadataRequest) -> Any:
+        names = None if request.topics is None else [topic.name for topic in request.topics]
+        if names != ["__transaction_state"]:
+            return cluster._metadata(node, request)
+        denied = MetadataResponse.MetadataResponseTopic(error_code=DENIED, name="__transaction_state", partitions=[])
+        return MetadataResponse(brokers=[], topics=[denied])
+
+    cluster.handlers[MetadataRequest] = metadata
+    with pytest.raises(TopicAuthorizationFailedError, match="__transaction_state has to be seen"):
+        hanging(cluster)
+
+
+def test_a_partition_that_is_deleted_while_it_is_looked_for_is_left_out() -> None:
+    cluster = Cluster()
+    cluster.producers = {A: [(7, 0, 4)], B: [(8, 0, 4)]}
+
+    def metadata(node: Any, request: MetadataRequest) -> Any:
+        answer = cluster._metadata(node, request)
+        if request.topics is None:
+            del cluster.leaders[B]
+        return answer
+
+    cluster.handlers[MetadataRequest] = metadata
+    assert hanging(cluster) == [(None, 7, "Unknown", int(NOW_MS), -1, [A])]
 
 
 def test_a_transaction_hangs_when_it_is_open_in_a_partition_and_no_coordinator_knows_it() -> None:
