@@ -23,8 +23,10 @@ from kafka.errors import (
     OffsetMetadataTooLargeError,
     WakeupError,
 )
-from test.support import waiting
+from test.conformance import delivered
+from test.conformance.delivered import poll_until
 from test.support.either_broker import every_release_with_batches
+from test.support.waiting import until
 
 DEADLINE_S = 40.0
 pytestmark = every_release_with_batches
@@ -89,28 +91,9 @@ def send(bootstrap: str) -> Iterator[Callable[..., None]]:
         yield some
 
 
-def poll_until(condition: Callable[[], object], *consumers: KafkaConsumer, step_ms: int = 100) -> list[Any]:
-    """Poll all in turn; what came."""
-    found: list[Any] = []
-
-    def poll() -> None:
-        for consumer in consumers:
-            for records in consumer.poll(step_ms).values():
-                found.extend(records)
-
-    waiting.until(condition, meanwhile=poll, shown=lambda: [consumer.group_metadata() for consumer in consumers])
-    return found
-
-
 def take(consumer: KafkaConsumer, count: int) -> list[int]:
     """The offsets of the next ``count`` records, or of a few more."""
-    found: list[Any] = []
-    give_up_at = time.monotonic() + DEADLINE_S
-    while len(found) < count:
-        assert time.monotonic() < give_up_at, (found, consumer.group_metadata())
-        for records in consumer.poll(500).values():
-            found += records
-    return [record.offset for record in found]
+    return [record.offset for record in delivered.take(consumer, count)]
 
 
 def test_a_group_goes_on_where_its_last_member_has_committed(
@@ -198,12 +181,13 @@ def test_iteration_follows_a_seek_and_keeps_what_pause_holds_back(
 
     def following(count: int) -> list[int]:
         """The next offsets, however often iteration ends before they are here."""
-        found: list[int] = []
-        give_up_at = time.monotonic() + DEADLINE_S
-        while len(found) < count:
-            assert time.monotonic() < give_up_at, found
-            found += [record.offset for record in itertools.islice(consumer, count - len(found))]
-        return found
+        found: list[Any] = []
+        until(
+            lambda: len(found) == count,
+            meanwhile=lambda: found.extend(itertools.islice(consumer, count - len(found))),
+            shown=lambda: found,
+        )
+        return [record.offset for record in found]
 
     assert following(3) == [0, 1, 2]
     consumer.seek(where, 1)
@@ -213,6 +197,8 @@ def test_iteration_follows_a_seek_and_keeps_what_pause_holds_back(
     consumer.resume(where)
     assert following(3) == [3, 4, 5]
     assert list(consumer) == []
+    send(topic, 1)
+    assert following(1) == [6]
 
 
 def test_two_members_share_the_partitions_and_the_listener_is_told(
@@ -373,8 +359,11 @@ def test_a_pattern_reads_topics_as_they_come(
         consumer.subscribe([topic])
 
 
-def test_wakeup_ends_a_poll_that_waits_from_another_thread(make: Make, new_topic: Callable[..., str]) -> None:
-    consumer = make(new_topic())
+def test_wakeup_ends_a_poll_that_waits_from_another_thread(
+    make: Make, send: Callable[..., None], new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic()
+    consumer = make(topic)
     poll_until(lambda: consumer.assignment(), consumer)
     timer = threading.Timer(0.2, consumer.wakeup)
     timer.start()
@@ -385,8 +374,9 @@ def test_wakeup_ends_a_poll_that_waits_from_another_thread(make: Make, new_topic
     consumer.wakeup()
     with pytest.raises(WakeupError):
         next(consumer)
-    assert consumer.poll(0) == {}
     timer.join()
+    send(topic, 1)
+    assert take(consumer, 1) == [0], "each call ends one wait, and no record is lost"
 
 
 def test_a_second_thread_is_refused_and_may_close(make: Make, new_topic: Callable[..., str]) -> None:
@@ -402,14 +392,9 @@ def test_a_second_thread_is_refused_and_may_close(make: Make, new_topic: Callabl
 
     thread = threading.Thread(target=poll)
     thread.start()
-    give_up_at = time.monotonic() + DEADLINE_S
-    while True:
-        try:
-            consumer.commit()
-        except IllegalStateError as error:
-            assert "another thread" in str(error)
-            break
-        assert time.monotonic() < give_up_at
+    until(lambda: consumer._turn.is_taken, "a poll under way")
+    with pytest.raises(IllegalStateError, match="another thread"):
+        consumer.commit()
     consumer.close()
     thread.join(DEADLINE_S)
     assert [str(error) for error in outcome] == ["IllegalStateError: the consumer is closed"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kafka.admin import KafkaAdminClient
-from kafka.consumer import KafkaConsumer
+from kafka.consumer import ConsumerRecord, KafkaConsumer
 from kafka.consumer.listener import SubscriptionPattern
 from kafka.errors import (
     CommitFailedError,
@@ -36,12 +36,12 @@ from kafka.protocol.groups import LeaveGroupRequest
 from kafka.protocol.topics import CreatePartitionsRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from test.broker.raw_client import RawClient
-from test.support import waiting
+from test.conformance.delivered import poll_until, take
 from test.support.either_broker import every_release
+from test.support.waiting import eventually, until
 
 DEADLINE_S = 40.0
 SESSION_MS = 6000
-COORDINATOR_STARTS = (14, 15, 16)
 UNSUPPORTED_VERSION, GROUP_ID_NOT_FOUND = 35, 69
 CLASSIC = {"group_protocol": "classic", "heartbeat_interval_ms": 300, "session_timeout_ms": 6000}
 
@@ -66,16 +66,14 @@ class Listener:
         return {each for kind, partitions in self.heard if kind == what for each in partitions}
 
 
-def until(condition: Callable[[], object], *consumers: KafkaConsumer, into: list[bytes] | None = None) -> None:
-    """Poll these in turn until it holds; ``into`` takes the values that come."""
+def poll_for_heartbeats(consumer: KafkaConsumer, count: int = 3) -> None:
+    """Until the coordinator has answered so many more: whatever it wants of the member has come."""
 
-    def poll() -> None:
-        for consumer in consumers:
-            for records in consumer.poll(50).values():
-                if into is not None:
-                    into.extend(record.value for record in records)
+    def answered() -> float:
+        return consumer.metrics()["consumer-coordinator-metrics"]["heartbeat-total"]
 
-    waiting.until(condition, meanwhile=poll, shown=lambda: [consumer.assignment() for consumer in consumers])
+    before = answered()
+    poll_until(lambda: answered() >= before + count, consumer)
 
 
 def places(topic: str, *numbers: int) -> set[TopicPartition]:
@@ -93,7 +91,7 @@ def group(raw: RawClient, unique: Callable[[str], str]) -> str:
     """A name whose coordinator is there, and whose members beat fast."""
     name = unique("group")
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=[name])
-    waiting.until(lambda: all(one.error_code not in COORDINATOR_STARTS for one in raw.ask(request).coordinators))
+    eventually(lambda: raw.ask(request).coordinators[0].error_code, 0)
     set_session(raw, name, SESSION_MS)
     return name
 
@@ -166,9 +164,7 @@ def test_the_first_member_reads_all_and_the_next_goes_on_where_it_committed(
     first = member(client_rack="r1")
     listener = Listener()
     first.subscribe([topic], listener=listener)
-    values: list[bytes] = []
-    until(lambda: len(values) == 3, first, into=values)
-    assert sorted(values) == [b"a", b"b", b"c"]
+    assert sorted(record.value for record in take(first, 3)) == [b"a", b"b", b"c"]
     assert listener.heard == [("assigned", places(topic, 0, 1))]
     (seen,) = described(raw, group).members
     assert (seen.rack_id, seen.subscribed_topic_names, seen.instance_id) == ("r1", [topic], None)
@@ -178,9 +174,7 @@ def test_the_first_member_reads_all_and_the_next_goes_on_where_it_committed(
     send(topic, 1, b"d")
     second = member()
     second.subscribe([topic])
-    values = []
-    until(lambda: values, second, into=values)
-    assert values == [b"d"]
+    assert [record.value for record in take(second, 1)] == [b"d"]
     assert described(raw, group).members[0].member_id == second.group_metadata().member_id
 
 
@@ -193,20 +187,19 @@ def test_partitions_are_shared_out_revoked_with_their_commits_and_taken_back(
     first, second = member(enable_auto_commit=True, auto_commit_interval_ms=600_000), member()
     told, told_second = Listener(), Listener()
     first.subscribe([topic], listener=told)
-    seen: list[bytes] = []
-    until(lambda: len(seen) == 4, first, into=seen)
+    take(first, 4)
     second.subscribe([topic], listener=told_second)
-    until(lambda: len(first.assignment()) == 2 == len(second.assignment()), first, second)
+    poll_until(lambda: len(first.assignment()) == 2 == len(second.assignment()), first, second)
     assert first.assignment() | second.assignment() == places(topic, 0, 1, 2, 3)
     assert told.all_of("revoked") == second.assignment() == told_second.all_of("assigned")
     moved = min(second.assignment())
     assert second.committed(moved) == 1, "by itself, before the revocation"
     send(topic, moved.partition, b"new")
-    values: list[bytes] = []
-    until(lambda: values, first, second, into=values)
-    assert values == [b"new"]
+    found: list[ConsumerRecord] = []
+    poll_until(lambda: found, first, second, into=found)
+    assert [record.value for record in found] == [b"new"]
     second.close()
-    until(lambda: first.assignment() == places(topic, 0, 1, 2, 3), first)
+    poll_until(lambda: first.assignment() == places(topic, 0, 1, 2, 3), first)
 
 
 def test_a_regular_expression_is_evaluated_by_the_broker(
@@ -220,15 +213,13 @@ def test_a_regular_expression_is_evaluated_by_the_broker(
     send(topic, 0, b"a")
     consumer = member()
     consumer.subscribe(pattern=SubscriptionPattern(f"{topic[:-1]}[{topic[-1]}]"))
-    values: list[bytes] = []
-    until(lambda: values, consumer, into=values)
-    assert values == [b"a"]
+    assert [record.value for record in take(consumer, 1)] == [b"a"]
     assert consumer.assignment() == places(topic, 0, 1)
     (seen,) = described(raw, group).members
     assert (seen.subscribed_topic_names, seen.subscribed_topic_regex) == ([], f"{topic[:-1]}[{topic[-1]}]")
     consumer.unsubscribe()
     consumer.subscribe([other])
-    until(lambda: consumer.assignment() == places(other, 0), consumer)
+    poll_until(lambda: consumer.assignment() == places(other, 0), consumer)
     assert not described(raw, group).members[0].subscribed_topic_regex
 
 
@@ -239,10 +230,10 @@ def test_a_wrong_regular_expression_is_an_error_and_another_one_works(
     consumer = member()
     consumer.subscribe(pattern=SubscriptionPattern("(" + topic))
     with pytest.raises(InvalidRegularExpressionError, match="not a valid regular expression"):
-        until(lambda: False, consumer)
+        poll_until(lambda: False, consumer)
     consumer.unsubscribe()
     consumer.subscribe(pattern=SubscriptionPattern(f"{topic}|x"))
-    until(lambda: consumer.assignment() == places(topic, 0), consumer)
+    poll_until(lambda: consumer.assignment() == places(topic, 0), consumer)
 
 
 @pytest.mark.parametrize(("assignor", "together"), [("range", True), ("uniform", False)])
@@ -259,7 +250,7 @@ def test_the_assignor_of_the_broker_can_be_chosen(
     for consumer in consumers:
         consumer.subscribe(topics)
     sizes = [0, 2] if together else [1, 1]
-    until(lambda: sorted(len(consumer.assignment()) for consumer in consumers) == sizes, *consumers)
+    poll_until(lambda: sorted(len(consumer.assignment()) for consumer in consumers) == sizes, *consumers)
     assert described(raw, group).assignor_name == assignor
 
 
@@ -269,7 +260,7 @@ def test_an_assignor_that_the_broker_lacks_is_an_error(
     consumer = member(group_remote_assignor="nobody's")
     consumer.subscribe([new_topic()])
     with pytest.raises(UnsupportedAssignorError, match="uniform, range"):
-        until(lambda: False, consumer)
+        poll_until(lambda: False, consumer)
 
 
 def test_a_static_member_that_comes_back_finds_its_place_and_nobody_else_notices(
@@ -281,16 +272,15 @@ def test_a_static_member_that_comes_back_finds_its_place_and_nobody_else_notices
     told = Listener()
     stays.subscribe([topic], listener=told)
     leaves.subscribe([topic])
-    until(lambda: len(stays.assignment()) == 2 == len(leaves.assignment()), stays, leaves)
+    poll_until(lambda: len(stays.assignment()) == 2 == len(leaves.assignment()), stays, leaves)
     had = leaves.assignment()
     told.heard.clear()
     leaves.close()
-    until_at = time.monotonic() + 1.5
-    until(lambda: time.monotonic() > until_at, stays)
+    poll_for_heartbeats(stays)
     assert len(stays.assignment()) == 2, "its place is kept for a session"
     back = member(group_instance_id="i")
     back.subscribe([topic])
-    until(lambda: back.assignment() == had, stays, back)
+    poll_until(lambda: back.assignment() == had, stays, back)
     assert told.heard == []
 
 
@@ -300,11 +290,11 @@ def test_a_second_member_with_the_same_instance_id_is_refused(
     topic = new_topic(partitions=2)
     first, second = member(group_instance_id="i"), member(group_instance_id="i")
     first.subscribe([topic])
-    until(lambda: len(first.assignment()) == 2, first)
+    poll_until(lambda: len(first.assignment()) == 2, first)
     second.subscribe([topic])
     with pytest.raises(UnreleasedInstanceIdError, match="is owned by"):
-        until(lambda: False, second)
-    until(lambda: True, first)
+        poll_until(lambda: False, second)
+    poll_for_heartbeats(first)
     assert len(first.assignment()) == 2
 
 
@@ -316,14 +306,13 @@ def test_who_takes_too_long_between_polls_is_out_and_comes_back_with_the_next(
     slow, other = member(max_poll_interval_ms=3000), member()
     told = Listener()
     slow.subscribe([topic], listener=told)
-    values: list[bytes] = []
-    until(lambda: values, slow, into=values)
+    take(slow, 1)
     other.subscribe([topic])
-    until(lambda: len(other.assignment()) == 2, other)
+    poll_until(lambda: len(other.assignment()) == 2, other)
     with pytest.raises(CommitFailedError, match="max_poll_interval_ms"):
         slow.commit()
     assert told.heard == [("assigned", places(topic, 0, 1))]
-    until(lambda: len(slow.assignment()) == 1 == len(other.assignment()), slow, other)
+    poll_until(lambda: len(slow.assignment()) == 1 == len(other.assignment()), slow, other)
     assert told.all_of("lost") | told.all_of("revoked") == places(topic, 0, 1)
     assert "lost" in dict(told.heard)
 
@@ -335,7 +324,7 @@ def test_a_handler_that_takes_longer_than_a_session_costs_no_rebalance(
     consumer = member()
     told = Listener()
     consumer.subscribe([topic], listener=told)
-    until(lambda: consumer.assignment(), consumer)
+    poll_until(lambda: consumer.assignment(), consumer)
     epoch = described(raw, group).members[0].member_epoch
     time.sleep(1.1 * SESSION_MS / 1000)  # the handler
     assert [seen.member_epoch for seen in described(raw, group).members] == [epoch]
@@ -349,10 +338,10 @@ def test_partitions_that_are_added_are_assigned(
     topic = new_topic(partitions=1)
     consumer = member()
     consumer.subscribe([topic])
-    until(lambda: consumer.assignment() == places(topic, 0), consumer)
+    poll_until(lambda: consumer.assignment() == places(topic, 0), consumer)
     grown = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=3, assignments=None)
     raw.ask(CreatePartitionsRequest(topics=[grown], timeout_ms=5000, validate_only=False))
-    until(lambda: consumer.assignment() == places(topic, 0, 1, 2), consumer)
+    poll_until(lambda: consumer.assignment() == places(topic, 0, 1, 2), consumer)
 
 
 def test_a_topic_that_comes_later_is_read_when_it_is_there(
@@ -361,11 +350,11 @@ def test_a_topic_that_comes_later_is_read_when_it_is_there(
     topic = unique("later")
     consumer = member(allow_auto_create_topics=False)
     consumer.subscribe([topic])
-    until(lambda: consumer.group_metadata().generation_id > 0, consumer)
+    poll_until(lambda: consumer.group_metadata().generation_id > 0, consumer)
     assert consumer.assignment() == set()
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.create_topics({topic: {"num_partitions": 2, "replication_factor": 1}})
-        until(lambda: consumer.assignment() == places(topic, 0, 1), consumer)
+        poll_until(lambda: consumer.assignment() == places(topic, 0, 1), consumer)
         consumer.close()
         admin.delete_topics([topic])
 
@@ -377,15 +366,15 @@ def test_a_member_that_was_removed_loses_its_partitions_and_joins_again(
     consumer = member()
     told = Listener()
     consumer.subscribe([topic], listener=told)
-    until(lambda: consumer.assignment(), consumer)
+    poll_until(lambda: consumer.assignment(), consumer)
     who = LeaveGroupRequest.MemberIdentity(member_id=consumer.group_metadata().member_id)
     raw.ask(LeaveGroupRequest(group_id=group, members=[who]))
     with pytest.raises(CommitFailedError):
         consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(1, "", -1)})
     assert consumer.committed(TopicPartition(topic, 0)) is None
-    until(lambda: len(told.heard) == 3, consumer)
+    poll_until(lambda: len(told.heard) == 3, consumer)
     assert [what for what, _ in told.heard] == ["assigned", "lost", "assigned"]
-    until(lambda: consumer.assignment() == places(topic, 0), consumer)
+    poll_until(lambda: consumer.assignment() == places(topic, 0), consumer)
     consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(0, "", -1)})
 
 
@@ -401,7 +390,7 @@ def test_offsets_in_a_transaction_are_taken_of_members_only(
     place = TopicPartition(topic, 0)
     consumer = member()
     consumer.subscribe([topic])
-    until(lambda: consumer.assignment(), consumer)
+    poll_until(lambda: consumer.assignment(), consumer)
     who = consumer.group_metadata()
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=unique("id")) as producer:
         producer.init_transactions()
@@ -425,12 +414,12 @@ def test_unsubscribe_leaves_and_subscribe_comes_back(
     consumer = member()
     told = Listener()
     consumer.subscribe([topic], listener=told)
-    until(lambda: consumer.assignment(), consumer)
+    poll_until(lambda: consumer.assignment(), consumer)
     consumer.unsubscribe()
     assert consumer.assignment() == set() and told.heard[-1] == ("revoked", places(topic, 0))
-    waiting.until(lambda: not described(raw, group).members)
+    until(lambda: not described(raw, group).members)
     consumer.subscribe([topic], listener=told)
-    until(lambda: consumer.assignment(), consumer)
+    poll_until(lambda: consumer.assignment(), consumer)
 
 
 @pytest.mark.parametrize("protocol", [{}, {**CLASSIC, "session_timeout_ms": 45_000}], ids=["consumer", "classic"])
@@ -441,8 +430,8 @@ def test_who_may_not_wait_leaves_although_a_heartbeat_is_out(
     set_session(raw, group, 45_000)
     consumer = member(**protocol)
     consumer.subscribe([new_topic()])
-    until(lambda: consumer.assignment(), consumer)
-    until(lambda: consumer._group.machine.state_name == "stable", consumer)
+    poll_until(lambda: consumer.assignment(), consumer)
+    poll_until(lambda: consumer._group.machine.state_name == "stable", consumer)
     asked: list[str] = []
 
     def in_one_turn_of_the_loop() -> None:
@@ -455,7 +444,7 @@ def test_who_may_not_wait_leaves_although_a_heartbeat_is_out(
     consumer._host.call(in_one_turn_of_the_loop)
     assert asked == ["stable"]
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-        waiting.until(
+        until(
             lambda: not admin.describe_groups([group])[group]["members"],
             "it has left, and its session does not have to run out", within_s=20,
         )  # fmt: skip
@@ -469,26 +458,26 @@ def test_a_group_is_taken_from_the_classic_protocol_to_the_new_one_member_by_mem
     first, second = member(**CLASSIC), member(**CLASSIC)
     for consumer in (first, second):
         consumer.subscribe([topic])
-    until(lambda: len(first.assignment()) == 2 == len(second.assignment()), first, second)
+    poll_until(lambda: len(first.assignment()) == 2 == len(second.assignment()), first, second)
     send(topic, 0, b"a")
-    values: list[bytes] = []
-    until(lambda: values, first, second, into=values)
+    found: list[ConsumerRecord] = []
+    poll_until(lambda: found, first, second, into=found)
     first.commit()
     second.commit()
     second.close()
     upgraded = member()
     upgraded.subscribe([topic])
-    until(lambda: len(first.assignment()) == 2 == len(upgraded.assignment()), first, upgraded)
+    poll_until(lambda: len(first.assignment()) == 2 == len(upgraded.assignment()), first, upgraded)
     assert first.assignment() | upgraded.assignment() == places(topic, 0, 1, 2, 3)
     assert sorted(one.member_type for one in described(raw, group).members) == [0, 1]
     send(topic, 0, b"b")
-    values = []
-    until(lambda: values, first, upgraded, into=values)
-    assert values == [b"b"], "it goes on where the classic group had committed"
+    found.clear()
+    poll_until(lambda: found, first, upgraded, into=found)
+    assert [record.value for record in found] == [b"b"], "it goes on where the classic group had committed"
     first.commit()
     upgraded.commit()
     first.close()
-    until(lambda: upgraded.assignment() == places(topic, 0, 1, 2, 3), upgraded)
+    poll_until(lambda: upgraded.assignment() == places(topic, 0, 1, 2, 3), upgraded)
     assert [one.member_type for one in described(raw, group).members] == [1]
 
 
@@ -499,10 +488,10 @@ def test_a_group_goes_back_to_the_classic_protocol_with_the_last_member_of_the_n
     new, classic = member(), member(**CLASSIC)
     for consumer in (new, classic):
         consumer.subscribe([topic])
-    until(lambda: len(new.assignment()) == 1 == len(classic.assignment()), new, classic)
+    poll_until(lambda: len(new.assignment()) == 1 == len(classic.assignment()), new, classic)
     assert sorted(one.member_type for one in described(raw, group).members) == [0, 1]
     new.close()
-    until(lambda: classic.assignment() == places(topic, 0, 1), classic)
+    poll_until(lambda: classic.assignment() == places(topic, 0, 1), classic)
     (found,) = raw.ask(ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)).groups
     assert found.error_code == GROUP_ID_NOT_FOUND, "it is none of the new protocol any more"
     classic.commit({TopicPartition(topic, 0): OffsetAndMetadata(0, "", -1)})
@@ -515,10 +504,10 @@ def test_a_broker_without_the_protocol_is_an_error_that_names_the_setting(
     with KafkaConsumer(bootstrap_servers=bootstrap, group_id=unique("group"), group_protocol="consumer") as consumer:
         consumer.subscribe([unique("anything")])
         if offers_the_protocol(raw):
-            until(lambda: consumer.group_metadata().generation_id > 0, consumer)
+            poll_until(lambda: consumer.group_metadata().generation_id > 0, consumer)
         else:
             with pytest.raises(UnsupportedVersionError, match="group_protocol='classic'"):
-                until(lambda: False, consumer)
+                poll_until(lambda: False, consumer)
 
 
 def offers_the_protocol(raw: RawClient) -> bool:
