@@ -112,10 +112,15 @@ def test_whatever_is_no_subscription_or_assignment_is_a_protocol_error(data: byt
             continue
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff\xff", b"\x00\x00\x00\x00\x00\x09"])
-def test_broken_bytes_are_told_with_their_place(data: bytes) -> None:
-    with pytest.raises(KafkaProtocolError):
+@pytest.mark.parametrize(
+    ("data", "offset"),
+    [(b"", 0), (b"\x00", 0), (b"\xff\xff", 0), (b"\x00\x00", 2), (b"\x00\x00\x00\x00\x00\x09", 6)],
+    ids=["none", "half a version", "version -1", "a version alone", "nine topics in no bytes"],
+)
+def test_broken_bytes_are_told_with_their_place(data: bytes, offset: int) -> None:
+    with pytest.raises(KafkaProtocolError) as error:
         read_subscription(data)
+    assert error.value.offset == offset
 
 
 def test_the_user_data_of_the_sticky_assignors_has_no_version_in_front() -> None:
