@@ -109,7 +109,7 @@ class ConsumerMember(ConsumerAnswers):
     def _go_out(self, phase: Phase, now: float) -> None:
         """Give up what is held, then leave. What was lost stays lost."""
         self._fatal = None
-        if self._phase in (Phase.JOINING, Phase.MEMBER):
+        if self._phase is Phase.MEMBER:
             self._holdings.give_up(is_lost=False)
         self._phase = phase
         self._due_at = min(self._due_at, now) if self._holdings.is_free else self._due_at
@@ -200,7 +200,7 @@ class ConsumerMember(ConsumerAnswers):
 
     def _speech(self) -> Callable[[], ConsumerGroupHeartbeatRequest] | None:
         """What the next request is, whenever it is due; None when there is to be none."""
-        if self._phase is Phase.JOINING and self._is_unsure and self._is_known and self.group_instance_id is not None:
+        if self._phase is Phase.JOINING and self._is_known and self.group_instance_id is not None:
             return self._leave_request
         if self._phase in (Phase.JOINING, Phase.MEMBER):
             return self._heartbeat
@@ -217,8 +217,7 @@ class ConsumerMember(ConsumerAnswers):
         if speech is None:
             return
         request = speech()
-        self._asks += 1
-        self._said = Said(Ask(self._asks, request, self._request_timeout_s), request.member_epoch < JOIN_EPOCH)
+        self._said = Said(Ask(next(self._numbers), request, self._request_timeout_s), request.member_epoch < JOIN_EPOCH)
         self._effects.append(self._said.ask)
 
     def _leave_request(self) -> ConsumerGroupHeartbeatRequest:

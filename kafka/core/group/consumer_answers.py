@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import Enum
+from itertools import count
 from math import inf
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -103,16 +104,13 @@ class ConsumerAnswers:
         self._wanted = Subscription()
         self._phase = Phase.UNJOINED
         self._epoch = JOIN_EPOCH
-        self._is_known = False  # the group has this member, or may have it: a leave is owed
-        self._is_unsure = False  # a static member's place may be its own already
+        # The group has this member, or may have it: a leave is owed, by a static member before it joins again, too.
+        self._is_known = False
         self._said: Said | None = None
-        self._asks = 0
+        self._numbers = count()
         self._due_at = inf
-        self._failures = 0
-        self._leave_attempts = 0
-        self._eager = 0
         self._metadata_at = -inf
-        self._metadata_asks = 0
+        self._failures = self._leave_attempts = self._eager = self._metadata_asks = 0
         self._stale_at = inf
         self._fatal: Report | None = None
         self._effects: list[Effect] = []
@@ -147,7 +145,6 @@ class ConsumerAnswers:
         elif is_hopeless and isinstance(error, KafkaError):
             self._give_up(error, self._epoch > JOIN_EPOCH)
         else:
-            self._is_unsure = self._is_unsure or self._epoch == JOIN_EPOCH
             self._is_known = True
             self._effects.append(ForgetCoordinator(error))
             self._put_off(now)
@@ -161,7 +158,7 @@ class ConsumerAnswers:
 
     def _accepted(self, response: ConsumerGroupHeartbeatResponse, now: float) -> None:
         self._failures = 0
-        self._is_known, self._is_unsure = True, False
+        self._is_known = True
         self._epoch = response.member_epoch
         self.member_id = response.member_id or self.member_id
         interval_s = response.heartbeat_interval_ms / 1000
@@ -207,7 +204,7 @@ class ConsumerAnswers:
 
     def _fence(self, is_known: bool, now: float, at_once: bool) -> None:
         """The group does not count on this member any more. ``is_known``: but still has it."""
-        self._is_known = self._is_unsure = is_known
+        self._is_known = is_known
         self._epoch = JOIN_EPOCH
         self._eager = 0
         self._holdings.give_up(is_lost=True)
@@ -231,7 +228,7 @@ class ConsumerAnswers:
     # -- leaving -----------------------------------------------------------------------------------------------------
 
     def _has_left(self, now: float) -> None:
-        self._is_known = self._is_unsure = False
+        self._is_known = False
         self._leave_attempts = 0
         self._epoch = JOIN_EPOCH
         self._due_at = now

@@ -65,7 +65,7 @@ REACTIONS: Final[Mapping[int, Reaction]] = {
     128: Reaction(Then.GIVE_UP),  # INVALID_REGULAR_EXPRESSION
 }
 _VANISHED: Final = Reaction(Then.REJOIN, at_once=True, is_member=False)
-_OF_ANOTHER_KIND: Final = Reaction(Then.GIVE_UP, is_member=False)
+_OF_ANOTHER_KIND: Final = Reaction(Then.GIVE_UP)
 
 
 def reaction_to(error: BrokerResponseError, is_member: bool) -> Reaction:

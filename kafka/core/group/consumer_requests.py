@@ -36,10 +36,7 @@ class Heartbeats:
         self._rack = rack or None  # never "": the broker refuses it
         self._server_assignor = server_assignor
         self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._all = True
-        self._topics = False
-        self._owned = False
-        self._had_pattern = False
+        self._all = self._topics = self._owned = self._had_pattern = False  # the first one says all by its epoch
 
     @property
     def has_news(self) -> bool:

@@ -50,8 +50,7 @@ class Holdings:
     @property
     def is_reconciled(self) -> bool:
         """All of the target is held, and nothing else."""
-        is_announced = self._target is not None and self._target == self._announced
-        return self.under_way is None and is_announced and self._target == frozenset(self.held)
+        return self.under_way is None and self._target == self._announced == frozenset(self.held)
 
     @property
     def is_empty_handed(self) -> bool:
@@ -66,7 +65,7 @@ class Holdings:
 
     def give_up(self, is_lost: bool) -> None:
         """Hold nothing any more. ``is_lost``: others may hold it already; that counts more than a former word."""
-        self._target = self._announced = None
+        self._target = self._announced = self._announcing = None
         self.unresolved = frozenset()
         if self._giving_up is None or is_lost:
             self._giving_up = Lose if is_lost else Revoke
@@ -104,8 +103,7 @@ class Holdings:
         """The step that is under way was carried out; False when it is of another kind."""
         if not isinstance(self.under_way, kind):
             return False
-        if isinstance(self.under_way, Assign) and self._target is not None:
-            self._announced = self._announcing
         self.under_way = None
+        self._announced = self._announcing
         self.held = self._next_held
         return True
