@@ -119,9 +119,8 @@ class ShareMembership:
         self._full = True
         self._due_at: float | None = None
         self._said: _Said | None = None
-        self._eager = 0
-        self.failures = 0
-        """Errors in a row."""
+        self.failures = self._eager = 0
+        """Errors in a row; and quick heartbeats in a row."""
 
     def subscribe(self, topics: list[str], now: float) -> None:
         """Change what is subscribed to; the group learns it at once. An empty list: leave it until the next call."""
@@ -180,7 +179,8 @@ class ShareMembership:
         """Take in the answer to the last request."""
         said = self._take_said()
         if response.error_code:
-            return self._on_error_code(for_code(response.error_code)(response.error_message or ""), said, now)
+            error = for_code(response.error_code)(response.error_message or "")
+            return self._on_error_code(response.error_code, error, said, now)
         self.failures = 0
         self.answered_at = now
         if said.leaving:
@@ -221,8 +221,7 @@ class ShareMembership:
         self._due_at = now + self._delay_s(BACKOFF_S)
         return HeartbeatOutcome(None, error, lost_coordinator=True)
 
-    def _on_error_code(self, error: BrokerResponseError, said: _Said, now: float) -> HeartbeatOutcome:
-        code = error.errno or 0
+    def _on_error_code(self, code: int, error: BrokerResponseError, said: _Said, now: float) -> HeartbeatOutcome:
         if code == _GROUP_ID_NOT_FOUND:
             # With an epoch the group has vanished; without one it exists, as a group of another type.
             recovery = Recovery(after_s=0, rejoin=True) if self.epoch > JOIN_EPOCH else Recovery(fatal=True)
@@ -240,7 +239,8 @@ class ShareMembership:
         return HeartbeatOutcome(None, error, recovery.coordinator, recovery.told)
 
     def _take_said(self) -> _Said:
-        said, self._said = self._said or _Said([], False), None
+        said, self._said = self._said, None
+        assert said is not None, "no request is out"
         return said
 
     def _delay_s(self, least_s: float) -> float:

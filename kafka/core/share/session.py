@@ -350,9 +350,7 @@ class ShareSession:
         return self._session_lost({}, error)
 
     def _scene(self) -> Scene:
-        return Scene(
-            self._holding, self._wanted, self._topics, self._rests, self._ack_rests, self._check_crcs
-        )
+        return Scene(self._holding, self._wanted, self._topics, self._rests, self._ack_rests, self._check_crcs)
 
     def _refused(self, exchange: Exchange, error: BrokerResponseError) -> Outcome:
         reaction = of_answer(error)

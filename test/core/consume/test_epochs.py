@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kafka.core.consume.epochs import EpochEnd, EpochQuestion, epoch_ends
 from kafka.core.dialogue import All
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnknownLeaderEpochError
@@ -37,6 +39,13 @@ def test_each_leader_is_asked_once_and_each_partition_has_an_answer_or_a_reason(
     assert told[A] == EpochEnd(4, 17)
     assert isinstance(told[B], UnknownLeaderEpochError)
     assert told[C] is too_old
+
+
+def test_each_leader_has_to_have_its_answer() -> None:
+    dialogue = epoch_ends({A: EpochQuestion(1, 5, 4), C: EpochQuestion(2, 7, 2)}, timeout_s=9.0)
+    next(dialogue)
+    with pytest.raises(ValueError, match="shorter"):
+        dialogue.send([R(topics=[])])
 
 
 def test_a_partition_that_a_broker_leaves_out_has_a_reason_too() -> None:

@@ -18,6 +18,7 @@ from kafka.errors import (
     KafkaError,
     KafkaProtocolError,
     SaslAuthenticationFailedError,
+    SslAuthenticationError,
 )
 from kafka.protocol.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
@@ -312,6 +313,7 @@ def test_a_member_that_leaves_says_so_again_when_its_heartbeat_fails_for_good() 
         (KafkaProtocolError("not a response"), False),
         (CoordinatorNotAvailableError("none"), False),
         (SaslAuthenticationFailedError("wrong password"), True),
+        (SslAuthenticationError("a certificate of nobody's"), True),
         (GroupAuthorizationFailedError("g"), True),
         (IllegalArgumentError("a name that cannot be written"), True),
         (IllegalStateError("the client is closed"), True),

@@ -363,6 +363,16 @@ def test_records_that_come_when_their_partition_is_wanted_no_more_are_given_back
     assert said(broker.ask().request) == [(0, 2, [2])]
 
 
+def test_what_is_given_back_does_not_wait_for_a_poll_of_its_partition(broker: Broker) -> None:
+    """Which would not see it, and would be answered at its end only (measured on Apache Kafka 4.3.0)."""
+    exchange = broker.ask()
+    broker.session.set_partitions([P1], {TOPIC: "t"})
+    broker.fetched(exchange, (0, 0, 3))
+    broker.session.set_partitions([P0, P1], {TOPIC: "t"})
+    released = broker.ask()
+    assert (type(released.request), said(released.request)) == (ShareAcknowledgeRequest, [(0, 2, [2])])
+
+
 def test_a_gap_refused_with_its_neighbours_is_said_again(broker: Broker) -> None:
     (record,) = broker.give(1)
     record.owner.acks.add_ranges([(1, 4)], AcknowledgeType.GAP)  # type: ignore[attr-defined]
