@@ -91,9 +91,10 @@ def decode(key: bytes | None, value: bytes | None, headers: Sequence[Header], ti
     if raw is None:
         return None
     try:
-        state, attempt, delivery = _said(raw, found.get("attempt"), found.get("delivery"))
-        if state is None:
+        said = _said(raw, found.get("attempt"), found.get("delivery"))
+        if said is None:
             return None
+        state, attempt, delivery = said
         job_id = str(key or b"", "ascii")
     except ValueError as error:
         raise BadRecord("bad-state", f"a damaged state record: {error}") from None
@@ -103,10 +104,10 @@ def decode(key: bytes | None, value: bytes | None, headers: Sequence[Header], ti
 
 
 @lru_cache(maxsize=1024)
-def _said(state: bytes, attempt: bytes | None, delivery: bytes | None) -> tuple[JobState | None, int, int]:
-    """What the headers of a state record say: nearly all say the same."""
+def _said(state: bytes, attempt: bytes | None, delivery: bytes | None) -> tuple[JobState, int, int] | None:
+    """What the headers of a state record say: nearly all say the same. None: a state of a later release."""
     known: JobState | None = _NAMES.get(state.decode("ascii", "replace"))
-    return (known, 1, 1) if known is None else (known, int(attempt or b"1"), int(delivery or b"1"))
+    return None if known is None else (known, int(attempt or b"1"), int(delivery or b"1"))
 
 
 def fault_value(fault: Fault, host: str, time_ms: int) -> bytes:
