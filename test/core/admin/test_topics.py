@@ -6,18 +6,29 @@ from uuid import UUID
 import pytest
 
 from kafka.core.admin.topics import (
+    check_partitions,
     create_partitions,
     create_topics,
     delete_records,
     delete_topics,
     describe_topic_partitions,
     describe_topics,
+    list_topics,
     wait_for_topics,
 )
 from kafka.core.admin.values import NewPartitions, NewTopic
 from kafka.core.dialogue import ByVersion, Now, RefreshMetadata, Send
-from kafka.core.routing import AnyNode, Controller
-from kafka.errors import IllegalArgumentError, KafkaConnectionError, KafkaTimeoutError, TopicAlreadyExistsError
+from kafka.core.routing import AnyNode, Controller, Leader
+from kafka.errors import (
+    Cancelled,
+    IllegalArgumentError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.topics import (
     CreatePartitionsResponse,
@@ -31,7 +42,7 @@ from kafka.structs import TopicPartition
 from test.core.admin.driving import BACKOFF, run
 from test.core.test_retry import drive
 
-NOT_CONTROLLER = 41
+OUT_OF_RANGE, UNKNOWN_TOPIC, NO_LEADER, NOT_LEADER, DENIED, NOT_CONTROLLER = 1, 3, 5, 6, 29, 41
 
 
 def created(*codes: int) -> CreateTopicsResponse:
@@ -53,6 +64,79 @@ def test_the_first_error_is_raised_or_all_are_told() -> None:
         run(create_topics(["t0", "t1"], backoff=BACKOFF), created(0, 36))
     result, _ = run(create_topics(["t0", "t1"], backoff=BACKOFF, raise_errors=False), created(0, 36))
     assert [topic["error_code"] for topic in result["topics"]] == [0, 36]
+
+
+def answered(call: str, code: int = 0) -> Any:
+    if call == "create_topics":
+        return created(code)
+    if call == "delete_topics":
+        result = DeleteTopicsResponse.DeletableTopicResult(name="t0", error_code=code)
+        return DeleteTopicsResponse(responses=[result])
+    result = CreatePartitionsResponse.CreatePartitionsTopicResult(name="t0", error_code=code, error_message=None)
+    return CreatePartitionsResponse(throttle_time_ms=0, results=[result])
+
+
+CALLS: Any = {
+    "create_topics": lambda **options: create_topics(["t0"], backoff=BACKOFF, **options),
+    "delete_topics": lambda **options: delete_topics(["t0"], backoff=BACKOFF, **options),
+    "create_partitions": lambda **options: create_partitions({"t0": 2}, backoff=BACKOFF, **options),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_controller_has_its_time_and_is_waited_for_a_little_longer(call: str) -> None:
+    for options, limit_ms, wait_s in (({}, 30_000, 35.0), ({"timeout_s": 2.0}, 2_000, 7.0)):
+        _, (send,) = run(CALLS[call](**options), answered(call))
+        requests = [send.request]
+        if isinstance(send.request, ByVersion):
+            requests = [send.request.build(version) for version in (5, 6)]
+        assert [request.timeout_ms for request in requests] == [limit_ms] * len(requests)
+        assert (send.target, send.timeout_s) == (Controller(), wait_s)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_errors_are_raised_and_things_are_done_unless_said_otherwise(call: str) -> None:
+    with pytest.raises(TopicAuthorizationFailedError, match="topic t0"):
+        run(CALLS[call](), answered(call, DENIED))
+    found, _ = run(CALLS[call](raise_errors=False), answered(call, DENIED))
+    (entry,) = found["results" if call == "create_partitions" else "topics"]
+    assert entry["error_code"] == DENIED
+    if call != "delete_topics":
+        for options, is_only_looked_at in (({}, False), ({"validate_only": True}, True)):
+            _, (send,) = run(CALLS[call](**options), answered(call))
+            assert send.request.validate_only is is_only_looked_at
+
+
+def test_what_is_no_topic_to_create_is_refused() -> None:
+    for nothing in ([], {}):
+        with pytest.raises(IllegalArgumentError, match="no topics"):
+            run(create_topics(nothing, backoff=BACKOFF))
+
+
+def test_the_settings_of_a_new_topic_are_told_where_the_broker_tells_them() -> None:
+    answer = created(0, 0, 0)
+    config = CreateTopicsResponse.CreatableTopicConfigs
+    told = config(name="retention.ms", value="5", read_only=False, config_source=1, is_sensitive=False)
+    answer.topics[0].configs, answer.topics[1].configs, answer.topics[2].configs = [told], [], None
+    found, _ = run(create_topics(["t0", "t1", "t2"], backoff=BACKOFF), answer)
+    first, second, third = found["topics"]
+    assert first["configs"] == {
+        "retention.ms": {
+            "value": "5", "read_only": False, "config_source": "DYNAMIC_TOPIC_CONFIG", "is_sensitive": False,
+        }
+    }  # fmt: skip
+    assert "configs" not in second and "configs" not in third
+
+
+def test_what_is_not_said_of_a_new_topic_is_the_brokers_default() -> None:
+    """-1 for both numbers (KIP-464); null for a setting."""
+    for given in (["t0"], {"t0": {}}):
+        _, (send,) = run(create_topics(given, backoff=BACKOFF), created(0))
+        (topic,) = send.request.topics
+        assert (topic.name, topic.num_partitions, topic.replication_factor) == ("t0", -1, -1)
+        assert (topic.assignments, topic.configs) == ([], [])
+    _, (send,) = run(create_topics([NewTopic("t0", topic_configs={"a": None, "b": 0})], backoff=BACKOFF), created(0))
+    assert [(config.name, config.value) for config in send.request.topics[0].configs] == [("a", None), ("b", "0")]
 
 
 def test_topics_are_asked_for_in_every_form() -> None:
@@ -77,12 +161,15 @@ def test_topics_are_deleted_by_name_in_old_versions_and_by_id_in_new_ones() -> N
     answer = DeleteTopicsResponse(responses=[DeleteTopicsResponse.DeletableTopicResult(name="t", error_code=0)])
     _, (send,) = run(delete_topics(["t"], backoff=BACKOFF), answer)
     assert isinstance(send.request, ByVersion)
-    old, new = send.request.build(3), send.request.build(6)
+    assert send.min_version is None
+    old, new = send.request.build(5), send.request.build(6)
     assert isinstance(old, DeleteTopicsRequest)
     assert isinstance(new, DeleteTopicsRequest)
     assert (old.topic_names, [topic.name for topic in new.topics]) == (["t"], ["t"])
     _, (send,) = run(delete_topics([UUID(int=5)], backoff=BACKOFF), answer)
     assert send.min_version == 6
+    (topic,) = send.request.build(6).topics
+    assert (topic.topic_id, topic.name) == (UUID(int=5), None), "ids came with version 6 (KIP-516)"
 
 
 def grown() -> CreatePartitionsResponse:
@@ -130,7 +217,122 @@ def test_deleting_records_of_many_partitions_has_one_limit() -> None:
     _, steps = run(call, KafkaConnectionError("gone"), described(1), deleted())
     *_, last = (step for step in steps if isinstance(step, Send))
     request: Any = last.request
-    assert (last.give_up_at, request.timeout_ms) == (5.0, 4900)
+    assert (last.give_up_at, request.timeout_ms, last.timeout_s) == (5.0, 4900, 9.9)
+
+
+def test_records_are_deleted_partition_by_partition_at_their_leaders() -> None:
+    low = DeleteRecordsResponse.DeleteRecordsPartitionResult
+    moved = deleted()
+    moved.topics[0].partitions = [low(partition_index=0, low_watermark=-1, error_code=NOT_LEADER)]
+    call = delete_records({TopicPartition("t", 0): -1}, backoff=BACKOFF)
+    found, steps = run(call, described(1), moved, deleted())
+    assert found == {TopicPartition("t", 0): {"partition_index": 0, "low_watermark": 4, "error_code": 0}}
+    sends = [step for step in steps if isinstance(step, Send)][1:]
+    assert [send.target for send in sends] == [Leader(TopicPartition("t", 0))] * 2
+    request: Any = sends[0].request
+    ((topic,),) = (request.topics,)
+    assert (topic.name, [(each.partition_index, each.offset) for each in topic.partitions]) == ("t", [(0, -1)])
+    moved.topics[0].partitions[0].error_code = OUT_OF_RANGE
+    with pytest.raises(OffsetOutOfRangeError, match="t-0"):
+        run(delete_records({TopicPartition("t", 0): 9}, backoff=BACKOFF), described(1), moved)
+
+
+def metadata(*topics: tuple[str | None, int, list[tuple[int, int, int]]]) -> MetadataResponse:
+    """Name, error code, and (number, error code, leader) of each partition."""
+    message = MetadataResponse
+    return message(
+        brokers=[],
+        topics=[
+            message.MetadataResponseTopic(
+                error_code=code,
+                name=name,
+                partitions=[
+                    message.MetadataResponsePartition(
+                        error_code=error, partition_index=number, leader_id=leader, replica_nodes=[], isr_nodes=[]
+                    )
+                    for number, error, leader in parts
+                ],
+            )
+            for name, code, parts in topics
+        ],
+    )
+
+
+def test_partitions_are_looked_for_before_anything_goes_to_leaders() -> None:
+    wanted = [TopicPartition("u", 0), TopicPartition("t", 0), TopicPartition("t", 1)]
+    there = metadata(("t", 0, [(0, 0, 1), (1, 0, 1)]), ("u", 0, [(0, 0, 1)]))
+    _, (send,) = run(check_partitions(wanted, backoff=BACKOFF), there)
+    assert [topic.name for topic in send.request.build(4).topics] == ["t", "u"]
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"there is no u-0, no t-1$"):
+        run(check_partitions(wanted, backoff=BACKOFF), metadata(("t", 0, [(0, 0, 1)]), ("u", UNKNOWN_TOPIC, [])))
+    with pytest.raises(TopicAuthorizationFailedError, match="topic u$"):
+        run(check_partitions(wanted, backoff=BACKOFF), metadata(("t", UNKNOWN_TOPIC, []), ("u", DENIED, [])))
+    _, steps = run(check_partitions(wanted, backoff=BACKOFF), metadata(("t", NO_LEADER, [])), there)
+    assert sum(isinstance(step, Send) for step in steps) == 2, "a new topic may have no leader yet"
+
+
+def test_the_names_of_all_topics_are_listed() -> None:
+    """A topic that is asked for by its id may have none (KIP-516)."""
+    found, (send,) = run(list_topics(backoff=BACKOFF), metadata(("t", 0, []), (None, 0, []), ("u", 0, [])))
+    assert found == ["t", "u"]
+    assert [send.request.build(version).topics for version in (0, 1, 4, 12)] == [[], None, None, None]
+    assert send.min_version is None
+
+
+def test_topics_are_described_with_operations_where_the_version_can_and_by_ids() -> None:
+    """Operations came with version 8 (KIP-430), asking by ids with version 12 (KIP-516)."""
+    _, (send,) = run(describe_topics(["t"], backoff=BACKOFF), metadata())
+    assert send.min_version is None
+    built = [send.request.build(version) for version in (7, 8)]
+    assert [request.include_topic_authorized_operations for request in built] == [False, True]
+    assert [request.allow_auto_topic_creation for request in built] == [False, False]
+    _, (send,) = run(describe_topics(["t", UUID(int=5)], backoff=BACKOFF), metadata())
+    assert send.min_version == 12
+    by_name, by_id = send.request.build(12).topics
+    assert (by_name.name, by_name.topic_id, by_id.name, by_id.topic_id) == ("t", UUID(int=0), None, UUID(int=5))
+    _, (send,) = run(list_topics(backoff=BACKOFF), metadata())
+    assert send.request.build(8).include_topic_authorized_operations is False
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (metadata(("t", 0, [(0, 0, 0), (1, 0, 2)])), None),
+        (metadata(("t", 0, [(0, 0, 1), (1, 0, -1)])), "t: not every partition has a leader"),
+        (metadata(("t", 0, [])), "t: not every partition has a leader"),
+        (metadata(("t", UNKNOWN_TOPIC, [])), "t: UnknownTopicOrPartitionError"),
+        (metadata(("t", 0, [(0, 0, 1), (1, NO_LEADER, 1)])), "t: LeaderNotAvailableError"),
+        (metadata(("t", UNKNOWN_TOPIC, []), ("u", 0, [(0, 0, 1)])), "t: UnknownTopicOrPartitionError"),
+        (KafkaConnectionError("gone"), "KafkaConnectionError: gone"),
+    ],
+)
+def test_a_topic_is_ready_when_each_partition_has_a_leader_and_no_error(answer: Any, reason: str | None) -> None:
+    if reason is None:
+        assert sum(isinstance(step, Send) for step in run(wait_for_topics(["t"]), answer)[1]) == 1
+        return
+    with pytest.raises(KafkaTimeoutError, match=f"topics are not ready after 0.1 s: {reason}$"):
+        run(wait_for_topics(["t"], timeout_s=0.1), *[answer] * 10)
+
+
+@pytest.mark.parametrize("error", [TopicAuthorizationFailedError("no"), Cancelled("the client is closed")])
+def test_what_no_waiting_changes_is_raised_at_once(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        run(wait_for_topics(["t"]), error)
+
+
+def test_a_last_look_that_was_cut_short_does_not_hide_what_is_missing() -> None:
+    def answer(step: Any) -> Any:
+        if not isinstance(step, Send):
+            return None
+        looks.append(step)
+        if len(looks) == 2:
+            raise KafkaConnectionError("slow")
+        return metadata(("t", UNKNOWN_TOPIC, []))
+
+    looks: list[Any] = []
+    with pytest.raises(KafkaTimeoutError, match="t: UnknownTopicOrPartitionError"):
+        drive(wait_for_topics(["t"], timeout_s=0.05), answer)
+    assert len(looks) == 2
 
 
 def described(leader: int) -> MetadataResponse:
@@ -238,6 +440,8 @@ def test_a_page_of_topics_ends_where_the_next_begins() -> None:
     }
     assert (send.target, [topic.name for topic in send.request.topics]) == (AnyNode(), ["t", "u"])
     assert (send.request.response_partition_limit, send.request.cursor) == (1, None)
+    _, (send,) = run(describe_topic_partitions(["t", "u"], backoff=BACKOFF), page(None))
+    assert send.request.response_partition_limit == 2000, "as Java's DescribeTopicsOptions"
     last, (send,) = run(describe_topic_partitions(["t", "u"], cursor=found["next_cursor"], backoff=BACKOFF), page(None))
     assert (send.request.cursor.topic_name, send.request.cursor.partition_index) == ("t", 1)
     assert last["next_cursor"] is None
