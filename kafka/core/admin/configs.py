@@ -143,10 +143,10 @@ def alter_configs(
         except IncompatibleBrokerVersion:
             if incremental:
                 raise
-    changes = [_only_set(resource) for resource in wanted]
+    changes = [(resource, _only_set(resource)) for resource in wanted]
     there = yield from since("0.11", _alterable(wanted, backoff, timeout_s=(yield from time_left(give_up_at))))
     left, unread = [], []
-    for resource, changed in zip(wanted, changes, strict=True):
+    for resource, changed in changes:
         kept = {name: value for name, value in _was_set(resource, there).items() if name not in changed}
         unread += _unread(resource, kept)
         set_now = {name: value for name, value in changed.items() if value is not None}
