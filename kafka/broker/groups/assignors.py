@@ -169,7 +169,7 @@ def java_order(keys: Iterable[K]) -> list[K]:
 
 def _spread(key: str | UUID) -> int:
     if isinstance(key, UUID):
-        mixed = (key.int >> 64) ^ (key.int & (2**64 - 1))
+        mixed = (key.int >> 64) ^ key.int  # what is above 64 bits stays above 32 and is cut off
         value = ((mixed >> 32) ^ mixed) & 0xFFFFFFFF
     else:
         value = java_hash(key) & 0xFFFFFFFF
