@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +11,7 @@ from kafka.errors import InvalidTopicError, KafkaError, KafkaTimeoutError, Topic
 from kafka.producer import KafkaProducer
 from test.conformance.delivered import DEADLINE_S, outcomes, values_of
 from test.support.either_broker import every_release
+from test.support.waiting import eventually, until
 
 pytestmark = every_release
 
@@ -63,14 +63,14 @@ def test_a_bad_name_is_refused_at_the_call(bootstrap: str, name: str) -> None:
 
 def create(admin: KafkaAdminClient, topic: str) -> None:
     """Brokers with a ZooKeeper end a deletion some time after the topic has gone from their metadata."""
-    give_up_at = time.monotonic() + DEADLINE_S
-    while True:
+
+    def is_created() -> bool:
         try:
-            admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
+            return bool(admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True))
         except TopicAlreadyExistsError:
-            assert time.monotonic() < give_up_at
-        else:
-            return
+            return False
+
+    until(is_created, f"{topic} is created")
 
 
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
@@ -90,9 +90,7 @@ def test_a_topic_that_was_deleted_and_made_anew_is_written_from_its_start(
             assert [future.get(DEADLINE_S).offset for future in futures] == list(range(10))
             assert values_of(bootstrap, topic) == [b"%d %d" % (turn, number) for number in range(10)]
             admin.delete_topics([topic])
-            give_up_at = time.monotonic() + DEADLINE_S
-            while topic in admin.list_topics():
-                assert time.monotonic() < give_up_at
+            until(lambda: topic not in admin.list_topics(), f"{topic} is deleted")
 
 
 def test_partitions_that_are_added_are_found_and_take_records(bootstrap: str, new_topic: NewTopicFixture) -> None:
@@ -103,9 +101,7 @@ def test_partitions_that_are_added_are_found_and_take_records(bootstrap: str, ne
     ):
         producer.send(topic, b"x").get(DEADLINE_S)
         admin.create_partitions({topic: 3})
-        give_up_at = time.monotonic() + DEADLINE_S
-        while producer.partitions_for(topic) != {0, 1, 2}:
-            assert time.monotonic() < give_up_at
+        eventually(lambda: producer.partitions_for(topic), {0, 1, 2})
         futures = [producer.send(topic, b"%d" % number) for number in range(6)]
         assert outcomes(futures) == [None] * 6
         assert sorted(future.get(0).partition for future in futures) == [0, 0, 1, 1, 2, 2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, Ne
 from kafka.errors import IllegalStateError
 from kafka.producer import KafkaProducer
 from kafka.share import AcknowledgeType, KafkaShareConsumer, ShareRecord
+from test.conformance.delivered import poll_until, take
 from test.support.waiting import until
 
 ACCEPT, RELEASE, REJECT, RENEW = (
@@ -79,17 +79,6 @@ class Queue:
 
 
 _markers = itertools.count()
-
-
-def take(consumer: KafkaShareConsumer, count: int, seconds: float = 30.0, **options: Any) -> list[ShareRecord]:
-    """Poll until ``count`` records have come."""
-    found: list[ShareRecord] = []
-    end = time.monotonic() + seconds
-    while len(found) < count:
-        left_s = end - time.monotonic()
-        assert left_s > 0, f"{len(found)} records of {count} in {seconds} s"
-        found += [record for records in consumer.poll(left_s * 1000, **options).values() for record in records]
-    return found
 
 
 @pytest.fixture
@@ -228,10 +217,12 @@ def test_a_renewed_lock_outlives_one_that_is_not_renewed(queue: MakeQueue) -> No
     first, second = jobs.member(), jobs.member()
     renewed, _ = take(first, 2)
     found: list[ShareRecord] = []
-    until(
-        lambda: found.extend(record for records in second.poll(100).values() for record in records) or found,
-        meanwhile=lambda: first._host.wait(first.renew([renewed]), 30),
-    )
+
+    def has_come() -> bool:
+        first._host.wait(first.renew([renewed]), 30)
+        return bool(found)
+
+    poll_until(has_come, second, into=found)
     assert [(record.value, record.delivery_count) for record in found] == [(b"not renewed", 2)]
     first.acknowledge(renewed)
     assert all(error is None for error in first.commit(10_000).values())

@@ -19,13 +19,12 @@ from kafka.core.routing import AnyNode
 from kafka.protocol.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from kafka.testing import EmbeddedBroker
 from kafka.wire.types import ZERO_UUID
+from test.conformance.delivered import take
 from test.support import jars, telemetry_plugin
 from test.support.apache_kafka import LATEST, ApacheKafka, refuse, require_apache_kafka
-from test.support.waiting import until
+from test.support.waiting import WITHIN_S, eventually, until
 
 metrics_pb2 = pytest.importorskip("opentelemetry.proto.metrics.v1.metrics_pb2", reason="the extra telemetry")
-
-WAIT_S = 60.0
 
 
 class Plugged(NamedTuple):
@@ -73,7 +72,7 @@ def names_of(data: bytes) -> set[str]:
 
 def wait_for_last(plugged: Plugged, instance: UUID) -> list[bytes]:
     """All pushes of a client whose last one has come."""
-    until(lambda: any(one[0] == instance and one[1] for one in plugged.pushed()), within_s=WAIT_S)
+    until(lambda: any(one[0] == instance and one[1] for one in plugged.pushed()))
     return [metrics for other, _, metrics in plugged.pushed() if other == instance]
 
 
@@ -84,14 +83,13 @@ def test_a_producer_and_a_consumer_push_to_a_broker_that_wants_metrics(
     subscribe(plugged.bootstrap, client_id, metrics="*", interval_ms="100", match=f"client_id={client_id}")
     settings: dict[str, Any] = {"bootstrap_servers": plugged.bootstrap, "client_id": client_id}
     with KafkaProducer(**settings) as producer:
-        made_by = producer.client_instance_id(WAIT_S * 1000)
-        producer.send(topic, b"x").get(WAIT_S)
-        until(lambda: any(one[0] == made_by for one in plugged.pushed()), within_s=WAIT_S)
+        made_by = producer.client_instance_id(WITHIN_S * 1000)
+        producer.send(topic, b"x").get(WITHIN_S)
+        until(lambda: any(one[0] == made_by for one in plugged.pushed()))
     assert "org.apache.kafka.producer.record.send.total sum" in names_of(wait_for_last(plugged, made_by)[-1])
     with KafkaConsumer(topic, group_id=client_id, auto_offset_reset="earliest", **settings) as consumer:
-        read_by = consumer.client_instance_id(WAIT_S * 1000)
-        while not consumer.poll(1000):
-            pass
+        read_by = consumer.client_instance_id(WITHIN_S * 1000)
+        take(consumer, 1)
     assert "org.apache.kafka.consumer.fetch.manager.records.lag gauge" in names_of(wait_for_last(plugged, read_by)[-1])
 
 
@@ -144,19 +142,22 @@ def test_every_rule_about_who_may_push_when_is_kafkas(plugged: Plugged, unique: 
         match = f"client_id={asker.client.config['client_id']}"
         subscribe(plugged.bootstrap, name, metrics="m.", interval_ms=str(int(INTERVAL_S * 1000)), match=match)
         told = (0, ["m."], int(INTERVAL_S * 1000))
-        give_up_at = time.monotonic() + WAIT_S
-        while True:  # a broker hears of a new setting a little later
+
+        def first() -> tuple[int, list[str], int]:
             asker.instance = ZERO_UUID
-            if asker.get() == told:
-                break
-            assert time.monotonic() < give_up_at
-        second = 0
-        while second == 0:  # as it is when the machine was so slow that the interval has passed
+            return asker.get()
+
+        def second() -> int:
+            """Asked at once after a first one."""
             pause()
             began = time.monotonic()
             assert asker.get() == told
-            second = asker.get()[0]
-            assert second == 89 or time.monotonic() - began >= INTERVAL_S
+            code = asker.get()[0]
+            assert code == 89 or time.monotonic() - began >= INTERVAL_S
+            return code
+
+        eventually(first, told)  # a broker hears of a new setting a little later
+        eventually(second, 89)  # 0 when the machine was so slow that the interval has passed
         assert asker.push() == 0
         pause()
         assert asker.push(number=asker.number + 1) == 117
@@ -197,14 +198,14 @@ def test_javas_producer_pushes_to_the_embedded_broker_under_the_names_that_ours_
         ]  # fmt: skip
         tool = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            pushed = broker.pushed.find(client_id="perf-producer-client", n=10, timeout=WAIT_S)
+            pushed = broker.pushed.find(client_id="perf-producer-client", n=10, timeout=WITHIN_S)
         finally:
             tool.kill()
             tool.wait()
         with KafkaProducer(bootstrap_servers=broker.bootstrap, client_id="ours") as producer:
-            producer.client_instance_id(WAIT_S * 1000)
-            producer.send("t", b"x").get(WAIT_S)
-        ours = broker.pushed.find(client_id="ours", is_terminating=True, n=1, timeout=WAIT_S)[-1]
+            producer.client_instance_id(WITHIN_S * 1000)
+            producer.send("t", b"x").get(WITHIN_S)
+        ours = broker.pushed.find(client_id="ours", is_terminating=True, n=1, timeout=WITHIN_S)[-1]
     assert {java.compression_type for java in pushed} == {ours.compression_type} == {"zstd"}
     only_here = names_of(ours.metrics) - {name for java in pushed for name in names_of(java.metrics)}
     assert {name.removeprefix("org.apache.kafka.producer.") for name in only_here} == {
