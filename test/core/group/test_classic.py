@@ -219,6 +219,16 @@ def test_a_leader_beats_while_it_waits_for_metadata_and_waits_for_that_no_longer
     assert read_assignment(bench.request.assignments[0].assignment).partitions == ()
 
 
+def test_a_leader_that_waits_for_metadata_looks_up_when_the_time_is_over_heartbeat_or_not() -> None:
+    bench = Bench()
+    bench.subscribe("jobs")
+    bench.answer(joined(1, "me", "me", {"me": MemberSubscription(("jobs",))}))
+    began = bench.now
+    bench.poll(REQUEST_S - 1.0)
+    bench.answer(beat())
+    assert bench.member.next_deadline == began + REQUEST_S, "the next heartbeat is due later"
+
+
 def test_a_leader_rejoins_when_a_topic_of_the_group_changes() -> None:
     bench = Bench().lead(3)
     bench.answer(synced(0, 1, 2))
@@ -628,6 +638,20 @@ def test_who_was_never_a_member_has_left_at_once() -> None:
     bench = Bench()
     bench.member.leave(bench.now)
     assert bench.poll() == [Left()]
+    bench.member.leave(bench.now)
+    assert bench.poll() == [], "it is told once"
+
+
+def test_a_member_at_its_end_asks_for_nothing_and_can_leave() -> None:
+    bench = Bench().join(0)
+    bench.poll(BEAT_S)
+    bench.member.rejoin("a test", bench.now)
+    bench.seen = Seen(each for each in bench.answer(beat(82)) if isinstance(each, Lose))
+    assert bench.carry_out() == []
+    assert bench.member.next_deadline == inf
+    bench.member.leave(bench.now)
+    assert bench.poll() == [Left()]
+    assert bench.asked is None, "it is no member that could leave"
 
 
 def test_who_leaves_while_joining_does_so_beside_the_join() -> None:
@@ -660,11 +684,15 @@ def test_who_leaves_while_a_heartbeat_is_out_does_so_behind_it() -> None:
     assert bench.answer(gone()) == [Left()]
 
 
-def test_who_leaves_between_two_generations_can_commit_nothing() -> None:
+@pytest.mark.parametrize("leader", ["other", "me"])
+def test_who_leaves_between_two_generations_can_commit_nothing(leader: str) -> None:
+    """Java: ConsumerCoordinator.onLeavePrepare, onPartitionsLost while rebalanceInProgress()."""
     bench = cooperative(0)
     bench.member.rejoin("a test", bench.now)
     bench.poll()
-    bench.answer(joined(2, protocol="cooperative-sticky"))
+    unknown = {"me": MemberSubscription(("jobs",)), "other": MemberSubscription(("logs",))}
+    bench.answer(joined(2, "me", leader, unknown, "cooperative-sticky"))
+    assert isinstance(bench.request, SyncGroupRequest) or leader == "me", "a leader waits for the topics first"
     bench.member.leave(bench.now)
     assert bench.poll() == [Lose(parts(0))]
 
