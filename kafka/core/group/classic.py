@@ -224,8 +224,6 @@ class ClassicMember(ClassicRebalance):
         mine, owned = self._belongings, self._belongings.owned
         if owned and self.generation == NO_GENERATION:
             return mine.begin(Lose(owned))
-        if self._phase in OVER or self._phase is Phase.LEAVING:
-            return None
         if self._exit is not None:
             # What a new generation gives to whom is open already: nothing can be committed for the old one.
             is_between = self._phase in (Phase.ASSIGNING, Phase.SYNCING)
@@ -242,7 +240,7 @@ class ClassicMember(ClassicRebalance):
         return None
 
     def _leave_group(self, now: float) -> None:
-        if self._phase is Phase.LEAVING or (self._flight is not None and self._flight.kind == "leave"):
+        if self._flight is not None and self._flight.kind == "leave":
             return
         if self._phase not in OVER and self._may_leave:
             self._phase = Phase.LEAVING

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import count
 from math import inf
 from typing import Any, Final, NamedTuple
 
@@ -39,10 +40,10 @@ JOIN_GRACE_S: Final = 5.0
 
 
 class Phase(Enum):
-    """Where a member stands; the values are its ``state_name``."""
+    """Where a member stands; the values are its ``state_name``, but for those of REBALANCING."""
 
     UNJOINED = "unjoined"
-    JOINING = "rebalancing"
+    JOINING = "joining"
     ASSIGNING = "assigning"
     SYNCING = "syncing"
     STABLE = "stable"
@@ -102,7 +103,7 @@ class ClassicRebalance:
         self._assign_by = inf
         self._effects: list[Effect] = []
         self._flight: Flight | None = None
-        self._numbers = 0
+        self._numbers = count()
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
@@ -117,11 +118,10 @@ class ClassicRebalance:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def _ask(self, kind: str, request: Request[Any] | ByVersion[Any], timeout_s: float, now: float) -> None:
-        self._numbers += 1
-        flight = self._flight
+        number, flight = next(self._numbers), self._flight
         is_held_up = kind == "leave" and flight is not None and flight.kind != "heartbeat"  # by what is given up
-        self._flight = Flight(self._numbers, kind, now)
-        self._effects.append(Ask(self._numbers, request, timeout_s, is_held_up))
+        self._flight = Flight(number, kind, now)
+        self._effects.append(Ask(number, request, timeout_s, is_held_up))
 
     def _take_flight(self, ask: Ask, now: float) -> Flight | None:
         flight = self._flight
@@ -157,16 +157,16 @@ class ClassicRebalance:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     def _on_answer(self, kind: str, sent_at: float, response: Response, now: float) -> None:
-        error_code: int = getattr(response, "error_code", 0)
-        if error_code:
+        assert isinstance(response, (JoinGroupResponse, SyncGroupResponse, HeartbeatResponse))
+        if response.error_code:
             # The id that MEMBER_ID_REQUIRED brings.
             member_id = response.member_id if isinstance(response, JoinGroupResponse) else ""
-            self._react(described(error_code, f"group {self.group_id}"), kind, now, member_id)
+            self._react(described(response.error_code, f"group {self.group_id}"), kind, now, member_id)
         elif isinstance(response, JoinGroupResponse):
             self._joined(response, now)
         elif isinstance(response, SyncGroupResponse):
             self._synced(response, now)
-        elif isinstance(response, HeartbeatResponse):
+        else:
             self._heard(sent_at)
 
     def _heard(self, at: float) -> None:

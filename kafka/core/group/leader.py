@@ -28,7 +28,7 @@ class Leadership:
         self._members = [_member(one) for one in response.members]
         self._skips = response.skip_assignment
         self.topics = frozenset(topic for member in self._members for topic in member.subscription.topics)
-        self._picture: dict[str, TopicPicture] | None = None
+        self._picture: dict[str, TopicPicture] = {}
 
     def missing(self, known: Mapping[str, TopicPicture]) -> frozenset[str]:
         """Topics of the group of which nothing is known yet; empty when there is nothing to assign."""
@@ -60,8 +60,6 @@ class Leadership:
     def has_changed(self, known: Mapping[str, TopicPicture], own: frozenset[str]) -> bool:
         """Whether the topics are others than when it was assigned: more partitions, made, deleted, on other racks.
         Only of ``own`` it counts that they are gone: of the others' topics maybe nobody has asked lately."""
-        if self._picture is None:
-            return False
         now = self._view(known)
         return any(now.get(topic) != self._picture.get(topic) for topic in (self.topics & own) | now.keys())
 
