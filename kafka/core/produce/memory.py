@@ -50,7 +50,7 @@ class Waiter(Protocol):
 class BufferFull(Exception):
     """There is no room for ``needed_bytes`` more, or others wait for it already."""
 
-    def __init__(self, needed_bytes: int = 0) -> None:
+    def __init__(self, needed_bytes: int) -> None:
         super().__init__(needed_bytes)
         self.needed_bytes = needed_bytes
 

@@ -30,6 +30,8 @@ from kafka.protocol.produce import ProduceResponse
 
 QUICK_S: Final = 0.02
 """Before a batch that came too soon after the last transaction's end is sent again, as in Java."""
+NO_LOG_START: Final = -1
+"""For what has no log_start_offset."""
 
 
 class CountsListener(Protocol):
@@ -136,7 +138,7 @@ class Outcomes:
         self.counts.bytes += batch.builder.size_bytes
         batch.done.success(result)
 
-    def refused(self, batch: Batch, error: BaseException, now: float, log_start_offset: int = -1) -> None:
+    def refused(self, batch: Batch, error: BaseException, now: float, log_start_offset: int = NO_LOG_START) -> None:
         """The batch is not in the log, or nobody knows: do what the table says."""
         queue = batch.queue
         is_numbered = batch.sequence >= 0

@@ -56,7 +56,6 @@ CLOSE_IT: Final = "this producer has no transactions any more: close it"
 ENDED_IT: Final = "the broker has ended the transaction: it took longer than transaction_timeout_ms, perhaps"
 
 _OPEN: Final = (Transaction.IN_TRANSACTION, Transaction.COMMITTING)
-_ENDING: Final = (Transaction.COMMITTING, Transaction.ABORTING)
 _WHY_NOT: Final[dict[Transaction, str]] = {
     Transaction.UNINITIALIZED: "init_transactions() has to be called first",
     Transaction.INITIALIZING: "init_transactions() is not done yet",
