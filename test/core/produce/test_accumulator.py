@@ -97,7 +97,9 @@ def test_parked_records_find_their_batches_when_the_partitions_are_known() -> No
     assert parked.done.value is MOVED
     assert parked.forward is not None
     assert parked.forward[second][0].partition == 1
-    assert isinstance(parked.forward[third][0].done.exception, IllegalArgumentError)
+    refused, index = parked.forward[third]
+    assert isinstance(refused.done.exception, IllegalArgumentError)
+    assert index == 0, "it is alone"
     assert parked not in rig.accumulator.incomplete
     assert parked.forward[first][0] in rig.accumulator.incomplete
 

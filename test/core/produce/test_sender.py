@@ -595,6 +595,20 @@ def test_partitions_that_have_lost_a_number_share_the_next_epoch() -> None:
     assert sequences(rig.call()) == [(1, 0)] * 3
 
 
+def test_a_batch_that_is_to_go_out_under_another_epoch_has_no_number_until_there_is_room_for_it() -> None:
+    rig = Rig(2, max_request_bytes=339)
+    batches = [rig.put_alone(b"x" * 100, partition) for partition in (0, 1)]
+    for call in rig.calls():
+        rig.answer(call, INVALID_EPOCH)
+    rig.back_off()
+    call = rig.call()
+    assert sequences(call) == [(1, 0)]
+    waiting = batches[call.batches == batches[:1]]
+    assert (waiting.producer_id, waiting.epoch, waiting.sequence) == (-1, -1, -1)
+    rig.answer(call)
+    assert sequences(rig.call()) == [(1, 0)]
+
+
 # -- time that is over -----------------------------------------------------------------------------------------------
 
 

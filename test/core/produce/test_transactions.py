@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 
 import pytest
@@ -16,9 +17,11 @@ from kafka.core.states import TRANSACTION, Transaction
 from kafka.errors import (
     ERRORS_BY_CODE,
     AbortableTransactionError,
+    ClusterAuthorizationFailedError,
     FatalTransactionError,
     IllegalStateError,
     InvalidProducerEpochError,
+    InvalidTxnStateError,
     KafkaConnectionError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
@@ -106,6 +109,54 @@ def test_each_call_is_taken_in_its_states_and_refused_in_all_others_by_an_error_
     if wanted is not IllegalStateError:
         assert not raised.value.retriable  # type: ignore[attr-defined]
         assert isinstance(raised.value, FatalTransactionError) != isinstance(raised.value, AbortableTransactionError)
+
+
+@pytest.mark.parametrize(
+    ("state", "call", "text"),
+    [
+        (Transaction.UNINITIALIZED, "begin", "init_transactions() has to be called first"),
+        (Transaction.INITIALIZING, "begin", "init_transactions() is not done yet"),
+        (Transaction.READY, "send", "no transaction has begun: begin_transaction() first"),
+        (
+            Transaction.IN_TRANSACTION,
+            "begin",
+            "a transaction is under way: commit_transaction() or abort_transaction()",
+        ),
+        (Transaction.COMMITTING, "begin", "the transaction is being committed"),
+        (Transaction.ABORTING, "begin", "the transaction is being aborted"),
+        (Transaction.READY, "init", "init_transactions() has been called already"),
+    ],
+)
+def test_a_call_out_of_turn_is_told_what_is_missing(state: Transaction, call: str, text: str) -> None:
+    with pytest.raises(IllegalStateError, match=re.escape(text)):
+        CALLS[call][0](machine(state))
+
+
+def test_a_new_machine_has_nothing_to_end_and_speaks_version_1_until_it_is_told() -> None:
+    made = TransactionManager("id")
+    assert (made.state, made.identity, made.version) == (Transaction.UNINITIALIZED, (-1, -1), 1)
+    assert not made.can_bump and not made.needs_bump and not made.is_started and not made.has_new_partitions
+
+
+@pytest.mark.parametrize("state", Transaction)
+def test_a_transaction_can_be_aborted_before_its_end_is_under_way(state: Transaction) -> None:
+    assert machine(state).is_open == (state in (Transaction.IN_TRANSACTION, Transaction.ABORTABLE_ERROR))
+
+
+@pytest.mark.parametrize("state", Transaction)
+def test_a_request_makes_sense_until_the_producer_is_over_and_offsets_only_in_a_transaction(state: Transaction) -> None:
+    made = machine(state)
+    is_over = state is Transaction.FATAL_ERROR
+    assert {made.allows(api) for api in Api if api is not Api.COMMIT_OFFSETS} == {not is_over}
+    assert made.allows(Api.COMMIT_OFFSETS) == (state in (Transaction.IN_TRANSACTION, Transaction.COMMITTING))
+    refusal = made.refusal()
+    assert isinstance(refusal, FatalTransactionError if is_over else AbortableTransactionError)
+    if state is Transaction.ABORTABLE_ERROR:
+        assert isinstance(refusal, TopicAuthorizationFailedError)
+    elif is_over:
+        assert isinstance(refusal, TransactionalIdAuthorizationFailedError)
+    else:
+        assert isinstance(refusal, TransactionAbortedError)
 
 
 def test_an_error_keeps_its_own_class_beside_its_group() -> None:
@@ -218,6 +269,34 @@ def test_nothing_is_sent_outside_a_transaction(state: Transaction) -> None:
     assert not machine(state).may_send(queue(), in_doubt=False)
 
 
+def test_after_the_end_of_the_producer_nothing_is_sent_again_whatever_is_in_doubt() -> None:
+    made = machine(Transaction.FATAL_ERROR)
+    assert not made.may_send(queue(), in_doubt=True)
+    assert not made.may_retry(batch(queue(), 4, in_doubt=True))
+
+
+def test_partitions_that_were_not_added_are_asked_for_again_and_start_nothing() -> None:
+    made = machine(Transaction.IN_TRANSACTION, version=1)
+    made.may_send(queue(), in_doubt=False)
+    assert made.take_new_partitions() == [("t", 0)]
+    made.partitions_done(are_added=False)
+    assert not made.is_started and not made.has_new_partitions
+    assert not made.may_send(queue(), in_doubt=False)
+    assert made.take_new_partitions() == [("t", 0)]
+    made.partitions_done(are_added=True)
+    assert made.is_started
+
+
+def test_a_coordinator_that_knows_of_a_group_has_to_be_told_of_the_end() -> None:
+    made = machine(Transaction.IN_TRANSACTION)
+    assert not made.is_started
+    made.offsets_added()
+    assert made.is_started
+    made.begin_commit()
+    made.ended(None, 2)
+    assert not made.is_started
+
+
 def test_a_batch_that_was_never_sent_needs_no_new_epoch() -> None:
     made = machine(Transaction.COMMITTING, version=1)
     made.batch_failed(batch(queue()), KafkaTimeoutError("too late"))
@@ -256,12 +335,113 @@ def test_where_nobody_gives_an_epoch_a_number_that_was_not_used_is_used_again() 
     assert (lost.numbers.next_sequence, lost.numbers.has_gap) == (0, False), "the leader has forgotten the producer"
 
 
-def test_where_nobody_gives_an_epoch_a_number_that_may_be_used_ends_the_producer() -> None:
+@pytest.mark.parametrize("sequence", [0, 4])
+def test_where_nobody_gives_an_epoch_a_number_that_may_be_used_ends_the_producer(sequence: int) -> None:
     made = machine(Transaction.IN_TRANSACTION, version=1, can_bump=False)
-    made.batch_failed(batch(queue(), 4, in_doubt=True), KafkaTimeoutError("too late"))
+    made.batch_failed(batch(queue(), sequence, in_doubt=True), KafkaTimeoutError("too late"))
     assert made.state is Transaction.FATAL_ERROR
     with pytest.raises(FatalTransactionError, match="gives no new epoch"):
         made.begin_abort()
+
+
+@pytest.mark.parametrize(
+    ("version", "can_bump", "sequence", "in_doubt", "needs_bump"),
+    [
+        (1, True, 0, False, True),
+        (1, True, 4, True, True),
+        (1, True, -1, False, False),  # it was never sent
+        (1, False, 0, False, False),  # the number is used again
+        (2, True, 4, True, False),  # the end brings the next epoch
+        (2, False, 4, True, False),
+    ],
+)
+def test_a_batch_that_fails_aborts_its_transaction_and_takes_an_epoch_where_its_end_brings_none(
+    version: int, can_bump: bool, sequence: int, in_doubt: bool, needs_bump: bool
+) -> None:
+    made = machine(Transaction.IN_TRANSACTION, version=version, can_bump=can_bump)
+    made.batch_failed(batch(queue(), sequence, in_doubt=in_doubt), KafkaTimeoutError("too late"))
+    assert made.state is Transaction.ABORTABLE_ERROR
+    assert made.needs_bump is needs_bump
+
+
+def test_the_first_number_that_was_not_used_is_used_again_as_any_other_and_not_where_an_epoch_comes() -> None:
+    for can_bump, identity, is_used_again in ((False, None, True), (True, None, False), (False, (7, 4), False)):
+        made = machine(Transaction.IN_TRANSACTION, version=1, can_bump=can_bump)
+        refused = queue()
+        made.batch_failed(batch(refused, 0), MessageSizeTooLargeError("t-0"))
+        made.begin_abort()
+        made.ended(None if identity is None else ProducerIdentity(*identity), 1)
+        assert (refused.numbers.next_sequence, refused.numbers.has_gap) == ((0, False) if is_used_again else (5, True))
+
+
+@pytest.mark.parametrize("state", [Transaction.INITIALIZING, Transaction.ABORTING, Transaction.COMMITTING])
+def test_an_error_of_a_batch_that_ends_the_producer_ends_it_in_each_state(state: Transaction) -> None:
+    """TransactionManager.maybeTransitionToErrorState."""
+    made = machine(state)
+    made.batch_failed(batch(queue(), 4), ClusterAuthorizationFailedError("t-0"))
+    assert made.state is Transaction.FATAL_ERROR
+
+
+def test_a_batch_that_fails_during_the_abort_changes_nothing() -> None:
+    made = machine(Transaction.ABORTING)
+    made.batch_failed(batch(queue(), 4), MessageSizeTooLargeError("t-0"))
+    assert made.state is Transaction.ABORTING
+    assert made.error is None
+
+
+@pytest.mark.parametrize(
+    ("identity", "after"),
+    [(None, (7, 3)), ((-1, -1), (7, 3)), ((7, 4), (7, 4)), ((0, 0), (0, 0))],
+)
+def test_the_end_brings_an_id_and_epoch_or_the_producer_goes_on_with_those_it_has(
+    identity: tuple[int, int] | None, after: tuple[int, int]
+) -> None:
+    """EndTxnResponse: -1 for none (KIP-890); 0 is an id as any other."""
+    made = machine(Transaction.COMMITTING)
+    assert made.ended(None if identity is None else ProducerIdentity(*identity), 2)
+    assert made.identity == after
+    assert made.state is Transaction.READY
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "can_bump", "needs_bump"),
+    [
+        (1, 2, True, True),
+        (1, 3, True, True),
+        (1, 2, False, False),
+        (1, 1, True, False),
+        (2, 2, True, False),
+        (2, 1, True, False),
+    ],
+)
+def test_only_the_step_to_version_2_takes_an_epoch_of_its_own(
+    before: int, after: int, can_bump: bool, needs_bump: bool
+) -> None:
+    made = machine(Transaction.COMMITTING, version=before, can_bump=can_bump)
+    made.prepare_end(after)
+    assert made.needs_bump is needs_bump
+    assert made.ended(None, after) is not needs_bump
+    assert made.state is (Transaction.INITIALIZING if needs_bump else Transaction.READY)
+    assert made.version == (before if needs_bump else after)
+
+
+def test_an_epoch_that_is_needed_already_stays_needed_when_the_end_is_told() -> None:
+    made = machine(Transaction.IN_TRANSACTION, version=1)
+    made.failed(Api.ADD_PARTITIONS, UnknownProducerIdError("t-0"))
+    assert made.needs_bump
+    made.begin_abort()
+    made.prepare_end(2)
+    assert made.needs_bump
+    made.ended(None, 2)
+    made.initialized(ProducerIdentity(7, 4), can_bump=True, version=2)
+    assert not made.needs_bump
+
+
+def test_a_transaction_that_the_broker_has_ended_says_so() -> None:
+    for error, is_said in ((InvalidTxnStateError("EndTxn"), True), (FATAL, False)):
+        told = machine(Transaction.COMMITTING).failed(Api.END, error)
+        assert ("longer than transaction_timeout_ms" in str(told)) is is_said
+        assert "close it" in str(told)
 
 
 def test_an_old_epoch_in_produce_is_found_out_by_the_abort() -> None:
