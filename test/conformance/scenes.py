@@ -6,12 +6,10 @@ show the same, which is also the comparison of what requests have done.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kafka.protocol.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
-from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.list_offsets import ListOffsetsRequest
 from kafka.protocol.log_dirs import DescribeLogDirsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -26,11 +24,13 @@ from kafka.records import GZIP
 from kafka.wire.message import Request
 from test.conformance.on_purpose import alike
 from test.conformance.random_requests import BASE_MS, CONFIG_NAMES, Batch, Named, Scene
+from test.conformance.ready import GROUP, SHARE, TRANSACTION, wait_for_coordinator
 from test.conformance.twins import Difference, Side, Twins, differences
+from test.support.waiting import NotWithin, eventually, look_until
 
-DEADLINE_S: Final = 60.0
-SETTLED_S: Final = 3.0
-"""How long Apache Kafka may take until it shows what it has done."""
+SETTLED_S: Final = 10.0
+"""How long Apache Kafka may take until it shows what it has done. What is different then does not end a test: it has
+more to compare, and tells all differences at its end."""
 
 SETTINGS: Final = {
     "num.partitions": "2",
@@ -48,13 +48,10 @@ View = tuple[Request[Any], int]
 
 def make_internal_topics(twins: Twins) -> None:
     """Ask for each kind of coordinator until all are there; and learn where the data is."""
-    give_up_at = time.monotonic() + DEADLINE_S
-    for key_type, key in ((0, "group"), (1, "transaction"), (2, "group:AAAAAAAAAAAAAAAAAAAAAQ:0")):
-        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-        for side in twins.sides:
-            while side.ask(request, 6).coordinators[0].error_code:
-                assert time.monotonic() < give_up_at, "no coordinator"
     for side in twins.sides:
+        wait_for_coordinator(side, "group", GROUP)
+        wait_for_coordinator(side, "transaction", TRANSACTION)
+        wait_for_coordinator(side, "group:AAAAAAAAAAAAAAAAAAAAAQ:0", SHARE)
         found = side.ask(DescribeLogDirsRequest(topics=[]), 1).results[0].log_dir
         side.learn("log-dir", found, "$log-dir")
     found = settle(twins, [_all_topics()])
@@ -65,7 +62,6 @@ def make_scene(twins: Twins, stem: str) -> Scene:
     """Three topics with records, some of them deleted, some by an idempotent producer; a group with offsets."""
     left, right, compact = topics = (f"left-{stem}", f"right-{stem}", f"compact-{stem}")
     producers = (Named(f"$producer-a-{stem}"), Named(f"$producer-b-{stem}"))
-    give_up_at = time.monotonic() + DEADLINE_S
     scene = Scene(topics, (f"group-a-{stem}", f"group-b-{stem}"), (f"tx-a-{stem}", f"tx-b-{stem}"), producers)
     _ask_alike(twins, CreateTopicsRequest(topics=[_creatable(name) for name in topics], timeout_ms=10_000), 7)
     found = settle(twins, [_all_topics(), _offsets(scene, -1)])
@@ -74,7 +70,7 @@ def make_scene(twins: Twins, stem: str) -> Scene:
         for name in topics:
             side.topic_id(name)
         for producer in producers:
-            side.learn("producer", _new_producer(side, give_up_at), producer.name)
+            side.learn("producer", _new_producer(side), producer.name)
     for topic, partition, batch in (
         (left, 0, Batch((b"a", b"b"))),
         (left, 0, Batch((b"c" * 100, b"d" * 100, b"e"), timestamp=BASE_MS + 20, codec=GZIP)),
@@ -89,9 +85,9 @@ def make_scene(twins: Twins, stem: str) -> Scene:
     ):
         _ask_alike(twins, lambda side, one=(topic, partition, batch): produced(side, *one), 9)
     _ask_alike(twins, _delete_records(right, 0, 2), 2)
+    commit = _commit(scene.groups[0], {left: 3, right: 0})
     for side in twins.sides:
-        while side.ask(_commit(scene.groups[0], {left: 3, right: 0}), 8).topics[0].partitions[0].error_code:
-            assert time.monotonic() < give_up_at, "the coordinator does not take offsets"
+        eventually(lambda side=side: side.ask(commit, 8).topics[0].partitions[0].error_code, 0)
     return scene
 
 
@@ -186,11 +182,14 @@ VIEWS: Final[dict[str, Callable[[Scene], list[View]]]] = {
 
 def settle(twins: Twins, views: Sequence[View], known: Sequence[Difference] = ()) -> list[Difference]:
     """Wait until both brokers show the same; what is still different in the end. ``known``: what was so before."""
-    give_up_at = time.monotonic() + SETTLED_S
-    while True:
-        found = [one for view in views for one in _apart(twins, *view)]
-        if not found or found == list(known) or time.monotonic() > give_up_at:
-            return found
+    try:
+        return look_until(
+            lambda: [one for view in views for one in _apart(twins, *view)],
+            lambda found: not found or found == list(known),
+            within_s=SETTLED_S,
+        )
+    except NotWithin as different:
+        return list(different.found)
 
 
 # -- requests --------------------------------------------------------------------------------------------------------
@@ -218,12 +217,9 @@ def _creatable(name: str) -> CreateTopicsRequest.CreatableTopic:
     )
 
 
-def _new_producer(side: Side, give_up_at: float) -> int:
-    while True:
-        answer = side.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
-        if not answer.error_code:
-            return int(answer.producer_id)
-        assert time.monotonic() < give_up_at, "no producer id"
+def _new_producer(side: Side) -> int:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    return int(look_until(lambda: side.ask(request, 4), lambda answer: not answer.error_code).producer_id)
 
 
 def produced(side: Side, topic: str, partition: int, batch: Batch) -> ProduceRequest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,9 @@ from kafka.protocol.share import (
 )
 from kafka.protocol.topics import CreateTopicsRequest
 from test.conformance.random_requests import Batch, Named
+from test.conformance.ready import produce_to_leader
 from test.conformance.twins import Side, Twins
+from test.support.waiting import until
 
 Acks = Sequence[tuple[int, int, list[int]]]
 """First and last offset, and types."""
@@ -30,13 +31,9 @@ def new_topic(twins: Twins, name: str, partitions: int = 2) -> str:
     )
     for side in twins.sides:
         side.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7)
-        give_up_at = time.monotonic() + 30
-        while not side.topic_id(name).int:
-            assert time.monotonic() < give_up_at, name
+        until(lambda side=side: side.topic_id(name).int, name)
         for partition in range(partitions):
-            request = produce(name, partition, [b"first"])
-            while side.ask(request, 9).responses[0].partition_responses[0].error_code:
-                assert time.monotonic() < give_up_at, name
+            produce_to_leader(side, produce(name, partition, [b"first"]))
     return name
 
 
@@ -159,16 +156,19 @@ def settle_share_group(sides: Sequence[Side], group: str, topic: str) -> None:
     other between two fetches; the embedded broker both at once."""
     for side in sides:
         epoch = 0
-        give_up_at = time.monotonic() + 30
-        while True:
+
+        def assigned(side: Side = side) -> Any:
+            nonlocal epoch
             answer = side.ask(share_heartbeat(group, "first", epoch, [topic] if epoch == 0 else None), 1)
             assert not answer.error_code, answer
-            assert time.monotonic() < give_up_at
             epoch = answer.member_epoch
-            if answer.assignment is not None and answer.assignment.topic_partitions:
-                break
-        while not side.ask(share_fetch(side, group, "first", 0, topic, wait_ms=100), 2).responses:
-            assert time.monotonic() < give_up_at
+            return answer.assignment is not None and answer.assignment.topic_partitions
+
+        def fetched(side: Side = side) -> Any:
+            return side.ask(share_fetch(side, group, "first", 0, topic, wait_ms=100), 2).responses
+
+        until(assigned)
+        until(fetched)
         side.ask(share_fetch(side, group, "first", -1, topic), 2)
         side.ask(share_heartbeat(group, "first", -1, None), 1)
 

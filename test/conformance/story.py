@@ -11,7 +11,6 @@ Requests are values, or functions of a side that take what a name stands for the
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from kafka.protocol.registry import NAMES
 from kafka.wire.message import Request
 from test.broker.raw_client import RawClient
 from test.conformance.twins import HUNG_UP, SILENT, Side, Twins, differences, ordered, title
+from test.support.waiting import look_until
 
 DEADLINE_S: Final = 30.0
 
@@ -71,12 +71,9 @@ class Story:
             request, version = self._sent[who, at].pop(0)
             name = NAMES[request.api_key]
             answers.append(ordered(side.plain(self._receive(who, at, request, version)), title(request)))
-        found = differences(answers[0], answers[1], name)
-        if found and excused(*answers):
+        if differences(answers[0], answers[1], name) and excused(*answers):
             return None
-        assert not found, "\n".join(["", *self.told[-60:], *(str(one) for one in found)])
-        self.told.append(f"    {who} gets {answers[0]!r}")
-        return answers[0]
+        return self._same(who, answers, name)
 
     def until(self, who: str, make: Make, version: int, shows: Callable[[Any], bool]) -> Any:
         """Ask each side again and again until it shows that, and compare the last answers."""
@@ -84,17 +81,20 @@ class Story:
         self.told.append(f"{who}: until {make!r} v{version}")
         name = ""
         for at, side in enumerate(self._twins.sides):
-            give_up_at = time.monotonic() + DEADLINE_S
-            while True:
+
+            def look(at: int = at, side: Side = side) -> Any:
+                nonlocal name
                 self.asked += 1
                 request = make if isinstance(make, Request) else make(side)
                 name = NAMES[request.api_key]
                 self._client(who, at).send(request, version)
-                answer = ordered(side.plain(self._receive(who, at, request, version)), title(request))
-                if shows(answer):
-                    break
-                assert time.monotonic() < give_up_at, (at, answer, self.told[-30:])
-            answers.append(answer)
+                return ordered(side.plain(self._receive(who, at, request, version)), title(request))
+
+            answers.append(look_until(look, shows, f"on side {at}", shown=lambda: self.told[-30:]))
+        return self._same(who, answers, name)
+
+    def _same(self, who: str, answers: list[Any], name: str) -> Any:
+        """What both answered; AssertionError when they did not say the same."""
         found = differences(answers[0], answers[1], name)
         assert not found, "\n".join(["", *self.told[-60:], *(str(one) for one in found)])
         self.told.append(f"    {who} gets {answers[0]!r}")

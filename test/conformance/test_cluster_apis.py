@@ -46,6 +46,7 @@ from kafka.protocol.topics import (
 )
 from test.broker.driver import batch, produce_request
 from test.broker.raw_client import RawClient
+from test.conformance.ready import produce_to_leader
 from test.support.waiting import eventually
 
 T = TypeVar("T")
@@ -125,7 +126,7 @@ def test_the_size_of_a_partition_is_that_of_its_records(
 ) -> None:
     topic = new_topic(2)
     data = batch(bytes(1000))
-    eventually(lambda: raw.ask(produce_request(topic, data, 1), 9).responses[0].partition_responses[0].error_code, 0)
+    produce_to_leader(raw, produce_request(topic, data, 1))
 
     def sizes() -> dict[tuple[str, int], int]:
         found = _describe_dirs(raw, version, (topic, [1, 0, 7]), ("nobody-made-this", [0]))

@@ -31,14 +31,14 @@ from kafka.protocol.consumer_group import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
 )
-from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.groups import LeaveGroupRequest
 from kafka.protocol.topics import CreatePartitionsRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from test.broker.raw_client import RawClient
 from test.conformance.delivered import poll_until, take
+from test.conformance.ready import wait_for_coordinator
 from test.support.either_broker import every_release
-from test.support.waiting import eventually, until
+from test.support.waiting import until
 
 DEADLINE_S = 40.0
 SESSION_MS = 6000
@@ -90,8 +90,7 @@ def raw(bootstrap: str) -> Iterator[RawClient]:
 def group(raw: RawClient, unique: Callable[[str], str]) -> str:
     """A name whose coordinator is there, and whose members beat fast."""
     name = unique("group")
-    request = FindCoordinatorRequest(key_type=0, coordinator_keys=[name])
-    eventually(lambda: raw.ask(request).coordinators[0].error_code, 0)
+    wait_for_coordinator(raw, name)
     set_session(raw, name, SESSION_MS)
     return name
 

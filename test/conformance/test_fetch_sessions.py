@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,6 +18,8 @@ from kafka.protocol.topics import CreateTopicsRequest, DeleteRecordsRequest, Del
 from kafka.wire.types import ZERO_UUID
 from test.broker.driver import batch, plain, produce_request
 from test.broker.raw_client import RawClient
+from test.conformance.ready import produce_to_leader
+from test.support.waiting import eventually, look_until
 
 NewTopicFixture = Callable[..., str]
 UNKNOWN = "no-such-topic"
@@ -24,7 +27,6 @@ UNKNOWN_ID = UUID(int=77)
 WAIT_S = 0.3
 LONG_WAIT_S = 30.0
 """So long a fetch may be held that is to be answered at once: however slow the machine is, it shows."""
-DEADLINE_S = 30.0
 VERSIONS = (12, 17)
 
 Asked = tuple[str, int, int]
@@ -44,21 +46,15 @@ class Reader:
         """Ask for a topic until it is there."""
         wanted = MetadataRequest.MetadataRequestTopic(name=name)
         request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
-        give_up_at = time.monotonic() + DEADLINE_S
-        while True:
-            topic = self.client.ask(request).topics[0]
-            if topic.error_code == 0 and all(one.leader_id >= 0 for one in topic.partitions):
-                self.ids[name] = topic.topic_id
-                return
-            assert time.monotonic() < give_up_at
-            time.sleep(0.05)
+        topic = look_until(
+            lambda: self.client.ask(request).topics[0],
+            lambda found: found.error_code == 0 and all(one.leader_id >= 0 for one in found.partitions),
+        )
+        self.ids[name] = topic.topic_id
 
     def produce(self, name: str, partition: int = 0, size: int = 1) -> None:
-        request = produce_request(name, batch(b"x" * size, timestamp=int(time.time() * 1000)), partition)
-        give_up_at = time.monotonic() + DEADLINE_S
-        while self.client.ask(request, 9).responses[0].partition_responses[0].error_code:
-            assert time.monotonic() < give_up_at  # a new partition takes Apache Kafka a moment
-            time.sleep(0.02)
+        data = batch(b"x" * size, timestamp=int(time.time() * 1000))
+        produce_to_leader(self.client, produce_request(name, data, partition))
 
     def fetch(
         self,
@@ -246,21 +242,15 @@ def test_a_topic_that_is_made_anew(reader: Reader, new_topic: NewTopicFixture) -
     session = reader.fetch([(name, 0, 1)], (0, 0)).session_id
     state = DeleteTopicsRequest.DeleteTopicState(name=name)
     assert reader.client.ask(DeleteTopicsRequest(topics=[state], timeout_ms=10_000)).responses[0].error_code == 0
-    epoch = 1
-    give_up_at = time.monotonic() + DEADLINE_S
-    while told(reader.fetch([], (session, epoch))) != [(0, 3)]:  # it takes Apache Kafka a moment
-        epoch += 1
-        assert time.monotonic() < give_up_at
+    epochs = itertools.count(1)
+    eventually(lambda: told(reader.fetch([], (session, next(epochs)))), [(0, 3)])  # it takes Apache Kafka a moment
     made = CreateTopicsRequest.CreatableTopic(
         name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )
     assert reader.client.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000)).topics[0].error_code == 0
     reader.learn(name)
     code = 1 if reader.version < 13 else 103
-    give_up_at = time.monotonic() + DEADLINE_S
-    while told(reader.fetch([], (session, epoch + 1))) != [(0, code)]:
-        epoch += 1
-        assert time.monotonic() < give_up_at
+    eventually(lambda: told(reader.fetch([], (session, next(epochs)))), [(0, code)])
 
 
 # -- without a session -----------------------------------------------------------------------------------------------

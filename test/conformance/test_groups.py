@@ -22,7 +22,6 @@ from kafka.protocol.consumer_group import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatResponse,
 )
-from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -48,6 +47,7 @@ from test.broker.groups.requests import (
     sync,
 )
 from test.broker.raw_client import RawClient
+from test.conformance.ready import wait_for_coordinator
 from test.support.waiting import until
 
 DEADLINE_S = 30.0
@@ -78,8 +78,7 @@ def raw(connect: Callable[[], RawClient]) -> RawClient:
 def group(raw: RawClient, unique: Callable[[str], str]) -> str:
     """A name whose coordinator is there."""
     name = unique("group")
-    asked = FindCoordinatorRequest(key_type=0, coordinator_keys=[name])  # makes the topic, where it is the first
-    until(lambda: raw.ask(asked, 6).coordinators[0].error_code == 0)
+    wait_for_coordinator(raw, name)
     until(lambda: raw.ask(beat(name, 1, "nobody"), 4).error_code == UNKNOWN_MEMBER)  # one that loads says 0
     return name
 

@@ -21,7 +21,8 @@ from kafka.protocol.topics import CreatePartitionsRequest, CreateTopicsRequest
 from kafka.wire.message import Struct
 from test.broker.driver import batch, produce_request
 from test.broker.raw_client import RawClient
-from test.support.waiting import until
+from test.conformance.ready import produce_to_leader
+from test.support.waiting import look_until, until
 
 UNKNOWN_ID = UUID(int=12345)
 TOPIC, BROKER, GROUP = 2, 4, 32
@@ -79,8 +80,7 @@ def topic(raw: RawClient, unique: Callable[[str], str]) -> tuple[str, UUID]:
     assert made.error_code == 0
     for count in (FIRST, 10, 10, 10):
         values = [b"%d" % number for number in range(count)]
-        request = produce_request(name, batch(*values, timestamp=int(time.time() * 1000)))
-        until(lambda request=request: raw.ask(request, 9).responses[0].partition_responses[0].error_code == 0)
+        produce_to_leader(raw, produce_request(name, batch(*values, timestamp=int(time.time() * 1000))))
     return name, made.topic_id
 
 
@@ -261,14 +261,7 @@ class Member:
             rack_id=rack,
             subscribed_topic_names=topics,
         )
-        codes: list[int] = []
-
-        def is_told() -> bool:
-            codes[:] = [self.client.ask(request).error_code]
-            return codes[0] not in COORDINATOR_STARTS
-
-        until(is_told)
-        return codes[0]
+        return look_until(lambda: self.client.ask(request).error_code, lambda code: code not in COORDINATOR_STARTS)
 
     def fetch(
         self,

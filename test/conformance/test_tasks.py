@@ -34,6 +34,7 @@ from kafka.tasks.kafka_backend.connection import connect
 from kafka.tasks.pools import make_loop
 from kafka.tasks.settings import read_settings
 from kafka.tasks.worker import Worker
+from test.conformance.delivered import poll_until
 from test.support.waiting import eventually, until
 
 SOON_S = 20.0
@@ -116,14 +117,7 @@ class Bench:
             places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
             ends = {place: end for place, end in consumer.end_offsets(places).items() if end}
             consumer.assign(ends)
-            found: list[Any] = []
-
-            def poll() -> None:
-                for records in consumer.poll(100).values():
-                    found.extend(records)
-
-            until(lambda: all(consumer.position(place) >= end for place, end in ends.items()), meanwhile=poll)
-            return found
+            return poll_until(lambda: all(consumer.position(place) >= end for place, end in ends.items()), consumer)
 
     def dead(self, count: int = 1) -> list[Death]:
         """The deaths in the dead topic, once there are ``count``."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.list_offsets import ListOffsetsRequest
 from kafka.protocol.offsets import OffsetFetchRequest
 from kafka.protocol.transactions import DescribeProducersRequest
@@ -38,6 +37,7 @@ from test.broker.transactions.txn import (
     state,
     verify,
 )
+from test.conformance.ready import GROUP, TRANSACTION, wait_for_coordinator
 from test.support.waiting import eventually, look_until, until
 
 NOT_READY = (14, 15, 16, 51)
@@ -60,17 +60,11 @@ def raw(bootstrap: str) -> Iterator[TxnClient]:
         yield client
 
 
-def settle(raw: TxnClient, key: str, key_type: int) -> None:
-    """Wait until the coordinator is there."""
-    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-    eventually(lambda: raw.ask(request, 6).coordinators[0].error_code, 0)
-
-
 @pytest.fixture
 def name(raw: TxnClient, unique: Callable[[str], str]) -> str:
     """A transactional id that nobody has yet."""
     found = unique("txn")
-    settle(raw, found, 1)
+    wait_for_coordinator(raw, found, TRANSACTION)
     eventually(lambda: describe(raw, found).error_code, 105)
     return found
 
@@ -104,7 +98,7 @@ def new_topic(raw: TxnClient, new_topic: Callable[..., str]) -> Callable[..., st
 @pytest.fixture
 def group(raw: TxnClient, unique: Callable[[str], str]) -> str:
     found = unique("group")
-    settle(raw, found, 0)
+    wait_for_coordinator(raw, found, GROUP)
     eventually(lambda: raw.ask(OffsetFetchRequest(group_id=found, topics=[]), 7).error_code, 0)
     return found
 
