@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
 import pytest
 
-from kafka.core.dialogue import ByVersion
 from kafka.core.group.assignors.base import RebalanceProtocol
 from kafka.core.group.assignors.strategy import make_assignors
 from kafka.core.group.classic_rebalance import common_protocol
@@ -30,7 +28,6 @@ from kafka.errors import (
     IllegalGenerationError,
     IllegalStateError,
     KafkaConnectionError,
-    UnsupportedFieldError,
 )
 from kafka.protocol.groups import (
     HeartbeatRequest,
@@ -39,7 +36,6 @@ from kafka.protocol.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from kafka.wire.codec import decode, encode
 from test.core.group.classic_bench import (
     BEAT_S,
     MAX_POLL_S,
@@ -72,29 +68,6 @@ def test_nothing_is_asked_before_there_is_something_to_read() -> None:
     assert bench.asked is None
     assert bench.member.next_deadline == inf
     assert (bench.member.member_id, bench.member.generation, bench.member.state_name) == ("", NO_GENERATION, "unjoined")
-
-
-def test_a_join_says_all_assignors_in_the_users_order_and_both_time_outs() -> None:
-    bench = Bench(("roundrobin", "range"), group_instance_id="i", rack="here")
-    bench.subscribe("logs", "jobs")
-    request = bench.request
-    assert isinstance(request, JoinGroupRequest)
-    assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (45_000, 300_000)
-    assert (request.group_id, request.member_id, request.group_instance_id) == ("g", "", "i")
-    assert request.protocol_type == "consumer"
-    assert [each.name for each in request.protocols] == ["roundrobin", "range"]
-    said = read_subscription(bytes(request.protocols[0].metadata))
-    assert said == MemberSubscription(("jobs", "logs"), None, (), -1, "here")
-    assert bench.asked is not None
-    assert bench.asked.timeout_s == MAX_POLL_S + 5, "the broker may hold it for so long, and answer a little later"
-    assert bench.member.state_name == "rebalancing"
-
-
-def test_a_first_join_has_no_reason_and_no_rebalance_time_out_that_no_message_can_carry() -> None:
-    bench = Bench(max_poll_interval_s=3e9)
-    bench.poll()
-    bench.subscribe("jobs")
-    assert (bench.request.reason, bench.request.rebalance_timeout_ms) == (None, 2_147_483_647)
 
 
 def test_a_first_join_takes_the_id_that_it_is_given_and_joins_again_at_once() -> None:
@@ -153,14 +126,6 @@ def test_what_is_told_of_topics_no_longer_wanted_is_not_taken() -> None:
 def test_patterns_for_the_broker_are_refused() -> None:
     with pytest.raises(IllegalArgumentError, match="group_protocol='consumer'"):
         Bench().member.subscribe(Subscription(pattern="jobs.*"), 0.0)
-
-
-def test_reasons_are_cut_at_255_characters() -> None:
-    bench = Bench().join(0)
-    bench.member.rejoin("x" * 300, bench.now)
-    bench.poll()
-    bench.carry_out()
-    assert bench.request.reason == "x" * 255
 
 
 # -- leading ----------------------------------------------------------------------------------------------------------
@@ -608,17 +573,6 @@ def test_who_leaves_gives_up_first_and_then_says_so() -> None:
     assert bench.member.next_deadline == inf
 
 
-def test_a_leave_is_in_the_form_of_each_version() -> None:
-    bench = Bench().join()
-    bench.member.leave(bench.now)
-    bench.poll()
-    assert bench.asked is not None and isinstance(bench.asked.request, ByVersion)
-    old: Any = bench.asked.request.build(2)
-    assert (old.member_id, old.members) == ("me", [])
-    new: Any = bench.asked.request.build(3)
-    assert (new.member_id, new.members[0].member_id) == ("", "me")
-
-
 def test_a_leave_that_is_not_answered_is_one_all_the_same() -> None:
     bench = Bench().join()
     bench.member.leave(bench.now)
@@ -853,35 +807,6 @@ def test_an_eager_assignor_may_give_away_what_others_owned() -> None:
     members = {"me": MemberSubscription(("jobs",)), "other": other}
     assert bench.answer(joined(2, "me", "me", members, "only-cooperative")) == []
     assert isinstance(bench.request, SyncGroupRequest)
-
-
-# -- old brokers ------------------------------------------------------------------------------------------------------
-
-
-def test_every_version_of_every_request_can_be_written() -> None:
-    bench = Bench()
-    bench.subscribe("jobs")
-    asked: list[Any] = [bench.request]
-    bench.answer(joined())
-    asked.append(bench.request)
-    bench.answer(synced(0))
-    bench.carry_out()
-    bench.poll(BEAT_S)
-    asked.append(bench.request)
-    for request in asked:
-        for version in range(type(request).min_version, type(request).max_version + 1):
-            assert decode(type(request), encode(request, version), version).group_id == "g"
-    join = asked[0]
-    assert decode(JoinGroupRequest, encode(join, 0), 0).session_timeout_ms == 45_000, "of 0.9: both time-outs in one"
-    assert decode(JoinGroupRequest, encode(join, 1), 1).rebalance_timeout_ms == 300_000
-
-
-def test_a_static_member_needs_a_broker_that_knows_such() -> None:
-    bench = Bench(group_instance_id="i")
-    bench.subscribe("jobs")
-    with pytest.raises(UnsupportedFieldError, match="group_instance_id"):
-        encode(bench.request, 4)
-    encode(bench.request, 5)
 
 
 def test_an_old_broker_gives_the_id_with_the_generation() -> None:
