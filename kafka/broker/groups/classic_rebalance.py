@@ -71,8 +71,8 @@ class ClassicRebalance(ClassicRoster):
         self._store = store
         self._to_sync: set[str] = set()
         self._new_member_added = False
-        self._delay_left_ms = 0
-        self._is_initial_join = False
+        self._delay_left_ms: int | None = None
+        """By how much an empty group's first join may still become longer; None: it is no such join."""
         self._answers: list[Answer] = []
 
     @property
@@ -101,7 +101,6 @@ class ClassicRebalance(ClassicRoster):
         self._enter(PREPARING)
         if is_initial:
             delay_ms = self._limits().initial_delay_ms
-            self._is_initial_join = True
             self._delay_left_ms = max(round(self.rebalance_timeout_s * 1000) - delay_ms, 0)
             self._timers.set(Timeout.JOIN, "", now + delay_ms / 1000)
             if delay_ms == 0:
@@ -129,17 +128,17 @@ class ClassicRebalance(ClassicRoster):
         """The time to join is over. In an empty group's first rebalance there is more while members come in."""
         if self.state is not PREPARING:
             return
-        if self._is_initial_join and self._new_member_added and self._delay_left_ms:
+        if self._new_member_added and self._delay_left_ms:
             self._new_member_added = False
             delay_ms = min(self._limits().initial_delay_ms, self._delay_left_ms)
-            self._delay_left_ms = max(self._delay_left_ms - delay_ms, 0)
+            self._delay_left_ms -= delay_ms
             self._timers.set(Timeout.JOIN, "", now + delay_ms / 1000)
         else:
             self._complete_join(now)
 
     def _complete_join(self, now: float) -> None:
         self._timers.cancel(Timeout.JOIN)
-        self._is_initial_join = self._new_member_added = False
+        self._delay_left_ms, self._new_member_added = None, False
         for member in list(self.members.values()):
             if member.join_ticket is None and member.instance_id is None:  # static ones keep their place
                 self._remove(member.member_id)

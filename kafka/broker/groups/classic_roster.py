@@ -84,7 +84,7 @@ class ClassicRoster:
         any."""
         candidates = set.intersection(*({name for name, _ in one.protocols} for one in self.members.values()))
         votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
+        return max(votes, key=votes.__getitem__)
 
     def select_protocol(self) -> None:
         """Take the protocol that the members vote for; for a group that was another kind before."""

@@ -313,7 +313,7 @@ class ConsumerGroup(ConsumerTarget):
         is_current = epoch == member.epoch
         since = member.assigned
         if not is_current and (
-            epoch > member.epoch or not partitions or any(since.get(one, epoch + 1) > epoch for one in partitions)
+            epoch > member.epoch or not partitions or any(one not in since or since[one] > epoch for one in partitions)
         ):
             raise StaleMemberEpochError(f"member {member_id} is at epoch {member.epoch}, not {epoch}")
 
