@@ -141,6 +141,9 @@ def test_what_was_ended_is_begun_anew() -> None:
     group = [entry for entry in entries if shown([entry]) == ["group"]]
     for kind in ("group", "target epoch", "regex x+", "target a", "current a", "member b"):
         entries += [(key, None) for key, value in entries if value is not None and shown([(key, value)]) == [kind]]
+    member = [entry for entry in entries if shown([entry]) == ["member a"]]
+    found = loaded(entries, member)["g"]
+    assert (found.epoch, found.metadata_hash) == (1, 0)
     found = loaded(entries, group)["g"]
     assert (found.epoch, found.metadata_hash) == (8, -123)
     assert (found.assignment_epoch, found.assigned_at_ms, found.regexes) == (1, 0, {})
