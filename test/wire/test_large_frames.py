@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from kafka.errors import InvalidReceiveError
 from kafka.wire.frame import frame
-from kafka.wire.large_frames import LARGE_BYTES, BufferPool, LargeFrameReader
+from kafka.wire.large_frames import BufferPool, LargeFrameReader
 
-LARGE = LARGE_BYTES
+LARGE = 64 * 1024
+"""The least size of a frame, its length included, that is received into a buffer of its own."""
 KEPT = 256 * 1024
+"""Buffers are a multiple of this."""
 
 
 def receive(reader: LargeFrameReader, stream: bytes, sizes: list[int]) -> list[Any]:
@@ -51,6 +53,82 @@ def test_large_frames_are_views_and_small_ones_bytes() -> None:
     reader = LargeFrameReader(BufferPool())
     found = receive(reader, frame(b"a" * LARGE) + frame(b"b") + frame(b"c" * LARGE), [1000])
     assert [type(each) for each in found] == [memoryview, bytes, memoryview]
+
+
+def fill(reader: LargeFrameReader, data: bytes) -> list[Any]:
+    """All of ``data`` at once, into the room that there has to be."""
+    room = reader.room()
+    assert room is not None
+    room[: len(data)] = data
+    del room
+    return reader.filled(len(data))
+
+
+def test_a_frame_is_large_from_64_kib_on_its_length_included() -> None:
+    reader = LargeFrameReader(BufferPool())
+    assert reader.room() is None
+    assert reader.feed(frame(b"a" * (LARGE - 5))[:4]) == []
+    assert (reader.room(), reader.missing()) == (None, 0)
+    assert reader.feed(b"a" * (LARGE - 5)) == [b"a" * (LARGE - 5)]
+    assert reader.feed(frame(b"b" * (LARGE - 4))[:4]) == []
+    assert reader.missing() == LARGE - 4
+    (found,) = fill(reader, b"b" * (LARGE - 4))
+    assert type(found) is memoryview
+    assert reader.missing() == 0
+    (found,) = fill(reader, frame(b"c" * (LARGE - 4)))  # room is offered for one more of its kind
+    assert type(found) is memoryview
+    (found,) = fill(reader, frame(b"d" * (LARGE - 5)))
+    assert (type(found), reader.room()) == (bytes, None)
+
+
+def test_what_follows_a_large_frame_is_whole_with_its_last_byte() -> None:
+    reader = LargeFrameReader(BufferPool())
+    (found,) = receive(reader, frame(b"a" * LARGE), [LARGE])
+    assert fill(reader, frame(b"")) == [b""]
+    (found,) = receive(reader, frame(b"a" * LARGE), [LARGE])
+    assert fill(reader, frame(b"")[:3]) == []
+    assert fill(reader, frame(b"")[3:] + frame(b"b") + frame(b"")) == [b"", b"b", b""]
+    assert found == b"a" * LARGE
+
+
+def test_a_negative_length_in_a_buffer_is_known_with_its_last_byte() -> None:
+    reader = LargeFrameReader(BufferPool())
+    receive(reader, frame(b"a" * LARGE), [LARGE])
+    assert fill(reader, b"\xff\xff\xff") == []
+    with pytest.raises(InvalidReceiveError, match="is negative"):
+        fill(reader, b"\xfe")
+
+
+def test_the_smallest_buffer_that_is_large_enough_is_taken() -> None:
+    pool = BufferPool()
+    buffers = [bytearray(number * KEPT) for number in (3, 1, 2, 4)]
+    for buffer in buffers:
+        pool.give(buffer)
+    three, one, two, _ = buffers
+    assert pool.take(KEPT + 1) is two
+    assert pool.take(KEPT) is one
+    assert pool.take(KEPT) is three
+    assert pool.held_bytes == 4 * KEPT
+    assert len(pool.take(4 * KEPT + 1)) == 5 * KEPT
+    assert len(pool.take(KEPT)) == 4 * KEPT
+    assert (len(pool.take(KEPT)), len(pool.take(1)), pool.held_bytes) == (KEPT, KEPT, 0)
+
+
+def test_of_too_many_buffers_the_oldest_goes() -> None:
+    pool = BufferPool(2 * KEPT)
+    first, second, third = (bytearray(KEPT) for _ in range(3))
+    for buffer in (first, second, third):
+        pool.give(buffer)
+    taken = [pool.take(KEPT), pool.take(KEPT)]
+    assert {id(each) for each in taken} == {id(second), id(third)}
+
+
+def test_a_pool_may_be_filled_by_one_buffer_and_has_16_mib_unless_told() -> None:
+    pool = BufferPool()
+    pool.give(bytearray(16 * 1024 * 1024 + 1))
+    assert pool.held_bytes == 0
+    pool.give(bytearray(16 * 1024 * 1024))
+    assert pool.held_bytes == 16 * 1024 * 1024
 
 
 def test_a_buffer_is_used_again_once_nobody_looks_at_it() -> None:
