@@ -51,8 +51,8 @@ WHOLE_BYTES: Final = 32768
 """Up to here a batch is copied into one piece when it is built: a socket takes one faster than many small ones. For
 larger ones the copy costs more, not least since so much memory comes fresh from the system each time."""
 
-_VALUE_ONLY_OVERHEAD: Final = 3
-"""Attributes, a null key's length, the count of no headers."""
+_CRC_LATER: Final = 0
+"""What the header has in the place of its CRC while that is made, which does not cover it."""
 
 _ATTRIBUTES_AND_DELTA: Final[list[bytes]] = [b"\0" + ZIGZAG[value] for value in range(TABLE_SIZE)]
 _NULL_KEY_AND_LENGTH: Final[list[bytes]] = [b"\1" + ZIGZAG[value] for value in range(TABLE_SIZE)]
@@ -88,7 +88,7 @@ class RecordBatchBuilder:
         self._chunks: list[bytes] = []
         self._parts: list[bytes] = []
         self._body: list[bytes] | None = None
-        self._checkpoint_bytes = 0
+        self._checkpoint_bytes = HEADER_BYTES
         """The batch may grow to so many bytes before :meth:`_may_grow_to` has to be asked."""
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: HeaderItems | None = None) -> int:
@@ -96,12 +96,10 @@ class RecordBatchBuilder:
         :data:`NO_ROOM` (-1) when ``limit_bytes`` leaves no room for it, or the batch was built already: it is left as
         it was then."""
         count = self.records_count
-        if count:
-            delta = timestamp - self.base_timestamp
-        else:
-            delta = 0
+        if not count:
             self.base_timestamp = timestamp
             self.max_timestamp = timestamp
+        delta = timestamp - self.base_timestamp
         if key is None and value is not None and not headers:
             length = len(value)
             part_1 = _ATTRIBUTES_AND_DELTA[delta] if 0 <= delta < TABLE_SIZE else b"\0" + encode_varint(delta)
@@ -233,7 +231,7 @@ class RecordBatchBuilder:
                 body = [codec_for(self._compression).compress(b"".join(body), self._level)]
             self._body = body
             self._chunks = []
-            self._checkpoint_bytes = 0  # no room for anything more
+            self._checkpoint_bytes = HEADER_BYTES  # no room for anything more
         elif not body:
             raise IllegalStateError("the records of the batch were released")
         body_bytes = 0
@@ -252,7 +250,7 @@ class RecordBatchBuilder:
             HEADER_BYTES - FRAME_BYTES + body_bytes,
             leader_epoch,
             2,
-            0,
+            _CRC_LATER,
             attributes,
             count - 1,
             self.base_timestamp,

@@ -66,8 +66,8 @@ _LZ4_MOST: Final = 12
 """The library's best; Kafka's levels go to 17 and do no more than this from here on."""
 _ZSTD_DEFAULT_LEVEL: Final = 3
 
-_FIRST_GUESS: Final = 64 * 1024
-_MOST_SPARE_BYTES: Final = 4 * 1024 * 1024
+_FIRST_GUESS: Final = 65_536
+_MOST_SPARE_BYTES: Final = 4_194_304
 _spare: Final[list[bytearray]] = []
 """At most one buffer that :func:`_inflate` used last."""
 _NO_ROOM: Final = "failed to write whole buffer"
@@ -120,7 +120,7 @@ def _gzip_decompress(data: bytes, max_bytes: int) -> bytes:
             step *= 2
             chunks.append(chunk)
         if pos == end:
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            return b"".join(chunks)  # one chunk is not copied
         if not data.startswith(_GZIP_MAGIC, pos):
             raise CorruptRecordError(f"{end - pos} bytes after the end of gzip data")
         step = _GZIP_STEP_BYTES  # each end of a member copies what is behind it, so that is to be little

@@ -47,14 +47,11 @@ from kafka.records.lz4_header import mend
 if TYPE_CHECKING:
     from kafka.records.reader import RawRecord
 
-CRC_AT: Final = 12
 CRC_FROM: Final = 16
-ATTRIBUTES_AT: Final = 17
 TIMESTAMP_AT: Final = 18
 BODY_AT: Final = (18, 26)
 """Where the key's length is, by magic."""
 
-_CRC: Final = struct.Struct(">I")
 _TIMESTAMP: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">i")
 _NO_TIMESTAMP: Final = -1
@@ -108,8 +105,7 @@ def decode_produced(data: Buffer, max_decompressed_bytes: int) -> tuple[list[Raw
         if header.attributes & CODEC_MASK:
             codec = codec or header.attributes & CODEC_MASK
             for _, _, key, value, _ in records:
-                room -= BODY_AT[1] + len(key or b"") + len(value or b"")
-            room = max(0, room)
+                room -= BODY_AT[1] + len(key or b"") + len(value or b"")  # at most what it has inflated to
         if header.magic and header.attributes & TIMESTAMP_TYPE_BIT:
             has_append_time = True
         for _, timestamp, key, value, _ in records:

@@ -43,7 +43,7 @@ that covers what batches hold and keeps the table at 0.2 MB."""
 
 def size_of_varint(value: int) -> int:
     """How many bytes :func:`encode_varint` takes for ``value``."""
-    rest = value << 1 if value >= 0 else (-value << 1) - 1
+    rest = (value if value >= 0 else ~value) << 1
     return 1 if rest < 0x80 else (rest.bit_length() + 6) // 7
 
 
