@@ -69,6 +69,83 @@ def test_a_first_record_is_taken_whatever_its_size() -> None:
     assert (builder.records_count, builder.size_bytes) == (1, len(builder.build()))
 
 
+def test_a_record_that_ends_at_the_limit_is_taken_also_when_it_is_much_larger_than_those_before() -> None:
+    """The second has 11 bytes beside its value: a length of three bytes, attributes, both deltas, the key's length, a
+    length of three bytes, and the count of no headers."""
+    for value_bytes, offset in ((10_000 - 61 - 7 - 11, 1), (10_001 - 61 - 7 - 11, NO_ROOM)):
+        for key in (None, b""):
+            builder = RecordBatchBuilder(10_000)
+            assert builder.append(T0, None, b"") == 0
+            added = builder.size_of(T0, key, bytes(value_bytes))
+            assert added == value_bytes + 11
+            assert builder.has_room(added) is (offset == 1)
+            assert builder.append(T0, key, bytes(value_bytes)) == offset
+            assert builder.size_bytes == (10_000 if offset == 1 else 68)
+
+
+def test_an_empty_batch_says_minus_one_and_the_size_of_its_header() -> None:
+    builder = RecordBatchBuilder(100)
+    assert (builder.base_timestamp, builder.max_timestamp, builder.records_count) == (-1, -1, 0)
+    assert builder.size_bytes == 61
+    assert builder.append(5, None, b"") == 0
+    assert builder.append(3, None, b"x" * 100) == -1
+    assert (builder.base_timestamp, builder.max_timestamp, builder.records_count) == (5, 5, 1)
+
+
+def test_a_batch_that_nobody_numbers_has_no_producer_and_no_leader_epoch() -> None:
+    (header,) = iter_batches(builder_of([(T0, None, b"one", [])]).build())
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.leader_epoch) == (-1, -1, -1, -1)
+    assert (header.base_offset, header.is_transactional, header.is_control) == (0, False, False)
+
+
+@pytest.mark.parametrize("compression", [0, GZIP])
+@pytest.mark.parametrize("transactional", [False, True])
+def test_pieces_are_the_batch(compression: int, transactional: bool) -> None:
+    builder = builder_of([*GOLDEN_RECORDS, (T0, None, bytes(40_000), [])], compression)
+    pieces = builder.build_pieces(7, 3, 9, transactional)
+    assert b"".join(pieces) == builder.build(7, 3, 9, transactional=transactional)
+    plain = builder.build_pieces(7, 3, 9)
+    assert b"".join(plain) == builder.build(7, 3, 9)
+
+
+@pytest.mark.parametrize(("size", "pieces"), [(32_768, 1), (32_769, 2)])
+def test_a_batch_of_up_to_32_kib_is_one_piece(size: int, pieces: int) -> None:
+    """Its one record has 11 bytes beside its value: two lengths of three bytes, and five of one byte."""
+    builder = builder_of([(T0, None, bytes(size - 61 - 11), [])])
+    assert builder.size_bytes == size
+    assert len(builder.build_pieces(-1, -1, -1)) == pieces
+
+
+def test_a_batch_whose_records_were_released_cannot_be_built_and_takes_no_more() -> None:
+    builder = builder_of(GOLDEN_RECORDS)
+    size = builder.size_bytes
+    builder.release()
+    assert builder.append(T0, None, b"") == NO_ROOM
+    assert (builder.records_count, builder.size_bytes) == (5, size)
+    with pytest.raises(IllegalStateError, match="released"):
+        builder.build()
+
+
+def test_a_batch_that_was_compacted_or_shrunk_has_the_same_bytes() -> None:
+    builder = builder_of(GOLDEN_RECORDS[:3])
+    builder.compact()
+    builder.compact()
+    assert builder.append(*GOLDEN_RECORDS[3]) == 3
+    builder.shrink()
+    assert builder.limit_bytes == builder.size_bytes
+    assert builder.append(*GOLDEN_RECORDS[4]) == NO_ROOM
+    builder.limit_bytes = 10_000
+    assert builder.append(*GOLDEN_RECORDS[4]) == 4
+    assert builder.build() == batch_of(GOLDEN_RECORDS)
+
+
+def test_the_most_that_one_record_can_take_counts_the_longest_deltas() -> None:
+    """61 bytes of header, and of the record: its length, attributes, ten bytes of timestamp and five of offset, a null
+    key, a null value, no headers."""
+    assert max_record_bytes(None, None) == 61 + 1 + 1 + 10 + 5 + 1 + 1 + 1
+    assert max_record_bytes(b"k", b"vv", [("h", None)]) == 61 + 1 + 1 + 10 + 5 + 2 + 3 + 1 + 2 + 1
+
+
 def test_a_refused_record_leaves_no_trace() -> None:
     builder = builder_of([(T0, None, b"one", [])], limit_bytes=100)
     assert builder.append(T0 + 5, None, bytes(100)) == NO_ROOM
@@ -112,6 +189,35 @@ def test_values_on_both_sides_of_the_tables_end_survive(length: int) -> None:
     data = batch_of(items)
     (header,) = iter_batches(data)
     assert [record[:4] for record in decode_raw(data, header)] == [(0, *items[0][:3]), (1, *items[1][:3])]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        (0, b"k" * TABLE_SIZE, b"v", []),
+        (0, b"k", b"v" * TABLE_SIZE, []),
+        (0, None, None, [("n" * TABLE_SIZE, b"w")]),
+        (0, None, None, [("n", b"w" * TABLE_SIZE)]),
+        (0, None, None, [("", None)] * TABLE_SIZE),
+        (TABLE_SIZE, b"k", b"v", []),
+        (TABLE_SIZE - 1, b"k", b"v", []),
+        (TABLE_SIZE, None, b"v", []),
+        *((0, b"k", b"v" * length, []) for length in range(TABLE_SIZE - 9, TABLE_SIZE - 5)),
+    ],
+    ids=lambda item: f"{item[0]} {len(item[1] or '')} {len(item[2] or '')} {len(item[3])}",
+)
+def test_records_of_any_kind_at_the_tables_end_survive(item: RawInput) -> None:
+    items: list[RawInput] = [(T0, b"first", None, []), (T0 + item[0], *item[1:])]
+    data = batch_of(items)
+    (header,) = iter_batches(data)
+    assert decode_raw(data, header) == [(0, *items[0]), (1, *items[1])]
+
+
+def test_batches_of_more_keyed_records_than_the_tables_hold_survive() -> None:
+    items: list[RawInput] = [(T0, b"k", None, [])] * (TABLE_SIZE + 2)
+    data = batch_of(items)
+    (header,) = iter_batches(data)
+    assert [record[0] for record in decode_raw(data, header)] == list(range(TABLE_SIZE + 2))
 
 
 def test_batches_of_more_records_than_the_tables_hold_survive() -> None:

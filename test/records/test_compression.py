@@ -17,8 +17,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
-from kafka.records.compression import CODEC_NAMES, CODECS, GZIP, LZ4, SNAPPY, ZSTD, available_codecs, codec_for
+from kafka.records.compression import (
+    CODEC_NAMES,
+    CODECS,
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    GZIP,
+    LZ4,
+    SNAPPY,
+    ZSTD,
+    available_codecs,
+    codec_for,
+)
 from kafka.records.lz4_header import mend
+
+
+def test_codecs_have_kafkas_numbers_names_and_levels() -> None:
+    """``CompressionType`` in Java and the lowest bits of the attributes; levels and their defaults: KIP-390."""
+    assert CODEC_NAMES == {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+    assert {number: (codec.name, codec.levels, codec.default_level) for number, codec in CODECS.items()} == {
+        1: ("gzip", (1, 9), -1),
+        2: ("snappy", None, 0),
+        3: ("lz4", (1, 17), 9),
+        4: ("zstd", (-131_072, 22), 3),
+    }
+
+
+def test_a_batch_inflates_to_100_mib_at_most_unless_told() -> None:
+    assert DEFAULT_MAX_DECOMPRESSED_BYTES == 104_857_600
+
+
+@pytest.mark.parametrize("number", sorted(CODECS))
+def test_the_default_level_is_what_no_level_means(number: int) -> None:
+    codec = CODECS[number]
+    data = random.Random(3).randbytes(100) * 5 + b"some text, some other text " * 300
+    assert codec.compress(data, None) == codec.compress(data, codec.default_level)
+    others = {codec.compress(data, level) for level in codec.levels or ()}
+    assert codec.levels is None or others - {codec.compress(data, None)}
 
 
 @pytest.mark.parametrize("number", sorted(CODECS))
@@ -162,6 +196,24 @@ def test_snappy_blocks_of_impossible_lengths_are_corrupt(tail: bytes) -> None:
         codec_for(SNAPPY).decompress(codec_for(SNAPPY).compress(b"one", None) + tail, 1000)
 
 
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\x82SNAPPY\0", "ends in its header"),
+        (b"\x82SNAPPY\0" + bytes(7), "ends in its header"),
+        (b"\x82SNAPPY\0" + bytes(8) + bytes(3), "ends in a block's length"),
+        (b"\x82SNAPPY\0" + bytes(8) + bytes(4), "cannot be decompressed"),  # a block of nothing does not say its size
+        (b"\x82SNAPPY\0" + bytes(8) + b"\0\0\0\5abcd", "a block of 5 bytes in snappy data, where 4 are left"),
+        (b"\x82SNAPPY\0" + bytes(8) + b"\xff\xff\xff\xff", "a block of -1 bytes"),
+        (b"\x81\1\0\0", "a snappy block of 4 bytes that claims to hold 129"),  # above 32 to 1
+        (b"\x80\1\0\0", "cannot be decompressed"),
+    ],
+)
+def test_snappy_data_says_what_is_wrong_with_it(data: bytes, why: str) -> None:
+    with pytest.raises(CorruptRecordError, match=why):
+        codec_for(SNAPPY).decompress(data, 1000)
+
+
 def test_a_snappy_block_that_claims_to_be_large_is_not_believed() -> None:
     with pytest.raises(CorruptRecordError, match="bound of 1000 bytes"):
         codec_for(SNAPPY).decompress(b"\xff\xff\xff\xff\x0f", 1000)
@@ -172,6 +224,7 @@ def test_lz4_frames_have_independent_blocks_as_javas_reader_wants_them() -> None
     assert frame[:4] == b"\x04\x22\x4d\x18"
     assert frame[4] >> 6 == 1  # the version
     assert frame[4] & 0x20  # the bit
+    assert not frame[4] & 0x04  # no checksum of the content, which Java's writer does not make either
 
 
 @pytest.mark.parametrize("number", [LZ4, ZSTD])
@@ -237,6 +290,18 @@ def test_a_frame_to_be_skipped_is_skipped(number: int) -> None:
 def test_a_snappy_block_that_claims_more_than_the_format_can_do_is_corrupt() -> None:
     with pytest.raises(CorruptRecordError, match="claims to hold 1000000"):
         codec_for(SNAPPY).decompress(b"\xc0\x84\x3d\x00", 2_000_000)
+
+
+def test_a_small_bound_holds_also_after_a_large_batch() -> None:
+    """The buffer of the last batch is used again only where it is not above the bound."""
+    for number in (LZ4, ZSTD):
+        codec = codec_for(number)
+        large, small = codec.compress(bytes(1_000_000), None), codec.compress(bytes(70_000), None)
+        assert codec.decompress(large, 1_000_000) == bytes(1_000_000)
+        with pytest.raises(CorruptRecordError, match="bound of 69999 bytes"):
+            codec.decompress(small, 69_999)
+        assert codec.decompress(small, 70_000) == bytes(70_000)
+        assert codec.decompress(large, 1_000_000) == bytes(1_000_000)
 
 
 def test_raw_snappy_as_librdkafka_writes_it_is_read() -> None:

@@ -36,7 +36,14 @@ def test_a_marker_survives_also_with_fields_of_a_later_version(kind: int, epoch:
 
 def test_a_marker_of_another_kind_is_not_an_error() -> None:
     marker = decode_control(b"\0\0\0\5", None)
-    assert (marker.kind, marker.name) == (5, "unknown")
+    assert (marker.kind, marker.name, marker.coordinator_epoch) == (5, "unknown", -1)
+
+
+def test_markers_have_the_bytes_of_kafkas_end_txn_marker() -> None:
+    """Key: version 0, type 0 for an abort and 1 for a commit; value: version 0, the coordinator's epoch (KIP-98)."""
+    assert encode_control(ControlMarker(ABORT, 7)) == (bytes(4), b"\0\0\0\0\0\7")
+    assert encode_control(ControlMarker(COMMIT, -1)) == (b"\0\0\0\1", b"\0\0\xff\xff\xff\xff")
+    assert decode_control(bytes(4), b"\0\1\0\0\0\7") == ControlMarker(ABORT, 7)
 
 
 @given(st.none() | st.binary(max_size=8), st.none() | st.binary(max_size=8))

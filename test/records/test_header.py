@@ -106,6 +106,20 @@ def test_impossible_fields_are_corrupt_before_any_crc(layout: str, at: int, valu
         parse_header(patched(layout, at, value))
 
 
+def test_the_highest_offset_is_the_one_before_the_last_int64_so_that_one_can_follow() -> None:
+    header = parse_header(patched(">q", 0, 2**63 - 6))  # and 4 more
+    assert header is not None
+    assert (header.last_offset, header.next_offset) == (2**63 - 2, 2**63 - 1)
+    with pytest.raises(CorruptRecordError):
+        parse_header(patched(">q", 0, 2**63 - 5))
+
+
+def test_a_header_alone_is_a_whole_batch() -> None:
+    header = parse_header(patched(">i", 57, 0, patched(">i", 8, 49)[:61]))
+    assert header is not None
+    assert (header.length, header.records_count) == (61, 0)
+
+
 def test_zeros_are_corrupt_and_no_endless_walk() -> None:
     with pytest.raises(CorruptRecordError):
         list(iter_batches(bytes(1000)))
@@ -126,6 +140,9 @@ def test_message_sets_are_reported_with_their_magic_and_place(magic: int, size: 
         (2, 10, size, size + len(BATCH)),
     ]
     assert (found[0].crc, found[0].compression) == (0xABCD, "gzip")
+    assert (found[0].leader_epoch, found[0].last_offset_delta, found[0].records_count) == (-1, 0, 1)
+    assert (found[0].base_timestamp, found[0].max_timestamp) == (-1, -1)
+    assert (found[0].producer_id, found[0].producer_epoch, found[0].base_sequence) == (-1, -1, -1)
     with pytest.raises(CorruptRecordError):
         list(iter_batches(patched(">i", 8, size - 13, message)))
     with pytest.raises(CorruptRecordError):
@@ -136,6 +153,9 @@ def test_sequence_numbers_wrap_to_zero() -> None:
     header = parse_header(patched(">i", 53, 2**31 - 2))
     assert header is not None
     assert header.last_sequence == 2
+    first = parse_header(patched(">i", 53, 0))
+    assert first is not None
+    assert first.last_sequence == 4
     without = parse_header(BATCH)
     assert without is not None
     assert (without.last_sequence, without.has_producer_id) == (-1, False)

@@ -143,6 +143,12 @@ def test_only_a_whole_batch_can_be_stamped() -> None:
         set_log_append_time(bytearray(PRODUCED[:-1]), 0, T0)
 
 
+def test_a_message_set_cannot_be_stamped() -> None:
+    message = struct.pack(">qiIbb", 2, 60, 0, 1, 0).ljust(72, b"\xff")
+    with pytest.raises(CorruptRecordError, match="no whole batch v2"):
+        set_log_append_time(bytearray(message), 0, T0)
+
+
 def test_a_whole_log_is_scanned_to_its_end() -> None:
     data = log_of(2, 3, 1)
     found, reason = scan(data)

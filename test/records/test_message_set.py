@@ -22,6 +22,7 @@ from kafka.errors import (
     UnsupportedForMessageFormatError,
 )
 from kafka.records import (
+    CODECS,
     GZIP,
     LOG_APPEND_TIME,
     LZ4,
@@ -37,6 +38,7 @@ from kafka.records import (
     iter_batches,
 )
 from kafka.records.lz4_header import mend, spoil
+from kafka.records.message_set import decode_produced
 from test.records.samples import GOLDEN_RECORDS, T0, optional_bytes, timestamps
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "message_sets"
@@ -185,6 +187,80 @@ def test_any_buffer_will_do() -> None:
     assert read(bytearray(data)) == read(memoryview(data)) == SAMPLE
 
 
+def test_inner_offsets_count_from_zero_in_v1_and_are_their_own_in_v0() -> None:
+    """KIP-31: relative offsets, so that a broker need not compress anew."""
+    records: list[RawRecord] = [(at, T0, None, b"x", []) for at in (70, 71, 80)]
+    for magic, expected in ((0, [70, 71, 80]), (1, [0, 1, 10])):
+        value = encode_message_set(records, magic, GZIP)[(26, 34)[magic] :]
+        assert [header.base_offset for header in iter_batches(gzip.decompress(value))] == expected
+
+
+@pytest.mark.parametrize("times", [(T0,), (T0 + 5, T0, T0 + 1), (T0, T0 + 5, T0 + 1), (T0, T0 + 1, T0 + 5)])
+def test_a_wrapper_of_v1_has_the_newest_of_its_timestamps(times: tuple[int, ...]) -> None:
+    """KIP-32: the largest of the inner messages, where the producer set them."""
+    data = encode_message_set([(at, time, None, b"x", []) for at, time in enumerate(times)], 1, GZIP)
+    assert struct.unpack_from(">q", data, 18) == (max(times),)
+
+
+def test_no_records_are_an_empty_set() -> None:
+    assert encode_message_set([], 1) == encode_message_set([], 1, GZIP) == b""
+
+
+def test_the_highest_offset_inside_is_the_one_before_the_last_int64() -> None:
+    assert read(wrapper(message(offset=2**63 - 2), offset=2**63 - 2)) == [(2**63 - 2, -1, None, b"v", [])]
+
+
+# -- what producers send ---------------------------------------------------------------------------------------------
+
+
+def produced(data: bytes, most: int = 10_000) -> tuple[list[RawRecord], int, bool]:
+    return decode_produced(data, most)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_produced_messages_are_counted_from_zero_whatever_their_offsets(magic: int) -> None:
+    at = T0 if magic else -1
+    inner = message(b"b", magic=magic, offset=5) + message(None, key=b"k", magic=magic, offset=-3)
+    data = message(b"a", magic=magic, offset=-1) + wrapper(inner, magic, offset=2**63 - 1) + message(b"c", magic=magic)
+    records = [(0, at, None, b"a", []), (1, at, None, b"b", []), (2, at, b"k", None, []), (3, at, None, b"c", [])]
+    assert produced(data) == (records, GZIP, False)
+    assert produced(b"") == ([], 0, False)
+    assert produced(message(magic=magic)) == ([(0, at, None, b"v", [])], 0, False)
+
+
+def test_the_first_codec_in_use_is_that_of_what_was_produced() -> None:
+    snappy = message(CODECS[SNAPPY].compress(message(), None), attributes=SNAPPY)
+    assert produced(message() + snappy + wrapper(message()))[1] == SNAPPY
+    assert produced(wrapper(message()) + snappy)[1] == GZIP
+
+
+@pytest.mark.parametrize(
+    ("magic", "attributes", "has_append_time"), [(0, 0, False), (0, 8, False), (1, 0, False), (1, 8, True)]
+)
+def test_a_produced_message_of_v1_may_claim_to_have_the_brokers_time(
+    magic: int, attributes: int, has_append_time: bool
+) -> None:
+    data = message(magic=magic, attributes=attributes)
+    assert produced(data + message(magic=magic))[2] is has_append_time
+    assert produced(message(magic=magic) + data)[2] is has_append_time
+
+
+def test_a_produced_message_that_is_cut_is_passed_over() -> None:
+    whole, last = message(b"a"), message(b"b", magic=1)
+    for end in range(len(last)):
+        assert [record[3] for record in produced(whole + last[:end])[0]] == [b"a"]
+
+
+def test_all_produced_wrappers_together_have_one_bound() -> None:
+    """Each message counts as 26 bytes, its key and its value, which is what one of v0 has."""
+    one = wrapper(message(b"v" * 70, key=b"kkkk"))  # 100 bytes inside
+    assert len(produced(one + one, 200)[0]) == 2
+    for data, most in ((one, 99), (one + one, 199), (one + message() + one, 199), (one * 3, 299), (one * 3, 200)):
+        with pytest.raises(CorruptRecordError, match="above the bound"):
+            produced(data, most)
+    assert len(produced(message(bytes(1000)) * 3, 0)[0]) == 3
+
+
 # -- the builder -----------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +273,27 @@ def test_a_full_set_takes_no_more_and_its_first_record_is_always_taken() -> None
     assert builder.is_built
     assert builder.append(T0, None, b"") == NO_ROOM
     assert not builder.has_room(0)
+
+
+def test_a_record_that_ends_at_the_limit_is_taken() -> None:
+    """Two messages of v1, each with 34 bytes beside its value."""
+    for limit, offset in ((72, 1), (71, NO_ROOM)):
+        builder = MessageSetBuilder(limit, 1)
+        assert builder.has_room(1000)
+        assert builder.append(T0, None, b"xx") == 0
+        assert builder.has_room(36) is (offset == 1)
+        assert builder.append(T0, None, b"xx") == offset
+        assert builder.size_bytes == (72 if offset == 1 else 36)
+
+
+def test_an_empty_set_says_minus_one_and_a_set_the_first_and_the_newest_timestamp() -> None:
+    builder = MessageSetBuilder(1000, 0)
+    assert (builder.base_timestamp, builder.max_timestamp, builder.records_count) == (-1, -1, 0)
+    assert (builder.size_bytes, builder.is_built) == (0, False)
+    for timestamp, newest in ((5, 5), (3, 5), (7, 7), (6, 7)):
+        builder.append(timestamp, None, b"")
+        assert (builder.base_timestamp, builder.max_timestamp) == (5, newest)
+    assert NO_ROOM == -1
 
 
 def test_an_empty_set_cannot_be_built() -> None:
@@ -248,6 +345,9 @@ BAD = {
     "wrapped and cut": wrapper(INNER[:-1]),
     "zstd": message(b"x", attributes=ZSTD),
     "codec 7": message(b"x", attributes=7, magic=1),
+    "offsets that stay": wrapper(message(magic=1, offset=1) * 2, magic=1, offset=9),
+    "the last int64 as an offset": wrapper(message(offset=2**63 - 1)),
+    "zstd that could be read": message(CODECS[ZSTD].compress(message(), None), attributes=ZSTD),
     "offsets that go back": wrapper(message(magic=1, offset=1) + message(magic=1), magic=1, offset=9),
     "offsets below 0": wrapper(message(magic=1) + message(magic=1, offset=5), magic=1, offset=1),
 }

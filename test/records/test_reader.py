@@ -11,11 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka.core.consume.fetched import Fetched, ReaderOptions
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records import GZIP, ZSTD, RawRecord, decode_raw, decode_records, iter_batches, parse_header
 from kafka.records.header import ATTRIBUTES_AT, HEADER_BYTES
 from kafka.records.message_set import decode_message
+from kafka.records.message_set_builder import encode_message_set
+from kafka.records.reader import headers_of
 from kafka.records.varint import encode_varint
+from kafka.structs import TopicPartition
 from test.records.samples import GOLDEN_RECORDS, T0, RawInput, batch_of, golden, record_lists
 
 
@@ -24,8 +28,11 @@ def read(data: Any, **options: int) -> list[RawRecord]:
     return [r for header in iter_batches(data, check_crcs=False) for r in decode_raw(data, header, **options)]
 
 
-def batch_with_body(body: bytes, count: int = 1, attributes: int = 0, base_timestamp: int = T0) -> bytes:
+def batch_with_body(
+    body: bytes, count: int = 1, attributes: int = 0, base_timestamp: int = T0, base_offset: int = 0
+) -> bytes:
     batch = bytearray(batch_of([(base_timestamp, None, b"", [])])[:HEADER_BYTES]) + body
+    struct.pack_into(">q", batch, 0, base_offset)
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">h", batch, ATTRIBUTES_AT, attributes)
     struct.pack_into(">i", batch, 23, max(0, count - 1))
@@ -147,6 +154,108 @@ def test_malformed_records_are_corrupt(body: bytes) -> None:
 def test_varints_longer_than_needed_are_read() -> None:
     batch = batch_with_body(record_bytes(b"\0", b"\x80\x00", b"\x80\x80\x00", b"\x81\x00", b"\x82\x80\x00", b"v", 0))
     assert read(batch) == [(0, T0, None, b"v", [])]
+    no_headers = record_bytes(b"\0", b"\x80\x80\x00", 0, b"\x80\x00", b"\x80\x00", b"\x80\x00")
+    assert read(batch_with_body(no_headers)) == [(0, T0, b"", b"", [])]
+    header = record_bytes(b"\0", 0, 0, b"\x81\x00", b"\x81\x80\x00", b"\x82\x00", b"\x80\x00", b"\x81\x00")
+    assert read(batch_with_body(header)) == [(0, T0, None, None, [("", None)])]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 63, 64, 65, 127, 128, 8191, 8192, 8193, 8256, 16_384, 100_000])
+def test_lengths_and_deltas_on_both_sides_of_one_and_of_two_bytes_are_read(n: int) -> None:
+    data = bytes(n)
+    body = record_bytes(b"\0", n, n, n, data, n, data, 2, n, data, n, data, 1, b"n", 0)
+    assert read(batch_with_body(body)) == [(n, T0 + n, data, data, [("\0" * n, data), ("n", b"")])]
+
+
+@pytest.mark.parametrize("value_bytes", [57, 58, 59, 8184, 8185, 8186])
+def test_a_record_of_64_or_8192_bytes_is_read(value_bytes: int) -> None:
+    """The first lengths of two and of three bytes: 6 or 7 bytes are beside the value."""
+    body = record_bytes(b"\0", 0, 0, -1, value_bytes, bytes(value_bytes), 0)
+    assert read(batch_with_body(body * 2, 2)) == [(0, T0, None, bytes(value_bytes), [])] * 2
+
+
+@pytest.mark.parametrize("delta", [-1, -2, -63, -64, -65, -8191, -8192, -8193, -T0, -T0 - 1, -(2**62)])
+def test_timestamps_before_that_of_the_batch_are_read(delta: int) -> None:
+    assert read(batch_with_body(record_bytes(b"\0", delta, 0, -1, -1, 0))) == [(0, T0 + delta, None, None, [])]
+
+
+MOST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("base", "most_after", "most_before"),
+    [(T0, MOST - T0, -(2**63)), (MOST - 8192, 8192, -(2**63)), (0, MOST, -(2**63)), (-1, MOST, -(2**63) + 1),
+     (-2, MOST, -(2**63) + 2)],
+)  # fmt: skip
+def test_a_timestamp_may_be_any_int64_and_beyond_is_corrupt(base: int, most_after: int, most_before: int) -> None:
+    def record(delta: int) -> bytes:
+        return batch_with_body(record_bytes(b"\0", delta, 0, -1, -1, 0), base_timestamp=base)
+
+    for delta in (most_after, most_before):
+        assert read(record(delta)) == [(0, base + delta, None, None, [])]
+    for delta in (most_after + 1, most_before - 1):
+        if -(2**63) <= delta < 2**63:
+            with pytest.raises(CorruptRecordError, match=f"{delta} ms after {base} ms"):
+                read(record(delta))
+
+
+def test_near_the_end_of_int64_there_is_room_for_a_delta_of_two_bytes_or_the_batch_is_corrupt() -> None:
+    assert read(batch_with_body(GOOD, base_timestamp=MOST - 8192)) == [(0, MOST - 8192, None, b"v", [])]
+    assert read(batch_with_body(GOOD, base_offset=MOST - 8192)) == [(MOST - 8192, T0, None, b"v", [])]
+    last = record_bytes(b"\0", 0, 8192, -1, -1, 0)
+    assert read(batch_with_body(last, base_offset=MOST - 8192)) == [(MOST, T0, None, None, [])]
+    beyond = record_bytes(b"\0", 0, 8193, -1, -1, 0)
+    for batch, why in (
+        (batch_with_body(GOOD, base_timestamp=MOST - 8191), "the base timestamp"),
+        (batch_with_body(GOOD, base_offset=MOST - 8191), "no room for offsets"),
+        (batch_with_body(beyond, base_offset=MOST - 8192), "lies 8193 after"),
+    ):
+        with pytest.raises(CorruptRecordError, match=why):
+            read(batch)
+
+
+@pytest.mark.parametrize("what", ["batch", "gzip batch", "v0", "v1"])
+@pytest.mark.parametrize("first", [0, 10, 11, 13, 14, 15])
+def test_records_before_the_first_offset_wanted_are_passed_over(what: str, first: int) -> None:
+    items: list[RawInput] = [(T0, None, b"%d" % index, [("h", b"x")] * (index % 2)) for index in range(5)]
+    if "batch" in what:
+        data = batch_of(items, GZIP if "gzip" in what else 0, base_offset=10)
+    else:
+        records: list[RawRecord] = [(10 + index, *item[:3], []) for index, item in enumerate(items)]
+        data = encode_message_set(records, int(what[1]), GZIP)
+    fetched = Fetched(TopicPartition("t", 0), first, data)
+    found = fetched.read(100, ReaderOptions())
+    assert [(record.offset, record.value) for record in found] == [
+        (offset, b"%d" % (offset - 10)) for offset in range(max(first, 10), 15)
+    ]
+
+
+def test_headers_that_were_read_before_are_given_back() -> None:
+    headers = headers_of(b"\2\2n\2w")
+    assert headers == [("n", b"w")]
+    assert headers_of(headers) is headers
+    assert headers_of(None) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"\x81\x01" + GOOD[1:], "a record of -65 bytes"),
+        (b"\xfe\xff\xff\xff\x0f" + GOOD[1:], "a record of 2147483647 bytes at byte 66, where 7 are left"),
+        (record_bytes(b"\0", 0, 0, -1, 1, b"v", 1, -1, -1), "a header's name of -1 bytes"),
+        (record_bytes(b"\0", 0, 0, -1, 1, b"v", 1, 9, b"n", -1), "a header's name of 9 bytes"),
+        (record_bytes(b"\0", 0, 0, -1, 1, b"v", 1, 1, b"n", 9, b"v"), "a header's value of 9 bytes"),
+        (record_bytes(b"\0", 0, 0, -1, 1, b"v", -1), "-1 record headers"),
+        (record_bytes(b"\0", 0, 0, -1, 1, b"v", 4, 0, 0, 0), "4 record headers"),
+        (record_bytes(b"\0", 0, 0, 9, b"k", 1, b"v", 0), "a key of 9 bytes"),
+        (record_bytes(b"\0", 0, 0, -1, 9, b"v", 0), "a value of 9 bytes"),
+        (record_bytes(b"\0", 0, 0, -1, 1, b"v", 0, 0), "that should end"),
+        (GOOD + b"\0\0", "2 bytes after the last of 1 records"),
+    ],
+)
+def test_malformed_records_say_what_is_wrong(body: bytes, why: str) -> None:
+    with pytest.raises(CorruptRecordError, match=why):
+        read(batch_with_body(body))
 
 
 def test_a_base_timestamp_that_leaves_no_room_is_corrupt() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kafka.errors import CorruptRecordError
 from kafka.records.varint import (
     MAX_VARINT_BYTES,
+    MAX_VARLONG_BYTES,
     TABLE_SIZE,
     ZIGZAG,
     decode_varint,
@@ -28,6 +29,7 @@ from kafka.records.varint import (
 def test_values_have_the_bytes_of_the_protocol_guide(value: int, encoded: str) -> None:
     assert encode_varint(value).hex() == encoded
     assert decode_varint(bytes.fromhex(encoded), 0) == (value, len(encoded) // 2)
+    assert size_of_varint(value) == len(encoded) // 2
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=3), st.binary(max_size=3))
@@ -52,6 +54,16 @@ def test_a_varint_beyond_32_bits_is_corrupt(encoded: str) -> None:
 def test_a_varint_beyond_64_bits_is_corrupt(encoded: str) -> None:
     with pytest.raises(CorruptRecordError):
         decode_varint(bytes.fromhex(encoded), 0)
+
+
+@pytest.mark.parametrize(
+    ("most", "longest"), [(MAX_VARINT_BYTES, "80" * 4 + "00"), (MAX_VARLONG_BYTES, "80" * 9 + "00")]
+)
+def test_a_varint_has_five_bytes_at_most_and_a_long_one_ten_whatever_its_value(most: int, longest: str) -> None:
+    """``ByteUtils.readVarint`` and ``readVarlong`` in Java."""
+    assert decode_varint(bytes.fromhex(longest), 0, most) == (0, len(longest) // 2)
+    with pytest.raises(CorruptRecordError, match=f"more than {len(longest) // 2} bytes"):
+        decode_varint(bytes.fromhex("80" + longest), 0, most)
 
 
 @pytest.mark.parametrize("encoded", ["", "80", "ffff"])
