@@ -20,16 +20,25 @@ _FACTOR_HIGH: Final = 0x5BD1
 _MASK: Final = 0xFFFFFFFF
 
 
+def product_in_halves(number: int) -> int:
+    """A number of 32 bits times the factor, modulo 2**32: each product in it is of two numbers of 16 bits."""
+    low = number & 0xFFFF
+    high = (low * _FACTOR_HIGH + (number >> 16) * _FACTOR_LOW) & 0xFFFF
+    return (low * _FACTOR_LOW + (high << 16)) & _MASK
+
+
+def mixed_in_halves(word: int) -> int:
+    """What four bytes of the key, little-endian, contribute."""
+    word = product_in_halves(word)
+    return product_in_halves(word ^ word >> 24)
+
+
 def _times_factor(number: int) -> int:
     """The product, modulo 2**32.
 
     In halves when compiled: from 30 bits on mypyc leaves a product to Python, which looks for signals in it, and mypyc
     ends the process ("fatal: out of memory") when Ctrl-C is found there."""
-    if IS_COMPILED:
-        low = number & 0xFFFF
-        high = (low * _FACTOR_HIGH + (number >> 16) * _FACTOR_LOW) & 0xFFFF
-        return (low * _FACTOR_LOW + (high << 16)) & _MASK
-    return number * _FACTOR & _MASK
+    return product_in_halves(number) if IS_COMPILED else number * _FACTOR & _MASK
 
 
 def murmur2(data: bytes) -> int:
@@ -39,9 +48,7 @@ def murmur2(data: bytes) -> int:
     state = (_SEED ^ length) & _MASK
     for word in struct.unpack_from(f"<{words}I", data):
         if IS_COMPILED:
-            word = _times_factor(word)
-            word = _times_factor(word ^ word >> 24)
-            state = _times_factor(state) ^ word
+            state = product_in_halves(state) ^ mixed_in_halves(word)
         else:  # the same, without calls
             word = word * _FACTOR & _MASK
             word = (word ^ word >> 24) * _FACTOR & _MASK
