@@ -89,9 +89,10 @@ def test_zstd_is_refused_below_version_7(version: int) -> None:
     assert CarriedRequest(request(batch(ZSTD)), ZSTD).build(7)
 
 
-def test_records_with_headers_are_refused_when_no_other_batch_is_left() -> None:
-    with pytest.raises(UnsupportedForMessageFormatError, match=r"headers.*0\.11"):
-        CarriedRequest(request(batch(headers=True)), NONE).build(1)
+@pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1)])
+def test_records_with_headers_are_refused_when_no_other_batch_is_left(version: int, magic: int) -> None:
+    with pytest.raises(UnsupportedForMessageFormatError, match=rf"headers.* message sets v{magic}:.*0\.11"):
+        CarriedRequest(request(batch(headers=True)), NONE).build(version)
 
 
 def test_a_transaction_is_refused() -> None:
