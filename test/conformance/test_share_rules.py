@@ -23,7 +23,7 @@ from kafka.structs import TopicPartition
 from test.conformance.delivered import take
 from test.conformance.test_share import ACCEPT, LONG_LOCK_MS, RELEASE, RENEW, MakeQueue, queue
 from test.support.either_broker import RELEASES
-from test.support.waiting import until
+from test.support.waiting import WITHIN_S, until
 
 _fixture = queue  # of test_share.py
 
@@ -269,7 +269,7 @@ def test_threads_acknowledge_in_any_order_while_others_hold(queue: MakeQueue) ->
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(WITHIN_S)
         assert not thread.is_alive()
     assert faults == []
     assert len(done) == 200

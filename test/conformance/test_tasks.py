@@ -35,9 +35,8 @@ from kafka.tasks.pools import make_loop
 from kafka.tasks.settings import read_settings
 from kafka.tasks.worker import Worker
 from test.conformance.delivered import poll_until
-from test.support.waiting import eventually, until
+from test.support.waiting import WITHIN_S, eventually, until
 
-SOON_S = 20.0
 Unique = Callable[[str], str]
 
 
@@ -52,7 +51,7 @@ class Service:
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, args=(app, pool, concurrency), daemon=True)
         self._thread.start()
-        assert self._started.wait(SOON_S), "the worker does not start"
+        assert self._started.wait(WITHIN_S), "the worker does not start"
         if self._error is not None:
             raise self._error
 
@@ -78,7 +77,7 @@ class Service:
     def stop(self) -> dict[str, int]:
         """Stop and wait for that; its counts."""
         self.stop_soon()
-        self._thread.join(SOON_S)
+        self._thread.join(WITHIN_S)
         assert not self._thread.is_alive(), "the worker does not stop"
         assert self.worker is not None
         return self.worker.counts
@@ -166,7 +165,7 @@ def test_groups_begin_at_the_first_records_without_their_setting(
         loop.run_until(future := client.run(dialogue))
         return future.result()
 
-    administration = Administration(client, wait, SOON_S)
+    administration = Administration(client, wait, WITHIN_S)
     for _ in range(2):
         begin_groups(administration, places, lambda seconds: loop.run_until(lambda: False, seconds), loop.time)
         assert administration.not_begun(places) == {whole: [], cut: []}
@@ -189,11 +188,11 @@ def test_jobs_that_were_there_before_the_first_worker_have_their_results(bench: 
     def add(a: int, b: int) -> int:
         return a + b
 
-    with bench.app.batch(SOON_S):
+    with bench.app.batch(WITHIN_S):
         jobs = [add.delay(n, b=1) for n in range(300)]
     assert jobs[0].status() is JobState.QUEUED
     bench.work(pool=pool)
-    assert [job.result(SOON_S) for job in jobs] == [n + 1 for n in range(300)]
+    assert [job.result(WITHIN_S) for job in jobs] == [n + 1 for n in range(300)]
     assert jobs[0].status() is JobState.SUCCESS
 
 
@@ -202,7 +201,7 @@ def test_a_job_is_found_by_its_bare_id_from_elsewhere(bench: Bench) -> None:
 
     @bench.app.task
     def wait() -> str:
-        assert go_on.wait(SOON_S)
+        assert go_on.wait(WITHIN_S)
         return "waited"
 
     @bench.app.task
@@ -212,13 +211,13 @@ def test_a_job_is_found_by_its_bare_id_from_elsewhere(bench: Bench) -> None:
     elsewhere = bench.another()
     assert elsewhere.job(second.id).status() is JobState.UNKNOWN
     bench.work()
-    assert first.wait(SOON_S)
+    assert first.wait(WITHIN_S)
     assert elsewhere.job(first.id).status() is JobState.SUCCESS
     assert elsewhere.job(first.id).result(0) is None
     assert not elsewhere.job(second.id).wait(0.05)
     threading.Timer(0.1, go_on.set).start()
-    assert elsewhere.job(second.id).result(SOON_S) == "waited"
-    assert second.result(SOON_S) == "waited"
+    assert elsewhere.job(second.id).result(WITHIN_S) == "waited"
+    assert second.result(WITHIN_S) == "waited"
     with pytest.raises(JobUnknown):
         elsewhere.job(make_id(int(time.time() * 1000), 0, b"12345678")).result(0.05)
     with pytest.raises(JobUnknown):
@@ -238,14 +237,14 @@ def test_jobs_by_name_and_their_states(bench: Bench) -> None:
 
     job, refused = bench.app.send("double", (4,)), bench.app.send("refuse")
     late = bench.app.send("double", (5,), expires=0.001)
-    bench.app.flush(SOON_S)
+    bench.app.flush(WITHIN_S)
     assert bench.another().job(job.id).status() is JobState.QUEUED
     bench.work()
-    assert job.result(SOON_S) == 8
+    assert job.result(WITHIN_S) == 8
     with pytest.raises(JobRevoked, match="not today"):
-        refused.result(SOON_S)
+        refused.result(WITHIN_S)
     with pytest.raises(JobRevoked, match="expired"):
-        late.result(SOON_S)
+        late.result(WITHIN_S)
 
 
 @pytest.mark.parametrize("most_bytes", [2000, 1_000_000], ids=["the setting", "the topic"])
@@ -260,7 +259,7 @@ def test_a_result_that_is_too_large_is_a_failure_that_says_so_and_is_dead(bench:
     job = big.delay()
     bench.work()
     with pytest.raises(JobFailed, match="200002 bytes") as caught:
-        job.result(SOON_S)
+        job.result(WITHIN_S)
     assert caught.value.type == "PayloadTooLarge"
     assert [death.type for death in bench.dead()] == ["PayloadTooLarge"]
 
@@ -285,9 +284,9 @@ def test_all_attempts_are_counted_and_the_last_failure_is_dead_with_its_cause(be
     job, other = never.delay(), at_last.delay()
     bench.work()
     with pytest.raises(JobFailed, match="OSError: the disk is full"):
-        job.result(SOON_S)
+        job.result(WITHIN_S)
     assert attempts == [1, 2, 3]
-    assert other.result(SOON_S) == 3
+    assert other.result(WITHIN_S) == 3
     (death,) = bench.dead()
     assert (death.cause, death.type, death.text) == ("attempts", "OSError", "the disk is full")
     assert "never" in death.traceback
@@ -307,7 +306,7 @@ def test_a_record_that_is_no_job_is_dead_and_the_worker_goes_on(bench: Bench) ->
         producer.send(topic, None, headers=[("id", b"0" * 32), ("name", b"fine")])
         producer.flush()
     bench.work()
-    assert fine.delay().result(SOON_S) == "fine"
+    assert fine.delay().result(WITHIN_S) == "fine"
     assert sorted(death.cause for death in bench.dead(3)) == ["bad-id", "no-job", "no-payload"]
 
 
@@ -317,11 +316,12 @@ def test_a_task_that_one_worker_does_not_know_is_left_to_one_that_does(bench: Be
         return "done"
 
     job = new.delay()
-    bench.app.flush(SOON_S)
+    bench.app.flush(WITHIN_S)
     old_service = bench.work(bench.another())
+    until(lambda: old_service.worker.counts["leased"] > 0, "the old worker has the job")
     assert not job.wait(0.3)
     bench.work()
-    assert job.result(SOON_S) == "done"
+    assert job.result(WITHIN_S) == "done"
     old_service.stop()
 
 
@@ -343,7 +343,7 @@ def test_a_job_that_runs_for_longer_than_its_lock_runs_once(bench: Bench) -> Non
     job = long.delay()
     bench.work()
     bench.work()
-    assert job.result(SOON_S) is False
+    assert job.result(WITHIN_S) is False
     assert runs == [1]
 
 
@@ -356,13 +356,13 @@ def test_a_stopping_worker_ends_what_runs_and_gives_back_the_rest_unsuspected(be
         ran.append(n)
         if len(ran) == 50:
             started.set()
-            assert go_on.wait(SOON_S)
+            assert go_on.wait(WITHIN_S)
         return n
 
-    with bench.app.batch(SOON_S):
+    with bench.app.batch(WITHIN_S):
         jobs = [step.delay(n) for n in range(400)]
     first = bench.work(concurrency=1)
-    assert started.wait(SOON_S)
+    assert started.wait(WITHIN_S)
     assert first.worker is not None
     worker = first.worker
     until(lambda: worker.statistics()["held"] > 1)
@@ -372,7 +372,7 @@ def test_a_stopping_worker_ends_what_runs_and_gives_back_the_rest_unsuspected(be
     counts = first.stop()
     assert counts["locks_lost"] == counts["unsettled"] == 0
     bench.work()
-    assert [job.result(SOON_S) for job in jobs] == list(range(400))
+    assert [job.result(WITHIN_S) for job in jobs] == list(range(400))
     assert sorted(ran) == list(range(400))
     assert bench.records(bench.app.names.suspect("default")) == []
 
