@@ -17,6 +17,7 @@ from kafka.broker.state.group_records import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
     ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
     GroupMetadataKey,
@@ -183,6 +184,14 @@ def test_a_current_assignment_of_other_releases_is_read() -> None:
         (one.topic_id, list(one.partitions), list(one.assignment_epochs or [])) for one in back.assigned_partitions
     ] == [(ONE, [0, 2], [5, 7])]
     assert back.state == 1
+
+
+def test_an_expressions_record_has_its_topics_in_order_and_the_version_of_no_image() -> None:
+    """ConsumerGroupRegularExpressionValue.json: Version is that of the metadata image, and here is none."""
+    written = next(value for key, value in changes("g", Picture(), PICTURE) if shown([(key, value)]) == ["regex x+"])
+    assert written is not None
+    value = decode_value(ConsumerGroupRegularExpressionValue, written)
+    assert (list(value.topics), value.version, value.timestamp) == (["x", "xx"], 0, 99)
 
 
 def test_records_of_other_kinds_say_nothing_of_groups() -> None:

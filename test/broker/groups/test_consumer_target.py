@@ -138,6 +138,8 @@ def test_expressions_that_nobody_has_any_more_are_forgotten() -> None:
     assert set(hand.group.picture.regexes) == {"x+", "y+"}
     hand.group.remove(["c"])
     assert set(hand.group.picture.regexes) == {"x+"}
+    hand.group.remove(["a", "b"])
+    assert hand.group.picture.regexes == {}
 
 
 def test_an_expression_for_which_there_is_no_time_keeps_the_topics_that_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
