@@ -661,3 +661,17 @@ def test_a_users_partitioner_sees_what_was_parked_as_it_was_given() -> None:
     rig.accumulator.park(rig.topic, 1, b"5", b"[1]", None, None, (5, [1]))
     rig.accumulator.set_partitions(rig.topic, 2, [0, 1])
     assert seen == [("t", 5, b"5", [1], b"[1]")]
+
+
+def test_what_was_parked_finds_its_batches_though_they_take_more_than_the_memory_and_nothing_else_does() -> None:
+    rig = Rig(0, buffer_bytes=2000)
+    for partition in range(3):
+        rig.accumulator.park(rig.topic, 1, None, b"x", None, partition)
+    parked = rig.topic.parked
+    rig.accumulator.set_partitions(rig.topic, 4, range(4))
+    assert parked is not None and parked.forward is not None
+    assert [parcel.partition for parcel, _ in parked.forward] == [0, 1, 2]
+    assert not any(parcel.done.is_done for parcel, _ in parked.forward)
+    assert rig.accumulator.memory.used_bytes > 3 * 1024, "a batch for each of them"
+    with pytest.raises(BufferFull):
+        rig.put(b"x", 3)
