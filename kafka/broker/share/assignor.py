@@ -42,9 +42,9 @@ def assign(
     may_have: dict[UUID, list[str]] = {}
     for topic in {topic for topic, _ in partitions}:
         may_have[topic] = [member for member in members if topic in subscriptions[member]]
-    given = _one_owner_each(partitions, owners, may_have, held)
+    _one_owner_each(partitions, owners, may_have, held)
     _level(members, held, subscriptions)
-    _partition_for_each(members, held, given, owners, subscriptions, partitions)
+    _partition_for_each(members, held, owners, subscriptions, partitions)
     return {member: frozenset(held[member]) for member in members}
 
 
@@ -53,8 +53,7 @@ def _one_owner_each(
     owners: Mapping[Partition, Sequence[str]],
     may_have: Mapping[UUID, Sequence[str]],
     held: dict[str, set[Partition]],
-) -> dict[Partition, int]:
-    given = dict.fromkeys(partitions, 0)
+) -> None:
     homeless = []
     for partition in partitions:
         keeper = min(owners[partition], key=lambda member: len(held[member]), default=None)
@@ -62,12 +61,9 @@ def _one_owner_each(
             homeless.append(partition)
         else:
             held[keeper].add(partition)
-            given[partition] = 1
     for partition in homeless:
         member = min(may_have[partition[0]], key=lambda member: len(held[member]))
         held[member].add(partition)
-        given[partition] = 1
-    return given
 
 
 def _level(
@@ -95,7 +91,6 @@ def _level(
 def _partition_for_each(
     members: Sequence[str],
     held: dict[str, set[Partition]],
-    given: dict[Partition, int],
     owners: Mapping[Partition, Sequence[str]],
     subscriptions: Mapping[str, Set[UUID]],
     partitions: Sequence[Partition],
@@ -103,6 +98,7 @@ def _partition_for_each(
     """Members without any share the one that they had, as long as that is as even; else that with the fewest
     members.
     """
+    given = dict.fromkeys(partitions, 1)  # members of each; so far one
     floor, extra = divmod(len(members), len(partitions))
     idle = [member for member in members if not held[member]]
     for may_keep in (True, False):

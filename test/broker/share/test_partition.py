@@ -590,3 +590,23 @@ def test_a_throttled_batch_waits_for_a_request_that_begins_with_it() -> None:
     desk.ack(0, 1, RELEASE)
     desk.ack(5, 9, RELEASE)
     assert desk.acquire(100, exact=False) == [Acquired(0, 1, 2), Acquired(5, 7, 4)]
+
+
+def test_a_part_that_is_as_large_as_the_throttled_one_may_be_does_not_end_it() -> None:
+    """SharePartition.acquireSubsetBatchRecords: the size is compared for equality after each record that is taken."""
+    desk = Desk(delivery_limit=6)
+    desk.acquire(10)
+    for _ in range(2):
+        desk.ack(5, 9, RELEASE)
+        assert desk.acquire(5, at_once=10)[0].first == 5
+    desk.ack(0, 4, RELEASE)
+    desk.ack(5, 9, RELEASE)
+    assert desk.acquire(100, exact=False) == [Acquired(0, 4, 2), Acquired(5, 9, 4)]
+
+
+def test_what_an_exact_number_leaves_of_a_batch_is_fetched_though_others_were_taken_behind_it() -> None:
+    desk = Desk()
+    assert desk.acquire(9) == [Acquired(0, 8, 1)]
+    behind = desk.partition.acquire("n", [(10, 19)], fetch_offset=10, max_records=10, batch_size=10, now=0.0)
+    assert behind == [Acquired(10, 19, 1)]
+    assert desk.partition.next_fetch_offset() == 9
