@@ -109,6 +109,36 @@ def test_the_multiples_are_multiples_of_the_polynomial(exponents: tuple[int, ...
     assert rest == 0
 
 
+def installed(monkeypatch: pytest.MonkeyPatch, name: str, **attributes: Any) -> None:
+    """As if there were a module with these attributes."""
+    module = ModuleType(name)
+    module.__dict__.update(attributes)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_the_fastest_package_that_is_installed_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[type] = []
+
+    def extend(value: int, data: bytes) -> int:
+        taken.append(type(data))
+        return bitwise(data, value)
+
+    installed(monkeypatch, "crc32c", crc32c=bitwise)
+    installed(monkeypatch, "google_crc32c", implementation="c", extend=extend)
+    assert choose() is bitwise
+    without(monkeypatch, "crc32c")
+    google = choose()
+    assert google(b"123456789") == google(bytearray(b"56789"), google(memoryview(b"1234"))) == 0xE3069283
+    assert taken == [bytes, bytes, bytes]
+    data = b"123456789"
+    installed(monkeypatch, "google_crc32c", implementation="c", extend=lambda value, given: given is data)
+    assert choose()(data)  # bytes are not copied
+    without(monkeypatch, "google_crc32c")
+    taken.clear()
+    assert choose()(data) == 0xE3069283
+    assert not taken
+
+
 def test_a_google_package_without_compiled_code_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = ModuleType("google_crc32c")
     slow.implementation = "python"  # type: ignore[attr-defined]
