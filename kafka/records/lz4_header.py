@@ -71,15 +71,14 @@ def _xxh32(data: bytes) -> int:
         lanes = [(_PRIME_1 + _PRIME_2) & _32_BITS, _PRIME_2, 0, -_PRIME_1 & _32_BITS]
         while pos + 16 <= size:
             for lane in range(4):
-                word = int.from_bytes(data[pos : pos + 4], "little")
-                lanes[lane] = _rotate((lanes[lane] + word * _PRIME_2) & _32_BITS, 13) * _PRIME_1 & _32_BITS
+                lanes[lane] = _rotate((lanes[lane] + _word(data, pos) * _PRIME_2) & _32_BITS, 13) * _PRIME_1 & _32_BITS
                 pos += 4
         found = _rotate(lanes[0], 1) + _rotate(lanes[1], 7) + _rotate(lanes[2], 12) + _rotate(lanes[3], 18)
     else:
         found = _PRIME_5
     found = (found + size) & _32_BITS
     while pos + 4 <= size:
-        found = (found + int.from_bytes(data[pos : pos + 4], "little") * _PRIME_3) & _32_BITS
+        found = (found + _word(data, pos) * _PRIME_3) & _32_BITS
         found = _rotate(found, 17) * _PRIME_4 & _32_BITS
         pos += 4
     while pos < size:
@@ -88,6 +87,10 @@ def _xxh32(data: bytes) -> int:
     found = (found ^ found >> 15) * _PRIME_2 & _32_BITS
     found = (found ^ found >> 13) * _PRIME_3 & _32_BITS
     return found ^ found >> 16
+
+
+def _word(data: bytes, pos: int) -> int:
+    return int.from_bytes(data[pos : pos + 4], "little")
 
 
 def _rotate(word: int, count: int) -> int:
