@@ -114,6 +114,30 @@ def test_the_highest_offset_is_the_one_before_the_last_int64_so_that_one_can_fol
         parse_header(patched(">q", 0, 2**63 - 5))
 
 
+@pytest.mark.parametrize(
+    ("bits", "codec", "timestamp_type", "is_transactional", "is_control"),
+    [
+        (0x00, 0, 0, False, False), (0x01, 1, 0, False, False), (0x02, 2, 0, False, False), (0x04, 4, 0, False, False),
+        (0x08, 0, 1, False, False), (0x10, 0, 0, True, False), (0x20, 0, 0, False, True), (0x40, 0, 0, False, False),
+        (0x07, 7, 0, False, False), (0x3B, 3, 1, True, True), (-0x40, 0, 0, False, False),
+    ],
+)  # fmt: skip
+def test_each_bit_of_the_attributes_has_its_meaning(
+    bits: int, codec: int, timestamp_type: int, is_transactional: bool, is_control: bool
+) -> None:
+    """The protocol guide's "Record Batch"."""
+    header = parse_header(patched(">h", 21, bits))
+    assert header is not None
+    assert (header.attributes, header.codec, header.timestamp_type) == (bits, codec, timestamp_type)
+    assert (header.is_transactional, header.is_control) == (is_transactional, is_control)
+
+
+def test_an_unknown_magic_is_corrupt_as_soon_as_it_is_there() -> None:
+    assert parse_header(bytes(16)) is None
+    with pytest.raises(CorruptRecordError, match="unknown magic 3"):
+        parse_header(bytes(16) + b"\3")
+
+
 def test_a_header_alone_is_a_whole_batch() -> None:
     header = parse_header(patched(">i", 57, 0, patched(">i", 8, 49)[:61]))
     assert header is not None
