@@ -18,9 +18,14 @@ NodeId = int | str
 class AnyNode(NamedTuple):
     """Whichever node has least to do."""
 
+    kind: str = "any node"
+    """Tuples without fields would all be equal."""
+
 
 class Controller(NamedTuple):
     """The cluster's controller, for changes of topics and configurations."""
+
+    kind: str = "the controller"
 
 
 class Leader(NamedTuple):

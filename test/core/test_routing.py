@@ -62,6 +62,12 @@ def test_each_kind_of_target_has_its_way(target: Target, node: object) -> None:
     assert route(target, CLUSTER, Nodes(9), KNOWN) == node
 
 
+def test_targets_of_different_kinds_are_not_the_same() -> None:
+    targets: list[Target] = [AnyNode(), Controller(), Leader(LED), GROUP, 5, "bootstrap"]
+    assert len(set(targets)) == len(targets)
+    assert Controller() == Controller() and AnyNode() == AnyNode()
+
+
 def test_nothing_known_is_said_to_be_unknown() -> None:
     assert route(AnyNode(), Cluster(), Nodes(), Coordinators()) is Unknown.BROKERS
     assert route(Controller(), Cluster(), Nodes(), Coordinators()) is Unknown.CONTROLLER
