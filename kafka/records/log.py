@@ -119,7 +119,7 @@ def scan_log(file: BinaryIO, pos: int = 0) -> Iterator[BatchHeader]:
         if len(head) <= MAGIC_AT:
             raise CorruptRecordError(f"a batch is torn at byte {pos}: {len(head)} bytes of its header")
         length = int(_SIZE.unpack_from(head)[0]) + FRAME_BYTES
-        data = head + file.read(max(0, min(length, size - pos) - len(head)))
+        data = head + file.read(min(max(length, len(head)), size - pos) - len(head))
         try:
             header = parse_header(data)
             if header is not None and header.magic == 2:

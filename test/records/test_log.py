@@ -157,6 +157,7 @@ def test_a_whole_log_is_scanned_to_its_end() -> None:
     assert [offset for _, _, offset in found] == [0, 2, 5]
     assert found[-1][1] == len(data)
     assert scan(data, found[0][1]) == (found[1:], "")
+    assert [header.start for header in scan_log(io.BytesIO(data))] == [start for start, _, _ in found]
     assert scan(b"") == ([], "")
 
 
