@@ -164,6 +164,9 @@ def test_message_sets_are_reported_with_their_magic_and_place(magic: int, size: 
         (2, 10, size, size + len(BATCH)),
     ]
     assert (found[0].crc, found[0].compression) == (0xABCD, "gzip")
+    first = parse_header(patched(">q", 0, 0, message))
+    assert first is not None
+    assert (first.base_offset, first.next_offset) == (0, 1)
     assert (found[0].leader_epoch, found[0].last_offset_delta, found[0].records_count) == (-1, 0, 1)
     assert (found[0].base_timestamp, found[0].max_timestamp) == (-1, -1)
     assert (found[0].producer_id, found[0].producer_epoch, found[0].base_sequence) == (-1, -1, -1)
