@@ -203,7 +203,7 @@ def _decode_plain(
             else:
                 length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
         record_end: i64 = pos + length
-        if length < 0 or record_end > end:
+        if record_end <= pos or record_end > end:
             raise CorruptRecordError(f"a record of {length} bytes at byte {pos}, where {end - pos} are left")
 
         pos += 1  # attributes
@@ -219,8 +219,10 @@ def _decode_plain(
                 pos += 2
             else:
                 length, pos = decode_varint(data, pos)
-                if (length > 0 and base_timestamp > _MAX_TIMESTAMP - length) or (
-                    base_timestamp < 0 and length < -_MAX_TIMESTAMP - 1 - base_timestamp
+                if (
+                    length < -_MAX_TIMESTAMP - 1 - base_timestamp
+                    if base_timestamp < 0
+                    else length > _MAX_TIMESTAMP - base_timestamp
                 ):
                     raise CorruptRecordError(f"a record {length} ms after {base_timestamp} ms, before byte {pos}")
                 timestamp = base_timestamp + length

@@ -230,6 +230,13 @@ def test_records_before_the_first_offset_wanted_are_passed_over(what: str, first
     ]
 
 
+def test_a_record_of_no_bytes_is_corrupt_also_before_the_first_offset_wanted() -> None:
+    """Java's consumer, too, reads the records that it passes over."""
+    fetched = Fetched(TopicPartition("t", 0), 3, batch_with_body(b"\0" + record_bytes(b"\0", 0, 6, -1, -1, 0), 2))
+    with pytest.raises(CorruptRecordError, match="a record of 0 bytes"):
+        fetched.read(100, ReaderOptions(check_crcs=False))
+
+
 def test_headers_that_were_read_before_are_given_back() -> None:
     headers = headers_of(b"\2\2n\2w")
     assert headers == [("n", b"w")]
@@ -241,6 +248,12 @@ def test_headers_that_were_read_before_are_given_back() -> None:
     ("body", "why"),
     [
         (b"\x81\x01" + GOOD[1:], "a record of -65 bytes"),
+        (b"\0" + GOOD[1:], "a record of 0 bytes"),
+        (record_bytes(b"\0", 0, -99, -1, 1, b"v", 0), "lies 99 before its batch"),
+        (record_bytes(b"\0", 0, -100, -1, 1, b"v", 0), "lies 100 before its batch"),
+        (record_bytes(b"\0", 0, 0, -99, 1, b"v", 0), "a key of -99 bytes"),
+        (record_bytes(b"\0", 0, 0, -1, -99, b"v", 0), "a value of -99 bytes"),
+        (record_bytes(b"\0", 0, 0, -1, -100, b"v", 0), "a value of -100 bytes"),
         (b"\xfe\xff\xff\xff\x0f" + GOOD[1:], "a record of 2147483647 bytes at byte 66, where 7 are left"),
         (record_bytes(b"\0", 0, 0, -1, 1, b"v", 1, -1, -1), "a header's name of -1 bytes"),
         (record_bytes(b"\0", 0, 0, -1, 1, b"v", 1, 9, b"n", -1), "a header's name of 9 bytes"),
