@@ -250,6 +250,21 @@ def test_a_leave_that_could_not_be_written_leaves_the_session_running(
     assert len(hand.broker.groups.consumer("g").members) == 0
 
 
+def test_a_join_that_could_not_be_written_leaves_no_session_that_changes_the_group(
+    hand: HandBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand.create_topic("t", 2)
+    assert hand.ask(consumer("g", "a", 0, ["t"])).member_epoch == 2
+    disk = FullDisk(hand, monkeypatch)
+    disk.is_full = True
+    assert hand.ask(consumer("g", "b", 0, ["t"])).error_code == 16
+    disk.is_full = False
+    for _ in range(2):
+        hand.advance(30)
+        assert hand.ask(consumer("g", "a", 2)).error_code == 0
+    assert hand.broker.groups.consumer("g").epoch == 2
+
+
 def test_new_partitions_are_not_forgotten_when_the_disk_was_full(
     hand: HandBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,13 @@ def test_the_longest_expression_has_10_000_characters_and_10_000_instructions() 
         check_regex("a" * 10_000)
 
 
+def test_a_repeat_of_nothing_counts_all_the_same() -> None:
+    """Ours, as above: one for each inner and each outer time, and the match."""
+    check_regex("((){100}){99}")
+    with pytest.raises(InvalidRegularExpressionError, match="expression too large"):
+        check_regex("((){100}){100}")
+
+
 def test_work_may_be_done_to_the_last_step() -> None:
     work = Work(3)
     work.spend(2)
