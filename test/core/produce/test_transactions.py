@@ -425,6 +425,23 @@ def test_only_the_step_to_version_2_takes_an_epoch_of_its_own(
     assert made.version == (before if needs_bump else after)
 
 
+@pytest.mark.parametrize(
+    ("version", "can_bump", "state", "needs_bump"),
+    [
+        (1, True, Transaction.ABORTABLE_ERROR, True),  # abortableErrorIfPossible
+        (1, False, Transaction.FATAL_ERROR, False),
+        (2, True, Transaction.ABORTABLE_ERROR, False),  # KIP-890: the end brings the next epoch
+        (2, False, Transaction.ABORTABLE_ERROR, False),
+    ],
+)
+def test_a_lost_producer_state_takes_an_epoch_where_the_end_brings_none_and_somebody_gives_one(
+    version: int, can_bump: bool, state: Transaction, needs_bump: bool
+) -> None:
+    made = machine(Transaction.IN_TRANSACTION, version=version, can_bump=can_bump)
+    made.failed(Api.ADD_OFFSETS, UnknownProducerIdError("group"))
+    assert (made.state, made.needs_bump) == (state, needs_bump)
+
+
 def test_an_epoch_that_is_needed_already_stays_needed_when_the_end_is_told() -> None:
     made = machine(Transaction.IN_TRANSACTION, version=1)
     made.failed(Api.ADD_PARTITIONS, UnknownProducerIdError("t-0"))
