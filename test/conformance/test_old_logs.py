@@ -12,10 +12,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import UnsupportedForMessageFormatError
-from kafka.protocol.fetch import FetchRequest
-from kafka.records import iter_batches
-from test.broker.raw_client import RawClient
-from test.conformance.delivered import records_of
+from test.conformance.delivered import batches_of, records_of
 from test.support.apache_kafka import LONG_RETENTION, ApacheKafka, require_apache_kafka
 from test.support.waiting import WITHIN_S
 
@@ -44,17 +41,6 @@ def old_topic(request: pytest.FixtureRequest, bootstrap: str) -> tuple[str, int]
     return name, FORMATS[request.param]
 
 
-def magics(bootstrap: str, topic: str) -> set[int]:
-    """Of what the newest Fetch that the broker has brings."""
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        max_wait_ms=100, min_bytes=1, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])]
-    )
-    with RawClient(int(bootstrap.rpartition(":")[2])) as raw:
-        (answer,) = raw.ask(request, 12).responses
-    return {header.magic for header in iter_batches(bytes(answer.partitions[0].records or b""))}
-
-
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4"], ids=str)
 def test_messages_of_an_old_format_are_read_from_a_later_broker(
     bootstrap: str, old_topic: tuple[str, int], codec: str | None
@@ -65,7 +51,7 @@ def test_messages_of_an_old_format_are_read_from_a_later_broker(
     ) as producer:
         for n in range(COUNT):
             producer.send(topic, b"value-%d" % n, key=b"k", timestamp_ms=T0 + n)
-    assert magics(bootstrap, topic) == {magic}
+    assert {header.magic for header in batches_of(bootstrap, topic)} == {magic}
     found = records_of(bootstrap, topic)
     assert [(record.offset, record.value) for record in found] == [(n, b"value-%d" % n) for n in range(COUNT)]
     times = [(T0 + n, 0) for n in range(COUNT)] if magic else [(-1, -1)] * COUNT
