@@ -20,6 +20,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.transactions import DescribeProducersRequest as Question
 from kafka.structs import TopicPartition
 from test.core.admin.driving import BACKOFF
@@ -81,6 +82,17 @@ def test_a_partition_that_is_not_there_has_its_error_at_once_and_the_others_an_a
     assert isinstance(found[B], UnknownTopicOrPartitionError) and isinstance(found[C], UnknownTopicOrPartitionError)
     with pytest.raises(UnknownTopicOrPartitionError, match="there is no t-1"):
         all_or_raise(found)
+
+
+def test_the_error_of_a_topic_is_that_of_its_partitions() -> None:
+    brokers = Brokers({A: 1})
+    topic = MetadataResponse.MetadataResponseTopic
+    denied = MetadataResponse(brokers=[], topics=[topic(error_code=DENIED, name="t", partitions=[])])
+    brokers.handlers[MetadataRequest] = lambda node, request: denied
+    found = Told(brokers).run(A, C)
+    assert isinstance(found[A], TopicAuthorizationFailedError) and found[A].args == ("topic t",)
+    assert isinstance(found[C], UnknownTopicOrPartitionError), "which is not in the answer at all"
+    assert brokers.asked(Question) == []
 
 
 def test_a_final_error_is_the_answer() -> None:
