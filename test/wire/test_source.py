@@ -11,6 +11,7 @@ import pytest
 from kafka.errors import IllegalArgumentError, KafkaProtocolError, UnsupportedFieldError
 from kafka.wire.codec import decode, encode
 from kafka.wire.message import Message, Request, Response, Struct, StructMeta, field
+from kafka.wire.schema import fields_of
 from kafka.wire.types import (
     Boolean,
     Bytes,
@@ -217,6 +218,7 @@ IMPLIED = [
 def test_a_field_without_a_default_has_the_one_that_its_type_implies(kind: Any, implied: Any, other: Any) -> None:
     """As Kafka's message generator has them (its README, "Default Values"); ours for records is None."""
     cls = one_field(kind, since=1)
+    assert fields_of(cls)[0].implicit == implied
     assert encode(cls(x=implied), 0) == b""
     with pytest.raises(UnsupportedFieldError, match="One version 0 has no x"):
         encode(cls(x=other), 0)
