@@ -118,3 +118,12 @@ def test_an_empty_batch_says_nothing_about_how_far_records_shrink() -> None:
     assert ratio.value == 1.0
     ratio.observe(1, 0)
     assert ratio.value < 1.0
+
+
+def test_a_batch_that_shrank_as_far_as_was_expected_changes_nothing() -> None:
+    """CompressionRatioEstimator.updateEstimation: only what is above or below."""
+    ratio = CompressionRatio()
+    ratio.observe(1000, 1000)
+    assert ratio.value == 1.0
+    ratio.observe(1000, 1001)
+    assert ratio.value == 1.05
