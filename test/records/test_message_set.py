@@ -13,10 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.errors import (
-    CorruptRecordError,
-    KafkaError,
-)
+from kafka.errors import CorruptRecordError, KafkaError
 from kafka.records import (
     CODECS,
     GZIP,
@@ -41,6 +38,7 @@ CODECS_OF_SETS = (NONE, GZIP, SNAPPY, LZ4)
 SAMPLE: list[RawRecord] = [
     (offset, timestamp, key, value, []) for offset, (timestamp, key, value, _) in enumerate(GOLDEN_RECORDS)
 ]
+
 
 def golden(name: str) -> bytes:
     return (GOLDEN / f"{name}.bin").read_bytes()
@@ -141,6 +139,13 @@ def test_any_buffer_will_do() -> None:
 
 def test_the_highest_offset_inside_is_the_one_before_the_last_int64() -> None:
     assert read(wrapper(message(offset=2**63 - 2), offset=2**63 - 2)) == [(2**63 - 2, -1, None, b"v", [])]
+
+
+def test_a_wrappers_offset_places_its_messages_in_v1_and_not_in_v0() -> None:
+    """``DeepRecordsIterator`` in Java: offsets are relative to the last one in v1 alone (KIP-31)."""
+    for magic, expected in ((0, [3, 5]), (1, [97, 99])):
+        inner = message(magic=magic, offset=3) + message(magic=magic, offset=5)
+        assert [record[0] for record in read(wrapper(inner, magic, offset=99))] == expected
 
 
 # -- what producers send ---------------------------------------------------------------------------------------------
