@@ -188,6 +188,12 @@ def test_deserialisers_see_topic_headers_and_bytes() -> None:
     (record,) = read_all(Fetched(PARTITION, 0, batch(0, b"a")), options)
     assert (record.key, record.value) == (("t", None), "a!")
     assert (record.serialized_key_size, record.serialized_value_size) == (-1, 1)
+    for alone, expected in (
+        (ReaderOptions(key=options.key), (("t", None), b"a")),
+        (ReaderOptions(value=options.value), (None, "a!")),
+    ):
+        (record,) = read_all(Fetched(PARTITION, 0, batch(0, b"a")), alone)
+        assert (record.key, record.value) == expected
 
 
 def test_a_deserialisers_error_leaves_the_position_before_its_batch() -> None:

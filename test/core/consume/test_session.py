@@ -114,6 +114,9 @@ def test_a_session_that_the_broker_refuses_is_opened_anew_at_once(error: int, ne
     assert not rig.answer(rig.fetch(), error=error)
     call = rig.fetch()
     assert (session(call), listed(call)) == ((next_id, 0), {0: 0})
+    rig.answer(call)
+    call = rig.fetch()
+    assert (session(call)[1], listed(call)) == (1, {}), "once, and then it goes on as any other"
 
 
 @pytest.mark.parametrize("error", [GONE, WRONG_EPOCH, MIXED, UNKNOWN])
