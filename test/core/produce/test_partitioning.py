@@ -114,7 +114,10 @@ def test_partitions_of_a_node_that_takes_nothing_are_avoided() -> None:
     assert {patient.next_sticky(topic, 1.5).partition for _ in range(200)} == {0, 1, 2, 3}
 
 
-def test_keys_can_be_ignored() -> None:
+def test_keys_can_be_ignored_and_are_not_unless_that_is_asked_for() -> None:
+    topic = topic_of(0, 0, 0)
+    home = topic.queues[partition_for_key(b"foobar", 3)]
+    assert BuiltIn(random.Random(3), 100).queue_for(topic, b"foobar", None, None, None) is home
     rig = Rig(10, partitioner=BuiltIn(random.Random(3), 100, ignore_keys=True), batch_bytes=100)
     assert len({rig.put(b"x" * 60, None, b"key")[0].partition for _ in range(40)}) > 3
 
