@@ -219,13 +219,7 @@ def _decode_plain(
                 pos += 2
             else:
                 length, pos = decode_varint(data, pos)
-                if (
-                    length < -_MAX_TIMESTAMP - 1 - base_timestamp
-                    if base_timestamp < 0
-                    else length > _MAX_TIMESTAMP - base_timestamp
-                ):
-                    raise CorruptRecordError(f"a record {length} ms after {base_timestamp} ms, before byte {pos}")
-                timestamp = base_timestamp + length
+                timestamp = _far_timestamp(base_timestamp, length, pos)
         if is_append_time:
             timestamp = base_timestamp
 
@@ -301,6 +295,13 @@ def _decode_plain(
         sink.add(offset, timestamp, key, value, headers)
     if pos != end:
         raise CorruptRecordError(f"{end - pos} bytes after the last of {count} records")
+
+
+def _far_timestamp(base: i64, delta: i64, pos: i64) -> i64:
+    """The sum of a timestamp and a delta of more than two bytes, which may not fit 64 bits."""
+    if delta < -_MAX_TIMESTAMP - 1 - base if base < 0 else delta > _MAX_TIMESTAMP - base:
+        raise CorruptRecordError(f"a record {delta} ms after {base} ms, before byte {pos}")
+    return base + delta
 
 
 def headers_of(given: bytes | Headers | None) -> Headers:
