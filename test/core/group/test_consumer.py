@@ -25,7 +25,7 @@ from test.core.group.consumer_bench import BACKOFF_S, INTERVAL_S, JOBS, LOGS, MA
 
 def test_it_is_a_group_machine() -> None:
     machine: GroupMachine = Bench().member
-    assert (machine.generation, machine.state_name, machine.owned) == (NO_GENERATION, "unjoined", frozenset())
+    assert (machine.generation, machine.state_name, machine.owned) == (-1, "unjoined", frozenset())
     assert machine.poll(0.0) == []
     assert machine.next_deadline == inf
 
@@ -50,6 +50,7 @@ def test_the_first_heartbeat_joins_and_says_everything() -> None:
         topic_partitions=[],
     )
     assert bench.asked is not None and bench.asked.timeout_s == 30.0
+    assert not bench.asked.is_apart, "no broker waits before it answers a heartbeat"
     assert bench.member.state_name == "joining"
     assert bench.poll(10.0) == [] and bench.member.generation == NO_GENERATION
 

@@ -72,6 +72,12 @@ def test_each_version_of_a_subscription_has_what_it_has(version: int) -> None:
     assert read.rack == (FULL.rack if version >= 3 else "")
 
 
+def test_who_owned_nothing_yet_says_generation_minus_1_and_no_rack() -> None:
+    """KIP-792 and KIP-881: the defaults of ConsumerProtocolSubscription.json."""
+    written = write_subscription(MemberSubscription(("a",)), 3)
+    assert written == bytes.fromhex("0003 00000001 000161 ffffffff 00000000 ffffffff ffff")
+
+
 def test_an_assignment_has_the_same_bytes_in_all_versions_but_for_the_number() -> None:
     written = [write_assignment(Assignment((A0, A5, B1), b"x"), version) for version in range(4)]
     assert {data[2:] for data in written} == {
