@@ -60,10 +60,6 @@ _LENGTH: Final = struct.Struct(">i")
 _GZIP_DEFAULT_LEVEL: Final = -1
 _LZ4_DEFAULT_LEVEL: Final = 9
 """Kafka's number for the fast mode of lz4, between those of the slow one: seen in the Java client 4.3.0."""
-_LZ4_FAST: Final = 0
-"""The library's number for it."""
-_LZ4_MOST: Final = 12
-"""The library's best; Kafka's levels go to 17 and do no more than this from here on."""
 _ZSTD_DEFAULT_LEVEL: Final = 3
 
 _FIRST_GUESS: Final = 65_536
@@ -162,12 +158,18 @@ def _inflate(name: str, decompress_into: Callable[[bytes, bytearray], int], data
 
 def _lz4_compress(data: bytes, level: int | None) -> bytes:
     machine = _cramjam().lz4.Compressor(
-        level=_LZ4_FAST if level is None or level == _LZ4_DEFAULT_LEVEL else max(0, min(level, _LZ4_MOST)),
+        level=_lz4_level(level),
         content_checksum=False,
         block_linked=False,
     )
     machine.compress(data)
     return bytes(machine.finish())
+
+
+def _lz4_level(level: int | None) -> int:
+    """The library's number for a level of Kafka's: 0 is its fast mode, and 12 its best, which Kafka's levels up to 17
+    do no more than."""
+    return 0 if level is None or level == _LZ4_DEFAULT_LEVEL else max(0, min(level, 12))
 
 
 def _lz4_decompress(data: bytes, max_bytes: int) -> bytes:
