@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka.broker.groups.regex import MAX_WORK, check_regex, resolve
-from kafka.broker.groups.regex_machine import TooMuchWorkError, Work
+from kafka.broker.groups.regex_machine import Machine, Program, TooMuchWorkError, Work
+from kafka.broker.groups.regex_syntax import parse
 from kafka.errors import InvalidRegularExpressionError
 from test.support.cpu import CpuTime
 
@@ -165,6 +166,15 @@ def test_work_may_be_done_to_the_last_step() -> None:
     work.spend(1)
     with pytest.raises(TooMuchWorkError):
         work.spend(1)
+
+
+def test_a_name_costs_one_step_once_its_way_is_known() -> None:
+    work = Work(100)
+    machine = Machine(Program.of(parse("ab")), work)
+    assert machine.matches("ab")
+    left = work.left
+    assert machine.matches("ab")
+    assert work.left == left - 1
 
 
 def test_characters_above_ascii_are_told_apart_from_its_last_one() -> None:
