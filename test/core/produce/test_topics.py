@@ -92,6 +92,7 @@ def test_each_wait_is_the_back_offs_and_the_last_one_ends_with_the_time() -> Non
     backoff = Backoff(0.1, 1.0, random.Random(0), jitter=0)
     with pytest.raises(KafkaTimeoutError):
         drive(learn_topic("t", lambda: False, lambda: None, timeout_s=1.0, backoff=backoff), steps.append)
+    assert isinstance(steps[0], RefreshMetadata), "nothing is waited for before it was asked"
     assert [step.seconds for step in steps if isinstance(step, Sleep)] == pytest.approx([0.1, 0.2, 0.4, 0.3])
 
 
