@@ -30,7 +30,7 @@ Reader = Callable[[Any, int, int], tuple[Any, int]]
 Writer = Callable[[Any, list[Any]], None]
 
 _READ_FAULTS: Final = (struct.error, IndexError, UnicodeDecodeError, MemoryError)
-_WRITE_FAULTS: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
+_WRITE_FAULTS: Final = (struct.error, AttributeError, TypeError, ValueError)
 
 
 # -- what users of this module call -----------------------------------------------------------------------------------
