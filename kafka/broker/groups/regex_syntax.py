@@ -146,7 +146,6 @@ class _Parser:
                 if not can_repeat:
                     raise RegexSyntaxError("missing argument to repetition operator")
                 self._repeat()
-                can_repeat = False
             elif char == "(":
                 self._open()
                 can_repeat = False
