@@ -280,7 +280,7 @@ class _Kept:
         self.epoch = NO_SNAPSHOT
         self.live: LivePartition | None = None
         self.idle: _Merged | None = None
-        self.written_start = 0
+        self.written_start: int | None = None
 
 
 class _Merged:
