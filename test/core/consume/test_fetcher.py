@@ -401,6 +401,22 @@ def test_a_partition_whose_committed_offset_is_awaited_is_neither_fetched_nor_re
     assert effect.timestamps == {B: LATEST}
 
 
+@pytest.mark.parametrize("waits_for", ["a group's offset", "an offset by time", "the end of an epoch"])
+def test_new_metadata_changes_nothing_for_who_waits_for_an_answer(waits_for: str) -> None:
+    rig = Rig()
+    rig.lead(A, 1, 6)
+    rig.fetcher.assign([A], awaiting={A})
+    if waits_for == "an offset by time":
+        rig.fetcher.start(A, None)
+        rig.find()
+    elif waits_for == "the end of an epoch":
+        rig.fetcher.start(A, 10, leader_epoch=3)
+        rig.ask_epochs()
+    for _ in range(2):
+        rig.fetcher.metadata_changed()
+        assert rig.poll() == []
+
+
 def test_a_committed_offset_without_an_epoch_has_none() -> None:
     rig = Rig()
     rig.fetcher.assign([A], awaiting={A})
