@@ -139,6 +139,16 @@ def test_the_fastest_package_that_is_installed_is_chosen(monkeypatch: pytest.Mon
     assert not taken
 
 
+def test_long_messages_are_folded_by_few_terms_and_the_rest_by_the_shorter_multiple() -> None:
+    """6777 doubled as long as 64 KiB have as many bits, then 290 doubled up to there, the largest first: by the wrong
+    one the bytes are as right, and take longer."""
+    four_terms = [433_728, 216_864, 108_432, 54_216, 27_108, 13_554, 6_777]
+    six_terms = [4_640, 2_320, 1_160, 580, 290]
+    assert [(degree, len(shifts)) for degree, shifts in module._ROWS] == [
+        *((degree, 3) for degree in four_terms), *((degree, 5) for degree in six_terms)
+    ]  # fmt: skip
+
+
 def test_a_google_package_without_compiled_code_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = ModuleType("google_crc32c")
     slow.implementation = "python"  # type: ignore[attr-defined]
