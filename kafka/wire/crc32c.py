@@ -62,7 +62,7 @@ def fold(data: bytes, register: int) -> bytes:
     bits = 8 * len(data)
     for degree, shifts in _ROWS:
         step = shifts[0]
-        while bits >= degree + (step >> 1):
+        while bits >= degree + step // 2:
             chunk = min(step, bits - degree)
             head = value & ((1 << chunk) - 1)
             value >>= chunk
