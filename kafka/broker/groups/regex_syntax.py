@@ -47,7 +47,7 @@ _CONTROLS: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": 
 BEGIN, END, EDGE, NO_EDGE = "begin", "end", "edge", "no edge"
 _LOOKS: Final = {"A": BEGIN, "z": END, "b": EDGE, "B": NO_EDGE}
 
-_REPEAT: Final = re.compile(r"\{(\d+)(,(\d*))?\}")
+_REPEAT: Final = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 _GROUP_NAME: Final = re.compile(r"\(\?P?<([A-Za-z0-9_]+)>")
 _FLAGS: Final = re.compile(r"\(\?([imsU]*)(?:-([imsU]+))?([:)])")
 _PROPERTY: Final = re.compile(r"\\([pP])(?:\{(\^?)(\w+)\}|(\w))")
@@ -190,8 +190,8 @@ class _Parser:
         high: int | None
         if found:
             low = int(found[1])
-            high = low if found[2] is None else int(found[3]) if found[3] else None
-            if max(low, high or 0) > MAX_REPEAT or (high is not None and high < low):
+            high = low if found[2] is None else int(found[2]) if found[2] else None
+            if low > MAX_REPEAT or (high is not None and not low <= high <= MAX_REPEAT):
                 raise RegexSyntaxError("invalid repeat count")
             self._at = found.end()
         else:
@@ -248,10 +248,9 @@ class _Parser:
         if following == "":
             raise RegexSyntaxError("trailing backslash at end of expression")
         if following == "Q":
-            end = text.find("\\E", self._at)
-            literal = text[self._at + 2 : end if end >= 0 else None]
+            literal, end, _ = text[self._at + 2 :].partition("\\E")
             self._groups[-1].parts += [self._literal(char) for char in literal]
-            self._at = end + 2 if end >= 0 else len(text)
+            self._at += len("\\Q") + len(literal) + len(end)
             return bool(literal)
         if following in _LOOKS:
             self._at += 2

@@ -179,8 +179,8 @@ def test_a_name_costs_one_step_once_its_way_is_known() -> None:
 
 def test_characters_above_ascii_are_told_apart_from_its_last_one() -> None:
     names = ["\x7f", "\x80"]
-    assert resolve(["[^a]", r"\w", "[[:ascii:]]"], names) == {
-        "[^a]": set(names), r"\w": set(), "[[:ascii:]]": {"\x7f"},
+    assert resolve(["[^a]", r"\w", "[[:ascii:]]", "\x7f", "\x80"], names) == {
+        "[^a]": set(names), r"\w": set(), "[[:ascii:]]": {"\x7f"}, "\x7f": {"\x7f"}, "\x80": {"\x80"},
     }  # fmt: skip
 
 
@@ -246,6 +246,7 @@ def test_a_class_has_its_characters(text: str, characters: str) -> None:
         ("[^b]", ["a", "é", "\n"]),
         ("[^é]", ["a", "é", "\n"]),
         ("[a-é]", ["a", "é"]),
+        ("[a-]b", ["ab"]),
         ("[é-ü]", ["é"]),
         ("(?i)[A]", ["a"]),
         ("(?i)[^A]", ["é", "\n"]),
@@ -297,6 +298,7 @@ def test_what_an_expression_matches(text: str, matching: list[str]) -> None:
         ("a?{2}", "invalid nested repetition operator"),
         ("a{2,1}", "invalid repeat count"),
         ("a{0,1001}", "invalid repeat count"),
+        ("a{1001,}", "invalid repeat count"),
         ("((a)", "missing closing )"),
         ("(a))", "regexp/syntax: internal error"),
         ("(?)a", "invalid or unsupported Perl syntax"),
