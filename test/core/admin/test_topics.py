@@ -320,6 +320,12 @@ def test_what_no_waiting_changes_is_raised_at_once(error: Exception) -> None:
         run(wait_for_topics(["t"]), error)
 
 
+def test_the_latest_look_that_had_its_time_says_why_a_topic_is_not_ready() -> None:
+    looks = [metadata(("t", UNKNOWN_TOPIC, [])), KafkaConnectionError("gone"), KafkaConnectionError("cut short")]
+    with pytest.raises(KafkaTimeoutError, match="KafkaConnectionError: gone$"):
+        run(wait_for_topics(["t"], timeout_s=0.1), *looks)
+
+
 def test_a_last_look_that_was_cut_short_does_not_hide_what_is_missing() -> None:
     def answer(step: Any) -> Any:
         if not isinstance(step, Send):
@@ -389,6 +395,22 @@ def test_a_broker_that_cannot_be_told_to_create_nothing_is_asked_for_all_topics(
         ("there", 0, None),
         ("typo", 3, None),
     ]
+
+
+@pytest.mark.parametrize(("version", "wanted"), [(4, ["t", "u"]), (12, [UUID(int=5), UUID(int=6)])])
+def test_a_broker_that_is_asked_for_these_topics_alone_is_taken_at_its_word(version: int, wanted: Any) -> None:
+    """In its own order, and with names that were not known."""
+
+    def answer(step: Any) -> Any:
+        if not isinstance(step, Send):
+            return None
+        assert isinstance(step.request, ByVersion)
+        request: Any = step.request.build(version)
+        assert request.allow_auto_topic_creation is False, "which can be said since version 4 (KIP-4)"
+        return metadata(("u", 0, []), ("t", 0, []))
+
+    found, _ = drive(describe_topics(wanted, backoff=BACKOFF), answer)
+    assert [topic["name"] for topic in found] == ["u", "t"]
 
 
 def page(cursor: tuple[str, int] | None) -> DescribeTopicPartitionsResponse:

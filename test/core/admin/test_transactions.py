@@ -288,6 +288,7 @@ def test_a_filter_that_a_broker_does_not_have_is_refused(filters: Any, version: 
         cluster.run(list_transactions([1], **filters, backoff=BACKOFF))
     assert cluster.asked(ListTransactionsRequest) == []
     assert cluster.run(list_transactions([1], backoff=BACKOFF)) == {1: []}
+    assert Cluster(version + 1).run(list_transactions([1], **filters, backoff=BACKOFF)) == {1: []}
 
 
 def test_each_transaction_is_described_by_its_coordinator() -> None:
