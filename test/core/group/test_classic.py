@@ -69,6 +69,8 @@ def test_nothing_is_asked_before_there_is_something_to_read() -> None:
     assert bench.member.next_deadline == inf
     # OffsetCommitRequest.DEFAULT_GENERATION_ID: with it, and without a member id, a commit is of no member.
     assert (bench.member.member_id, bench.member.generation, bench.member.state_name) == ("", -1, "unjoined")
+    bench.subscribe("jobs")
+    assert (bench.request.reason, bench.member.state_name) == (None, "rebalancing")
 
 
 def test_a_first_join_takes_the_id_that_it_is_given_and_joins_again_at_once() -> None:
