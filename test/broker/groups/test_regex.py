@@ -238,6 +238,7 @@ def test_a_class_has_its_characters(text: str, characters: str) -> None:
         (r"\Aa\z", ["a"]),
         (r"a\Bb", ["ab"]),
         (r"a\bb", []),
+        (r"\b*a\z+", ["a"]),
         (".", ["a", "é"]),
         ("(?s).", ["a", "é", "\n"]),
         ("(?s).(?-s).", ["ab"]),
