@@ -406,7 +406,7 @@ def test_a_broker_that_is_asked_for_these_topics_alone_is_taken_at_its_word(vers
             return None
         assert isinstance(step.request, ByVersion)
         request: Any = step.request.build(version)
-        assert request.allow_auto_topic_creation is False, "which can be said since version 4 (KIP-4)"
+        assert request.allow_auto_topic_creation is False, "which can be said since version 4"
         return metadata(("u", 0, []), ("t", 0, []))
 
     found, _ = drive(describe_topics(wanted, backoff=BACKOFF), answer)
