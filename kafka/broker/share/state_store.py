@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
@@ -310,7 +310,7 @@ class _Merged:
 
     def _put(self, change: StateRange) -> None:
         ranges = self.ranges
-        low = bisect_right(ranges, change.first, key=_last_before)
+        low = bisect_left(ranges, change.first, key=_last)
         high = low
         kept: list[StateRange] = []
         while high < len(ranges) and ranges[high].first <= change.last:
@@ -323,8 +323,8 @@ class _Merged:
         ranges[low:high] = kept
 
 
-def _last_before(found: StateRange) -> int:
-    return found.last + 1
+def _last(found: StateRange) -> int:
+    return found.last
 
 
 def _snapshot(epoch: int, start_offset: int, ranges: Sequence[StateRange]) -> bytes:

@@ -155,6 +155,18 @@ def test_the_interval_begins_with_an_assignment_and_lasts_its_time() -> None:
     assert len(answer) == 2
 
 
+def test_a_heartbeat_that_changes_nothing_does_not_begin_the_interval_anew() -> None:
+    group = Group()
+    group.join("a")
+    group.now = 2.0
+    assert group.beat("a", 3) == HeartbeatAnswer(3, 5000, None)
+    group.now = 2.5
+    answer = group.join("b")
+    assert answer.member_epoch == 4
+    assert answer.assignment is not None
+    assert len(answer.assignment) == 2
+
+
 def test_partitions_that_are_new_within_the_interval_wait_for_its_end() -> None:
     group = Group()
     group.join("a")
