@@ -271,6 +271,7 @@ def test_a_class_has_its_characters(text: str, characters: str) -> None:
         ("a{0,1}b{1}", ["ab"]),
         ("a{1,}b+?", ["ab"]),
         ("(?i)A(?-i)b|AB", ["ab"]),
+        ("(?i)A(?-i)B", []),
         ("(?:(?i)A)B|é", ["é"]),
         ("(?i:A)b", ["ab"]),
         ("(?im-s:A)b", ["ab"]),
