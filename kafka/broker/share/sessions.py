@@ -55,8 +55,10 @@ class ShareSession(Generic[P]):
     def rotated(self) -> list[P]:
         """All partitions, each time beginning with the next one, so that none starves behind the others."""
         names = list(self.partitions)
-        at = self.epoch % len(names) if names else 0
-        return names[at:] + names[:at]
+        if names:
+            at = self.epoch % len(names)
+            names = names[at:] + names[:at]
+        return names
 
 
 class ShareSessions(Generic[P, C]):

@@ -45,6 +45,14 @@ def test_runs_are_cut_at_the_borders(
     assert [(run.first, run.last) for run in batch.runs] == [(0, 4), (5, 9)]
 
 
+def test_a_batch_in_one_piece_is_cut_like_any_other() -> None:
+    for first, last, cuts in ((0, 9, [(0, 9)]), (0, 3, [(0, 3), (4, 9)]), (4, 20, [(0, 3), (4, 9)])):
+        batch = batch_of(Run(0, 9, ACQUIRED, 2, "m", 7.5))
+        assert [(run.first, run.last) for run in batch.cut(first, last)] == [cuts[-1 if first else 0]]
+        assert shown(batch.runs) == [(begin, end, ACQUIRED, 2, "m", 7.5) for begin, end in cuts]
+        assert batch.size == 10
+
+
 @pytest.mark.parametrize(("first", "last", "found"), [(0, 4, [0]), (4, 5, [0, 5]), (5, 5, [5]), (10, 11, [])])
 def test_the_runs_of_a_range_are_those_that_have_an_offset_in_it(first: int, last: int, found: list[int]) -> None:
     assert [run.first for run in batch_of(A, B).overlapping(first, last)] == found

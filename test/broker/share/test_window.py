@@ -125,6 +125,12 @@ def test_holes_of_the_durable_form_are_records_never_delivered() -> None:
     assert window.next_fetch_offset() == 10
 
 
+def test_a_range_of_the_durable_form_that_ends_at_the_start_still_counts() -> None:
+    window = Window(10, [StateRange(5, 10, AVAILABLE, 2)])
+    assert [(run.first, run.last, run.state, run.count) for run in window.runs()] == [(10, 10, AVAILABLE, 2)]
+    assert (window.start, window.end) == (10, 11)
+
+
 def test_what_is_done_at_the_front_of_the_durable_form_is_left_out() -> None:
     window = Window(10, [StateRange(10, 14, ACKNOWLEDGED, 1), StateRange(18, 19, ARCHIVED, 1)])
     assert (window.start, window.end, window.firsts) == (15, 20, [15, 18])
