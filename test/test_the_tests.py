@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -12,19 +13,83 @@ SWALLOWING: Final = frozenset({"AssertionError", "Exception", "BaseException"})
 """Exceptions that an ``AssertionError`` is one of."""
 CHECKS: Final = frozenset({"raises", "warns", "fail"})
 """What pytest has beside the statement ``assert``."""
+WAITS: Final = "support/waiting.py"
+OTHER_WAITS: Final = {
+    "benchmarks": "measurements",
+    "peers/clients": "programs for other interpreters, without this package",
+    "support/apache_kafka.py": "the start of a broker has a limit of its own and may be repeated within it",
+    "tasks/pools/process_jobs.py": "jobs, in processes of their own",
+}
+"""Where a loop may have a deadline of its own, and why."""
+PACKAGE: Final = HERE.parent / "kafka"
+SHORT: Final = 60
+"""A module of so many lines needs no test file."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def test_every_test_asserts_and_no_assertion_is_suppressed() -> None:
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(HERE.rglob("*.py"))}
-    assert len(trees) > 400, "the tests were not found"
-    checking = names_that_check(trees.values())
+    assert len(trees()) > 400, "the tests were not found"
+    checking = names_that_check(trees().values())
     faults: list[str] = []
-    for path, tree in trees.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             for fault in faults_of(node, checking):
-                faults.append(f"{path.relative_to(HERE)}:{getattr(node, 'lineno', 0)}: {fault}")
+                faults.append(f"{path}:{getattr(node, 'lineno', 0)}: {fault}")
     assert faults == []
+
+
+def test_waiting_has_one_implementation() -> None:
+    faults = [
+        f"{path}:{loop.lineno}: waits by itself; use test/{WAITS}"
+        for path, tree in trees().items()
+        if not path.startswith((WAITS, *OTHER_WAITS))
+        for loop in waits_in(tree)
+    ]
+    assert faults == []
+
+
+def test_waits_are_found() -> None:
+    for source in (
+        "while not found and time.monotonic() < give_up_at: poll()",
+        "while not found:\n poll()\n assert time.monotonic() < give_up_at",
+        "while True:\n if found or time.monotonic() > give_up_at:\n  break",
+    ):
+        assert len(list(waits_in(ast.parse(source)))) == 1
+    for source in ("while time.monotonic() < end:\n poll()", "assert time.monotonic() < began + 2", "while x: poll()"):
+        assert list(waits_in(ast.parse(source))) == []
+
+
+def test_every_module_has_a_test_file() -> None:
+    """At the mirrored path, or named in ``tested_by.txt``."""
+    rows = [line.split() for line in (HERE / "tested_by.txt").read_text("utf-8").splitlines() if line[0] != "#"]
+    assert [module for module, _ in rows] == sorted({module for module, _ in rows}), "one row each, in order"
+    assert [path for _, path in rows if not (HERE / path).is_file()] == []
+    modules = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"}
+    untested = {name for name in modules if not (HERE / name).with_name(f"test_{modules[name].name}").is_file()}
+    long = {name for name in untested if len(modules[name].read_text("utf-8").splitlines()) > SHORT}
+    named = {module for module, _ in rows}
+    assert named - untested == set(), "modules that are gone, or have a file at the mirrored path"
+    assert long - named == set(), "modules without a test file"
+
+
+def waits_in(tree: ast.AST) -> Iterator[ast.While]:
+    """Loops that end by something, or by a clock; one that only goes on for a time waits for nothing."""
+    for loop in (node for node in ast.walk(tree) if isinstance(node, ast.While)):
+        inside = (node for statement in loop.body for node in ast.walk(statement))
+        tests = [node.test for node in inside if isinstance(node, ast.If | ast.Assert)]
+        if isinstance(loop.test, ast.BoolOp):
+            tests.append(loop.test)
+        if any(looks_at_a_clock(test) for test in tests):
+            yield loop
+
+
+def looks_at_a_clock(test: ast.expr) -> bool:
+    return any(
+        isinstance(call, ast.Call) and ast.unparse(call.func) in ("time.monotonic", "monotonic", "time.time")
+        for node in ast.walk(test)
+        if isinstance(node, ast.Compare)
+        for call in ast.walk(node)
+    )
 
 
 def test_faults_are_found() -> None:
@@ -49,6 +114,12 @@ def test_faults_are_found() -> None:
     ):
         tree = ast.parse(source)
         assert not [found for node in ast.walk(tree) for found in faults_of(node, names_that_check([tree]))]
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Each file of the tests, by its path."""
+    return {str(path.relative_to(HERE)): ast.parse(path.read_text("utf-8")) for path in sorted(HERE.rglob("*.py"))}
 
 
 def names_that_check(trees: Iterable[ast.Module]) -> set[str]:
