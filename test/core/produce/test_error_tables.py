@@ -220,6 +220,8 @@ LOCAL: dict[Callable[[], BaseException], Mapping[Api, Recovery]] = {
     KafkaTimeoutError: dict.fromkeys(Api, R.FIND) | {Api.PRODUCE: R.ABORT},
     # onComplete: versionMismatch is fatalError; maybeTransitionToErrorState: UnsupportedVersionException is fatal.
     IncompatibleBrokerVersion: dict.fromkeys(Api, R.FATAL) | {Api.ADD_PARTITIONS: R.FATAL},
+    # A fault of ours is not sent again: as an error that the request does not expect.
+    ValueError: dict.fromkeys(Api, R.FATAL) | {Api.ADD_PARTITIONS: R.ABORT, Api.PRODUCE: R.ABORT},
 }
 """Errors that no broker answers."""
 
