@@ -119,6 +119,8 @@ def test_a_field_is_there_from_its_first_version_to_its_last() -> None:
     every = field()
     assert all(every.present(version) for version in (0, 1, 50))
     assert not any(check(version) for check in (every.nullable, every.tagged) for version in (0, 1, 50))
+    assert (every.ignorable, every.flexible) == (False, True)
+    assert field(tag=0).tagged(0)
 
 
 @pytest.mark.parametrize("request_type", [Ping, PingByClass])
