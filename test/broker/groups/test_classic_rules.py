@@ -89,6 +89,19 @@ def test_the_delay_of_a_first_rebalance_ends_with_the_longest_time_to_join() -> 
     assert hand.group.state is COMPLETING
 
 
+def test_a_group_that_was_left_waits_once_for_those_who_come_next() -> None:
+    hand = Hand(initial_delay_ms=3000)
+    hand.join("a", rebalance_ms=5000)
+    hand.advance(3)
+    hand.group.leave("c1", None)
+    hand.group.left(hand.now)
+    assert hand.group.is_empty
+    hand.join("b", rebalance_ms=5000)
+    assert due(hand)["join", ""] == 106.0
+    hand.advance(3)
+    assert hand.group.state is COMPLETING
+
+
 def test_only_a_first_rebalance_has_a_delay() -> None:
     hand = Hand(initial_delay_ms=3000)
     hand.join("a", rebalance_ms=5000, session_ms=100_000)
