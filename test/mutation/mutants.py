@@ -7,6 +7,7 @@ comparisons, ``and``/``or``/``not``, conditions. Annotations, docstrings, messag
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -16,7 +17,7 @@ Enums = Mapping[str, Sequence[str]]
 
 class Mutant(NamedTuple):
     """``place`` (the path and, behind a colon, the class or function) and ``change`` name the mutant in the list of
-    equivalent ones; neither depends on line numbers.
+    equivalent ones; neither depends on line numbers. The second of the same changes in one place has a ``(2)`` behind it.
     """
 
     path: str
@@ -59,7 +60,10 @@ def mutants(path: str, source: str, enums: Enums) -> Iterator[Mutant]:
             place = f"{path}:{places[id(node)]}".removesuffix(":")
             found.append(Mutant(path, getattr(node, "lineno", 0), place, change, ast.unparse(tree)))
             undo()
-    yield from sorted(found, key=lambda mutant: mutant.line)
+    seen: Counter[tuple[str, str]] = Counter()
+    for mutant in sorted(found, key=lambda mutant: mutant.line):
+        number = seen[mutant.place, mutant.change] = seen[mutant.place, mutant.change] + 1
+        yield mutant if number == 1 else mutant._replace(change=f"{mutant.change} ({number})")
 
 
 def _changes(node: ast.AST, enums: Enums, is_table: bool) -> Iterator[tuple[str, Callable[[], None]]]:

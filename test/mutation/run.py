@@ -36,7 +36,7 @@ Groups = Sequence[Sequence[str]]
 
 OPTIONS: Final = (
     "-x", "-q", "--no-header", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:faulthandler",
-    "--tier=short", "--hypothesis-profile=mutation", "-W", "ignore", "--timeout=20",
+    "--tier=short", "--hypothesis-profile=mutation", "-W", "ignore", "--timeout=60",
 )  # fmt: skip
 
 

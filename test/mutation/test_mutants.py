@@ -53,6 +53,13 @@ def test_what_decides_is_changed_and_what_only_tells_is_not() -> None:
     )  # fmt: skip
 
 
+def test_the_second_of_the_same_changes_in_a_function_has_a_number() -> None:
+    found = mutants("kafka/x.py", "def one(n):\n    return n < 2 or 2\ndef two():\n    return 2\n", {})
+    assert [(one.place, one.change) for one in found if one.change.startswith("2")] == [
+        ("kafka/x.py:one", "2 -> 3"), ("kafka/x.py:one", "2 -> 3 (2)"), ("kafka/x.py:two", "2 -> 3"),
+    ]  # fmt: skip
+
+
 def test_a_change_is_taken_back_before_the_next_one() -> None:
     found = list(mutants("kafka/x.py", SOURCE, {}))
     assert len({mutant.source for mutant in found}) == len(found)

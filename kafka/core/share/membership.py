@@ -119,8 +119,10 @@ class ShareMembership:
         self._full = True
         self._due_at: float | None = None
         self._said: _Said | None = None
-        self.failures = self._eager = 0
-        """Errors in a row; and quick heartbeats in a row."""
+        self._eager = 0
+        """Quick heartbeats in a row."""
+        self.failures = 0
+        """Errors in a row."""
 
     def subscribe(self, topics: list[str], now: float) -> None:
         """Change what is subscribed to; the group learns it at once. An empty list: leave it until the next call."""

@@ -195,7 +195,7 @@ def read_acquired(
         sink.begin(at, header.leader_epoch, header.timestamp_type)
         decode_into(sink, data, header, first_offset=wanted[at].first)
     records = sink.found
-    acquired = sum([each.last - each.first for each in wanted]) + len(wanted)
+    acquired = sum([each.last - each.first + 1 for each in wanted])
     if len(records) == acquired:
         return records, []
     return records, list(_gaps(wanted, [record.offset for record in records]))
