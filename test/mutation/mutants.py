@@ -17,7 +17,7 @@ Enums = Mapping[str, Sequence[str]]
 
 class Mutant(NamedTuple):
     """``place`` (the path and, behind a colon, the class or function) and ``change`` name the mutant in the list of
-    equivalent ones; neither depends on line numbers. The second of the same changes in one place has a ``(2)`` behind it.
+    equivalent ones; neither depends on line numbers. The second of the same changes in one place ends in ``(2)``.
     """
 
     path: str
