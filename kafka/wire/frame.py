@@ -19,7 +19,7 @@ from kafka.errors import InvalidReceiveError
 from kafka.wire.types import BytesLike
 
 DEFAULT_MAX_BYTES: Final = 100_000_000
-"""Kafka's ``socket.request.max.bytes``, and our ``receive_message_max_bytes``."""
+"""librdkafka's ``receive.message.max.bytes``, and our ``receive_message_max_bytes``."""
 
 SPEAKS_TLS: Final = "; does the peer speak TLS?"
 """What the error says then."""
