@@ -6,7 +6,7 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from math import inf
@@ -51,8 +51,8 @@ from kafka.protocol.offsets import (
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafka.testing import EmbeddedBroker
 from test.consumer.test_consumer import ALL, A, B, Rig, rig
-from test.support import waiting
 from test.support.scripted import SILENT, Answer
+from test.support.waiting import until
 
 BOTH = frozenset({A, B})
 
@@ -607,15 +607,11 @@ def served() -> Iterator[str]:
         yield broker.bootstrap
 
 
-def until(condition: Callable[[], object], action: Callable[[], object] = lambda: None) -> None:
-    waiting.until(condition, meanwhile=action)
-
-
 def test_who_does_not_poll_is_no_member(served: str) -> None:
     with KafkaConsumer("t", bootstrap_servers=served, group_id="lazy") as consumer:
         assert consumer.beginning_offsets([A]) == {A: 0}
         assert consumer.group_metadata().generation_id == -1
-        until(consumer.assignment, lambda: consumer.poll(100))
+        until(consumer.assignment, meanwhile=lambda: consumer.poll(100))
         assert consumer.group_metadata().generation_id == 1
 
 
@@ -623,12 +619,12 @@ def test_who_polls_too_seldom_loses_its_partitions_and_gets_them_again(served: s
     listener = Heard()
     with KafkaConsumer(bootstrap_servers=served, group_id="slow", max_poll_interval_ms=300) as consumer:
         consumer.subscribe(["t"], listener=listener)
-        until(consumer.assignment, lambda: consumer.poll(100))
+        until(consumer.assignment, meanwhile=lambda: consumer.poll(100))
         until(lambda: consumer.group_metadata().generation_id == -1)
         with pytest.raises(CommitFailedError):
             consumer.commit({A: 1})
-        until(lambda: "lost" in listener.heard and consumer.assignment(), lambda: consumer.poll(50))
-        until(partial(commits, consumer), lambda: consumer.poll(50))  # the next interval may be over as well
+        until(lambda: "lost" in listener.heard and consumer.assignment(), meanwhile=lambda: consumer.poll(50))
+        until(partial(commits, consumer), meanwhile=lambda: consumer.poll(50))  # the next interval may be over as well
     assert listener.heard[:3] == ["assigned", "lost", "assigned"]
 
 
@@ -656,7 +652,7 @@ class Heard:
 
 def test_a_member_that_is_forgotten_leaves_its_group_without_a_commit_and_its_thread_ends(served: str) -> None:
     consumer = KafkaConsumer("t", bootstrap_servers=served, group_id="forgotten")
-    until(consumer.assignment, partial(consumer.poll, 100))
+    until(consumer.assignment, meanwhile=partial(consumer.poll, 100))
     thread = consumer._host._thread  # type: ignore[attr-defined]
     gone = weakref.ref(consumer)
     del consumer
@@ -666,7 +662,7 @@ def test_a_member_that_is_forgotten_leaves_its_group_without_a_commit_and_its_th
     assert not thread.is_alive()
     with KafkaConsumer("t", bootstrap_servers=served, group_id="forgotten") as after:
         began = time.monotonic()
-        until(lambda: len(after.assignment()) > 0, lambda: after.poll(100))
+        until(lambda: len(after.assignment()) > 0, meanwhile=lambda: after.poll(100))
         assert time.monotonic() - began < 30  # nobody waits for the session to end
         assert after.committed(A) is None
 
@@ -684,7 +680,7 @@ def test_a_listener_must_not_poll_or_unsubscribe(served: str) -> None:
 
     with KafkaConsumer(bootstrap_servers=served, group_id="nosy") as consumer:
         consumer.subscribe(["t"], listener=Nosy())
-        until(lambda: outcome, lambda: consumer.poll(100))
+        until(lambda: outcome, meanwhile=lambda: consumer.poll(100))
         assert consumer.assignment()
         consumer.poll(0)  # refused, the call has ended nothing
     assert len(outcome) == 2 and all("must not poll" in text for text in outcome)
@@ -692,7 +688,7 @@ def test_a_listener_must_not_poll_or_unsubscribe(served: str) -> None:
 
 def test_wakeup_ends_a_poll_that_waits_for_a_rebalance_step(served: str) -> None:
     with KafkaConsumer("t", bootstrap_servers=served, group_id="woken") as consumer:
-        until(consumer.assignment, lambda: consumer.poll(100))
+        until(consumer.assignment, meanwhile=lambda: consumer.poll(100))
         commits = consumer._commits
         assert commits is not None
         asked, commit = threading.Event(), commits.commit
@@ -711,12 +707,12 @@ def test_wakeup_ends_a_poll_that_waits_for_a_rebalance_step(served: str) -> None
         waited = consumer._membership._waits_for
         assert waited is not None and consumer.assignment()  # the step goes on with the next poll
         waited.success(None)
-        until(lambda: consumer.group_metadata().generation_id == 2, lambda: consumer.poll(100))
+        until(lambda: consumer.group_metadata().generation_id == 2, meanwhile=lambda: consumer.poll(100))
 
 
 def test_a_poll_that_may_not_wait_gets_its_partitions_all_the_same(served: str) -> None:
     with KafkaConsumer("t", bootstrap_servers=served, group_id="impatient") as consumer:
-        until(consumer.assignment, lambda: (consumer.poll(0), threading.Event().wait(0.01)))
+        until(consumer.assignment, meanwhile=lambda: (consumer.poll(0), threading.Event().wait(0.01)))
 
 
 def test_records_that_poll_only_showed_come_again(served: str) -> None:
@@ -727,7 +723,7 @@ def test_records_that_poll_only_showed_come_again(served: str) -> None:
             producer.send("peeked", b"%d" % n, partition=0)
     with KafkaConsumer("peeked", bootstrap_servers=served, auto_offset_reset="earliest", group_id="peek") as consumer:
         seen: dict[TopicPartition, list[Any]] = {}
-        until(lambda: seen, lambda: seen.update(consumer.poll(100, update_offsets=False)))
+        until(lambda: seen, meanwhile=lambda: seen.update(consumer.poll(100, update_offsets=False)))
         (where,) = seen
         assert consumer.position(where) == 0
         assert next(consumer).offset == 0
