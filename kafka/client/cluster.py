@@ -67,6 +67,7 @@ class ClusterMetadata:
         self._need_update = True
         self._pending: Future[ClusterMetadata] | None = None  # completed by the next refresh to begin
         self._under_way: Future[ClusterMetadata] | None = None
+        self._asked: frozenset[str] | None = None  # by the request under way; None: for all topics
         self._refreshed_at: float | None = None
         self._attempt_at: float | None = None
         self._failures = 0
@@ -253,11 +254,12 @@ class ClusterMetadata:
         return self._under_way is not None
 
     def request_update(self) -> Future[ClusterMetadata]:
-        """Let a refresh be due, ``retry_backoff_ms`` after the last attempt at the earliest; one under way is joined.
+        """Let a refresh be due, ``retry_backoff_ms`` after the last attempt at the earliest. One under way is joined,
+        unless another is due after it already: that one asks for topics that this one does not.
 
         The future gets this object, or the error of the attempt (the client goes on trying).
         """
-        if self._under_way is not None:
+        if self._under_way is not None and self._pending is None:
             return self._under_way
         return self._request_update()
 
@@ -300,6 +302,7 @@ class ClusterMetadata:
         self._need_update = self._is_urgent = False
         self._note_attempt()
         wanted = None if self.need_all_topics else sorted(self._wanted)
+        self._asked = None if wanted is None else frozenset(wanted)
         return _request(wanted, may_create=self._may_create and not any(map(self._is_kept, self._wanted)))
 
     def missing_topics(self) -> list[str]:
@@ -325,14 +328,16 @@ class ClusterMetadata:
         return any(is_kept(topic) for is_kept in self._keepers)
 
     def update_metadata(self, metadata: MetadataResponse) -> None:
-        """An answer has come. One without any broker counts as a failure."""
+        """An answer has come. One without any broker counts as a failure. What was known of topics that became wanted
+        after the request was sent stays: that the answer has none of them says nothing."""
         if metadata.error_code:
             self.failed_update(for_code(metadata.error_code)("Metadata"))
             return
         if not metadata.brokers:
             self.failed_update(MetadataEmptyBrokerList("the broker knows of no brokers, not even itself"))
             return
-        former, self._snapshot = self._snapshot, Snapshot.read(metadata, self._snapshot)
+        not_asked = frozenset() if self._asked is None else self._wanted - self._asked
+        former, self._snapshot = self._snapshot, Snapshot.read(metadata, self._snapshot, not_asked)
         self._note_cluster_id(former.cluster_id)
         self._no_news = self._no_news + 1 if self._snapshot.says_the_same_as(former) else 0
         self._failures = 0

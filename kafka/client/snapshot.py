@@ -1,6 +1,6 @@
 """One answer's worth of knowledge of the cluster, and the ways from one to the next.
 
-    Snapshot.read(answer, former)       what Metadata told; a leader of a newer epoch that was known before stays
+    Snapshot.read(answer, former, ...)  what Metadata told; a leader of a newer epoch that was known before stays
     snapshot.with_leaders(...)          leaders and nodes told on the side, in another answer (KIP-951)
     snapshot.without_brokers()          the brokers are not believed any more; what topics there are is (KIP-1102)
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from uuid import UUID
 
 from kafka.core.leader_hints import LeaderHint
@@ -39,8 +40,11 @@ class Snapshot:
         self.names: dict[UUID, str] = {}
 
     @classmethod
-    def read(cls, metadata: MetadataResponse, former: Snapshot) -> Snapshot:
-        """What the answer says. A topic with another id than before is another topic: nothing of the former counts."""
+    def read(
+        cls, metadata: MetadataResponse, former: Snapshot, not_asked: AbstractSet[str] = frozenset()
+    ) -> Snapshot:
+        """What the answer says, and of the topics in ``not_asked`` what the former snapshot says. A topic with another
+        id than before is another topic: nothing of the former counts."""
         new = cls()
         new.cluster_id = metadata.cluster_id
         new.controller_id = metadata.controller_id if metadata.controller_id >= 0 else None
@@ -70,6 +74,13 @@ class Snapshot:
                 entry.partition_index: _newer(known.get(entry.partition_index), _partition(name, entry))
                 for entry in topic.partitions
             }
+        for name in not_asked & former.partitions.keys() - new.partitions.keys():
+            new.partitions[name] = former.partitions[name]
+            if name in former.internal:
+                new.internal.add(name)
+            if name in former.ids:
+                new.ids[name] = former.ids[name]
+                new.names[former.ids[name]] = name
         return new
 
     def says_the_same_as(self, other: Snapshot) -> bool:

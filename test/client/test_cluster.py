@@ -325,6 +325,42 @@ def test_a_topic_added_during_a_refresh_is_asked_for_as_soon_as_that_has_ended(c
     assert cluster.ttl() == pytest.approx(100)  # one attempt was free
 
 
+def test_an_answer_says_nothing_of_topics_that_its_request_did_not_ask_for(cluster: ClusterMetadata) -> None:
+    """Java's Metadata keeps what the subscription needs when an answer is one for other topics
+    (ConsumerMetadata.retainTopic). If it were gone, the leader of a group would begin a rebalance for it."""
+    cluster.need_all_topics = False
+    cluster.seed(
+        response(topic("jobs", partition(0, epoch=4), topic_id=ID, is_internal=True), topic("other", partition(0)))
+    )
+    cluster.metadata_request()
+    cluster.add_topic("jobs")
+    cluster.update_metadata(response())
+    assert cluster.topics(exclude_internal_topics=False) == {"jobs"} and cluster.topics() == set()
+    assert cluster.leader_epoch_for_partition(JOBS0) == 4
+    assert cluster.topic_id("jobs") == ID and cluster.topic_name_for_id(ID) == "jobs"
+    refresh(cluster, response())
+    assert cluster.topics(exclude_internal_topics=False) == set()  # it was asked for, and is gone
+
+
+def test_an_answer_for_all_topics_says_which_are_gone(cluster: ClusterMetadata) -> None:
+    cluster.seed(response(topic("jobs", partition(0))))
+    cluster.metadata_request()
+    cluster.add_topic("jobs")
+    cluster.update_metadata(response())
+    assert cluster.topics() == set()
+
+
+def test_a_request_for_an_update_waits_for_the_refresh_that_asks_for_the_new_topics(cluster: ClusterMetadata) -> None:
+    cluster.need_all_topics = False
+    cluster.metadata_request()
+    cluster.add_topic("jobs")
+    future = cluster.request_update()
+    cluster.update_metadata(response())
+    assert not future.is_done
+    refresh(cluster, response(topic("jobs", partition(0))))
+    assert future.succeeded()
+
+
 def test_who_waits_for_a_refresh_finds_the_listeners_up_to_date(cluster: ClusterMetadata) -> None:
     heard: list[str] = []
     cluster.add_listener(lambda _: heard.append("listener"))

@@ -603,7 +603,8 @@ def test_settings_of_groups_without_a_group_are_told_and_do_no_harm(
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[str]:
-    with EmbeddedBroker(in_process=True, settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with EmbeddedBroker(in_process=True, topics=["t", "peeked"], settings=settings) as broker:
         yield broker.bootstrap
 
 
