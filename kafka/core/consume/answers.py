@@ -28,6 +28,7 @@ from kafka.core.consume.reactions import Reaction, reaction_to
 from kafka.core.consume.session import Listing
 from kafka.errors import (
     FencedLeaderEpochError,
+    FetchSessionTopicIdError,
     LogTruncationError,
     NoOffsetForPartitionError,
     UnknownLeaderEpochError,
@@ -105,7 +106,9 @@ class Answers:
         self._room_bytes -= call.room_bytes
         node = self._nodes[call.node]
         if not node.answered(call, response, now):
-            if response.error_code and for_code(response.error_code).invalid_metadata:
+            kind = for_code(response.error_code)
+            # The ids of topics made anew are not those that a session began with; Java asks for them, too.
+            if kind.invalid_metadata or kind is FetchSessionTopicIdError:
                 self._stale.update(partition.topic for partition in node.session.wanted)
             return False
         news = False

@@ -102,11 +102,12 @@ def test_the_aborted_transactions_of_an_answer_are_left_out(
 # -- an answer's own error, and errors in place of answers -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("code", "is_of_metadata"), [(100, True), (UNKNOWN, False), (70, False)])
+@pytest.mark.parametrize(("code", "is_of_metadata"), [(100, True), (106, True), (UNKNOWN, False), (70, False)])
 def test_an_error_of_the_whole_answer_asks_for_metadata_when_that_is_what_is_wrong(
     code: int, is_of_metadata: bool
 ) -> None:
-    """As Kafka's exception of the code extends InvalidMetadataException, or not."""
+    """As Kafka's exception of the code extends InvalidMetadataException, or not; and FETCH_SESSION_TOPIC_ID_ERROR, for
+    which Java's AbstractFetch.handleFetchSuccess asks for an update."""
     rig = Rig(A)
     rig.seek_all()
     assert not rig.answer(rig.fetch(), error=code)
