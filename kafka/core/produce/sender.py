@@ -209,11 +209,9 @@ class Sender:
             return True
         if len(queue.in_flight) >= MAX_IN_FLIGHT_PER_PARTITION:
             return False
-        if queue.closed:
-            return True
         batch = queue.open
-        if batch is None:
-            return False
+        if queue.closed or batch is None:  # None: another thread has closed it just now
+            return True
         due_at = batch.created_at + self._linger_s
         if due_at > now and not self.accumulator.memory.is_short:
             self._wake_at(due_at)
