@@ -105,10 +105,20 @@ def run_pytest(folder: pathlib.Path, *arguments: str, **environment: str) -> sub
     return subprocess.run(command, cwd=folder, env=changed, capture_output=True, text=True, check=False)
 
 
+def at_commit(folder: pathlib.Path, commit: str) -> None:
+    """Runs in the folder take this for the commit of the checkout, whatever that of this run is."""
+    (folder / "checkout.json").write_text(json.dumps({"commit": commit, "changed": []}))
+
+
 @pytest.fixture
 def project(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A folder with two tests, one of them deep."""
+    """A folder with three tests, one of them deep. That is of the first share of a rotation."""
     (tmp_path / "here").mkdir()
+    (tmp_path / "conftest.py").write_text(
+        "import pathlib\nfrom test.support import checkout\n"
+        "checkout.FILE = pathlib.Path(__file__).parent / 'checkout.json'\n"
+    )
+    at_commit(tmp_path, "00000001")
     (tmp_path / "setup.cfg").write_text("[tool:pytest]\nmarkers =\n    deep(reason): takes long\n")
     (tmp_path / "here" / "test_two.py").write_text(
         "import pytest, random\n"
@@ -133,6 +143,13 @@ def test_deep_tests_run_when_they_are_asked_for_or_named(
     last = run.stdout.splitlines()[-1]
     assert run.returncode == 0 and f"{passed} passed" in last, run.stdout + run.stderr
     assert (f"{deselected} deselected" in last) is (deselected > 0)
+
+
+def test_deep_tests_run_when_it_is_their_turn(project: pathlib.Path) -> None:
+    at_commit(project, "00000000")
+    run = run_pytest(project, "here")
+    assert "3 passed" in run.stdout.splitlines()[-1], run.stdout + run.stderr
+    assert "deep, in this run: here/test_two.py" in run.stdout
 
 
 def test_a_seed_repeats_every_random_choice_and_another_changes_it(project: pathlib.Path) -> None:
