@@ -13,7 +13,7 @@ import pytest
 from test.support import apache_kafka as apache
 from test.support import schemas
 from test.support.apache_kafka import ApacheKafka, ApacheKafkaError
-from test.support.waiting import NotWithin, eventually, look_until, until
+from test.support.waiting import NotWithin, eventually, look_until, until, whole_lines
 
 
 def _is_open(broker: ApacheKafka) -> bool:
@@ -106,3 +106,10 @@ def test_waiting_returns_what_became_true_and_says_what_did_not() -> None:
     with pytest.raises(NotWithin) as caught:
         look_until(lambda: next(numbers), lambda found: found == 0, within_s=0)
     assert caught.value.found >= 1
+
+
+def test_a_line_counts_when_it_is_whole(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "lines"
+    for text, lines in [("", []), ("a 1", []), ("a 1\n", ["a 1"]), ("a 1\nb", ["a 1"]), ("a 1\nb 2\n", ["a 1", "b 2"])]:
+        path.write_text(text)
+        assert whole_lines(path) == lines

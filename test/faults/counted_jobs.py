@@ -15,6 +15,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from kafka.tasks import App, Context
+from test.support.waiting import whole_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -85,14 +86,14 @@ class Crew:
     def starts(self) -> dict[str, list[Start]]:
         """All starts so far, by job."""
         found: dict[str, list[Start]] = defaultdict(list)
-        for line in self.file.read_text().splitlines():
+        for line in whole_lines(self.file):
             job_id, pid, at = line.split()
             found[job_id].append(Start(int(pid), float(at)))
         return found
 
     def starts_count(self, pid: int | None = None) -> int:
         """Starts so far, of all workers or of one."""
-        lines = self.file.read_text().splitlines()
+        lines = whole_lines(self.file)
         return len(lines) if pid is None else sum(int(line.split()[1]) == pid for line in lines)
 
     def logs(self) -> str:

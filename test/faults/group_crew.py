@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from test.support.waiting import whole_lines
+
 SCRIPT = Path(__file__).with_name("group_member.py")
 ROOT = Path(__file__).resolve().parents[2]
 MEMBERS = 5
@@ -176,11 +178,8 @@ def read_notes(directory: Path, group: str) -> Noted:
     noted = Noted(set(), {}, [], {})
     for path in directory.glob(f"{group}.*"):
         given: dict[int, float] = {}
-        for line in path.read_text().splitlines():
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue  # killed while writing
+        for line in whole_lines(path):
+            event = json.loads(line)
             what = event["what"]
             if what == "read":
                 for values in event["values"].values():

@@ -27,7 +27,7 @@ from kafka.tasks.envelope import Death, death_of
 from kafka.tasks.results import decode
 from test.faults.pool_jobs import make_app
 from test.support.process_table import MARK, Process, children_of, fds_of, marked, process, tcp_inodes
-from test.support.waiting import until
+from test.support.waiting import until, whole_lines
 
 ROOT: Final = pathlib.Path(__file__).resolve().parents[2]
 PATIENCE_S: Final = 60.0
@@ -229,7 +229,7 @@ class PoolCrew:
         path = self.directory / name
         if not path.exists():
             return []
-        lines = (line.split() for line in path.read_text().splitlines())
+        lines = (line.split() for line in whole_lines(path))
         return [int(pid) for job_id, pid in lines if job_id == handle.id]
 
     def result(self, handle: JobHandle[Any]) -> Any:

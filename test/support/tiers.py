@@ -31,6 +31,7 @@ ROTATION: Final = 20
 LIMIT_S: Final = 300
 """No test of the short tier may have a longer time limit."""
 
+
 class Deep(NamedTuple):
     """A row of :data:`DEEP`: the beginning of a part's path, the broker (all, where it is empty), why, and instead of
     what: the tests of the short tier that keep the promise, or its larger part.

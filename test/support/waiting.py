@@ -5,6 +5,7 @@ The deadline lies below the 60 s after which pytest-timeout ends a test, so that
 
 from __future__ import annotations
 
+import pathlib
 import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -78,3 +79,9 @@ def polled(consumer: Any, count: int, *, within_s: float = WITHIN_S) -> list[Any
 def eventually(look: Callable[[], T], expected: T, *, within_s: float = WITHIN_S) -> None:
     """Call ``look`` until it returns ``expected``; the test fails with the last value otherwise."""
     look_until(look, lambda found: found == expected, f"{expected!r} is expected", within_s=within_s)
+
+
+def whole_lines(path: pathlib.Path) -> list[str]:
+    """The lines that another process has written to the end. Of a write over the end of a page a reader may see half,
+    and a killed writer may leave half."""
+    return path.read_text().rpartition("\n")[0].splitlines()
