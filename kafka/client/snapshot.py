@@ -1,12 +1,13 @@
 """One answer's worth of knowledge of the cluster, and the ways from one to the next.
 
-    Snapshot.read(answer, former, ...)  what Metadata told; a leader of a newer epoch that was known before stays
+    Snapshot.read(answer, former, ...)  what Metadata told; a leader of a newer epoch that was known before stays, and
+                                        so do topics that the request did not ask for
     snapshot.with_leaders(...)          leaders and nodes told on the side, in another answer (KIP-951)
     snapshot.without_brokers()          the brokers are not believed any more; what topics there are is (KIP-1102)
 
 A snapshot does not change once it is made: ``cluster.py``, its owner, puts the next one in its place, so that readers
 in other threads see one or the other. A fact that Metadata tells and this does not keep is one more slot, and one more
-line in :meth:`Snapshot.read` and in :meth:`Snapshot._copy`.
+line in :meth:`Snapshot.read` and in :meth:`Snapshot._copy`; a fact of a topic is a line of :meth:`Snapshot._keep`, too.
 """
 
 from __future__ import annotations
@@ -75,13 +76,17 @@ class Snapshot:
                 for entry in topic.partitions
             }
         for name in not_asked & former.partitions.keys() - new.partitions.keys():
-            new.partitions[name] = former.partitions[name]
-            if name in former.internal:
-                new.internal.add(name)
-            if name in former.ids:
-                new.ids[name] = former.ids[name]
-                new.names[former.ids[name]] = name
+            new._keep(name, former)
         return new
+
+    def _keep(self, name: str, former: Snapshot) -> None:
+        """Take over what the former snapshot says of a topic."""
+        self.partitions[name] = former.partitions[name]
+        if name in former.internal:
+            self.internal.add(name)
+        if name in former.ids:
+            self.ids[name] = former.ids[name]
+            self.names[former.ids[name]] = name
 
     def says_the_same_as(self, other: Snapshot) -> bool:
         """Brokers, leaders and errors are those of the other."""
