@@ -102,6 +102,7 @@ COMPILED = (
     "kafka/records/builder.py",
     "kafka/records/header.py",
     "kafka/records/reader.py",
+    "kafka/records/validator.py",
     "kafka/records/varint.py",
     "kafka/tasks/admission.py",
     "kafka/tasks/consequences.py",

@@ -3,6 +3,7 @@
     builder.py      records -> batch
     header.py       the layout of a batch, the walk from batch to batch, the CRC check
     reader.py       batch -> records
+    validator.py    batch -> whether its records can be read
     control.py      the markers that end transactions
     message_set.py  what came before batches: messages v0 and v1 -> records
     message_set_builder.py  and back
@@ -42,7 +43,7 @@ from kafka.records.header import (
     iter_batches,
     parse_header,
 )
-from kafka.records.log import rewrite_base, scan_log, set_log_append_time, validate_batch, validate_records
+from kafka.records.log import rewrite_base, scan_log, set_log_append_time, set_max_timestamp, validate_batch
 from kafka.records.message_set_builder import MessageSetBuilder, encode_message_set
 from kafka.records.reader import Headers, RawRecord, Record, decode_raw, decode_records
 
@@ -85,6 +86,6 @@ __all__ = [
     "rewrite_base",
     "scan_log",
     "set_log_append_time",
+    "set_max_timestamp",
     "validate_batch",
-    "validate_records",
 ]

@@ -43,6 +43,8 @@ CODEC_NAMES: Final[dict[int, str]] = {NONE: "none", GZIP: "gzip", SNAPPY: "snapp
 
 DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 100 * 1024 * 1024
 """As large as a whole response may be by default (``receive_message_max_bytes``)."""
+_BOUND_BYTES: Final = 30 * 1024 * 1024
+_BOUND_RATIO: Final = 14
 
 _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -71,10 +73,14 @@ _NO_ROOM: Final = "failed to write whole buffer"
 called malformed, which the tests of this module would show."""
 
 
+class InflationLimitError(CorruptRecordError):
+    """A batch would inflate above the bound (2)."""
+
+
 class Codec(NamedTuple):
     """One codec: ``compress(data, level)``, with ``level`` None for its own default, and ``decompress(data,
-    max_bytes)``, which raises :class:`~kafka.errors.CorruptRecordError` for anything that is malformed, cut or inflates
-    above ``max_bytes``.
+    max_bytes)``, which raises :class:`~kafka.errors.CorruptRecordError` for anything that is malformed or cut, and
+    :class:`InflationLimitError`, which is one, for what inflates above ``max_bytes``.
 
     ``levels``: the least and the most that Kafka takes (KIP-390), None for a codec without any; ``default_level``: what
     means the codec's own there. ``library``: the module that it needs beside the standard library; empty for none."""
@@ -111,7 +117,7 @@ def _gzip_decompress(data: bytes, max_bytes: int) -> bytes:
                 raise CorruptRecordError(f"gzip data that cannot be decompressed: {error}") from None
             room -= len(chunk)
             if room < 0:
-                raise CorruptRecordError(f"gzip data that inflates above the bound of {max_bytes} bytes")
+                raise InflationLimitError(f"gzip data that inflates above the bound of {max_bytes} bytes")
             pos += len(piece) - len(machine.unused_data)
             step *= 2
             chunks.append(chunk)
@@ -147,8 +153,10 @@ def _inflate(name: str, decompress_into: Callable[[bytes, bytearray], int], data
             if _NO_ROOM not in str(error):
                 raise CorruptRecordError(f"{name} data that cannot be decompressed: {error}") from None
             if len(out) >= max_bytes:
-                raise CorruptRecordError(f"{name} data that inflates above the bound of {max_bytes} bytes") from None
-            out = bytearray(min(max_bytes, 4 * len(out)))
+                raise InflationLimitError(f"{name} data that inflates above the bound of {max_bytes} bytes") from None
+            size = min(max_bytes, 4 * len(out))
+            out = bytearray()  # two are never held
+            out = bytearray(size)
         else:
             found = bytes(memoryview(out)[:count])
             if len(out) <= _MOST_SPARE_BYTES:
@@ -230,7 +238,7 @@ def _snappy_block(snappy: Any, block: bytes, room: int, max_bytes: int) -> bytes
         raise
     except Exception as error:  # cramjam.DecompressionError, as above
         raise CorruptRecordError(f"snappy data that cannot be decompressed: {error}") from None
-    raise CorruptRecordError(f"snappy data that inflates above the bound of {max_bytes} bytes")
+    raise InflationLimitError(f"snappy data that inflates above the bound of {max_bytes} bytes")
 
 
 CODECS: Final[dict[int, Codec]] = {
@@ -239,6 +247,13 @@ CODECS: Final[dict[int, Codec]] = {
     LZ4: Codec(LZ4, "lz4", _lz4_compress, _lz4_decompress, (1, 17), "cramjam", _LZ4_DEFAULT_LEVEL),
     ZSTD: Codec(ZSTD, "zstd", _zstd_compress, _zstd_decompress, (-131072, 22), "cramjam", _ZSTD_DEFAULT_LEVEL),
 }
+
+
+def inflation_bound(compressed_bytes: int, base_bytes: int = _BOUND_BYTES) -> int:
+    """What a batch of so many bytes may inflate to, in bytes: ``base_bytes`` (30 MiB) and 14 times its own size. It is
+    held twice while it is read, so this keeps a batch of a few kB below 64 MB of memory, and lets one of 1 MiB inflate
+    44-fold."""
+    return base_bytes + _BOUND_RATIO * compressed_bytes
 
 
 def codec_for(number: int) -> Codec:

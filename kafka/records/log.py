@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from kafka.errors import CorruptRecordError, InvalidRecordError
-from kafka.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kafka.records.header import (
     ATTRIBUTES_AT,
     CRC_AT,
@@ -28,7 +27,6 @@ from kafka.records.header import (
     check_crc,
     parse_header,
 )
-from kafka.records.reader import decode_raw
 from kafka.wire.crc32c import crc32c
 
 _OFFSET: Final = struct.Struct(">q")
@@ -45,7 +43,7 @@ _SIZE: Final = struct.Struct(">8xi")
 def validate_batch(data: Buffer, pos: int = 0) -> BatchHeader:
     """The header of the one batch that a producer sent in ``data[pos:]``, found to be whole and consistent.
 
-    The records themselves are not read (see :func:`validate_records`). Raises
+    The records themselves are not read (see :mod:`kafka.records.validator`). Raises
     :class:`~kafka.errors.CorruptRecordError` (the producer may try again) when the bytes were damaged: cut, a wrong
     CRC, impossible fields; and :class:`~kafka.errors.InvalidRecordError` (it must not) for what should not have been
     sent: a message set, a second batch, no records or gaps between their offsets, a control batch, a producer id
@@ -70,19 +68,6 @@ def validate_batch(data: Buffer, pos: int = 0) -> BatchHeader:
     return header
 
 
-def validate_records(
-    data: Buffer, header: BatchHeader, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
-) -> None:
-    """Read all records of a batch that passed :func:`validate_batch`, so that no consumer fails on it later: as many as
-    the header says, at offsets without gaps. Costs what decoding costs. Errors: those of
-    :func:`~kafka.records.reader.decode_raw`, and :class:`~kafka.errors.InvalidRecordError` for the offsets."""
-    expected = header.base_offset
-    for record in decode_raw(data, header, max_decompressed_bytes):
-        if record[0] != expected:
-            raise InvalidRecordError(f"a record has the offset {record[0]} in the place of {expected}, in {header!r}")
-        expected += 1
-
-
 def rewrite_base(batch: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
     """Give the v2 batch at ``pos`` its place in the log. The CRC does not cover these fields."""
     _OFFSET.pack_into(batch, pos, base_offset)
@@ -98,8 +83,15 @@ def set_log_append_time(batch: bytearray | memoryview, pos: int, timestamp: int)
     if header is None or header.magic != 2:
         raise CorruptRecordError(f"no whole batch v2 to stamp at byte {pos}")
     _ATTRIBUTES.pack_into(batch, pos + ATTRIBUTES_AT, header.attributes | TIMESTAMP_TYPE_BIT)
+    set_max_timestamp(batch, pos, timestamp)
+
+
+def set_max_timestamp(batch: bytearray | memoryview, pos: int, timestamp: int) -> None:
+    """Make ``timestamp`` (ms since the epoch) the greatest one in the header of the whole v2 batch at ``pos``, with a
+    new CRC."""
+    end = pos + int(_SIZE.unpack_from(batch, pos)[0]) + FRAME_BYTES
     _MAX_TIMESTAMP.pack_into(batch, pos + _MAX_TIMESTAMP_AT, timestamp)
-    _CRC.pack_into(batch, pos + CRC_AT, crc32c(memoryview(batch)[pos + ATTRIBUTES_AT : header.end]))
+    _CRC.pack_into(batch, pos + CRC_AT, crc32c(memoryview(batch)[pos + ATTRIBUTES_AT : end]))
 
 
 def scan_log(file: BinaryIO, pos: int = 0) -> Iterator[BatchHeader]:

@@ -14,13 +14,13 @@
       value_length  varint      -1: null
       value         bytes
 
-Two levels: :func:`decode_into` hands each record to a :class:`RecordSink`, for who builds objects of his own by the
-million (the consumers); :func:`decode_raw` gives tuples (the embedded broker), :func:`decode_records` objects. Batches
+Two levels: :class:`RecordReader` hands records to a :class:`RecordSink`, a few at a time or all, for who builds objects
+of his own by the million (the consumers); :func:`decode_raw` gives tuples, :func:`decode_records` objects. Batches
 are found, and their CRCs checked, in :mod:`kafka.records.header`. Message sets v0 and v1 have a module of their own
 (:mod:`kafka.records.message_set`), which is called for them.
 
-:func:`_decode_plain` is the hot loop of every consumer: varints of one and two bytes are read in place, because a call
-per varint doubles the time, and headers are only passed over: their bytes are kept for who looks at them
+:meth:`RecordReader._read_plain` is the hot loop of every consumer: varints of one and two bytes are read in place,
+because a call per varint doubles the time, and headers are only passed over: their bytes are kept for who looks at them
 (:func:`headers_of`). It reads bytes from the network: each length is checked, directly or by the position that
 must come out at the record's end, and running over the end of the buffer is an ``IndexError`` that is caught once.
 No slice may end before it begins: compiled, that is no empty one but a ``SystemError``. Its locals are ``i64``, which
@@ -36,7 +36,7 @@ from typing import Final
 
 from kafka._native import i64
 from kafka.errors import CorruptRecordError
-from kafka.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, codec_for
+from kafka.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, InflationLimitError, codec_for
 from kafka.records.header import CODEC_MASK, HEADER_BYTES, MAX_OFFSET, TIMESTAMP_TYPE_BIT, BatchHeader, Buffer
 from kafka.records.message_set import decode_message
 from kafka.records.varint import MAX_VARINT_BYTES, decode_varint
@@ -46,6 +46,10 @@ RawRecord = tuple[int, int, bytes | None, bytes | None, Headers]
 """``(offset, timestamp in ms, key, value, headers)``."""
 
 _MAX_TIMESTAMP: Final = 2**63 - 1
+MIN_RECORD_BYTES: Final = 7
+"""A record without key, value and headers: each of its fields takes a byte."""
+MAX_HEADERS: Final = 16_384
+"""Of one record. Each takes two bytes at least, and some 150 in memory as soon as somebody looks at them."""
 _TWO_BYTES: Final = 2**13
 """Above every value of a two-byte varint. Only longer deltas are checked for sums that do not fit 64 bits."""
 
@@ -122,20 +126,13 @@ def decode_into(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     first_offset: int = 0,
 ) -> None:
-    """Give ``sink`` the records of the batch that ``header`` found in ``data``, from ``first_offset`` on, in their
-    order. It raises nothing itself.
+    """Give ``sink`` all records of the batch from ``first_offset`` on. Errors: those of :class:`RecordReader`."""
+    RecordReader(data, header, max_decompressed_bytes, first_offset).read(sink)
 
-    Keys and values are ``bytes`` of their own, whatever ``data`` is. A control batch gives its marker as one record.
 
-    Raises :class:`~kafka.errors.CorruptRecordError` for records that are malformed, fewer or more than the header says,
-    or would inflate above ``max_decompressed_bytes``, when those before the fault have been given;
-    :class:`~kafka.errors.UnsupportedCodecError` for a codec that is not available.
-    """
-    if header.magic != 2:
-        for offset, timestamp, key, value, _ in decode_message(data, header, max_decompressed_bytes):
-            if offset >= first_offset:
-                sink.add(offset, timestamp, key, value, None)
-        return
+def open_body(data: Buffer, header: BatchHeader, max_decompressed_bytes: int) -> tuple[bytes, int, int]:
+    """Bytes in which the records of a batch v2 lie, inflated, and from where to where. Errors: those of
+    :class:`RecordReader`; more records than the bytes have room for are met before anything is inflated."""
     if header.base_timestamp > _MAX_TIMESTAMP - _TWO_BYTES:
         raise CorruptRecordError(f"the base timestamp {header.base_timestamp} in {header!r}")
     if header.base_offset > MAX_OFFSET - _TWO_BYTES:
@@ -143,161 +140,266 @@ def decode_into(
     codec = header.attributes & CODEC_MASK
     start = header.start + HEADER_BYTES
     end = header.end
+    room = max_decompressed_bytes if codec else end - start
+    if header.records_count * MIN_RECORD_BYTES > room:
+        error = InflationLimitError if codec else CorruptRecordError
+        raise error(f"{room} bytes are the most for the records of {header!r}")
     if codec:
         body = codec_for(codec).decompress(bytes(data[start:end]), max_decompressed_bytes)
-        start = 0
-        end = len(body)
-    elif isinstance(data, bytes):
-        body = data
-    else:
-        body = bytes(data[start:end])
-        start = 0
-        end = len(body)
-    has_append_time = header.attributes & TIMESTAMP_TYPE_BIT != 0
-    timestamp = header.max_timestamp if has_append_time else header.base_timestamp
-    try:
-        _decode_plain(
-            sink, body, start, end, header.records_count, header.base_offset, timestamp, has_append_time, first_offset
-        )
-    except IndexError:
-        raise CorruptRecordError(f"a record runs over the end of {header!r}") from None
-    except CorruptRecordError as error:
-        raise CorruptRecordError(f"{error.args[0]} in {header!r}") from None
+        return body, 0, len(body)
+    if isinstance(data, bytes):
+        return data, start, end
+    return bytes(data[start:end]), 0, end - start
 
 
-def _decode_plain(
-    sink: RecordSink,
-    data: bytes,
-    pos: i64,
-    end: i64,
-    count: i64,
-    base_offset: i64,
-    base_timestamp: i64,
-    is_append_time: bool,
-    first_offset: i64,
-) -> None:
-    """``count`` records of ``data[pos:end]``, which is plain bytes and longer than ``end`` perhaps."""
-    byte: i64
-    second: i64
-    length: i64
-    offset: i64
-    timestamp: i64
-    headers: bytes | None
-    key: bytes | None
-    value: bytes | None
-    number: i64 = 0
-    while number < count:
-        number += 1
-        # length of the record; decode_varint for what is negative or has more than two bytes, here and below
-        byte = data[pos]
-        if byte < 0x80:
-            pos += 1
-            length = byte >> 1
-            if byte & 1:
-                raise CorruptRecordError(f"a record of negative length at byte {pos}")
-        else:
-            second = data[pos + 1]
-            if second < 0x80 and not byte & 1:
-                length = (byte & 0x7F) >> 1 | second << 6
-                pos += 2
+class RecordReader:
+    """Reads the batch that ``header`` found in ``data`` from ``first_offset`` on, as few records at a time as the
+    caller wants: a batch of a few kB may hold millions.
+
+    Keys and values are ``bytes`` of their own, whatever ``data`` is. A control batch gives its marker as one record.
+
+    The constructor and :meth:`read` raise :class:`~kafka.errors.CorruptRecordError` for records that are malformed,
+    fewer or more than the header says, whose offsets do not ascend or go beyond the header's, or that would inflate
+    above ``max_decompressed_bytes``, when those before the fault have been given. The constructor raises
+    :class:`~kafka.errors.UnsupportedCodecError` for a codec that is not available.
+    """
+
+    def __init__(
+        self,
+        data: Buffer,
+        header: BatchHeader,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+        first_offset: int = 0,
+    ) -> None:
+        self._header = header
+        self._older: list[RawRecord] | None = None
+        self._body = b""
+        self._held_bytes = 0
+        self._pos: i64 = 0
+        self._end: i64 = 0
+        self._number: i64 = 0
+        """Records that lie before ``_pos``."""
+        self._count: i64 = header.records_count
+        self._first_offset: i64 = first_offset
+        self._last_offset: i64 = header.base_offset - 1
+        """Of the record before ``_pos``."""
+        self._timestamp: i64 = header.base_timestamp
+        self._is_append_time = header.attributes & TIMESTAMP_TYPE_BIT != 0
+        if header.magic != 2:
+            found = decode_message(data, header, max_decompressed_bytes)
+            self._older = [record for record in found if record[0] >= first_offset]
+            self._count = len(self._older)
+            return
+        self._body, self._pos, self._end = open_body(data, header, max_decompressed_bytes)
+        if self._body is not data:
+            self._held_bytes = self._end
+        if self._is_append_time:
+            self._timestamp = header.max_timestamp
+
+    def skip_to(self, first_offset: int) -> bool:
+        """Read on from there; False when that lies before what has been read."""
+        if self._older is not None or first_offset <= self._last_offset:
+            return False
+        self._first_offset = first_offset
+        return True
+
+    @property
+    def held_bytes(self) -> int:
+        """What the records take that were copied or inflated."""
+        return self._held_bytes
+
+    def read(self, sink: RecordSink, limit: int = MAX_OFFSET) -> bool:
+        """Give ``sink`` the next records, at most ``limit``, in their order; whether any are left. The sink raises
+        nothing itself."""
+        try:
+            if self._older is not None:
+                self._read_older(sink, limit)
             else:
-                length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
-        record_end: i64 = pos + length
-        if record_end <= pos or record_end > end:
-            raise CorruptRecordError(f"a record of {length} bytes at byte {pos}, where {end - pos} are left")
+                self._read_plain(sink, limit)
+        except IndexError:
+            raise CorruptRecordError(f"a record runs over the end of {self._header!r}") from None
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"{error.args[0]} in {self._header!r}") from None
+        return self._number < self._count
 
-        pos += 1  # attributes
+    def _read_older(self, sink: RecordSink, limit: int) -> None:
+        assert self._older is not None
+        for offset, timestamp, key, value, _ in self._older[self._number : min(self._count, self._number + limit)]:
+            self._number += 1
+            sink.add(offset, timestamp, key, value, None)
 
-        byte = data[pos]
-        if byte < 0x80 and not byte & 1:
-            pos += 1
-            timestamp = base_timestamp + (byte >> 1)
-        else:
-            second = data[pos + 1]
-            if second < 0x80 and not byte & 1:
-                timestamp = base_timestamp + ((byte & 0x7F) >> 1 | second << 6)
-                pos += 2
+    def _read_plain(self, sink: RecordSink, limit: i64) -> None:
+        """From ``_body``, which is longer than ``_end`` perhaps."""
+        data = self._body
+        pos = self._pos
+        end = self._end
+        count = self._count
+        base_offset: i64 = self._header.base_offset
+        base_timestamp = self._timestamp
+        is_append_time = self._is_append_time
+        last_offset = self._last_offset
+        most_offset: i64 = self._header.last_offset
+        floor: i64 = self._first_offset - 1
+        if floor < last_offset:
+            floor = last_offset
+        number = self._number
+        byte: i64
+        second: i64
+        length: i64
+        offset: i64
+        timestamp: i64
+        headers: bytes | None
+        key: bytes | None
+        value: bytes | None
+        stop = count if limit >= count - number else number + limit
+        while number < stop:
+            number += 1
+            # length of the record; decode_varint for what is negative or has more than two bytes, here and below
+            byte = data[pos]
+            if byte < 0x80:
+                pos += 1
+                length = byte >> 1
+                if byte & 1:
+                    raise CorruptRecordError(f"a record of negative length at byte {pos}")
             else:
-                length, pos = decode_varint(data, pos)
-                timestamp = _far_timestamp(base_timestamp, length, pos)
-        if is_append_time:
-            timestamp = base_timestamp
+                second = data[pos + 1]
+                if second < 0x80 and not byte & 1:
+                    length = (byte & 0x7F) >> 1 | second << 6
+                    pos += 2
+                else:
+                    length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
+            record_end: i64 = pos + length
+            if record_end <= pos or record_end > end:
+                raise CorruptRecordError(f"a record of {length} bytes at byte {pos}, where {end - pos} are left")
 
-        byte = data[pos]
-        if byte < 0x80 and not byte & 1:
-            pos += 1
-            offset = base_offset + (byte >> 1)
-        else:
-            second = data[pos + 1]
-            if second < 0x80 and not byte & 1:
-                offset = base_offset + ((byte & 0x7F) >> 1 | second << 6)
-                pos += 2
+            pos += 1  # attributes
+
+            byte = data[pos]
+            if byte < 0x80 and not byte & 1:
+                pos += 1
+                timestamp = base_timestamp + (byte >> 1)
             else:
-                length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
-                if length < 0:
-                    raise CorruptRecordError(f"a record's offset lies {-length} before its batch, at byte {pos}")
-                if length > MAX_OFFSET - base_offset:
-                    raise CorruptRecordError(f"a record's offset lies {length} after {base_offset}, at byte {pos}")
-                offset = base_offset + length
+                second = data[pos + 1]
+                if second < 0x80 and not byte & 1:
+                    timestamp = base_timestamp + ((byte & 0x7F) >> 1 | second << 6)
+                    pos += 2
+                else:
+                    length, pos = decode_varint(data, pos)
+                    timestamp = far_timestamp(base_timestamp, length, pos)
+            if is_append_time:
+                timestamp = base_timestamp
 
-        if offset < first_offset:
-            pos = record_end
-            continue
+            byte = data[pos]
+            if byte < 0x80 and not byte & 1:
+                pos += 1
+                offset = base_offset + (byte >> 1)
+            else:
+                second = data[pos + 1]
+                if second < 0x80 and not byte & 1:
+                    offset = base_offset + ((byte & 0x7F) >> 1 | second << 6)
+                    pos += 2
+                else:
+                    length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
+                    if length < 0:
+                        raise CorruptRecordError(f"a record's offset lies {-length} before its batch, at byte {pos}")
+                    if length > MAX_OFFSET - base_offset:
+                        raise CorruptRecordError(f"a record's offset lies {length} after {base_offset}, at byte {pos}")
+                    offset = base_offset + length
 
-        byte = data[pos]
-        if byte == 1:
-            pos += 1
-            key = None
-        else:
+            if not floor < offset <= most_offset:
+                if offset <= last_offset or offset > most_offset:
+                    raise CorruptRecordError(
+                        f"a record's offset {offset} after {last_offset}, at byte {pos}, where the last one is "
+                        f"{most_offset}"
+                    )
+                last_offset = offset
+                pos = record_end
+                if stop < count:
+                    stop += 1
+                continue
+            last_offset = floor = offset
+
+            byte = data[pos]
+            if byte == 1:
+                pos += 1
+                key = None
+            else:
+                if byte < 0x80:
+                    pos += 1
+                    length = (byte >> 1) ^ -(byte & 1)
+                else:
+                    length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
+                if length == -1:
+                    key = None
+                elif 0 <= length <= record_end - pos:
+                    key = data[pos : pos + length]
+                    pos += length
+                else:
+                    raise CorruptRecordError(f"a key of {length} bytes at byte {pos}")
+
+            byte = data[pos]
             if byte < 0x80:
                 pos += 1
                 length = (byte >> 1) ^ -(byte & 1)
             else:
-                length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
+                second = data[pos + 1]
+                if second < 0x80 and not byte & 1:
+                    length = (byte & 0x7F) >> 1 | second << 6
+                    pos += 2
+                else:
+                    length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
             if length == -1:
-                key = None
+                value = None
             elif 0 <= length <= record_end - pos:
-                key = data[pos : pos + length]
+                value = data[pos : pos + length]
                 pos += length
             else:
-                raise CorruptRecordError(f"a key of {length} bytes at byte {pos}")
+                raise CorruptRecordError(f"a value of {length} bytes at byte {pos}")
 
-        byte = data[pos]
-        if byte < 0x80:
-            pos += 1
-            length = (byte >> 1) ^ -(byte & 1)
-        else:
-            second = data[pos + 1]
-            if second < 0x80 and not byte & 1:
-                length = (byte & 0x7F) >> 1 | second << 6
-                pos += 2
+            if data[pos] == 0:
+                pos += 1
+                headers = None
+            elif pos > record_end:
+                raise CorruptRecordError(f"a record that should end at byte {record_end} ends at byte {pos}")
             else:
-                length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
-        if length == -1:
-            value = None
-        elif 0 <= length <= record_end - pos:
-            value = data[pos : pos + length]
-            pos += length
-        else:
-            raise CorruptRecordError(f"a value of {length} bytes at byte {pos}")
+                headers = data[pos:record_end]
+                pos += walk_headers(headers, None)
 
-        if data[pos] == 0:
-            pos += 1
-            headers = None
-        elif pos > record_end:
-            raise CorruptRecordError(f"a record that should end at byte {record_end} ends at byte {pos}")
-        else:
-            headers = data[pos:record_end]
-            pos += _walk_headers(headers, None)
-
-        if pos != record_end:
-            raise CorruptRecordError(f"a record that should end at byte {record_end} ends at byte {pos}")
-        sink.add(offset, timestamp, key, value, headers)
-    if pos != end:
-        raise CorruptRecordError(f"{end - pos} bytes after the last of {count} records")
+            if pos != record_end:
+                raise CorruptRecordError(f"a record that should end at byte {record_end} ends at byte {pos}")
+            sink.add(offset, timestamp, key, value, headers)
+        if number == count and pos != end:
+            raise CorruptRecordError(f"{end - pos} bytes after the last of {count} records")
+        self._pos = pos
+        self._number = number
+        self._last_offset = last_offset
 
 
-def _far_timestamp(base: i64, delta: i64, pos: i64) -> i64:
+class FirstSince(RecordSink):
+    """Looks for the first record of a batch, from ``first_offset`` on, whose timestamp is ``since`` (ms) or later.
+
+    ``offset`` is -1 until it is found. Arguments and errors otherwise: those of :class:`RecordReader`.
+    """
+
+    def __init__(
+        self, since: int, data: Buffer, header: BatchHeader, max_decompressed_bytes: int, first_offset: int
+    ) -> None:
+        self._reader = RecordReader(data, header, max_decompressed_bytes, first_offset)
+        self._since = since
+        self.offset = -1
+        self.timestamp = -1
+
+    def add(self, offset: i64, timestamp: i64, key: bytes | None, value: bytes | None, headers: bytes | None) -> None:
+        if self.offset < 0 and timestamp >= self._since:
+            self.offset = offset
+            self.timestamp = timestamp
+
+    def read(self, limit: int) -> bool:
+        """Look at the next records, at most ``limit``; whether there is any use in looking on."""
+        return self._reader.read(self, limit) and self.offset < 0
+
+
+def far_timestamp(base: i64, delta: i64, pos: i64) -> i64:
     """The sum of a timestamp and a delta of more than two bytes, which may not fit 64 bits."""
     if delta < -_MAX_TIMESTAMP - 1 - base if base < 0 else delta > _MAX_TIMESTAMP - base:
         raise CorruptRecordError(f"a record {delta} ms after {base} ms, before byte {pos}")
@@ -316,11 +418,11 @@ def headers_of(given: bytes | Headers | None) -> Headers:
     if not isinstance(given, bytes):
         return given
     headers: Headers = []
-    _walk_headers(given, headers)
+    walk_headers(given, headers)
     return headers
 
 
-def _walk_headers(data: bytes, found: Headers | None) -> i64:
+def walk_headers(data: bytes, found: Headers | None) -> i64:
     """Where the headers end that ``data`` begins with; they are added to ``found``."""
     byte: i64
     length: i64
@@ -330,8 +432,8 @@ def _walk_headers(data: bytes, found: Headers | None) -> i64:
     number: i64 = 0
     end: i64 = len(data)
     count, pos = decode_varint(data, 0, MAX_VARINT_BYTES)
-    if count < 0 or count > end - pos:
-        raise CorruptRecordError(f"{count} record headers in {end} bytes")
+    if count < 0 or count > end - pos or count > MAX_HEADERS:
+        raise CorruptRecordError(f"{count} record headers in {end} bytes; {MAX_HEADERS} is the most")
     while number < count:
         number += 1
         byte = data[pos]

@@ -50,10 +50,10 @@ from kafka.records import (
     scan_log,
     set_log_append_time,
     validate_batch,
-    validate_records,
 )
 from kafka.records.lz4_header import mend, spoil
 from kafka.records.message_set import decode_produced
+from kafka.records.validator import BatchValidator
 from kafka.structs import TopicPartition
 from kafka.wire.crc32c import crc32c
 
@@ -354,7 +354,7 @@ def read_produced(data: Buffer) -> int:
 
 def read_as_broker(data: Buffer) -> int:
     header = validate_batch(data)
-    validate_records(data, header, BOUND)
+    BatchValidator(data, header, BOUND).read(header.records_count)
     set_log_append_time(bytearray(data), 0, T0)
     return 0
 

@@ -22,7 +22,6 @@ from kafka.records import (
     scan_log,
     set_log_append_time,
     validate_batch,
-    validate_records,
 )
 from kafka.records.header import ATTRIBUTES_AT, CRC_AT
 from kafka.wire.crc32c import crc32c
@@ -62,7 +61,6 @@ def scan(data: bytes, pos: int = 0) -> tuple[list[tuple[int, int, int]], str]:
 def test_a_good_produced_batch_is_taken_with_its_header() -> None:
     header = validate_batch(PRODUCED)
     assert (header.records_count, header.start, header.end) == (5, 0, len(PRODUCED))
-    validate_records(PRODUCED, header)
     assert validate_batch(memoryview(b"before" + PRODUCED), 6).start == 6
 
 
@@ -98,18 +96,6 @@ def test_a_damaged_produced_batch_is_corrupt() -> None:
 def test_what_should_not_have_been_sent_is_refused_for_good(batch: bytes, reason: str) -> None:
     with pytest.raises(InvalidRecordError, match=reason):
         validate_batch(batch)
-
-
-def test_records_that_do_not_fit_their_header_are_refused() -> None:
-    two = batch_of([(T0, None, b"one", []), (T0, None, b"two", [])])
-    swapped = two.replace(b"\0\0\2\1\6two", b"\0\0\0\1\6two")
-    assert swapped != two
-    swapped = with_field(">i", 53, -1, swapped)
-    with pytest.raises(InvalidRecordError, match="offset 0 in the place of 1"):
-        validate_records(swapped, validate_batch(swapped))
-    three = with_field(">i", 57, 3, with_field(">i", 23, 2, two))
-    with pytest.raises(CorruptRecordError):
-        validate_records(three, validate_batch(three))
 
 
 def test_a_batch_gets_its_place_without_a_new_crc() -> None:

@@ -29,13 +29,18 @@ def read(data: Any, **options: int) -> list[RawRecord]:
 
 
 def batch_with_body(
-    body: bytes, count: int = 1, attributes: int = 0, base_timestamp: int = T0, base_offset: int = 0
+    body: bytes,
+    count: int = 1,
+    attributes: int = 0,
+    base_timestamp: int = T0,
+    base_offset: int = 0,
+    last_delta: int | None = None,
 ) -> bytes:
     batch = bytearray(batch_of([(base_timestamp, None, b"", [])])[:HEADER_BYTES]) + body
     struct.pack_into(">q", batch, 0, base_offset)
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">h", batch, ATTRIBUTES_AT, attributes)
-    struct.pack_into(">i", batch, 23, max(0, count - 1))
+    struct.pack_into(">i", batch, 23, max(0, count - 1) if last_delta is None else last_delta)
     struct.pack_into(">i", batch, 57, count)
     return bytes(batch)
 
@@ -164,14 +169,15 @@ def test_varints_longer_than_needed_are_read() -> None:
 def test_lengths_and_deltas_on_both_sides_of_one_and_of_two_bytes_are_read(n: int) -> None:
     data = bytes(n)
     body = record_bytes(b"\0", n, n, n, data, n, data, 2, n, data, n, data, 1, b"n", 0)
-    assert read(batch_with_body(body)) == [(n, T0 + n, data, data, [("\0" * n, data), ("n", b"")])]
+    assert read(batch_with_body(body, last_delta=n)) == [(n, T0 + n, data, data, [("\0" * n, data), ("n", b"")])]
 
 
 @pytest.mark.parametrize("value_bytes", [57, 58, 59, 8184, 8185, 8186])
 def test_a_record_of_64_or_8192_bytes_is_read(value_bytes: int) -> None:
     """The first lengths of two and of three bytes: 6 or 7 bytes are beside the value."""
-    body = record_bytes(b"\0", 0, 0, -1, value_bytes, bytes(value_bytes), 0)
-    assert read(batch_with_body(body * 2, 2)) == [(0, T0, None, bytes(value_bytes), [])] * 2
+    body = [record_bytes(b"\0", 0, at, -1, value_bytes, bytes(value_bytes), 0) for at in (0, 1)]
+    expected = [(at, T0, None, bytes(value_bytes), []) for at in (0, 1)]
+    assert read(batch_with_body(b"".join(body), 2)) == expected
 
 
 @pytest.mark.parametrize("delta", [-1, -2, -63, -64, -65, -8191, -8192, -8193, -T0, -T0 - 1, -(2**62)])
@@ -202,8 +208,8 @@ def test_a_timestamp_may_be_any_int64_and_beyond_is_corrupt(base: int, most_afte
 def test_near_the_end_of_int64_there_is_room_for_a_delta_of_two_bytes_or_the_batch_is_corrupt() -> None:
     assert read(batch_with_body(GOOD, base_timestamp=MOST - 8192)) == [(0, MOST - 8192, None, b"v", [])]
     assert read(batch_with_body(GOOD, base_offset=MOST - 8192)) == [(MOST - 8192, T0, None, b"v", [])]
-    last = record_bytes(b"\0", 0, 8192, -1, -1, 0)
-    assert read(batch_with_body(last, base_offset=MOST - 8192)) == [(MOST, T0, None, None, [])]
+    last = record_bytes(b"\0", 0, 8191, -1, -1, 0)
+    assert read(batch_with_body(last, base_offset=MOST - 8192, last_delta=8191)) == [(MOST - 1, T0, None, None, [])]
     beyond = record_bytes(b"\0", 0, 8193, -1, -1, 0)
     for batch, why in (
         (batch_with_body(GOOD, base_timestamp=MOST - 8191), "the base timestamp"),
@@ -232,7 +238,7 @@ def test_records_before_the_first_offset_wanted_are_passed_over(what: str, first
 
 def test_a_record_of_no_bytes_is_corrupt_also_before_the_first_offset_wanted() -> None:
     """Java's consumer, too, reads the records that it passes over."""
-    fetched = Fetched(TopicPartition("t", 0), 3, batch_with_body(b"\0" + record_bytes(b"\0", 0, 6, -1, -1, 0), 2))
+    fetched = Fetched(TopicPartition("t", 0), 3, batch_with_body(b"\0" + GOOD * 2, 2))
     with pytest.raises(CorruptRecordError, match="a record of 0 bytes"):
         fetched.read(100, ReaderOptions(check_crcs=False))
 

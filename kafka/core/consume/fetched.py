@@ -1,4 +1,4 @@
-"""From one partition's part of a Fetch answer to records, batch by batch and no earlier than somebody wants them.
+"""From one partition's part of a Fetch answer to records, as many at a time as the caller of ``poll`` wants.
 
     records of the answer:  | batch | batch | ... | cut batch |       the cut one is fetched again
     offset asked for:            ^ within a batch: what lies before it is left out
@@ -30,8 +30,9 @@ from kafka.records import (
     decode_raw,
     parse_header,
 )
+from kafka.records.compression import inflation_bound
 from kafka.records.header import Buffer
-from kafka.records.reader import decode_into
+from kafka.records.reader import RecordReader
 from kafka.structs import TopicPartition
 
 NO_TIMESTAMP_TYPE: Final = -1
@@ -63,8 +64,8 @@ class ReaderOptions:
 class Fetched:
     """What was fetched of one partition, from ``fetch_offset`` on. ``next_offset`` is where the next fetch begins."""
 
-    __slots__ = ("_aborted", "_aborting", "_batch_at", "_is_cut", "_pending", "_pending_at", "data", "error",
-                 "headers", "next_offset", "partition", "position", "size_bytes")  # fmt: skip
+    __slots__ = ("_aborted", "_aborting", "_batch_at", "_reader", "data", "error", "headers", "next_offset",
+                 "partition", "position", "size_bytes")  # fmt: skip
 
     def __init__(
         self,
@@ -84,21 +85,19 @@ class Fetched:
         self._aborted = sorted(aborted, key=_first_offset, reverse=True)
         self._aborting: set[int] = set()
         self._batch_at = 0
-        self._pending: list[ConsumerRecord] = []
-        self._pending_at = 0
-        self._is_cut = False
-        """What is pending ends before its batch does: a deserialiser raised."""
+        self._reader: RecordReader | None = None
+        """Of the batch at ``_batch_at``, of which the records before ``position`` have been read."""
 
     @property
     def leader_epoch(self) -> int:
         """Of the batch that was read from last; -1 before that, and of message sets, which have none."""
-        at = self._batch_at if self._pending_at else self._batch_at - 1
+        at = self._batch_at if self._reader is not None else self._batch_at - 1
         return self.headers[at].leader_epoch if at >= 0 else -1
 
     @property
     def is_exhausted(self) -> bool:
         """Everything has been read, and no fault is left to be met."""
-        return self._pending_at >= len(self._pending) and self._batch_at >= len(self.headers) and self.error is None
+        return self._batch_at >= len(self.headers) and self.error is None
 
     def read(self, limit: int, options: ReaderOptions) -> list[ConsumerRecord]:
         """The next records, at most ``limit``; fewer, or none, at the end. Moves ``position``.
@@ -108,65 +107,78 @@ class Fetched:
         """
         found: list[ConsumerRecord] = []
         while len(found) < limit:
-            pending = self._pending
-            if self._pending_at < len(pending):
-                wanted = limit - len(found)
-                if self._pending_at == 0 and wanted >= len(pending):
-                    taken = pending
-                else:
-                    taken = pending[self._pending_at : self._pending_at + wanted]
-                self._pending_at += len(taken)
-                if found:
-                    found += taken
-                else:
-                    found = taken
-                self.position = found[-1].offset + 1
-                if self._pending_at >= len(pending):
-                    self._leave_batch()
-                continue
             if self._batch_at >= len(self.headers):
                 if self.error is not None and not found:
                     raise self.error
                 break
             try:
-                self._pending = self._decode(self.headers[self._batch_at], options)
+                records = self._read_batch(self.headers[self._batch_at], limit - len(found), options)
             except Exception:
                 if found:
                     break  # what is good comes first
                 raise
-            self._pending_at = 0
-            if not self._pending:
-                self._leave_batch()
+            if not found:
+                found = records
+            elif records:
+                found += records
         return found
 
-    def _leave_batch(self) -> None:
-        """The batch was read to its end: compaction may have removed its last records, and those offsets count."""
-        if not self._is_cut:
-            header = self.headers[self._batch_at]
-            self.position = max(self.position, header.next_offset)
-            self._batch_at += 1
-        self._is_cut = False
-        self._pending = []
-        self._pending_at = 0
+    @property
+    def inflated_bytes(self) -> int:
+        """What the batch that is being read takes besides ``data``."""
+        return 0 if self._reader is None else self._reader.held_bytes
 
-    def _decode(self, header: BatchHeader, options: ReaderOptions) -> list[ConsumerRecord]:
+    def close(self) -> None:
+        """Let go of the batch that is being read; :meth:`read` opens it again."""
+        self._reader = None
+
+    def _read_batch(self, header: BatchHeader, limit: int, options: ReaderOptions) -> list[ConsumerRecord]:
+        """The next records of the batch, at most ``limit``; it is left when they are its last."""
         try:
-            if options.check_crcs and header.magic == 2:
-                check_crc(self.data, header)
-            if options.read_committed and self._is_aborted(header):
-                return []
-            if header.is_control:
-                return []
-            records = self._sink(header, options)
-            decode_into(records, self.data, header, options.max_batch_bytes, self.position)
+            reader = self._reader or self._open_batch(header, options)
         except CorruptRecordError as error:
-            raise CorruptRecordError(f"{_name(self.partition)}: {error.args[0]}") from None
-        fault = records.fault
-        if fault is not None:
-            if not records.found:
-                raise fault
-            self._is_cut = True  # what is good comes first, and then the rest of the batch is tried again
-        return records.found
+            raise self._located(error) from None
+        if reader is None:
+            self._leave_batch(header)
+            return []
+        self._reader = None  # unless all goes well
+        records = self._sink(header, options)
+        is_more = False
+        fault: Exception | None = None
+        try:
+            is_more = reader.read(records, limit)
+        except CorruptRecordError as error:
+            fault = self._located(error)
+        fault = records.fault or fault
+        found = records.found
+        if fault is not None and not found:
+            raise fault
+        if found:
+            self.position = found[-1].offset + 1
+        if is_more and fault is None:
+            self._reader = reader
+        elif fault is None:
+            self._leave_batch(header)
+        return found  # what is good comes first; then the rest of the batch is opened again
+
+    def _leave_batch(self, header: BatchHeader) -> None:
+        """The batch was read to its end: compaction may have removed its last records, and those offsets count."""
+        self.position = max(self.position, header.next_offset)
+        self._batch_at += 1
+
+    def _open_batch(self, header: BatchHeader, options: ReaderOptions) -> RecordReader | None:
+        """None: none of its records is for the reader."""
+        if options.check_crcs and header.magic == 2:
+            check_crc(self.data, header)
+        if options.read_committed and self._is_aborted(header):
+            return None
+        if header.is_control:
+            return None
+        most = min(options.max_batch_bytes, inflation_bound(header.length, options.max_batch_bytes * 3 // 10))
+        return RecordReader(self.data, header, most, self.position)
+
+    def _located(self, error: CorruptRecordError) -> CorruptRecordError:
+        return CorruptRecordError(f"{_name(self.partition)}: {error.args[0]}")
 
     def _sink(self, header: BatchHeader, options: ReaderOptions) -> Records:
         topic, partition = self.partition

@@ -36,16 +36,36 @@ class LeaderAndEpoch(NamedTuple):
     epoch: int
 
 
+MAX_INFLATED_BYTES: Final = 32 << 20
+"""Of the batches that are being read, when they are more than one."""
+
+
 class Changes:
     """What happened to positions: ``touched`` since the fetcher last looked; ``ready`` for the reader, in its turn."""
 
-    __slots__ = ("buffered_bytes", "ready", "touched")
+    __slots__ = ("_inflated", "_inflated_bytes", "_max_inflated_bytes", "buffered_bytes", "ready", "touched")
 
-    def __init__(self) -> None:
+    def __init__(self, max_inflated_bytes: int = MAX_INFLATED_BYTES) -> None:
         self.touched: dict[PartitionPosition, None] = {}
         self.ready: dict[PartitionPosition, None] = {}
         self.buffered_bytes = 0
         """Of all positions."""
+        self._inflated: dict[Fetched, int] = {}
+        """What has been read from and holds an inflated batch, the longest ago first, and how many bytes of it."""
+        self._inflated_bytes = 0
+        self._max_inflated_bytes = max_inflated_bytes
+
+    def note_inflated(self, fetched: Fetched, size_bytes: int) -> None:
+        """``fetched`` holds so much of an inflated batch now. Beyond :data:`MAX_INFLATED_BYTES` in all, others let go
+        of theirs, which are inflated again when they are read on."""
+        self._inflated_bytes += size_bytes - self._inflated.pop(fetched, 0)
+        if not size_bytes:
+            return
+        self._inflated[fetched] = size_bytes
+        while self._inflated_bytes > self._max_inflated_bytes and len(self._inflated) > 1:
+            other = next(iter(self._inflated))
+            self._inflated_bytes -= self._inflated.pop(other)
+            other.close()
 
 
 class PartitionPosition:
@@ -142,6 +162,8 @@ class PartitionPosition:
 
     def _empty(self) -> None:
         self._changes.buffered_bytes -= self.buffered_bytes
+        for fetched in self.buffered:
+            self._changes.note_inflated(fetched, 0)
         self.buffered.clear()
         self.buffered_bytes = 0
 
@@ -160,6 +182,7 @@ class PartitionPosition:
         self.position = fetched.position
         if fetched.leader_epoch >= 0:
             self.leader_epoch = fetched.leader_epoch
+        self._changes.note_inflated(fetched, fetched.inflated_bytes)
         if fetched.is_exhausted:
             self.buffered.popleft()
             self.buffered_bytes -= fetched.size_bytes

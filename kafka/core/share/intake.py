@@ -13,7 +13,14 @@ from uuid import UUID
 from kafka.core.share.acks import TakenAcks
 from kafka.core.share.holding import Acknowledged, Answered, Holding, each_of
 from kafka.core.share.reactions import REST_MAX_S, REST_S, of_acks, of_partition
-from kafka.core.share.records import AcknowledgeType, AcquiredRange, SharePartition, ShareRecord, read_acquired
+from kafka.core.share.records import (
+    AcknowledgeType,
+    AcquiredRange,
+    OpenBatch,
+    SharePartition,
+    ShareRecord,
+    read_acquired,
+)
 from kafka.core.share.rests import Rests
 from kafka.errors import KafkaError, for_code
 from kafka.protocol.share import ShareAcknowledgeResponse, ShareFetchResponse
@@ -51,6 +58,7 @@ class Scene(NamedTuple):
     fetch_rests: Rests
     ack_rests: Rests
     check_crcs: bool
+    open_batch: OpenBatch
 
 
 class Intake:
@@ -107,7 +115,7 @@ class Intake:
         try:
             found, gaps = read_acquired(
                 scene.topics[partition.topic_id], partition.partition, cast(memoryview, part.records), ranges,
-                self._deadline, holding, scene.check_crcs,
+                self._deadline, holding, scene.check_crcs, scene.open_batch,
             )  # fmt: skip
         except KafkaError as error:
             # Given back, not dropped: another member may have the codec, or read what a network or disk damaged here.

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafka._native import i64, mypyc_attr
-from kafka.records import Headers, iter_batches
-from kafka.records.reader import RecordSink, decode_into, headers_of
+from kafka.records import BatchHeader, Headers, iter_batches
+from kafka.records.compression import inflation_bound
+from kafka.records.reader import RecordReader, RecordSink, headers_of
 from kafka.wire.types import BytesLike
 
 
@@ -169,6 +170,30 @@ class _Acquired(RecordSink):
             )  # fmt: skip
 
 
+class OpenBatch:
+    """The compressed batch that was read last, and not to its end: brokers acquire the records of a large batch in many
+    answers, and each brings all of it. It is read on from where it was left then, instead of from its beginning."""
+
+    def __init__(self) -> None:
+        self._reader: RecordReader | None = None
+        self._identity: tuple[str, int, int, int, int] | None = None
+
+    def reader(self, topic: str, partition: int, data: BytesLike, header: BatchHeader, first: int) -> RecordReader:
+        """What reads this batch from offset ``first`` on. Errors: those of :class:`RecordReader`."""
+        identity = (topic, partition, header.base_offset, header.crc, header.length)
+        reader = self._reader
+        self._reader = None
+        if reader is None or identity != self._identity or not reader.skip_to(first):
+            reader = RecordReader(data, header, inflation_bound(header.length), first)
+        self._identity = identity
+        return reader
+
+    def keep(self, reader: RecordReader, header: BatchHeader) -> None:
+        """Its batch has records left."""
+        if header.codec:
+            self._reader = reader
+
+
 def read_acquired(
     topic: str,
     partition: int,
@@ -177,11 +202,15 @@ def read_acquired(
     lock_deadline: float,
     owner: object,
     check_crcs: bool = True,
+    open_batch: OpenBatch | None = None,
 ) -> tuple[list[ShareRecord], list[tuple[int, int]]]:
-    """The records within ``ranges``, by offset, and the offsets within them without a record, as ranges.
+    """The records within ``ranges``, by offset, and the offsets within them without a record, as ranges. Batches are
+    read up to the last record that is wanted. ``open_batch``: where the last one is kept for the next answer.
 
     Raises CorruptRecordError for batches that cannot be read.
     """
+    if open_batch is None:
+        open_batch = OpenBatch()
     wanted = sorted(ranges)
     sink = _Acquired(topic, partition, wanted, lock_deadline, owner)
     at = 0
@@ -193,7 +222,13 @@ def read_acquired(
         if header.is_control or wanted[at].first > header.last_offset:
             continue
         sink.begin(at, header.leader_epoch, header.timestamp_type)
-        decode_into(sink, data, header, first_offset=wanted[at].first)
+        first = max(wanted[at].first, header.base_offset)
+        end = at
+        while end + 1 < len(wanted) and wanted[end + 1].first <= header.last_offset:
+            end += 1
+        reader = open_batch.reader(topic, partition, data, header, first)
+        if reader.read(sink, wanted[end].last - first + 1):
+            open_batch.keep(reader, header)
     records = sink.found
     acquired = sum([each.last - each.first + 1 for each in wanted])
     if len(records) == acquired:

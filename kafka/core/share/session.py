@@ -40,7 +40,7 @@ from kafka.core.share.acks import TakenAcks
 from kafka.core.share.holding import Answered, Holding
 from kafka.core.share.intake import Intake, Outcome, Scene, ack_code
 from kafka.core.share.reactions import of_answer
-from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
+from kafka.core.share.records import AcknowledgeType, OpenBatch, SharePartition, ShareRecord
 from kafka.core.share.requests import Demand, Polling, acknowledge_request, fetch_request
 from kafka.core.share.rests import Rests
 from kafka.errors import BrokerResponseError, IllegalStateError, KafkaError, for_code
@@ -85,6 +85,7 @@ class ShareSession:
         self.member_id = member_id
         self._group_id = group_id
         self._fetch_max_bytes = fetch_max_bytes
+        self._open_batch = OpenBatch()
         self._check_crcs = check_crcs
         self._max_wait_ms = min(max_wait_ms, WAIT_IDLE_MS)
         self._epoch = OPENING
@@ -350,7 +351,9 @@ class ShareSession:
         return self._session_lost({}, error)
 
     def _scene(self) -> Scene:
-        return Scene(self._holding, self._wanted, self._topics, self._rests, self._ack_rests, self._check_crcs)
+        return Scene(
+            self._holding, self._wanted, self._topics, self._rests, self._ack_rests, self._check_crcs, self._open_batch
+        )
 
     def _refused(self, exchange: Exchange, error: BrokerResponseError) -> Outcome:
         reaction = of_answer(error)

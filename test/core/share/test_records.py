@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.core.share.records import AcknowledgeType, AcquiredRange, read_acquired, runs, settle, without_lost
+from kafka.core.share.records import (
+    AcknowledgeType,
+    AcquiredRange,
+    OpenBatch,
+    read_acquired,
+    runs,
+    settle,
+    without_lost,
+)
 from kafka.errors import CorruptRecordError
-from kafka.records import COMMIT, ControlMarker, RecordBatchBuilder, control_batch
+from kafka.records import COMMIT, GZIP, ControlMarker, RecordBatchBuilder, control_batch
+from kafka.records.reader import RecordReader
+from kafka.records.varint import encode_varint
+from test.records import fuzz
 
 
 def batch(base: int, count: int) -> bytes:
@@ -52,6 +65,41 @@ def test_damaged_batches_raise() -> None:
     damaged[-1] ^= 1
     with pytest.raises(CorruptRecordError):
         read(bytes(damaged), (0, 2, 1))
+
+
+@pytest.mark.parametrize("deltas", [(0, 0), (0, 0, 0), (1, 0), (0, 1, 1)])
+def test_records_with_one_offset_are_corrupt_and_none_is_delivered_twice(deltas: tuple[int, ...]) -> None:
+    body = b"".join(b"\x0c\0\0" + encode_varint(delta) + b"\1\1\0" for delta in deltas)
+    with pytest.raises(CorruptRecordError, match="a record's offset"):
+        read_acquired("t", 0, fuzz.v2_around(0, body, len(deltas)), [AcquiredRange(0, 5, 1)], 30.0, None)
+
+
+@pytest.mark.parametrize("codec", [0, GZIP])
+def test_a_large_batch_that_comes_with_many_answers_is_read_on_where_it_was_left(codec: int) -> None:
+    builder = RecordBatchBuilder(1 << 20, codec)
+    for at in range(1000):
+        builder.append(1_000, None, b"%d" % at)
+    data = builder.build()
+    open_batch = OpenBatch()
+    found = []
+    with mock.patch("kafka.core.share.records.RecordReader", wraps=RecordReader) as opened:
+        for first in range(0, 1000, 100):
+            ranges = [AcquiredRange(first, first + 99, 1)]
+            records, gaps = read_acquired("t", 0, data, ranges, 30.0, None, open_batch=open_batch)
+            assert gaps == []
+            found += records
+        assert opened.call_count == (1 if codec else 10)
+        again, _ = read_acquired("t", 0, data, [AcquiredRange(5, 6, 2)], 30.0, None, open_batch=open_batch)
+        assert opened.call_count == (2 if codec else 11)
+    assert [record.offset for record in found] == list(range(1000))
+    assert [record.offset for record in again] == [5, 6]
+
+
+def test_records_behind_the_last_acquired_one_are_not_read() -> None:
+    data = bytearray(batch(0, 100))
+    data[-2] ^= 0x7F  # in the last record
+    records, _ = read_acquired("t", 0, bytes(data), [AcquiredRange(3, 5, 1)], 30.0, None, check_crcs=False)
+    assert [record.offset for record in records] == [3, 4, 5]
 
 
 def test_a_record_tells_the_sizes_of_the_bytes_it_came_as() -> None:

@@ -1,0 +1,206 @@
+"""Whether the records of a produced batch are what its header says, found without making anything of them.
+
+What a broker stores every consumer has to read: a batch whose records are malformed, or have one offset twice, would
+stop all of them there. So each record's fields are walked through, as in :meth:`kafka.records.reader.RecordReader`, but
+nothing is cut out of the batch, and it is done a few records at a time: a batch of a few kB may hold millions.
+
+The layout is drawn in :mod:`kafka.records.reader`. In plain Python a record takes 0.5 us, compiled 0.02.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafka._native import i64
+from kafka.errors import CorruptRecordError
+from kafka.records.header import BatchHeader, Buffer
+from kafka.records.reader import far_timestamp, open_body, walk_headers
+from kafka.records.varint import MAX_VARINT_BYTES, decode_varint
+
+NO_TIMESTAMP: Final = -1
+MAX_FAULTS: Final = 100
+"""How many records that break a rule are told of; the rest of the batch is not read then."""
+
+_HEADER_BYTES_PER_RECORD: Final = 16
+"""So many bytes of headers take as long as a record, or less."""
+
+_ANY_TIME: Final = (-(2**63), 2**63 - 1)
+
+
+class RecordFault:
+    """A record that breaks a rule: its ``index`` in the batch, its ``timestamp`` in ms, and whether it has no key where
+    it needs one (else its timestamp is at fault)."""
+
+    __slots__ = ("index", "is_without_key", "timestamp")
+
+    def __init__(self, index: int, timestamp: int, is_without_key: bool) -> None:
+        self.index = index
+        self.timestamp = timestamp
+        self.is_without_key = is_without_key
+
+
+class BatchValidator:
+    """Walks through the batch that ``header`` found in ``data``, which has a record at each of its offsets.
+
+    ``needs_keys``: a record without a key is a fault. ``times``: the least and the greatest timestamp in ms, both
+    inclusive; one of -1 is none. ``max_timestamp`` is, in the end, the greatest of all records.
+
+    The constructor and :meth:`read` raise :class:`~kafka.errors.CorruptRecordError` for records that are malformed,
+    fewer or more than the header says, at other offsets than one after another from the header's on, or that would
+    inflate above ``max_decompressed_bytes``; the constructor :class:`~kafka.errors.UnsupportedCodecError` for a codec
+    that is not available.
+    """
+
+    def __init__(
+        self,
+        data: Buffer,
+        header: BatchHeader,
+        max_decompressed_bytes: int,
+        *,
+        needs_keys: bool = False,
+        times: tuple[int, int] = _ANY_TIME,
+    ) -> None:
+        self._header = header
+        self._body, pos, end = open_body(data, header, max_decompressed_bytes)
+        self._pos: i64 = pos
+        self._end: i64 = end
+        self._number: i64 = 0
+        self._count: i64 = header.records_count
+        self._needs_keys = needs_keys
+        self._earliest: i64 = times[0]
+        self._latest: i64 = times[1]
+        self.max_timestamp: int = NO_TIMESTAMP
+        self.faults: list[RecordFault] = []
+        """In the order of the records; no more than :data:`MAX_FAULTS`."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What the records take when they are inflated."""
+        return self._end
+
+    def read(self, limit: int) -> bool:
+        """Look at the next records, at most ``limit``, less where they have many headers; whether there is more to
+        look at."""
+        try:
+            self._walk(limit)
+        except IndexError:
+            raise CorruptRecordError(f"a record runs over the end of {self._header!r}") from None
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"{error.args[0]} in {self._header!r}") from None
+        return self._number < self._count and len(self.faults) < MAX_FAULTS
+
+    def _walk(self, limit: i64) -> None:
+        data = self._body
+        pos = self._pos
+        end = self._end
+        count = self._count
+        number = self._number
+        needs_keys = self._needs_keys
+        earliest = self._earliest
+        latest = self._latest
+        base_timestamp: i64 = self._header.base_timestamp
+        greatest: i64 = self.max_timestamp
+        byte: i64
+        second: i64
+        length: i64
+        timestamp: i64
+        room = limit
+        first = number
+        stop = count if room >= count - number else number + room
+        while number < stop:
+            byte = data[pos]
+            second = data[pos + 1]
+            if byte < 0x80:
+                pos += 1
+                length = (byte >> 1) ^ -(byte & 1)
+            elif second < 0x80 and not byte & 1:
+                length = (byte & 0x7F) >> 1 | second << 6
+                pos += 2
+            else:
+                length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
+            record_end: i64 = pos + length
+            if record_end <= pos or record_end > end:
+                raise CorruptRecordError(f"a record of {length} bytes at byte {pos}, where {end - pos} are left")
+            pos += 1  # attributes
+
+            byte = data[pos]
+            if byte < 0x80 and not byte & 1:
+                timestamp = base_timestamp + (byte >> 1)
+                pos += 1
+            else:
+                second = data[pos + 1]
+                if second < 0x80 and not byte & 1:
+                    timestamp = base_timestamp + ((byte & 0x7F) >> 1 | second << 6)
+                    pos += 2
+                else:
+                    length, pos = decode_varint(data, pos)
+                    timestamp = far_timestamp(base_timestamp, length, pos)
+            if timestamp > greatest:
+                greatest = timestamp
+
+            byte = data[pos]
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+                pos += 1
+            else:
+                second = data[pos + 1]
+                if second < 0x80 and not byte & 1:
+                    length = (byte & 0x7F) >> 1 | second << 6
+                    pos += 2
+                else:
+                    length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
+            if length != number:
+                raise CorruptRecordError(f"record {number} has the offset delta {length}, at byte {pos}")
+
+            byte = data[pos]
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+                pos += 1
+            else:
+                length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
+            if length < -1 or length > record_end - pos:
+                raise CorruptRecordError(f"a key of {length} bytes at byte {pos}")
+            if length < 0 and needs_keys:
+                self.faults.append(RecordFault(number, timestamp, True))
+                if len(self.faults) >= MAX_FAULTS:
+                    return
+            elif not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
+                self.faults.append(RecordFault(number, timestamp, False))
+                if len(self.faults) >= MAX_FAULTS:
+                    return
+            if length > 0:
+                pos += length
+
+            byte = data[pos]
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+                pos += 1
+            else:
+                second = data[pos + 1]
+                if second < 0x80 and not byte & 1:
+                    length = (byte & 0x7F) >> 1 | second << 6
+                    pos += 2
+                else:
+                    length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
+            if length < -1 or length > record_end - pos:
+                raise CorruptRecordError(f"a value of {length} bytes at byte {pos}")
+            if length > 0:
+                pos += length
+
+            if data[pos] == 0:
+                pos += 1
+            elif pos >= record_end:
+                raise CorruptRecordError(f"a record that ends at byte {record_end}, before its headers")
+            else:
+                room -= (record_end - pos) // _HEADER_BYTES_PER_RECORD
+                if stop - first > room:
+                    stop = first + room
+                pos += walk_headers(data[pos:record_end], None)
+            if pos != record_end:
+                raise CorruptRecordError(f"a record that should end at byte {record_end} ends at byte {pos}")
+            number += 1
+        if number == count and pos != end:
+            raise CorruptRecordError(f"{end - pos} bytes after the last of {count} records")
+        self._pos = pos
+        self._number = number
+        self.max_timestamp = greatest
