@@ -39,6 +39,7 @@ from kafka.broker.reply import Connection, Reply
 from kafka.broker.settings import TOPIC_SETTINGS
 from kafka.broker.share.sessions import ShareSessions
 from kafka.broker.share.states import WAKE_AS_KAFKA_4_3, ShareEvent
+from kafka.broker.sliced_requests import SlicedRequests, Steps
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, StateTopics
 from kafka.broker.transactions import TransactionCoordinator
 from kafka.broker.transactions.orphans import end_orphans
@@ -118,6 +119,7 @@ class Broker:
         self.features.keep_min_isr()
         self.quotas = Quotas(self.metadata)
         self.purgatory = Purgatory()
+        self._sliced = SlicedRequests()
         self.answer_room: Callable[[], int] = lambda: NO_LIMIT
         """How many bytes of records an answer may have, besides one batch: the server knows what waits to be sent."""
         slots = self.config.number("max.incremental.fetch.session.cache.slots")
@@ -196,6 +198,7 @@ class Broker:
         """Do what is due: sync, wake parked requests, end locks and sessions. When to come again at the latest
         (monotonic s), or None."""
         self._now = now
+        self._sliced.run()
         if self._faults is not None:
             self._faults.tick(now)
         flush_at = self.logs.tick(now)
@@ -210,7 +213,7 @@ class Broker:
         self.purgatory.run(now)
         deadlines = [
             flush_at, maintained_at, self.purgatory.next_deadline, self.transactions.next_deadline,
-            self.offsets.next_deadline, now if self.logs.syncer.has_to_begin else None,
+            self.offsets.next_deadline, now if self.logs.syncer.has_to_begin or self._sliced else None,
         ]  # fmt: skip
         deadlines += [part.next_deadline for part in (self._faults, share, groups) if part is not None]
         return min((at for at in deadlines if at is not None), default=None)
@@ -341,6 +344,12 @@ class Broker:
         parked = self.purgatory.park(keys, deadline, again)
         connection.parked = lambda: self.purgatory.cancel(parked)
         return reply
+
+    def in_slices(self, call: registry.Call[Any], steps: Steps) -> Response | Reply:
+        """Answer a request with a handler that may take longer than one turn of the loop (``sliced_requests.py``)."""
+        return self._sliced.start(
+            call.connection, steps, lambda reply, response: self.complete(reply, call, response)
+        )
 
     def complete(self, reply: Reply, call: registry.Call[Any], response: Response) -> None:
         """Answer a request that has waited, or is just being handled; after a sync, where the answer is a promise."""

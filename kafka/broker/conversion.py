@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.errors import InvalidTimestampError, UnsupportedCodecError, UnsupportedCompressionTypeError
 from kafka.records import (
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
     ZSTD,
     RecordBatchBuilder,
     decode_raw,
     encode_message_set,
     iter_batches,
 )
+from kafka.records.compression import inflation_bound
 from kafka.records.header import Buffer
 from kafka.records.message_set import decode_produced
 
@@ -40,6 +40,10 @@ MAGIC_OF_FETCH: Final = {0: 0, 1: 0, 2: 1, 3: 1}
 """Version of Fetch -> the message sets that it gives; later versions give batches."""
 WHOLE_FIRST_SINCE: Final = 3
 """From this version of Fetch on a first message that is too large comes whole (KIP-74); before, it is cut."""
+
+MAX_INFLATED_BYTES: Final = 512 << 10
+"""What a message set, or a batch that is made into one, may inflate to, and 14 times its own size besides: all of its
+records are held as objects, in one turn of the loop."""
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -53,7 +57,8 @@ def batch_of(message_set: Buffer) -> bytes | None:
     UnsupportedCompressionTypeError (76) for a codec that is not installed.
     """
     try:
-        records, codec, has_append_time = decode_produced(message_set, DEFAULT_MAX_DECOMPRESSED_BYTES)
+        most = inflation_bound(len(message_set), MAX_INFLATED_BYTES)
+        records, codec, has_append_time = decode_produced(message_set, most)
         if has_append_time:
             raise InvalidTimestampError("a producer may not set the time of the append")
         if not records:
@@ -101,7 +106,7 @@ def message_set_of(batches: Buffer, magic: int, offset: int) -> tuple[bytes, int
                 continue
             if header.codec == ZSTD:
                 raise UnsupportedCompressionTypeError("zstd came with Fetch v10")
-            records = decode_raw(batches, header)
+            records = decode_raw(batches, header, inflation_bound(header.length, MAX_INFLATED_BYTES))
             if not header.codec:
                 records = [record for record in records if record[0] >= offset]
             parts.append(encode_message_set(records, magic, header.codec, timestamp_type=header.timestamp_type))

@@ -1,19 +1,35 @@
-"""Batches that inflate a thousandfold, at the embedded broker's edge: refused, and the broker goes on."""
+"""Batches that inflate a thousandfold, at the embedded broker's edge: what is too large is refused, what is not is read
+in slices, and the broker goes on meanwhile."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import struct
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 
 from kafka import KafkaProducer
-from kafka.protocol.produce import ProduceRequest
-from kafka.records import DEFAULT_MAX_DECOMPRESSED_BYTES, RecordBatchBuilder
+from kafka.broker.log import cleaner
+from kafka.broker.reply import Connection, Reply
+from kafka.broker.slices import MAX_INFLATED_BYTES, SLICE_RECORDS
+from kafka.protocol.api_versions import ApiVersionsRequest
+from kafka.protocol.list_offsets import ListOffsetsRequest
+from kafka.protocol.produce import ProduceRequest, ProduceResponse
+from kafka.protocol.topics import DeleteTopicsRequest
+from kafka.records import DEFAULT_MAX_DECOMPRESSED_BYTES, ZSTD, RecordBatchBuilder, iter_batches
+from kafka.records.varint import encode_varint
 from kafka.testing import EmbeddedBroker
+from test.broker.driver import HandBroker, batch, produce_request
 from test.broker.raw_client import RawClient
 from test.records import fuzz
 
+T = TypeVar("T")
+EMPTY_RECORD = b"\x0c\0\0\0\1\1\0"
+
+MESSAGE_TOO_LARGE = 10
 CORRUPT_MESSAGE = 2
 
 
@@ -41,9 +57,9 @@ def compacted() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_a_bomb_for_a_compacted_topic_is_corrupt(compacted: EmbeddedBroker, huge: bytes, codec: int) -> None:
+def test_a_bomb_for_a_compacted_topic_is_too_large(compacted: EmbeddedBroker, huge: bytes, codec: int) -> None:
     with RawClient(compacted.port) as raw:
-        assert produce(raw, "compacted", fuzz.v2_around(codec, huge, 1), 12) == CORRUPT_MESSAGE
+        assert produce(raw, "compacted", fuzz.v2_around(codec, huge, 1), 12) == MESSAGE_TOO_LARGE
         builder = RecordBatchBuilder(1000, codec)
         builder.append(fuzz.T0, b"key", b"value")
         assert produce(raw, "compacted", builder.build(), 12) == 0
@@ -64,3 +80,201 @@ def test_a_bomb_in_a_wrapper_is_corrupt(old: tuple[EmbeddedBroker, int], huge: b
     with RawClient(broker.port) as raw:
         assert produce(raw, "t", fuzz.wrapper(magic, codec, huge), magic + 1) == CORRUPT_MESSAGE
         assert produce(raw, "t", fuzz.message_set(random.Random(1), magic, codec), magic + 1) == 0
+
+
+# -- many records in few bytes ---------------------------------------------------------------------------------------
+
+
+RECORDS = 40_000
+MEMORY_BYTES = 64_000_000
+
+
+def many(timestamp: int, records: int = RECORDS, key: bytes | None = b"") -> bytes:
+    """So many small records in a few kB."""
+    builder = RecordBatchBuilder(1 << 30, ZSTD)
+    for _ in range(records):
+        builder.append(timestamp, key, None)
+    return builder.build()
+
+
+def turns_until_done(hand: HandBroker, reply: Reply) -> int:
+    """Tick until there is an answer. Another connection is answered in each turn meanwhile."""
+    turns = 0
+    other = Connection()
+    while not reply.done:
+        asked = hand.send(ApiVersionsRequest(), 4, other)
+        assert asked.done
+        hand.tick()
+        turns += 1
+        assert turns < 10_000
+    return turns
+
+
+def produced(hand: HandBroker, reply: Reply) -> ProduceResponse.PartitionProduceResponse:
+    """The answer for the one partition."""
+    (partition,) = hand.answer(produce_request("t", b""), reply, 9).responses[0].partition_responses
+    return partition
+
+
+def peak_of(act: Callable[[], T]) -> tuple[T, int]:
+    """What it gives, and how many bytes Python held meanwhile at most."""
+    tracemalloc.start()
+    try:
+        found = act()
+        return found, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "key", "code"), [(2 * 3600, b"", 32), (0, None, 87)], ids=["too far ahead", "without keys"]
+)
+def test_of_many_records_that_break_a_rule_a_hundred_are_told_and_no_more_is_read(
+    hand: HandBroker, timestamp: int, key: bytes | None, code: int
+) -> None:
+    hand.create_topic("t", cleanup_policy="compact")
+    data = many(hand.epoch_ms + timestamp * 1000, key=key)
+
+    def produce() -> int:
+        reply = hand.send(produce_request("t", data), 9)
+        turns = turns_until_done(hand, reply)
+        partition = produced(hand, reply)
+        assert (partition.error_code, len(partition.record_errors)) == (code, 100)
+        return turns
+
+    turns, peak = peak_of(produce)
+    assert turns < 5
+    assert peak < MEMORY_BYTES
+    hand.create_topic("other")
+    assert hand.produce("other", batch(b"v")).error_code == 0
+
+
+def test_a_batch_of_many_good_records_is_looked_at_in_slices_and_taken(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    data = many(hand.epoch_ms)
+    reply, peak = peak_of(lambda: hand.send(produce_request("t", data), 9))
+    assert not reply.done
+    assert peak < 1_000_000, "nothing is inflated before it is its turn"
+    turns, peak = peak_of(lambda: turns_until_done(hand, reply))
+    assert turns > RECORDS // SLICE_RECORDS
+    assert peak < MEMORY_BYTES
+    partition = produced(hand, reply)
+    assert (partition.error_code, partition.base_offset) == (0, 0)
+    assert hand.produce("t", batch(b"v")).base_offset == RECORDS
+
+
+def test_two_that_send_many_records_are_read_one_after_the_other(hand: HandBroker) -> None:
+    hand.create_topic("t", partitions=2)
+    data = many(hand.epoch_ms)
+    replies = [hand.send(produce_request("t", data, at), 9, Connection()) for at in range(2)]
+
+    def finish() -> None:
+        for reply in replies:
+            turns_until_done(hand, reply)
+
+    _, peak = peak_of(finish)
+    assert peak < MEMORY_BYTES // 2
+
+
+def test_a_topic_that_is_deleted_while_a_batch_is_looked_at_does_not_get_it(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    reply = hand.send(produce_request("t", many(hand.epoch_ms)), 9)
+    other = Connection()
+    hand.tick()
+    deleted = hand.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3, other)
+    assert deleted.done
+    turns_until_done(hand, reply)
+    partition = produced(hand, reply)
+    assert partition.error_code == 3
+
+
+def test_a_producer_that_has_gone_leaves_no_work_behind(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    connection = Connection()
+    reply = hand.send(produce_request("t", many(hand.epoch_ms)), 9, connection)
+    hand.tick()
+    hand.broker.disconnected(connection, hand.now)
+    deadline = hand.tick()
+    assert deadline is None or deadline > hand.now
+    assert not reply.done
+    assert hand.produce("t", batch(b"v")).base_offset == 0
+
+
+@pytest.mark.parametrize("records", [4_000_000, 2_300_000])
+def test_records_that_all_have_one_offset_are_corrupt_or_too_many(hand: HandBroker, records: int) -> None:
+    """7 bytes each, and 2.6 kB in all. More than the bound has room for are not even inflated."""
+    hand.create_topic("t")
+    data = fuzz.v2_around(ZSTD, EMPTY_RECORD * records, records)
+    assert len(data) < 3_000
+    reply, peak = peak_of(lambda: hand.send(produce_request("t", data), 9))
+    turns, later_peak = peak_of(lambda: turns_until_done(hand, reply))
+    assert turns < 5
+    assert max(peak, later_peak) < MEMORY_BYTES
+    partition = produced(hand, reply)
+    assert partition.error_code == (MESSAGE_TOO_LARGE if records * 7 > MAX_INFLATED_BYTES else CORRUPT_MESSAGE)
+
+
+@pytest.mark.parametrize("deltas", [(0, 0), (0, 0, 0), (1, 0), (0, 2)])
+def test_offsets_that_do_not_ascend_by_one_are_corrupt(hand: HandBroker, deltas: tuple[int, ...]) -> None:
+    hand.create_topic("t")
+    body = b"".join(b"\x0c\0\0" + encode_varint(delta) + b"\1\1\0" for delta in deltas)
+    assert hand.produce("t", fuzz.v2_around(0, body, len(deltas))).error_code == CORRUPT_MESSAGE
+
+
+def test_a_header_that_claims_a_later_time_than_its_records_is_put_right(hand: HandBroker) -> None:
+    """Searches by time read the batch that its header names, so a header that lies would cost a look at all of it."""
+    hand.create_topic("t")
+    data = bytearray(batch(b"v", timestamp=hand.epoch_ms))
+    struct.pack_into(">q", data, 35, hand.epoch_ms + 1000)
+    assert hand.produce("t", fuzz.refit(bytes(data))).error_code == 0
+    (header,) = iter_batches(hand.broker.logs.log(hand.broker.topic("t"), 0).read(0, 1000))
+    assert header.max_timestamp == hand.epoch_ms
+
+
+def test_a_search_by_time_reads_a_batch_of_many_records_in_slices(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    builder = RecordBatchBuilder(1 << 30, ZSTD)
+    for at in range(RECORDS):
+        builder.append(hand.epoch_ms + at // 1000, None, None)
+    turns_until_done(hand, hand.send(produce_request("t", builder.build()), 9))
+    for asked, expected in ((hand.epoch_ms + 30, 30_000), (-3, RECORDS - 1000)):
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsRequest.ListOffsetsTopic(
+                    name="t",
+                    partitions=[ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=asked)],
+                )
+            ],
+        )
+
+        def ask(request: ListOffsetsRequest = request) -> tuple[int, int]:
+            reply = hand.send(request, 7)
+            turns = turns_until_done(hand, reply)
+            (answer,) = hand.answer(request, reply, 7).topics[0].partitions
+            return turns, answer.offset
+
+        (turns, offset), peak = peak_of(ask)
+        assert offset == expected
+        assert turns >= 30_000 // SLICE_RECORDS
+        assert peak < MEMORY_BYTES
+
+
+def test_compaction_reads_a_batch_of_many_records_in_slices(hand: HandBroker) -> None:
+    hand.create_topic("t", cleanup_policy="compact", segment_bytes="1048576")
+    partition = hand.broker.logs.log(hand.broker.topic("t"), 0)
+    for _ in range(2):  # all keys of the first are superseded
+        builder = RecordBatchBuilder(1 << 30, ZSTD)
+        for at in range(50_000):
+            builder.append(hand.epoch_ms, b"%d" % at, b"v")
+        turns_until_done(hand, hand.send(produce_request("t", builder.build()), 9))
+        partition.roll(hand.epoch_ms)
+    plan = cleaner.plan(partition, hand.epoch_ms)
+    assert plan is not None
+    made = cleaner.CleaningPass(partition, plan, hand.epoch_ms, map_bytes=32 << 20, sync=False)
+    steps = 0
+    for _ in made.run():
+        steps += 1
+    assert steps >= 4 * (50_000 // cleaner.SLICE_RECORDS)
+    kept = [header for header in iter_batches(partition.read(0, 1 << 30)) if header.records_count]
+    assert [(header.base_offset, header.records_count) for header in kept] == [(50_000, 50_000)]

@@ -1,6 +1,8 @@
 """ListOffsets: the start (-2, -4), the end (-1), the greatest timestamp (-3), or the first offset at or after a time.
 In version 0, where segments begin (``conversion.py``). And OffsetForLeaderEpoch: where an epoch ended.
 
+Where a batch with many records has to be read for it, that is done in slices (``slices.py``).
+
 For consumers (replica -1) that read committed records, everything ends at the last stable offset. There are no tiers,
 so -4 is the start, -5 and -6 find nothing, and no answer waits, whatever the timeout.
 
@@ -9,6 +11,7 @@ Different from Apache Kafka 4.3.0: nothing that is known.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from kafka.broker.codes import error_code
@@ -16,9 +19,13 @@ from kafka.broker.conversion import segment_offsets
 from kafka.broker.handlers.fetch import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch
 from kafka.broker.log import FoundOffset, PartitionLog
 from kafka.broker.registry import Call, handles
+from kafka.broker.reply import Reply
+from kafka.broker.sliced_requests import Steps
+from kafka.broker.slices import Spent
 from kafka.errors import BrokerResponseError, InvalidRequestError, UnknownError, UnsupportedVersionError
 from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kafka.wire.message import Response
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
@@ -29,6 +36,8 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING: Final = -6
+_PARTITION_COST_BYTES: Final = 4096
+"""A partition takes as long as so many bytes of a batch, or less."""
 CONSUMER: Final = -1
 """``replica_id`` of one that isolation levels are for."""
 
@@ -39,9 +48,14 @@ _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
 @handles(ListOffsetsRequest, versions=(0, 11))
-def list_offsets(broker: Broker, call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
+def list_offsets(broker: Broker, call: Call[ListOffsetsRequest]) -> Response | Reply:
+    return broker.in_slices(call, _list_offsets(broker, call))
+
+
+def _list_offsets(broker: Broker, call: Call[ListOffsetsRequest]) -> Steps:
     if call.request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _of_no_isolation_level(call.request)
+    spent = Spent()
     seen: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
     for topic in call.request.topics:
@@ -54,9 +68,11 @@ def list_offsets(broker: Broker, call: Call[ListOffsetsRequest]) -> ListOffsetsR
             try:
                 if (topic.name, wanted.partition_index) in twice:
                     raise InvalidRequestError("a partition is asked for twice")
-                answer = _find(broker, call, topic.name, wanted)
+                answer = yield from _find(broker, call, topic.name, wanted)
             except BrokerResponseError as error:
                 answer = _Answer(partition_index=wanted.partition_index, error_code=error_code(error))
+            if spent.is_slice(_PARTITION_COST_BYTES):
+                yield False
             found.setdefault(topic.name, {})[wanted.partition_index] = answer
     return ListOffsetsResponse(
         topics=[
@@ -82,7 +98,7 @@ def _of_no_isolation_level(request: ListOffsetsRequest) -> ListOffsetsResponse:
 
 def _find(
     broker: Broker, call: Call[ListOffsetsRequest], name: str, wanted: ListOffsetsRequest.ListOffsetsPartition
-) -> _Answer:
+) -> Generator[bool, None, _Answer]:
     isolation = call.request.isolation_level
     if call.version == 0:
         log = broker.logs.log(broker.topic(name), wanted.partition_index)
@@ -93,7 +109,7 @@ def _find(
     log = broker.logs.log(broker.topic(name), wanted.partition_index)
     check_leader_epoch(log, wanted.current_leader_epoch)
     is_committed = isolation == READ_COMMITTED and call.request.replica_id == CONSUMER
-    found = _at(log, wanted.timestamp, log.last_stable_offset if is_committed else log.end_offset)
+    found = yield from _at(log, wanted.timestamp, log.last_stable_offset if is_committed else log.end_offset)
     if found is None:
         return _Answer(partition_index=wanted.partition_index, error_code=0)
     return _Answer(
@@ -105,7 +121,7 @@ def _find(
     )
 
 
-def _at(log: PartitionLog, timestamp: int, end: int) -> FoundOffset | None:
+def _at(log: PartitionLog, timestamp: int, end: int) -> Generator[bool, None, FoundOffset | None]:
     """``end``: the reader sees what is before it."""
     if timestamp == LATEST:
         return FoundOffset(end, -1, log.leader_epoch)
@@ -113,7 +129,8 @@ def _at(log: PartitionLog, timestamp: int, end: int) -> FoundOffset | None:
         return FoundOffset(log.start_offset, -1, log.epochs.entries[0][0] if log.epochs.entries else log.leader_epoch)
     if timestamp < 0 and timestamp != MAX_TIMESTAMP:
         return None
-    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    is_newest = timestamp == MAX_TIMESTAMP
+    found = yield from log.search_max_timestamp() if is_newest else log.search_timestamp(timestamp)
     return found if found is not None and found.offset < end else None
 
 

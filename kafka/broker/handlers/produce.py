@@ -2,8 +2,9 @@
 Message sets of versions 0 to 2 are made into batches first (``conversion.py``).
 
 Idempotent producers are checked by the log (``log/producer_state.py``). ``acks`` 1 and -1 are the same on one broker;
-with ``acks`` 0 a fault can only be shown by hanging up, as Apache Kafka does. What a topic asks of single records
-(keys, times) is in ``record_checks.py``. Topics are never made here: only Metadata does that.
+with ``acks`` 0 a fault can only be shown by hanging up, as Apache Kafka does. What is asked of single records is in
+``record_checks.py``; a request whose batches hold many is done in slices (``slices.py``). Topics are never made here:
+only Metadata does that.
 
 A transactional batch is let in by ``transactions/admission.py``: from version 12 on it makes its partition part of the
 transaction.
@@ -15,15 +16,18 @@ records whose compression this installation cannot read are not looked at; ``err
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafka.broker.codes import error_code, error_text
 from kafka.broker.conversion import BATCHES_IN_PRODUCE_SINCE, batch_of
-from kafka.broker.log import PartitionLog, Topic
+from kafka.broker.log import Topic
 from kafka.broker.record_checks import RecordsWithoutKeyError, TimestampOutOfRangeError, check_records
 from kafka.broker.registry import Call, handles
 from kafka.broker.reply import Reply
+from kafka.broker.sliced_requests import Steps
+from kafka.broker.slices import Spent
 from kafka.broker.topics import INTERNAL_TOPICS
 from kafka.broker.transactions.admission import ADDS_SINCE_PRODUCE, NotAdmittedError, admit_batch
 from kafka.errors import (
@@ -37,11 +41,14 @@ from kafka.errors import (
     InvalidTxnStateError,
     OutOfOrderSequenceNumberError,
     TransactionalIdAuthorizationFailedError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
 )
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
 from kafka.records import HEADER_BYTES, ZSTD
 from kafka.structs import TopicPartition
+from kafka.wire.message import Response
 from kafka.wire.types import BytesLike
 
 if TYPE_CHECKING:
@@ -53,6 +60,8 @@ _SIZE: Final = struct.Struct(">i")
 _LEAST_SIZE: Final = 14
 """Of what follows the frame, in any format."""
 FRAME_BYTES: Final = 12
+_PARTITION_COST_BYTES: Final = 4096
+"""A partition takes as long as so many bytes of a batch, or less."""
 _CODEC_MASK: Final = 0x07
 _TRANSACTIONAL: Final = 0x10
 _MAGIC_AT: Final = 16
@@ -68,10 +77,15 @@ _PartitionResponse = ProduceResponse.PartitionProduceResponse
 
 
 @handles(ProduceRequest, versions=(0, 13))
-def produce(broker: Broker, call: Call[ProduceRequest]) -> ProduceResponse | Reply:
+def produce(broker: Broker, call: Call[ProduceRequest]) -> Response | Reply:
+    return broker.in_slices(call, _produce(broker, call))
+
+
+def _produce(broker: Broker, call: Call[ProduceRequest]) -> Steps:
     request = call.request
     failed = False
     responses = []
+    spent = Spent()
     fault = _fault(request)
     for (name, topic_id), wanted in _by_partition(request).items():
         topic: Topic | BrokerResponseError
@@ -84,10 +98,12 @@ def produce(broker: Broker, call: Call[ProduceRequest]) -> ProduceResponse | Rep
             try:
                 if fault is not None:
                     raise fault
-                partitions.append(_take(broker, call, topic, given))
+                partitions.append((yield from _take(broker, call, topic, given)))
             except BrokerResponseError as error:
                 failed = True
                 partitions.append(_refused(broker, topic, index, error))
+            if spent.is_slice(sum([_size_of(data) for data in given])):
+                yield False
         responses.append(
             ProduceResponse.TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions)
         )
@@ -107,14 +123,19 @@ def _by_partition(request: ProduceRequest) -> dict[tuple[str, UUID], dict[int, _
     return found
 
 
+def _size_of(data: ProduceRequest.PartitionProduceData) -> int:
+    """In bytes; with what each partition costs."""
+    return _PARTITION_COST_BYTES + len(data.records or b"")
+
+
 def _take(
     broker: Broker, call: Call[ProduceRequest], topic: Topic | BrokerResponseError, given: _Given
-) -> _PartitionResponse:
+) -> Generator[bool, None, _PartitionResponse]:
     """Of a partition that is named more than once, the last batch that is one is taken, as by Kafka; what was none is
     told nevertheless."""
     if isinstance(topic, BrokerResponseError):
         raise topic
-    partition = broker.logs.log(topic, given[0].index)
+    broker.logs.log(topic, given[0].index)
     good = None
     fault: BrokerResponseError | None = None
     for data in given:
@@ -125,7 +146,7 @@ def _take(
     response = None
     try:
         if good is not None:
-            response = _append(broker, call, topic, partition, *good)
+            response = yield from _append(broker, call, topic, *good)
     except BrokerResponseError as error:
         fault = fault or error
     if fault is not None or response is None:
@@ -199,23 +220,21 @@ def _has_transactional(records: bytes | bytearray | memoryview) -> bool:
 
 
 def _append(
-    broker: Broker,
-    call: Call[ProduceRequest],
-    topic: Topic,
-    partition: PartitionLog,
-    index: int,
-    batch: BytesLike | None,
-) -> _PartitionResponse:
+    broker: Broker, call: Call[ProduceRequest], topic: Topic, index: int, batch: BytesLike | None
+) -> Generator[bool, None, _PartitionResponse]:
     if call.request.acks not in (-1, 0, 1):
         raise InvalidRequiredAcksError(f"acks={call.request.acks}")
     if topic.name in INTERNAL_TOPICS:
         raise InvalidTopicError(f"{topic.name} is the broker's own")
     if batch is None:
         return _PartitionResponse(index=index, error_code=0, base_offset=_NONE)
-    now_ms = broker.epoch_ms()
+    partition = broker.logs.log(topic, index)
     _, magic, attributes, _, max_timestamp, *producer = _PEEK.unpack_from(batch)
-    if magic == 2 and call.version >= BATCHES_IN_PRODUCE_SINCE:
-        check_records(partition.name, partition.config, batch, max_timestamp, now_ms)
+    header = partition.check(batch)
+    if call.version >= BATCHES_IN_PRODUCE_SINCE:
+        max_timestamp = yield from check_records(partition.name, partition.config, batch, header, broker.epoch_ms())
+        if broker.metadata.topic_by_id(topic.topic_id) is None:  # others had their turns meanwhile
+            raise (UnknownTopicOrPartitionError if call.version < 13 else UnknownTopicIdError)(f"no topic {topic.name}")
     is_transactional = magic == 2 and bool(attributes & _TRANSACTIONAL) and producer[0] >= 0
     if is_transactional:
         where = TopicPartition(topic.name, index)
@@ -224,7 +243,11 @@ def _append(
             broker, where, partition, call.request.transactional_id, (producer_id, epoch), sequence, call.version
         )
     appended = partition.append(
-        batch, now_ms=now_ms, begins_at_zero=is_transactional and call.version >= ADDS_SINCE_PRODUCE
+        batch,
+        now_ms=broker.epoch_ms(),
+        header=header,
+        max_timestamp=max_timestamp,
+        begins_at_zero=is_transactional and call.version >= ADDS_SINCE_PRODUCE,
     )
     if not appended.is_duplicate:
         broker.appended(partition)

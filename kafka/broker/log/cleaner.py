@@ -15,9 +15,9 @@ What goes from a batch, as in Kafka:
     a marker whose transaction has no batch left, in the same two steps
     a batch without records, but for the last one of each producer that is known: it stays as a header
 
-Offsets never change. A batch whose codec is not installed, and a segment with bad bytes, stay as they are, and so do
-the tombstones and markers behind them: nobody can say what they are about. A wrong CRC ends the compaction of that log,
-because a batch that is made anew would get a right one.
+Offsets never change. A batch whose codec is not installed or that inflates above the bound, and a segment with bad
+bytes, stay as they are, and so do the tombstones and markers behind them: nobody can say what they are about. A wrong
+CRC ends the compaction of that log, because a batch that is made anew would get a right one.
 """
 
 from __future__ import annotations
@@ -32,17 +32,21 @@ from kafka.broker.log.files import replace_file, storage_error
 from kafka.broker.log.offset_map import OffsetMap
 from kafka.broker.log.opening import joined_state, write_seal
 from kafka.broker.log.partition_log import PartitionLog
-from kafka.broker.log.rebuild import Slice, delete_horizon, plain_body, rebuild, slices
+from kafka.broker.log.rebuild import Rebuild, Slice, delete_horizon, plain_body, slices
 from kafka.broker.log.retention import newest_ms
 from kafka.broker.log.segment import Segment, read_seal_state
 from kafka.broker.log.swap import cleaned_path, commit_swap, finish_swap
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records import HEADER_BYTES, BatchHeader, check_crc, parse_header
+from kafka.records.compression import InflationLimitError
 
 log = logging.getLogger(__name__)
 
 SLICE_BYTES = 128 << 10
 """Read between two rests: 3 to 10 ms of work."""
+
+SLICE_RECORDS = 4096
+"""The same within a batch."""
 
 CLEANER_OFFSET_NAME = "cleaner-offset"
 _CHUNK_BYTES = 1 << 20
@@ -164,27 +168,30 @@ class CleaningPass:
             if segment.next_offset <= self.plan.first_dirty or _is_damaged(segment):
                 continue
             for header, data in self._batches(segment):
-                if header.last_offset >= self.plan.first_dirty and not self._note_keys(header, data):
-                    self._is_map_full = True
-                    return
+                if header.last_offset >= self.plan.first_dirty:
+                    yield from self._note_keys(header, data)
+                    if self._is_map_full:
+                        return
                 if self._is_slice_done(header.length):
                     yield None
 
-    def _note_keys(self, header: BatchHeader, data: bytes) -> bool:
-        """Take a batch into the map; False when that is full."""
+    def _note_keys(self, header: BatchHeader, data: bytes) -> Iterator[None]:
+        """Take a batch into the map, as far as that has room."""
         if not header.is_control and not self._is_aborted(header):
             try:
                 body = plain_body(data, header)
-            except UnsupportedCodecError:
+            except (UnsupportedCodecError, InflationLimitError):
                 self.map.latest_offset = header.last_offset
-                return True
-            for one in slices(body, header):
+                return
+            for number, one in enumerate(slices(body, header), 1):
                 is_dirty = one.key is not None and one.offset >= self.plan.first_dirty
                 if is_dirty and not self.map.put(one.key or b"", one.offset):
-                    return False
+                    self._is_map_full = True
+                    return
                 self.map.latest_offset = one.offset
+                if not number % SLICE_RECORDS:
+                    yield None
         self.map.latest_offset = header.last_offset
-        return True
 
     def _batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
         """Each batch of a segment, with the bytes that it lies in."""
@@ -275,7 +282,7 @@ class CleaningPass:
             with open(path, "wb") as file:
                 for segment in group:
                     for header, data in self._batches(segment):
-                        kept = self._kept(header, data)
+                        kept = yield from self._kept(header, data)
                         if kept is not None:
                             file.write(kept)
                             greatest = header.max_timestamp if kept is data else _max_timestamp(kept)
@@ -313,42 +320,56 @@ class CleaningPass:
         if new.size and len(known) == len(states):
             write_seal(partition.name, new, new.make_seal(joined_state(known), is_on_disk=self._sync))
 
-    def _kept(self, header: BatchHeader, data: bytes) -> bytes | None:
+    def _kept(self, header: BatchHeader, data: bytes) -> Generator[None, None, bytes | None]:
         """What stays of a batch: its bytes, others, or None."""
         whole = data[header.start : header.end]
         body = b""
-        records: list[Slice] = []
         if header.records_count:
             try:
                 body = plain_body(data, header)
-            except UnsupportedCodecError:
+            except (UnsupportedCodecError, InflationLimitError):
                 self._has_holes = True
                 return whole
-            records = slices(body, header)
         horizon = delete_horizon(header)
         is_over = horizon is not None and horizon <= self._now_ms and not self._has_holes
         needs_horizon = False
+        all_stay: bool | None = None
         if header.is_control:
             is_needed = header.producer_id in self._open_transactions or self._has_holes
             self._open_transactions.discard(header.producer_id)
-            kept = [] if is_over and not is_needed else records
+            all_stay = not is_over or is_needed
             needs_horizon = not is_needed
         elif header.is_transactional and self._is_aborted(header):
             self._open_transactions.add(header.producer_id)
-            kept = []
+            all_stay = False
         else:
             if header.is_transactional:
                 self._open_transactions.add(header.producer_id)
-            kept = [one for one in records if self._stays(one, is_over)]
-            needs_horizon = any(not one.has_value for one in kept)
-        if not kept and not self._is_last_of_producer(header):
+
+        def stays(one: Slice) -> bool:
+            return self._stays(one, is_over) if all_stay is None else all_stay
+
+        kept_count = 0
+        for number, one in enumerate(slices(body, header), 1):
+            if stays(one):
+                kept_count += 1
+                needs_horizon = needs_horizon or not (one.has_value or header.is_control)
+            if not number % SLICE_RECORDS:
+                yield None
+        if not kept_count and not self._is_last_of_producer(header):
             return None
         new_horizon = None
-        if needs_horizon and kept and horizon is None:
+        if needs_horizon and kept_count and horizon is None:
             new_horizon = self._now_ms + self.partition.config.delete_retention_ms
-        if len(kept) == len(records) and new_horizon is None:
+        if kept_count == header.records_count and new_horizon is None:
             return whole
-        return rebuild(data, header, body, kept, new_horizon)
+        new = Rebuild(header, new_horizon)
+        for number, one in enumerate(slices(body, header), 1):  # again: to remember all would take as much again
+            if stays(one):
+                new.add(body, one)
+            if not number % SLICE_RECORDS:
+                yield None
+        return new.build()
 
     def _stays(self, one: Slice, is_horizon_over: bool) -> bool:
         if one.offset > self.map.latest_offset:

@@ -36,7 +36,7 @@ from kafka.broker.log.producer_state import ProducerStates
 from kafka.broker.log.rolling import is_over
 from kafka.broker.log.segment import Seal, Segment, segment_name
 from kafka.broker.log.swap import DELETED
-from kafka.broker.log.time_search import FoundOffset, first_newest, first_since
+from kafka.broker.log.time_search import FoundOffset, Search, at_once, first_newest, first_since
 from kafka.broker.log.trash import remove_files, set_aside
 from kafka.broker.log.unsynced import Unsynced
 from kafka.errors import CorruptRecordError, KafkaStorageError, MessageSizeTooLargeError, OffsetOutOfRangeError
@@ -49,6 +49,7 @@ from kafka.records import (
     parse_header,
     rewrite_base,
     set_log_append_time,
+    set_max_timestamp,
     validate_batch,
 )
 
@@ -186,34 +187,53 @@ class PartitionLog:
 
     # -- append ------------------------------------------------------------------------------------------------------
 
+    def check(self, batch: Buffer) -> BatchHeader:
+        """The header of a batch that a producer sent, if this log can take it as far as the header tells.
+
+        Errors: MessageSizeTooLargeError (10), CorruptRecordError (2), InvalidRecordError (87), KafkaStorageError (56).
+        """
+        if self.failure is not None:
+            raise self.failure
+        most = self.config.max_message_bytes
+        header = parse_header(batch)
+        if header is not None and header.length > most:  # before its CRC is made
+            raise MessageSizeTooLargeError(
+                f"{self.name}: a batch of {header.length} bytes; max.message.bytes is {most}"
+            )
+        return validate_batch(batch)
+
     def append(
         self,
         batch: Buffer,
         *,
         now_ms: int,
+        header: BatchHeader | None = None,
+        max_timestamp: int | None = None,
         trusted: bool = False,
         begins_at_zero: bool = False,
     ) -> Appended:
         """Append one batch v2 and give it its offsets.
 
-        ``trusted``: the broker made it (control batches, internal topics), so it is not validated. Errors, each of
-        which leaves the log as it was: CorruptRecordError (2), InvalidRecordError (87), MessageSizeTooLargeError (10),
-        OutOfOrderSequenceNumberError (45), InvalidProducerEpochError (47), KafkaStorageError (56).
+        ``header``: what :meth:`check` gave, when that was called; ``max_timestamp``: the greatest of the records' (ms),
+        when they were read, which the batch gets whatever its producer says. ``trusted``: the broker made it (control
+        batches, internal topics), so it is not checked. Errors, each of which leaves the log as it was: those of
+        :meth:`check`, OutOfOrderSequenceNumberError (45), InvalidProducerEpochError (47).
         """
         if self.failure is not None:  # also for a duplicate: what it repeats may be what is lost
             raise self.failure
-        header = parse_header(batch) if trusted else validate_batch(batch)
+        if header is None:
+            header = parse_header(batch) if trusted else self.check(batch)
         if header is None:
             raise CorruptRecordError(f"{self.name}: a batch of the broker's own is cut")
-        if header.length > self.config.max_message_bytes and not trusted:
-            raise MessageSizeTooLargeError(
-                f"{self.name}: a batch of {header.length} bytes; max.message.bytes is {self.config.max_message_bytes}"
-            )
         duplicate = self.producers.check(header, begins_at_zero=begins_at_zero)
         if duplicate is not None:
             time_ms = duplicate.timestamp if self.config.log_append_time else -1
             return Appended(duplicate.base_offset, duplicate.last_offset, time_ms, True)
-        base = self._put(bytearray(batch), header.last_offset_delta, header.max_timestamp, now_ms, header)
+        data = bytearray(batch)
+        if max_timestamp is not None and max_timestamp != header.max_timestamp:
+            set_max_timestamp(data, 0, max_timestamp)
+            header.max_timestamp = max_timestamp
+        base = self._put(data, header.last_offset_delta, header.max_timestamp, now_ms, header)
         append_time = now_ms if self.config.log_append_time else -1
         return Appended(base, base + header.last_offset_delta, append_time, False)
 
@@ -323,13 +343,25 @@ class PartitionLog:
                 break
         return b""
 
-    def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
-        """The first record, by offset, whose timestamp is ``timestamp`` (ms) or later."""
-        return first_since(self._segments, self._start, timestamp)
+    def search_timestamp(self, timestamp: int) -> Search:
+        """The first record, by offset, whose timestamp is ``timestamp`` (ms) or later. Yields as in ``slices.py``."""
+        return self._search(lambda: first_since(self._segments, self._start, timestamp))
 
-    def offset_of_max_timestamp(self) -> FoundOffset | None:
-        """The first record that has the log's greatest timestamp; None when no record has one."""
-        return first_newest(self._segments)
+    def search_max_timestamp(self) -> Search:
+        """The first record that has the log's greatest timestamp; None when no record has one. Yields likewise."""
+        return self._search(lambda: first_newest(self._segments))
+
+    def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
+        """As :meth:`search_timestamp`, at once."""
+        return at_once(self.search_timestamp(timestamp))
+
+    def _search(self, search: Callable[[], Search]) -> Search:
+        """Again, when compaction or retention has replaced segments meanwhile."""
+        while True:
+            before = tuple(self._segments)
+            found = yield from search()
+            if not any(segment.is_gone for segment in before):
+                return found
 
     # -- delete ------------------------------------------------------------------------------------------------------
 

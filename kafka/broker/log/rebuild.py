@@ -13,17 +13,18 @@ Where records lie in a batch is drawn in :mod:`kafka.records.reader`; here they 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafka.errors import CorruptRecordError
 from kafka.records import HEADER_BYTES, BatchHeader, codec_for
+from kafka.records.compression import inflation_bound
 from kafka.records.header import ATTRIBUTES_AT, CODEC_MASK, CRC_AT, FRAME_BYTES, HEADER
 from kafka.records.varint import decode_varint, encode_varint
 from kafka.wire.crc32c import crc32c
 
 DELETE_HORIZON_BIT = 0x40
 NO_TIMESTAMP = -1
-MAX_INFLATED_BYTES = 100 << 20
 
 
 class Slice(NamedTuple):
@@ -46,17 +47,18 @@ def delete_horizon(header: BatchHeader) -> int | None:
 
 
 def plain_body(data: bytes, header: BatchHeader) -> bytes:
-    """The records, inflated. UnsupportedCodecError, CorruptRecordError."""
+    """The records, inflated. UnsupportedCodecError, CorruptRecordError, of which InflationLimitError."""
     body = data[header.start + HEADER_BYTES : header.end]
-    return codec_for(header.codec).decompress(body, MAX_INFLATED_BYTES) if header.codec and body else body
+    if not header.codec or not body:
+        return body
+    return codec_for(header.codec).decompress(body, inflation_bound(header.length))
 
 
-def slices(body: bytes, header: BatchHeader) -> list[Slice]:
-    """All records of a batch's plain body, in their order; CorruptRecordError when they are none.
+def slices(body: bytes, header: BatchHeader) -> Iterator[Slice]:
+    """The records of a batch's plain body, one after another; CorruptRecordError when they are none.
 
     Varints of one and two bytes are read in place, as in :mod:`kafka.records.reader`: 1.9 us a record instead of 4.
     """
-    found: list[Slice] = []
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     position = 0
     total = len(body)
@@ -99,41 +101,51 @@ def slices(body: bytes, header: BatchHeader) -> list[Slice]:
             has_value = not body[position] & 1  # the lowest bit of a varint is the sign
             if end > total or position >= end or length < 0:
                 raise IndexError
-            found.append(
-                Slice(start, end, delta_at, delta_end, base_offset + offset, base_timestamp + delta, key, has_value)
-            )
+            yield Slice(start, end, delta_at, delta_end, base_offset + offset, base_timestamp + delta, key, has_value)
             position = end
     except IndexError:
         raise CorruptRecordError(f"a record runs over the end of {header!r}") from None
-    return found
 
 
-def rebuild(data: bytes, header: BatchHeader, body: bytes, kept: list[Slice], horizon: int | None = None) -> bytes:
-    """The batch with only these of its records, in their order; none: the header alone. ``horizon``: the delete horizon
-    that it gets now, in ms."""
-    base_timestamp, attributes = header.base_timestamp, header.attributes
-    if not kept:
-        records = b""
-        base_timestamp, attributes = NO_TIMESTAMP, attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
-    elif horizon is None:
-        records = b"".join([body[one.start : one.end] for one in kept])
-    else:
-        base_timestamp, attributes = horizon, attributes | DELETE_HORIZON_BIT
-        records = b"".join([_moved(body, one, horizon) for one in kept])
-    greatest = header.max_timestamp
-    if kept and not header.timestamp_type:
-        greatest = max(one.timestamp for one in kept)
-    if records and header.codec:
-        records = codec_for(header.codec).compress(records, None)
-    batch = bytearray(HEADER_BYTES)
-    HEADER.pack_into(
-        batch, 0, header.base_offset, HEADER_BYTES - FRAME_BYTES + len(records), header.leader_epoch, 2, 0, attributes,
-        header.last_offset_delta, base_timestamp, greatest, header.producer_id, header.producer_epoch,
-        header.base_sequence, len(kept),
-    )  # fmt: skip
-    crc = crc32c(records, crc32c(bytes(batch[ATTRIBUTES_AT:])))
-    batch[CRC_AT : CRC_AT + 4] = crc.to_bytes(4, "big")
-    return bytes(batch) + records
+class Rebuild:
+    """The batch with only those of its records that are added, in their order; none: the header alone. ``horizon``: the
+    delete horizon that it gets now, in ms."""
+
+    def __init__(self, header: BatchHeader, horizon: int | None = None) -> None:
+        self._header = header
+        self._horizon = horizon
+        self._records = bytearray()
+        self._count = 0
+        self._greatest = NO_TIMESTAMP
+
+    def add(self, body: bytes, one: Slice) -> None:
+        """Take over a record of the plain body."""
+        self._records += body[one.start : one.end] if self._horizon is None else _moved(body, one, self._horizon)
+        self._count += 1
+        self._greatest = max(self._greatest, one.timestamp)
+
+    def build(self) -> bytes:
+        """The batch's bytes."""
+        header = self._header
+        base_timestamp, attributes, greatest = header.base_timestamp, header.attributes, header.max_timestamp
+        records = bytes(self._records)
+        if not self._count:
+            base_timestamp, attributes = NO_TIMESTAMP, attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
+        elif self._horizon is not None:
+            base_timestamp, attributes = self._horizon, attributes | DELETE_HORIZON_BIT
+        if self._count and not header.timestamp_type:
+            greatest = self._greatest
+        if records and header.codec:
+            records = codec_for(header.codec).compress(records, None)
+        batch = bytearray(HEADER_BYTES)
+        HEADER.pack_into(
+            batch, 0, header.base_offset, HEADER_BYTES - FRAME_BYTES + len(records), header.leader_epoch, 2, 0,
+            attributes, header.last_offset_delta, base_timestamp, greatest, header.producer_id, header.producer_epoch,
+            header.base_sequence, self._count,
+        )  # fmt: skip
+        crc = crc32c(records, crc32c(bytes(batch[ATTRIBUTES_AT:])))
+        batch[CRC_AT : CRC_AT + 4] = crc.to_bytes(4, "big")
+        return bytes(batch) + records
 
 
 def _moved(body: bytes, one: Slice, base_timestamp: int) -> bytes:

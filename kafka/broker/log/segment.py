@@ -224,6 +224,11 @@ class Segment:
             raise self._corrupt(position + len(rest), "the end", None)
         return b"" if start is None else rest[start - position :]
 
+    def max_timestamp_at(self, position: int) -> int:
+        """The greatest timestamp of the batch at a position, in ms, as its header says."""
+        _, greatest = _TIMESTAMPS.unpack_from(self.pool.read(self.path, position, HEADER_BYTES))
+        return int(greatest)
+
     def batches_from(self, position: int) -> Iterator[tuple[int, int, int, int]]:
         """Position, base offset, last offset and length of each batch from a batch's position on."""
         return self._walk(position, self.size)

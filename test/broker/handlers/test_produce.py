@@ -11,7 +11,7 @@ from kafka.errors import UnsupportedCodecError
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
 from kafka.protocol.produce import ProduceRequest
 from kafka.protocol.transactions import InitProducerIdRequest
-from kafka.records import BatchHeader, RecordBatchBuilder
+from kafka.records import RecordBatchBuilder
 from test.broker.driver import EPOCH_S, HandBroker, batch, fetch_request, fetched, produce_request, values
 
 GOOD = batch(b"a", b"b", b"c")
@@ -128,10 +128,10 @@ def test_of_records_that_cannot_be_read_here_the_header_has_to_do(
 ) -> None:
     hand.create_topic("t", message_timestamp_before_max_ms=str(HOUR_MS))
 
-    def unreadable(data: bytes, header: BatchHeader) -> None:
+    def unreadable(*_: object, **__: object) -> None:
         raise UnsupportedCodecError("no library for this compression")
 
-    monkeypatch.setattr(record_checks, "decode_raw", unreadable)
+    monkeypatch.setattr(record_checks, "BatchValidator", unreadable)
     answer = hand.produce("t", batch(timestamp=int(EPOCH_S * 1000) + time_ms))
     assert (answer.error_code, answer.record_errors) == (code, [])
 

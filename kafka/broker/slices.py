@@ -1,0 +1,75 @@
+"""Reading batches without holding up the loop: a batch of a few kB may hold millions of records.
+
+Work that takes longer than one turn of the loop may is a generator, which yields after each slice of it::
+
+    yield False    nothing is held: other work may have its turn
+    yield True     a batch is held inflated: this work goes on in the next turn, so that only one batch is held
+
+Who runs such generators for requests is ``sliced_requests.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final, Protocol, TypeVar
+
+from kafka.records import BatchHeader
+from kafka.records.compression import InflationLimitError, inflation_bound
+
+SLICE_RECORDS: Final = 8192
+"""Read in one slice: 4 to 10 ms in plain Python."""
+
+MAX_INFLATED_BYTES: Final = 16 << 20
+"""What any batch may inflate to at a broker, and 14 times its own size besides."""
+
+_SMALL_INFLATED_BYTES: Final = 1 << 20
+_SLICE_BYTES: Final = 2 << 20
+_RECORD_COST_BYTES: Final = 64
+
+
+class ReadsBatch(Protocol):
+    """Reads a batch: ``read(limit)`` looks at so many records at most, and gives whether there is more to do."""
+
+    def read(self, limit: int, /) -> bool: ...
+
+
+B = TypeVar("B", bound=ReadsBatch)
+
+
+class Spent:
+    """Counts what a request has done since it yielded last."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def is_slice(self, batch_bytes: int, records: int = 0) -> bool:
+        """Whether it is enough for a slice, with these bytes of a batch and this number of its records."""
+        self._bytes += batch_bytes + _RECORD_COST_BYTES * records
+        if self._bytes < _SLICE_BYTES:
+            return False
+        self._bytes = 0
+        return True
+
+
+def read_batch(header: BatchHeader, open_batch: Callable[[int], B]) -> Generator[bool, None, B]:
+    """Read one batch to its end with what ``open_batch(max_inflated_bytes)`` makes, and return that.
+
+    At once, if the batch is small, inflated too; else when it is this request's turn, in slices. Errors: those of
+    ``open_batch`` and ``read``, of which :class:`~kafka.records.compression.InflationLimitError` says that the batch
+    inflates above what a broker takes.
+    """
+    most = inflation_bound(header.length, MAX_INFLATED_BYTES)
+    small = min(most, inflation_bound(header.length, _SMALL_INFLATED_BYTES))
+    if header.records_count <= SLICE_RECORDS:
+        try:
+            batch = open_batch(small)
+            if not batch.read(SLICE_RECORDS):
+                return batch
+            del batch
+        except InflationLimitError:
+            pass
+    yield False
+    batch = open_batch(most)
+    while batch.read(SLICE_RECORDS):
+        yield True
+    return batch
