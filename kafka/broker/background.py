@@ -10,6 +10,7 @@ is in one thread, and stays there: ``done`` runs on the loop.
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -17,13 +18,15 @@ from typing import Any
 
 from kafka.net.loop import Loop
 
+log = logging.getLogger(__name__)
+
 Work = tuple[Callable[[], Any], Callable[[Any], None]]
 Result = tuple[Callable[[Any], None], Any, Exception | None]
 
 
 class BackgroundThread:
     """An :class:`~kafka.broker.log.syncing.Executor`. ``on_done`` is called on the loop after each ``done``. The thread
-    starts with the first piece of work."""
+    starts with the first piece of work; while the system gives none, the loop does the work at once."""
 
     def __init__(self, loop: Loop, on_done: Callable[[], object] = lambda: None) -> None:
         self.on_done = on_done
@@ -36,8 +39,14 @@ class BackgroundThread:
     def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         """Have ``work`` done by the thread, and ``done`` called with its result on the loop."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="embedded-broker-files", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._serve, name="embedded-broker-files", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                log.warning("files are synced and removed without a thread, so requests wait for the disk: %s", error)
+                done(work())
+                return
+            self._thread = thread
         self._under_way += 1
         self._work.put((work, done))
 

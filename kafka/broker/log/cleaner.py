@@ -304,12 +304,13 @@ class CleaningPass:
             self._pool.forget(segment.path)
         modified_s = new.modified_ms / 1000
         try:
+            names = os.listdir(directory)  # beforehand: it may fail for want of a descriptor
             os.utime(cleaned_path(directory, new.base_offset), (modified_s, modified_s))
             swap = commit_swap(directory, new.base_offset, partition.segments[last + 1].base_offset)
         except OSError as error:
             raise storage_error("rename", cleaned_path(directory, new.base_offset), error) from error
         try:
-            aside = finish_swap(directory, os.path.basename(swap), os.listdir(directory))
+            aside = finish_swap(directory, os.path.basename(swap), names)
         except OSError as error:  # nobody knows which name is which file now; the next start does
             partition.failure = storage_error("put a compacted segment in its place in", directory, error)
             raise partition.failure from error

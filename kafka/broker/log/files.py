@@ -1,7 +1,9 @@
 """Files under the logs: open ones kept in a bounded pool, writes that are whole or not at all, atomic replacement.
 
 Nothing here knows batches. Every ``OSError`` of a write (a full disk, a read-only directory) becomes KafkaStorageError
-(56), which names the file; a partial write is cut off again first, so that the file ends where it ended before.
+(56), which names the file; a partial write is cut off again first, so that the file ends where it ended before. A file
+that cannot be opened because descriptors or memory have run out is an OutOfDescriptorsError: nothing is lost, and the
+same may work later.
 """
 
 from __future__ import annotations
@@ -16,9 +18,16 @@ from kafka.errors import KafkaStorageError
 
 log = logging.getLogger(__name__)
 
-_OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+_OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+MAX_OPEN_FILES = 512
+"""Of logs, where the system allows that many."""
 
 Buffer = bytes | bytearray | memoryview
+
+
+class OutOfDescriptorsError(KafkaStorageError):
+    """A file could not be opened: the process or the system has no descriptor or no memory for it now."""
 
 
 class FilePool:
@@ -28,7 +37,7 @@ class FilePool:
     exceed the usual limit of a process.
     """
 
-    def __init__(self, max_open: int = 512) -> None:
+    def __init__(self, max_open: int = MAX_OPEN_FILES) -> None:
         self.max_open = max_open
         self._open: OrderedDict[str, int] = OrderedDict()
 
@@ -43,17 +52,17 @@ class FilePool:
             self._open.move_to_end(path)
             return found
         while len(self._open) >= self.max_open:
-            _, oldest = self._open.popitem(last=False)
-            os.close(oldest)
+            self._close_oldest()
         flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         while True:
             try:
                 found = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | flags, 0o644)
                 break
             except OSError as error:
-                if error.errno in _OUT_OF_DESCRIPTORS and self._open:
-                    os.close(self._open.popitem(last=False)[1])  # connections have the rest: we live with fewer files
-                    continue
+                if error.errno in _OUT_OF_DESCRIPTORS:
+                    if self._close_oldest():  # others have the rest: we live with fewer files
+                        continue
+                    raise storage_error("open", path, error) from error
                 try:
                     found = os.open(path, os.O_RDONLY | flags)
                     break
@@ -120,15 +129,20 @@ class FilePool:
             raise storage_error("sync", path, error) from error
 
     def borrow(self, path: str) -> int | None:
-        """A descriptor of a file that is open here, for somebody else to close; None: it is not, or there are no more.
-        To sync, this one is better than a new one: an error of the disk is told to those who had the file open."""
+        """A descriptor of a file that is open here, for somebody else to close; None: it is not, or there are no more,
+        even after all other files were closed. To sync, this one is better than a new one: an error of the disk is told
+        to those who had the file open."""
         found = self._open.get(path)
         if found is None:
             return None
-        try:
-            return os.dup(found)
-        except OSError:
-            return None
+        self._open.move_to_end(path)
+        while True:
+            try:
+                return os.dup(found)
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS or len(self._open) == 1:
+                    return None
+                self._close_oldest()
 
     def forget(self, path: str) -> None:
         """Close the file if it is open (it is about to be deleted or renamed)."""
@@ -138,38 +152,55 @@ class FilePool:
 
     def close(self) -> None:
         """Close all."""
-        while self._open:
-            os.close(self._open.popitem()[1])
+        while self._close_oldest():
+            pass
+
+    def _close_oldest(self) -> bool:
+        """Close the file that was not used for longest; False when none is open."""
+        if not self._open:
+            return False
+        os.close(self._open.popitem(last=False)[1])
+        return True
 
 
 def is_out_of_descriptors(error: BaseException | None) -> bool:
-    """Whether this is why: of an OSError, or of an error that came of one."""
-    if isinstance(error, KafkaStorageError):
-        error = error.__cause__
-    return isinstance(error, OSError) and error.errno in _OUT_OF_DESCRIPTORS
+    """Whether this is why."""
+    if isinstance(error, OSError):
+        return error.errno in _OUT_OF_DESCRIPTORS
+    return isinstance(error, OutOfDescriptorsError)
 
 
 def storage_error(action: str, path: str, error: OSError) -> KafkaStorageError:
-    """The error for a failed action on a file: what, where, why."""
-    return KafkaStorageError(f"cannot {action} {path}: {error.strerror or error}")
+    """The error for a failed action on a file: what, where, why.
+
+    A failed ``sync`` is never an OutOfDescriptorsError: whatever the system says, it may have dropped the pages."""
+    kind = OutOfDescriptorsError if action != "sync" and is_out_of_descriptors(error) else KafkaStorageError
+    return kind(f"cannot {action} {path}: {error.strerror or error}")
 
 
 def replace_file(path: str, data: bytes, *, sync: bool = True) -> None:
     """Put a file with this content in the place of another, or of none: a reader finds the old one or the new one."""
     temporary = path + ".tmp"
+    directory: int | None = None
     try:
         with open(temporary, "wb") as file:
             file.write(data)
             file.flush()
             if sync:
                 os.fsync(file.fileno())
+        if sync:  # opened before anything is replaced: afterwards an error would leave neither old nor new
+            directory = _open_directory(os.path.dirname(path))
         os.replace(temporary, path)
-        if sync:
-            sync_directory(os.path.dirname(path))
+        if directory is not None:
+            with contextlib.suppress(OSError):
+                os.fsync(directory)
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise storage_error("replace", path, error) from error
+    finally:
+        if directory is not None:
+            os.close(directory)
 
 
 def remove_file(path: str) -> bool:
@@ -191,14 +222,14 @@ def make_directory(path: str) -> None:
         raise storage_error("make the directory", path, error) from error
 
 
-def sync_directory(path: str) -> None:
-    """Make the names in a directory durable, on systems that can."""
+def _open_directory(path: str) -> int | None:
+    """A descriptor to make the names in a directory durable with; None on systems that cannot."""
     flags = getattr(os, "O_DIRECTORY", None)
     if flags is None:
-        return
-    with contextlib.suppress(OSError):
-        fd = os.open(path, os.O_RDONLY | flags)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        return None
+    try:
+        return os.open(path, os.O_RDONLY | flags)
+    except OSError as error:
+        if is_out_of_descriptors(error):
+            raise
+        return None

@@ -22,7 +22,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 
-from kafka.broker.log.files import FilePool, replace_file
+from kafka.broker.log.files import FilePool, OutOfDescriptorsError, replace_file
 from kafka.errors import KafkaStorageError
 
 log = logging.getLogger(__name__)
@@ -103,8 +103,11 @@ class Journal:
         return [self.path]
 
     def end_flush(self, error: KafkaStorageError | None) -> None:
-        """All that was appended before is on the disk, or may be lost: then the journal takes no more."""
-        if error is not None:
+        """All that was appended before is on the disk, or may be lost: then the journal takes no more. After an
+        OutOfDescriptorsError it is still to be synced."""
+        if isinstance(error, OutOfDescriptorsError):
+            self._on_dirty()
+        elif error is not None:
             self.failure = KafkaStorageError(
                 f"{self.path} takes no more writes until the broker is started again, as some may be lost: "
                 f"{error.args[0]}"

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from kafka.broker.log.directory_lock import DirectoryLock
-from kafka.broker.log.files import FilePool, is_out_of_descriptors, make_directory, storage_error
+from kafka.broker.log.files import MAX_OPEN_FILES, FilePool, is_out_of_descriptors, make_directory, storage_error
 from kafka.broker.log.flush import FlushPolicy
 from kafka.broker.log.log_config import LogConfig, log_config
 from kafka.broker.log.metadata_store import MetadataStore, Topic
@@ -51,7 +51,7 @@ class LogDirectory:
         epoch_ms: Callable[[], int],
         flush: FlushPolicy | None = None,
         defaults: Mapping[str, str] | None = None,
-        max_open_files: int = 512,
+        max_open_files: int = MAX_OPEN_FILES,
         executor: Executor | None = None,
     ) -> None:
         self.path = os.path.abspath(path)

@@ -16,7 +16,8 @@ leaves bad bytes in the middle where they are: their offsets give CorruptRecordE
 (``opening.py``).
 
 When the system could not bring bytes to the disk, nobody knows which of them are there, and asking again gives no
-better answer. So such a log takes no more writes until it is opened again; reads go on.
+better answer. So such a log takes no more writes until it is opened again; reads go on. A file that could not even be
+opened to be synced (no descriptor is left) is another matter: it stays to be synced.
 
 Who decides what is deleted is ``retention.py``; who decides what is compacted, ``cleaner.py``.
 """
@@ -29,7 +30,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kafka.broker.log.epochs import LeaderEpochs
-from kafka.broker.log.files import Buffer, FilePool, make_directory, replace_file
+from kafka.broker.log.files import Buffer, FilePool, OutOfDescriptorsError, make_directory, replace_file
 from kafka.broker.log.log_config import LogConfig
 from kafka.broker.log.opening import START_OFFSET_NAME, Opener, seal_state, write_seal
 from kafka.broker.log.producer_state import ProducerStates
@@ -443,7 +444,11 @@ class PartitionLog:
         return self._unsynced.begin()
 
     def end_flush(self, error: KafkaStorageError | None) -> None:
-        """What :meth:`begin_flush` told is on the disk, or could not be brought there."""
+        """What :meth:`begin_flush` told is on the disk, or could not be brought there. After an OutOfDescriptorsError
+        the next flush has it."""
+        if isinstance(error, OutOfDescriptorsError):
+            self._unsynced.put_back()
+            return
         waiting = self._unsynced.end()
         if error is not None:
             self.failure = KafkaStorageError(

@@ -7,7 +7,9 @@ A job runs where the :class:`Executor` runs it: the server's in a thread, so tha
 wait for it; :class:`Inline` at once. Everything here but a slice's ``fsync`` calls runs on the broker's thread.
 
 An ``fsync`` that failed is not tried again, because the system may have dropped the pages that it could not write and
-then says that all is well: the owner is told, and takes no more writes (``partition_log.py``, ``journal.py``).
+then says that all is well: the owner is told, and takes no more writes (``partition_log.py``, ``journal.py``). A file
+that could not be opened, for want of a descriptor or of memory, was not synced, and nothing is lost: its owner stays
+dirty, whoever waits goes on waiting, and the next job begins :data:`RETRY_S` later.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from math import inf
 from typing import Any, Protocol
 
-from kafka.broker.log.files import FilePool, storage_error
+from kafka.broker.log.files import FilePool, OutOfDescriptorsError, storage_error
 from kafka.broker.log.flush import FlushPolicy
 from kafka.errors import KafkaStorageError
 
@@ -29,6 +32,9 @@ log = logging.getLogger(__name__)
 
 SLICE_FILES = 32
 """Of one slice: so many descriptors more than the pool's are open at most."""
+
+RETRY_S = 0.2
+"""How long nothing is synced after descriptors have run out."""
 
 _NO_SYNC_OF_DIRECTORIES = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES, errno.EISDIR})
 
@@ -66,7 +72,8 @@ class Flushable(Protocol):
         """The files and directories to be synced."""
 
     def end_flush(self, error: KafkaStorageError | None) -> None:
-        """They have been, or not all of them."""
+        """They have been, or not all of them. OutOfDescriptorsError: nothing is lost; the next :meth:`begin_flush`
+        tells them again."""
 
 
 class Syncer:
@@ -77,6 +84,8 @@ class Syncer:
         self.executor: Executor = executor or Inline()
         self.may_block: Callable[[], bool] = lambda: False
         """Whether all that there is to do waits for the sync anyway: then a thread would only be a detour."""
+        self.slice_files = SLICE_FILES
+        """Descriptors that a job may open at once."""
         self._pool = pool
         self._dirty: dict[Flushable, None] = {}
         self._dirty_since: float | None = None
@@ -84,6 +93,10 @@ class Syncer:
         self._waiting: list[Done] = []
         self._job: _Job | None = None
         self._is_going_on = False
+        self._shortage: OutOfDescriptorsError | None = None
+        """Why the last job has left files to the next one."""
+        self._retry_at: float | None = None
+        """When that one may begin (monotonic s); None: at the next tick; infinity: the next tick says when."""
 
     # -- what is to be done ------------------------------------------------------------------------------------------
 
@@ -115,7 +128,7 @@ class Syncer:
     @property
     def has_to_begin(self) -> bool:
         """Whether somebody waits for a job, and none runs: the next tick begins it."""
-        return self._job is None and bool(self._waiting)
+        return self._job is None and bool(self._waiting) and self._retry_at is None
 
     @property
     def is_urgent(self) -> bool:
@@ -125,7 +138,7 @@ class Syncer:
     @property
     def is_hurrying(self) -> bool:
         """Whether it asked for something that is not known to be on the disk."""
-        return bool(self._urgent) or (self._job is not None and self._job.is_urgent)
+        return bool(self._urgent) or (self._job is not None and bool(self._job.urgent))
 
     def tick(self, now: float) -> float | None:
         """Begin what is due at ``now`` (monotonic s); when to come again, or None."""
@@ -133,25 +146,43 @@ class Syncer:
             self._dirty_since = now
         if self._job is not None:
             return None
+        if self._is_resting(now):
+            return self._retry_at
         deadline = self.policy.deadline(self._dirty_since)
         if deadline is not None and now >= deadline:
             self._begin(list(self._dirty))
             deadline = None
         elif self._urgent or self._waiting:
             self._begin(list(self._dirty if self.policy.sync_before_answer else self._urgent))
-        return deadline
+        return self._retry_at if self._is_resting(now) else deadline
+
+    def _is_resting(self, now: float) -> bool:
+        if self._retry_at == inf:
+            self._retry_at = now + RETRY_S
+        if self._retry_at is not None and now >= self._retry_at:
+            self._retry_at = None
+        return self._retry_at is not None
 
     def sync(self) -> None:
         """Everything to the disk, now and here; the first error is raised when all has been tried."""
         self.executor.drain()
+        self._retry_at = None
         first: list[KafkaStorageError] = []
-        while self._dirty or self._waiting:
+
+        def note(error: KafkaStorageError | None) -> None:
+            if error is not None:
+                first.append(error)
+
+        while (self._dirty or self._waiting) and self._retry_at is None:
             executor, self.executor = self.executor, Inline()
-            self.wait(lambda error: first.append(error) if error is not None else None)
+            self.wait(note)
             try:
                 self._begin(list(self._dirty))
             finally:
                 self.executor = executor
+        if self._shortage is not None:
+            self._waiting = [done for done in self._waiting if done is not note]
+            first.append(self._shortage)
         if first:
             raise first[0]
 
@@ -160,7 +191,7 @@ class Syncer:
     def _begin(self, owners: Iterable[Flushable]) -> None:
         waiting, self._waiting = self._waiting, []
         job = self._job = _Job(owners, waiting)
-        job.is_urgent = not self._urgent.keys().isdisjoint(job.owners)
+        job.urgent = self._urgent.keys() & job.owners.keys()
         for owner in job.owners:
             self._dirty.pop(owner, None)
             self._urgent.pop(owner, None)
@@ -175,7 +206,7 @@ class Syncer:
         self._is_going_on = True
         try:
             while (job := self._job) is not None and not job.is_running:
-                paths = job.next_slice()
+                paths = job.next_slice(self.slice_files)
                 if not paths:
                     self._end(job)
                     continue
@@ -195,16 +226,36 @@ class Syncer:
     def _end(self, job: _Job) -> None:
         self._job = None
         worst: KafkaStorageError | None = None
+        shortage: OutOfDescriptorsError | None = None
         for owner, paths in job.owners.items():
-            error = next((job.errors[path] for path in paths if path in job.errors), None)
-            if error is not None:
+            error = job.outcome(paths)
+            if isinstance(error, OutOfDescriptorsError):
+                shortage = error
+                self._dirty[owner] = None
+                if owner in job.urgent:
+                    self._urgent[owner] = None
+            elif error is not None:
                 log.error("what was written is not safe from a loss of the machine: %s", error.args[0])
                 worst = error
             owner.end_flush(error)
+        self._tell_shortage(shortage)
+        if shortage is not None and worst is None:
+            self._waiting[:0] = job.waiting
+            return
         for done in job.waiting:
             done(worst)
-        if self._job is None and self._waiting:
+        if self._job is None and self._waiting and shortage is None:
             self._begin(list(self._dirty if self.policy.sync_before_answer else self._urgent))
+
+    def _tell_shortage(self, shortage: OutOfDescriptorsError | None) -> None:
+        """Rest after a job that has left files to the next one; the log hears of the first such job and of the end."""
+        if shortage is not None:
+            self._retry_at = inf
+            if self._shortage is None:
+                log.error("a sync of logs is postponed and tried again every %g s: %s", RETRY_S, shortage.args[0])
+        elif self._shortage is not None:
+            log.info("the postponed sync of logs is done")
+        self._shortage = shortage
 
 
 class _Job:
@@ -215,11 +266,17 @@ class _Job:
         self.waiting = waiting
         self.errors: Errors = {}
         self.is_running = False
-        self.is_urgent = False
+        self.urgent: set[Flushable] = set()
+        """Those of them that :meth:`Syncer.hurry` was called for."""
         self._paths = deque(dict.fromkeys(path for paths in self.owners.values() for path in paths))
 
-    def next_slice(self) -> list[str]:
-        return [self._paths.popleft() for _ in range(min(SLICE_FILES, len(self._paths)))]
+    def next_slice(self, files: int) -> list[str]:
+        return [self._paths.popleft() for _ in range(min(files, len(self._paths)))]
+
+    def outcome(self, paths: list[str]) -> KafkaStorageError | None:
+        """The worst error of these files: one that is final, or else one after which they can be synced."""
+        found = [self.errors[path] for path in paths if path in self.errors]
+        return min(found, key=lambda error: isinstance(error, OutOfDescriptorsError), default=None)
 
     def forget(self, owner: Flushable) -> None:
         gone = set(self.owners.pop(owner, ()))
@@ -233,15 +290,17 @@ def sync_files(files: list[tuple[str, int | None]]) -> Errors:
     errors: Errors = {}
     for path, borrowed in files:
         fd = borrowed
+        action = "open"
         try:
             if fd is None:
                 fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            action = "sync"
             os.fsync(fd)
         except FileNotFoundError:
             continue
         except OSError as error:
             if not (error.errno in _NO_SYNC_OF_DIRECTORIES and os.path.isdir(path)):
-                errors[path] = storage_error("sync", path, error)
+                errors[path] = storage_error(action, path, error)
         finally:
             if fd is not None:
                 with contextlib.suppress(OSError):

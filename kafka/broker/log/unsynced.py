@@ -3,6 +3,7 @@ about just now, and the seals that wait for it.
 
     mark ──> paths ──begin()──> somebody syncs them ──end()──> the seals that may be written now
                  <── mark: written to meanwhile, so it is the next flush's, too
+                 <── put_back(): they could not be opened now, so they are the next flush's
 
 Decides nothing: when to flush is ``flush.py``'s, what a failure means the log's.
 """
@@ -45,6 +46,16 @@ class Unsynced:
             self._in_flush.append((path, segment, seal))
         self.paths.clear()
         return [path for path, segment, _ in self._in_flush if segment is None or not segment.is_gone]
+
+    def put_back(self) -> None:
+        """It has ended, and its files are still to be synced."""
+        done, self._in_flush = self._in_flush, []
+        for path, segment, seal in done:
+            if segment is not None and segment.is_gone:
+                continue
+            self.mark(path, segment)
+            if segment is not None and segment.waiting_seal is None:
+                segment.waiting_seal = seal
 
     def end(self) -> list[tuple[Segment, Seal]]:
         """It has ended, well or not: the seals that have waited for it."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka.broker.log import FilePool, LogConfig, PartitionLog, batch_bounds
+from kafka.broker.log.files import OutOfDescriptorsError
 from kafka.broker.log.time_search import at_once
 from kafka.errors import (
     CorruptRecordError,
@@ -335,6 +336,27 @@ def test_the_greatest_timestamp_need_not_be_the_last(tmp_path: Path, pool: FileP
     best = at_once(open_log(tmp_path / "t", pool).search_max_timestamp())
     assert best is not None
     assert (best.offset, best.timestamp) == (1, 90)
+
+
+def test_a_flush_that_could_not_open_the_files_leaves_all_to_the_next_one(tmp_path: Path, pool: FilePool) -> None:
+    """The files and the seals that wait for them; what is written meanwhile comes along."""
+    dirty: list[PartitionLog] = []
+    log = PartitionLog(str(tmp_path / "t"), "t-0", pool, LogConfig(), on_dirty=dirty.append)
+    log.append(batch([b"a"]), now_ms=1)
+    log.roll(2)
+    log.append(batch([b"b"]), now_ms=3)
+    files = set(log.begin_flush())
+    log.append(batch([b"c"]), now_ms=4)
+    dirty.clear()
+    log.end_flush(OutOfDescriptorsError("cannot open a file: Too many open files"))
+    assert dirty, "whoever syncs hears of it"
+    assert log.failure is None
+    assert not log.segments[0].is_sealed
+    assert set(log.begin_flush()) == files
+    log.end_flush(None)
+    assert log.segments[0].is_sealed
+    assert log.begin_flush() == []
+    log.close()
 
 
 def test_many_logs_share_few_open_files(tmp_path: Path) -> None:

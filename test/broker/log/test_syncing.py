@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 from kafka.broker.background import BackgroundThread
 from kafka.broker.held_answers import HeldAnswers
 from kafka.broker.log import FilePool, FlushPolicy
-from kafka.broker.log.syncing import SLICE_FILES, Syncer
+from kafka.broker.log.files import OutOfDescriptorsError, replace_file
+from kafka.broker.log.syncing import RETRY_S, SLICE_FILES, Inline, Syncer
 from kafka.broker.log.trash import Trash
 from kafka.broker.process import BrokerOptions, RunningBroker
 from kafka.broker.reply import Reply
@@ -252,6 +254,132 @@ def test_an_error_is_told_to_its_owner_and_to_those_who_wait_and_is_not_tried_ag
     assert len(bad.ends) == 1
 
 
+@contextlib.contextmanager
+def no_descriptors(code: int = errno.EMFILE) -> Iterator[None]:
+    """Nothing can be opened meanwhile; what is open stays so."""
+
+    def refused(*arguments: Any) -> int:
+        raise OSError(code, os.strerror(code))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "open", refused)
+        patch.setattr(os, "dup", refused)
+        yield
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_a_file_that_could_not_be_opened_to_be_synced_is_synced_later_and_nothing_is_read_only(
+    always: HandBroker, executor: HandExecutor, caplog: pytest.LogCaptureFixture, code: int, is_beside: bool
+) -> None:
+    """Whether the sync runs in the thread or, as all wait for it, on the loop."""
+    syncer = always.broker.logs.syncer
+    syncer.may_block = lambda: not is_beside
+    held = always.send(produce_request("t", batch(b"a")), 9)
+    with no_descriptors(code):
+        for _ in range(5):
+            due_at = always.tick()
+            executor.drain()
+            due_at = always.tick()
+            assert due_at is not None
+            assert always.now < due_at <= always.now + RETRY_S, "no job is begun again and again"
+            assert not executor.work
+            always.now = due_at
+    assert not held.done
+    assert always.broker.logs.has_unsynced
+    assert caplog.text.count("is postponed and tried again") == 1
+    always.tick()
+    executor.drain()
+    assert held.done
+    assert not held.hang_up
+    assert not always.broker.logs.has_unsynced
+    syncer.executor = Inline()
+    assert [always.produce(name, batch(b"b")).error_code for name in ("t", "other")] == [0, 0]
+
+
+def test_a_topic_that_could_not_be_synced_at_once_is_acknowledged_later(
+    tmp_path: Path, executor: HandExecutor
+) -> None:
+    """With any policy; so it stays as urgent as it was."""
+    hand = HandBroker(tmp_path / "data", fsync="interval")
+    hand.broker.logs.syncer.executor = executor
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    reply = hand.send(CreateTopicsRequest(topics=[topic]))
+    with no_descriptors():
+        hand.tick()
+        executor.finish()
+    hand.tick()
+    assert not reply.done
+    hand.advance(RETRY_S)
+    executor.drain()
+    assert reply.done
+    hand.broker.close()
+
+
+def test_closing_comes_to_an_end_while_descriptors_are_out(always: HandBroker, executor: HandExecutor) -> None:
+    """What could not be synced is an error, and what was written is there all the same."""
+    syncer = always.broker.logs.syncer
+    always.send(produce_request("t", batch(b"a")), 9)
+    with no_descriptors(), pytest.raises(OutOfDescriptorsError, match="Too many open files"):
+        syncer.sync()
+    syncer.sync()
+    assert not always.broker.logs.has_unsynced
+    always.broker.close()
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOMEM])
+def test_only_a_sync_that_was_begun_can_have_failed(
+    always: HandBroker, executor: HandExecutor, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Whatever the code says: the pages may be gone."""
+
+    def failing(fd: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    held = always.send(produce_request("t", batch(b"a")), 9)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing)
+        always.tick()
+        executor.drain()
+    assert held.hang_up
+    assert always.produce("t", batch(b"b")).error_code == KafkaStorageError.errno
+
+
+def test_a_sync_has_the_descriptors_of_files_that_nobody_needs_now(tmp_path: Path) -> None:
+    """The file that is synced stays open: of an error, only those who had it open are told."""
+    pool = FilePool(8)
+    for name in "abcd":
+        pool.write(str(tmp_path / name), 0, b"x")
+    duplicate = os.dup
+
+    def scarce(fd: int) -> int:
+        if len(pool) > 2:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return duplicate(fd)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "dup", scarce)
+        borrowed = pool.borrow(str(tmp_path / "a"))
+    assert borrowed is not None
+    os.close(borrowed)
+    assert len(pool) == 2
+    pool.close()
+
+
+def test_a_file_is_replaced_whole_or_not_at_all_while_descriptors_are_out(tmp_path: Path) -> None:
+    """The directory is opened before the file is replaced: an error means that the old file is there."""
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with no_descriptors(), pytest.raises(OutOfDescriptorsError):
+        replace_file(str(path), b"new")
+    assert path.read_bytes() == b"old"
+    replace_file(str(path), b"new")
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["file"]
+
+
 def test_a_log_that_goes_while_it_is_synced_is_not_told(tmp_path: Path, executor: HandExecutor) -> None:
     syncer = Syncer(FlushPolicy.parse("always"), FilePool(), executor)
     gone, there = owner(tmp_path, "gone"), owner(tmp_path, "there")
@@ -304,6 +432,24 @@ def test_the_thread_does_one_piece_after_the_other_and_tells_the_loop() -> None:
     thread.run(lambda: 10, done)
     thread.close()
     assert results[-1][0] == 10, "closing waits"
+    loop.close()
+
+
+def test_work_is_done_without_a_thread_while_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop()
+    thread = BackgroundThread(loop)
+    done: list[int] = []
+
+    def refused(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        thread.run(lambda: 1, done.append)
+    assert done == [1]
+    thread.run(lambda: 2, done.append)
+    thread.close()
+    assert done == [1, 2]
     loop.close()
 
 
