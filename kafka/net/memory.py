@@ -253,14 +253,50 @@ class MemoryListener(Listener):
 
     def __init__(self, network: MemoryNetwork, address: Address, accept: Accept) -> None:
         self.address = address
+        self.is_paused = False
         self._network = network
         self._accept = accept
+        self._waiting: deque[tuple[MemoryTransport, MemoryTransport]] = deque()
+        """Both ends of connections that stand and are not accepted: the server's, the client's."""
         network._fabric.listeners[address.host, address.port] = self
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self._network.loop.call_soon(self._accept_waiting)
 
     def close(self) -> None:
         listeners = self._network._fabric.listeners
         if listeners.get((self.address.host, self.address.port)) is self:
             del listeners[self.address.host, self.address.port]
+        while self._waiting:
+            self._waiting.popleft()[0].abort()
+
+    def hold(self, server: MemoryTransport, client: MemoryTransport) -> None:
+        """A connection stands that is to be accepted later."""
+        self._waiting.append((server, client))
+
+    def _accept_waiting(self) -> None:
+        while self._waiting and not self.is_paused:
+            server, client = self._waiting.popleft()
+            try:
+                handler = self._accept(server)
+            except Exception:
+                log.exception("%s: the connection of %s is refused", self.address, server.peer)
+                server.abort()
+            else:
+                self.serve(server, client, handler)
+
+    def serve(self, server: MemoryTransport, client: MemoryTransport, handler: TransportHandler) -> None:
+        """A connection was accepted."""
+        if server.is_closing:
+            client._incoming.end(PeerClosed(f"{self.address} closed the connection"))
+            self._network.loop.call_soon(handler.closed, None)
+            return
+        server._handler = handler
+        server._opened()
 
 
 class _Dial:
@@ -317,21 +353,21 @@ class _Dial:
         server = MemoryTransport(listener._network, None)
         local = Address(FAMILY, (self._source, next(self._fabric.ports)))
         server.peer, server.local = local, address
-        try:
-            handler = listener._accept(server)
-        except Exception:
-            log.exception("%s: the connection of %s is refused", address, local)
-            server.end(None)
-            reset = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
-            self._loop.call_later(way_back_s, self._failed, address, reset)
-            return
+        handler: TransportHandler | None = None
+        if not listener.is_paused:
+            try:
+                handler = listener._accept(server)
+            except Exception:
+                log.exception("%s: the connection of %s is refused", address, local)
+                server.end(None)
+                reset = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+                self._loop.call_later(way_back_s, self._failed, address, reset)
+                return
         # The client hears of the connection before any byte of it: equal instants run in the order of asking.
         self._loop.call_later(way_back_s, client._opened)
         client._joined(server, local, address)
         server._joined(client, address, local)
-        if server.is_closing:
-            client._incoming.end(PeerClosed(f"{address} closed the connection"))
-            self._loop.call_soon(handler.closed, None)
-            return
-        server._handler = handler
-        server._opened()
+        if handler is None:
+            listener.hold(server, client)
+        else:
+            listener.serve(server, client, handler)

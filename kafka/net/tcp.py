@@ -26,10 +26,11 @@ import struct
 import sys
 from collections import deque
 from collections.abc import Sequence
+from math import inf
 
 from kafka.future import Future
 from kafka.net.dial import Dial, configure, set_buffers
-from kafka.net.loop import Loop, Watch
+from kafka.net.loop import Loop, LoopTimer, Watch
 from kafka.net.resolve import Resolver
 from kafka.net.transport import (
     DEFAULT_OPTIONS,
@@ -60,6 +61,7 @@ LOW_WATER_BYTES = 32 * 1024
 ACCEPT_COUNT = 64
 """Most connections that a listener accepts in one turn."""
 
+MAX_PORT = 65535
 
 
 def _has_low_water() -> bool:
@@ -74,8 +76,9 @@ def _has_low_water() -> bool:
 
 HAS_LOW_WATER = _has_low_water()
 
-_OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _ACCEPT_PAUSE_S = 0.2
+_ACCEPT_QUIET_S = 60.0
+"""How long the log does not hear of another accept() that failed."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -347,6 +350,11 @@ class TcpListener(Listener):
         self._network = network
         self._accept = accept
         self._options = options
+        self._is_paused = False
+        self._rest: LoopTimer | None = None
+        """Runs after an accept() that failed: nothing is accepted before it ends."""
+        self._is_quiet_until = -inf
+        """The log has just heard of an accept() that failed (monotonic s)."""
         try:
             self._sock = self._bind(host or "0.0.0.0", port)
         except OSError as error:
@@ -360,6 +368,8 @@ class TcpListener(Listener):
         network._listeners.add(self)
 
     def _bind(self, host: str, port: int) -> socket.socket:
+        if not 0 <= port <= MAX_PORT:  # getaddrinfo() would take the lower 16 bits
+            raise OSError(errno.EINVAL, f"a port is a number from 0 to {MAX_PORT}")
         info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         sock = socket.socket(info[0], socket.SOCK_STREAM)
         try:
@@ -374,32 +384,53 @@ class TcpListener(Listener):
             raise
         return sock
 
+    def pause(self) -> None:
+        self._is_paused = True
+        self._set_reading()
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._set_reading()
+
+    def _set_reading(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._watch.set(read=not self._is_paused and self._rest is None)
+
     def close(self) -> None:
         self._watch.close()
         self._sock.close()
         self._network._listeners.discard(self)
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
 
     def _accept_some(self) -> None:
         for _ in range(ACCEPT_COUNT):
-            if self._sock.fileno() < 0:
-                return  # closed by the handler of one just accepted
+            if self._is_paused or self._sock.fileno() < 0:
+                return  # by the handler of one just accepted
             try:
                 sock, sockaddr = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _OUT_OF_DESCRIPTORS:
-                    raise
-                # The waiting connection keeps the listener readable: without a pause the loop would spin.
-                log.error("%s: cannot accept: %s; trying again in %g s", self.address, error, _ACCEPT_PAUSE_S)
-                self._watch.set(read=False)
-                self._network.loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
+                self._accept_failed(error)
                 return
             self._welcome(sock, Address(sock.family, sockaddr))
 
+    def _accept_failed(self, error: OSError) -> None:
+        """Rest: the connection that waits keeps the listener readable, and the loop would spin."""
+        loop = self._network.loop
+        if loop.time() >= self._is_quiet_until:
+            self._is_quiet_until = loop.time() + _ACCEPT_QUIET_S
+            log.error(
+                "%s: cannot accept connections: %s; it is tried again every %g s", self.address, error, _ACCEPT_PAUSE_S
+            )
+        self._rest = loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
+        self._set_reading()
+
     def _accept_again(self) -> None:
-        if self._sock.fileno() >= 0:
-            self._watch.set(read=True)
+        self._rest = None
+        self._set_reading()
 
     def _welcome(self, sock: socket.socket, peer: Address) -> None:
         transport = TcpTransport(self._network, None)
@@ -417,7 +448,11 @@ class TcpListener(Listener):
             self._network.loop.call_soon(handler.closed, None)
             return
         transport._handler = handler
-        transport._opened(sock, peer)
+        try:
+            transport._opened(sock, peer)
+        except OSError as error:  # the selector has no room for one more
+            log.error("%s: the connection of %s ends: %s", self.address, peer, error)
+            transport._end(error)
 
 
 if hasattr(socket.socket, "sendmsg"):

@@ -149,8 +149,16 @@ class Listener(abc.ABC):
     """As bound: the port is the real one when 0 was asked for."""
 
     @abc.abstractmethod
+    def pause(self) -> None:
+        """Accept nothing until :meth:`resume`: who connects waits in the system's queue, and takes no descriptor."""
+
+    @abc.abstractmethod
+    def resume(self) -> None:
+        """Accept again, those who waited first."""
+
+    @abc.abstractmethod
     def close(self) -> None:
-        """Accept no more; connections that stand go on. Any number of times."""
+        """Accept no more; connections that stand go on, those that wait are ended. Any number of times."""
 
 
 Accept = Callable[[Transport], TransportHandler]

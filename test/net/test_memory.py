@@ -269,6 +269,27 @@ def test_refusal_by_accept_and_close_inside_accept_reach_the_client(world):
     assert handlers[0].log == ["closed"]
 
 
+def test_who_comes_while_a_listener_pauses_is_connected_and_served_later(world):
+    world.listener.pause()
+    first, second, gone = world.connect(), world.connect(), world.connect()
+    first.transport.write(b"first")
+    world.settle()
+    gone.transport.close()
+    assert first.is_connected
+    assert world.acceptor.recorders == []
+    world.listener.resume()
+    world.settle()
+    assert [recorder.data for recorder in world.acceptor.recorders] == [b"first", b"", b""]
+    assert [recorder.is_closed for recorder in world.acceptor.recorders] == [False, False, True]
+    world.listener.pause()
+    waiting = world.connect()
+    world.settle()
+    world.listener.close()
+    world.settle()
+    assert isinstance(waiting.error, ConnectionResetError)
+    assert not second.is_closed
+
+
 def test_server_that_speaks_first_is_heard_after_connected(world):
     class Greeter(Recorder):
         def connected(self):

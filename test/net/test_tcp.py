@@ -294,7 +294,48 @@ def test_port_in_use_is_an_os_error_and_a_closed_listeners_port_is_free_at_once(
     network.listen("127.0.0.1", listener.address.port, Acceptor())
 
 
-def test_listener_out_of_descriptors_pauses_instead_of_spinning(network, caplog, monkeypatch):
+@pytest.mark.parametrize("port", [-1, 65536, 70000])
+def test_a_port_that_is_none_is_refused(network, port):
+    """getaddrinfo() would take its lower 16 bits, and another port would be listened on."""
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: a port is a number from 0 to 65535"):
+        network.listen("127.0.0.1", port, Acceptor())
+
+
+def test_who_comes_while_a_listener_pauses_waits_without_a_descriptor_of_ours(network):
+    acceptor = Acceptor()
+    listener = network.listen("127.0.0.1", 0, acceptor)
+    listener.pause()
+    clients = [Recorder() for _ in range(3)]
+    for client in clients:
+        client.transport = network.connect([listener.address], client)
+    assert network.loop.run_until(lambda: all(client.is_connected for client in clients), 10)
+    assert network.loop.run_once(0) == 0, "the loop has nothing to do"
+    assert acceptor.recorders == []
+    listener.resume()
+    assert network.loop.run_until(lambda: len(acceptor.recorders) == 3, 10)
+
+
+def test_a_listener_that_is_paused_while_it_accepts_takes_no_more(network):
+    acceptor = Acceptor()
+
+    def accept(transport):
+        listener.pause()
+        return acceptor(transport)
+
+    listener = network.listen("127.0.0.1", 0, accept)
+    clients = [Recorder() for _ in range(3)]
+    listener.pause()
+    for client in clients:
+        client.transport = network.connect([listener.address], client)
+    assert network.loop.run_until(lambda: all(client.is_connected for client in clients), 10)
+    listener.resume()
+    assert network.loop.run_until(lambda: acceptor.recorders, 10)
+    network.loop.run_once(0)
+    assert len(acceptor.recorders) == 1
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EPERM])
+def test_listener_that_cannot_accept_pauses_instead_of_spinning_and_says_so_once(network, caplog, monkeypatch, code):
     acceptor = Acceptor()
     listener = network.listen("127.0.0.1", 0, acceptor)
 
@@ -304,10 +345,10 @@ def test_listener_out_of_descriptors_pauses_instead_of_spinning(network, caplog,
             self.failed = 0
 
         def accept(self):
-            if self.failed:
+            if self.failed == 3:
                 return self.sock.accept()
             self.failed += 1
-            raise OSError(errno.EMFILE, "Too many open files")
+            raise OSError(code, os.strerror(code))
 
         def fileno(self):
             return self.sock.fileno()
@@ -321,7 +362,8 @@ def test_listener_out_of_descriptors_pauses_instead_of_spinning(network, caplog,
     network.connect([listener.address], client)
     with caplog.at_level(logging.ERROR):
         assert network.loop.run_until(lambda: acceptor.recorders, 10)
-    assert caplog.text.count("Too many open files") == 1
+    assert caplog.text.count(os.strerror(code)) == 1
+    assert "Traceback" not in caplog.text
 
 
 def test_descriptors_are_not_inherited_and_have_their_options(network):
