@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
+    from kafka.broker.descriptors import raise_descriptor_limit
     from kafka.broker.faults import ApiName, Rule, SeenRequest, Vocabulary, api_name
     from kafka.broker.log import DirectoryLockedError
-    from kafka.broker.process import BrokerOptions, RunningBroker, raise_descriptor_limit
+    from kafka.broker.process import BrokerOptions, RunningBroker
     from kafka.broker.releases import LATEST, RELEASES, find_release
     from kafka.broker.security import BrokerSecurity, read_properties, read_users, tls_settings, write_properties
     from kafka.broker.server import BrokerServer
@@ -35,7 +36,7 @@ _HOME = {
     "Vocabulary": "kafka.broker.faults",
     "api_name": "kafka.broker.faults",
     "find_release": "kafka.broker.releases",
-    "raise_descriptor_limit": "kafka.broker.process",
+    "raise_descriptor_limit": "kafka.broker.descriptors",
     "read_properties": "kafka.broker.security",
     "read_users": "kafka.broker.security",
     "tls_settings": "kafka.broker.security",

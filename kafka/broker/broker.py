@@ -29,6 +29,7 @@ from kafka.broker.fetch_sessions import FetchSessions
 from kafka.broker.held_answers import HeldAnswers
 from kafka.broker.ids import Ids
 from kafka.broker.log import FlushPolicy, LogDirectory, PartitionLog, Topic
+from kafka.broker.log.files import MAX_OPEN_FILES
 from kafka.broker.log.maintenance import Maintenance, maintenance_settings
 from kafka.broker.offset_store import OffsetStore
 from kafka.broker.purgatory import Purgatory
@@ -68,6 +69,7 @@ class Broker:
     ``release``: the release of Apache Kafka to play, one of :data:`~kafka.broker.releases.RELEASES`; else ValueError.
     ``users``: name -> password, let in on listeners with SASL (``credentials.py``). ``telemetry``: offer
     GetTelemetrySubscriptions and PushTelemetry, which an Apache Kafka does only with a plug-in (``telemetry.py``).
+    ``max_open_files``: how many files of logs are kept open.
     Errors of the start: KafkaConfigurationError, DirectoryLockedError, KafkaStorageError.
     """
 
@@ -83,6 +85,7 @@ class Broker:
         release: str = LATEST,
         users: Mapping[str, str] | None = None,
         telemetry: bool = False,
+        max_open_files: int = MAX_OPEN_FILES,
     ) -> None:
         self.config = BrokerConfig(settings)
         self.epoch_offset = epoch_offset
@@ -100,7 +103,9 @@ class Broker:
         self.release = PlayedRelease(find_release(release), registry.HANDLERS, telemetry=telemetry)
         self._wants_telemetry = telemetry
         self._flush_policy = FlushPolicy.parse(fsync)
-        self.logs = LogDirectory(data_dir, epoch_ms=self.epoch_ms, flush=self._flush_policy)
+        self.logs = LogDirectory(
+            data_dir, epoch_ms=self.epoch_ms, flush=self._flush_policy, max_open_files=max_open_files
+        )
         self._held = HeldAnswers(self.logs, self._flush_policy)
         try:
             self._load()

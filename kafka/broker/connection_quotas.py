@@ -1,55 +1,42 @@
-"""How many connections there may be: of one address (``max.connections.per.ip``), and in all (``max.connections``).
+"""How many connections there may be: of one address (``max.connections.per.ip``), and in all (``max.connections``, or
+as many as the limit of open files allows, if that is less).
 
-One too many of an address is refused, and its peer sees the connection end. One too many in all waits outside, neither
-read nor answered, until another one has gone; Apache Kafka 4.3.0 does both (measured). At most :data:`MAX_WAITING` do.
+One too many of an address is refused, and its peer sees the connection end. When there are as many as there may be in
+all, none is accepted: who comes waits in the system's queue, neither read nor answered, until another one has gone, and
+takes no descriptor of ours. Apache Kafka 4.3.0 does both (measured).
 
-Decides only; ending, pausing and serving connections is ``server.py``'s part.
+Decides only; ending, accepting and serving connections is ``server.py``'s part.
 """
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 PER_IP: Final = "max.connections.per.ip"
 ALL: Final = "max.connections"
-MAX_WAITING: Final = 1024
 
 T = TypeVar("T", bound=Hashable)
 
 
-class Admission(enum.Enum):
-    """What becomes of a connection."""
-
-    ADMITTED = enum.auto()
-    WAITS = enum.auto()
-    REFUSED = enum.auto()
-
-
 class ConnectionQuotas(Generic[T]):
-    """``limit`` gives the value in force of a setting: both may change while connections stand."""
+    """``limit`` gives the value in force of a setting: both may change while connections stand. ``capacity``: how many
+    connections the process has descriptors for; None: any number."""
 
-    def __init__(self, limit: Callable[[str], int]) -> None:
+    def __init__(self, limit: Callable[[str], int], capacity: int | None = None) -> None:
         self._limit = limit
+        self._capacity = capacity
         self._hosts: dict[T, str] = {}
         self._count_of: Counter[str] = Counter()
-        self._waiting: dict[T, None] = {}
 
-    def arrive(self, who: T, host: str) -> Admission:
-        """A connection has come; it is counted unless it is refused."""
+    def arrive(self, who: T, host: str) -> bool:
+        """A connection has come: whether it stays. It is counted then."""
         if self._count_of[host] >= self._limit(PER_IP):
-            return Admission.REFUSED
-        has_place = self._has_place()
-        if not has_place and len(self._waiting) >= MAX_WAITING:
-            return Admission.REFUSED
+            return False
         self._hosts[who] = host
         self._count_of[host] += 1
-        if has_place:
-            return Admission.ADMITTED
-        self._waiting[who] = None
-        return Admission.WAITS
+        return True
 
     def leave(self, who: T) -> None:
         """A connection has gone, whatever had become of it."""
@@ -58,19 +45,14 @@ class ConnectionQuotas(Generic[T]):
             self._count_of[host] -= 1
             if not self._count_of[host]:
                 del self._count_of[host]
-            self._waiting.pop(who, None)
 
-    def next_admitted(self) -> T | None:
-        """One that has waited and may come in now, the first one first."""
-        if not self._waiting or not self._has_place():
-            return None
-        who = next(iter(self._waiting))
-        del self._waiting[who]
-        return who
+    @property
+    def most(self) -> int:
+        """How many there may be in all."""
+        limit = self._limit(ALL)
+        return limit if self._capacity is None else min(limit, self._capacity)
 
-    def waiting(self) -> list[T]:
-        """Those outside."""
-        return list(self._waiting)
-
-    def _has_place(self) -> bool:
-        return len(self._hosts) - len(self._waiting) < self._limit(ALL)
+    @property
+    def has_place(self) -> bool:
+        """Whether one more may come in."""
+        return len(self._hosts) < self.most

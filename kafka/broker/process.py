@@ -8,7 +8,6 @@ pipe's other end is closed.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
@@ -20,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafka.broker import registry
 from kafka.broker.background import BackgroundThread
 from kafka.broker.broker import Broker
+from kafka.broker.descriptors import descriptor_limit, open_descriptors, plan_descriptors
 from kafka.broker.listeners import ListenerSpec, read_listeners
-from kafka.broker.log.files import storage_error
+from kafka.broker.log.files import is_out_of_descriptors, storage_error
 from kafka.broker.releases import LATEST
 from kafka.broker.server import WILDCARD_HOSTS, BrokerServer
 from kafka.broker.state_file import STATE_NAME, BrokerState, read_state, remove_state, starter_lock, write_state
@@ -73,7 +73,8 @@ class BrokerOptions(NamedTuple):
 class RunningBroker:
     """A broker that listens from the constructor on and serves while :meth:`run` runs.
 
-    Errors of the constructor: ListenError (the address), and those of :class:`~kafka.broker.broker.Broker`.
+    Errors of the constructor: ListenError (the address), DescriptorLimitError (too few open files), and those of
+    :class:`~kafka.broker.broker.Broker`.
     """
 
     def __init__(self, options: BrokerOptions) -> None:
@@ -88,6 +89,7 @@ class RunningBroker:
         self._signals: SignalWatch | None = None
         clock = self._loop.clock
         try:
+            self._plan = plan_descriptors(descriptor_limit(), open_descriptors())
             self.broker = Broker(
                 self.data_dir,
                 options.settings,
@@ -97,11 +99,18 @@ class RunningBroker:
                 release=options.emulate,
                 users=options.users,
                 telemetry=options.telemetry,
+                max_open_files=self._plan.log_files,
             )
             try:
                 self._server = self._listen()
+                if self._plan.connections is not None:
+                    log.info(
+                        "the limit of open files leaves %d for connections and %d for logs",
+                        self._plan.connections, self._plan.log_files,
+                    )  # fmt: skip
                 self._background = BackgroundThread(self._loop, self._server.end_turn)
                 self.broker.logs.syncer.executor = self._background
+                self.broker.logs.syncer.slice_files = self._plan.sync_files
                 self.broker.logs.syncer.may_block = lambda: self._server.connection_count <= 1
                 host = self._server.main_listener.host
                 self.state = BrokerState(
@@ -168,7 +177,13 @@ class RunningBroker:
             raise ListenError(f"{error.strerror or error}; choose another host or port (0: a free one)") from error
 
     def _listen_at(self, specs: Sequence[ListenerSpec]) -> BrokerServer:
-        return BrokerServer(self.broker, self._network, listeners=specs, on_idle=self._went_idle)
+        return BrokerServer(
+            self.broker,
+            self._network,
+            listeners=specs,
+            on_idle=self._went_idle,
+            max_connections=self._plan.connections,
+        )
 
     def _controlled(self, clock: AdjustableClock) -> Control:
         from kafka.broker.control import Control
@@ -201,7 +216,13 @@ class RunningBroker:
     def _load_next(self, rest: Iterator[str]) -> None:
         """Import, one at a time, the handlers that nobody has asked for: the start does without them, but the files
         may be of another release by the time that somebody does."""
-        if next(rest, None) is not None:
+        try:
+            is_done = next(rest, None) is None
+        except OSError as error:  # no descriptor is left now
+            log.warning("handlers of requests are imported later: %s", error)
+            self._loop.call_later(_LOAD_AFTER_S, self._load_next, registry.load_by_module())
+            return
+        if not is_done:
             self._loop.call_later(_LOAD_PAUSE_S, self._load_next, rest)
 
     def _went_idle(self, since: float | None) -> None:
@@ -222,7 +243,11 @@ class RunningBroker:
                     return
                 self._loop.stop()
                 self._shut()  # under the lock: who asks next finds nothing and starts another
-        except OSError as error:  # the directory is gone, or not ours any more: nobody can ask for this broker
+        except OSError as error:
+            if is_out_of_descriptors(error):
+                self._idle_timer = self._loop.call_later(_IDLE_RETRY_S, self._end_if_idle)
+                return
+            # The directory is gone, or not ours any more: nobody can ask for this broker.
             log.warning("%s: %s; the broker ends", self.data_dir, error.strerror or error)
             self._loop.stop()
 
@@ -256,15 +281,3 @@ def _ending_signals() -> list[int]:
     if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
         found.append(hangup)
     return [int(each) for each in found]
-
-
-def raise_descriptor_limit() -> None:
-    """Let this process have as many open files as the system allows it: a connection is one, and so is a segment."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

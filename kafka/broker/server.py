@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from math import inf
 
 from kafka.broker.broker import Broker
-from kafka.broker.connection_quotas import Admission, ConnectionQuotas
+from kafka.broker.connection_quotas import ALL, PER_IP, ConnectionQuotas
 from kafka.broker.listeners import ListenerSpec, plaintext
 from kafka.broker.reply import Connection, Reply
 from kafka.core.serving import ServerConnection
@@ -39,6 +40,9 @@ MAX_ALL_PENDING_BYTES = 256 << 20
 MAX_REQUESTS_PER_TURN = 64
 """Of one connection: a peer that sends thousands ahead does not keep the others waiting."""
 
+FULL_QUIET_S = 60.0
+"""How long the log does not hear again that there are as many connections as there may be."""
+
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -47,6 +51,7 @@ class BrokerServer:
     address cannot be had.
 
     ``on_idle`` is called with the time (monotonic s) when the last connection has gone, and None when one came.
+    ``max_connections``: how many the process has descriptors for, whatever the settings say; None: any number.
     """
 
     def __init__(
@@ -58,13 +63,17 @@ class BrokerServer:
         *,
         on_idle: Callable[[float | None], object] = lambda since: None,
         listeners: Sequence[ListenerSpec] | None = None,
+        max_connections: int | None = None,
     ) -> None:
         self.broker = broker
         self.loop = network.loop
         self._on_idle = on_idle
         self._sessions: set[_Session] = set()
         self._slow: set[_Session] = set()
-        self._quotas: ConnectionQuotas[_Session] = ConnectionQuotas(broker.config.number)
+        self._quotas: ConnectionQuotas[_Session] = ConnectionQuotas(broker.config.number, max_connections)
+        self._is_accepting = True
+        self._is_quiet_until = -inf
+        """The log has just heard that nothing is accepted (monotonic s)."""
         self._timer: LoopTimer | None = None
         self._heard_from: dict[_Session, float] = {}
         """When each connection has last sent something, the longest ago first."""
@@ -91,6 +100,7 @@ class BrokerServer:
         """As bound, of the main listener."""
         broker.advertised = broker.advertised_on[self.main_listener.name]
         broker.answer_room = self.answer_room
+        self._set_accepting()
         self.end_turn()
 
     def answer_room(self) -> int:
@@ -110,8 +120,6 @@ class BrokerServer:
             self._timer.cancel()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        for session in self._quotas.waiting():
-            session.transport.abort()
         for session in list(self._sessions):
             session.transport.close()
             self.broker.disconnected(session.connection, self.loop.time())
@@ -134,9 +142,7 @@ class BrokerServer:
         clock = self.loop.clock
         self.broker.epoch_offset = clock.time() - clock.monotonic()
         deadline = self.broker.tick(self.loop.time())
-        while (waiting := self._quotas.next_admitted()) is not None:
-            self._admit(waiting)
-            waiting.transport.resume_reading()
+        self._set_accepting()
         if deadline is not None:
             self._timer = self.loop.call_at(deadline, self.tick)
         return deadline
@@ -174,14 +180,12 @@ class BrokerServer:
             transport.abort()
             return session
         host = transport.peer.host if transport.peer is not None else ""
-        admission = self._quotas.arrive(session, host)
-        if admission is Admission.ADMITTED:
+        if self._quotas.arrive(session, host):
             self._admit(session)
-        elif admission is Admission.WAITS:
-            log.warning("a connection of %s waits: there are as many as max.connections says", host)
-            transport.pause_reading()
+            self._set_accepting()
         else:
-            log.warning("a connection of %s is ended: there are as many as max.connections.per.ip says", host)
+            limit = self.broker.config.number(PER_IP)
+            log.warning("rejected connection from %s: %s (%d) reached", host, PER_IP, limit)
             transport.abort()
         return session
 
@@ -190,6 +194,23 @@ class BrokerServer:
         self._heard(session)
         if len(self._sessions) == 1:
             self._on_idle(None)
+
+    def _set_accepting(self) -> None:
+        """Accept connections while there is a place for one."""
+        has_place = self._quotas.has_place
+        if has_place == self._is_accepting:
+            return
+        self._is_accepting = has_place
+        for listening in self._listening.values():
+            if has_place:
+                listening.resume()
+            else:
+                listening.pause()
+        if not has_place and self.loop.time() >= self._is_quiet_until:
+            self._is_quiet_until = self.loop.time() + FULL_QUIET_S
+            allowed, most = self.broker.config.number(ALL), self._quotas.most
+            why = f"{ALL} ({allowed})" if most == allowed else f"what the limit of open files leaves for them ({most})"
+            log.warning("new connections wait until others close: %s reached", why)
 
     def _heard(self, session: _Session) -> None:
         """A connection is in use."""

@@ -2,7 +2,8 @@
 
 The first line on stdout is ``listening on HOST:PORT``, with one more ``listening on NAME://HOST:PORT`` for each further
 listener; everything else goes to stderr. Ends with exit code 0 on
-SIGTERM, SIGINT and SIGHUP; 1 when it cannot start (address in use, directory locked or not writable), 2 for wrong use.
+SIGTERM, SIGINT and SIGHUP; 1 when it cannot start (address in use, directory locked or not writable, too few open files
+allowed), 2 for wrong use.
 """
 
 from __future__ import annotations

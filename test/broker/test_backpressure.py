@@ -132,6 +132,28 @@ def test_connections_above_the_limit_of_all_wait_for_a_place(memory: InMemory) -
     assert len(waiting[2].frames) == 1
 
 
+def test_more_connections_than_the_limit_of_open_files_allows_wait_whatever_the_settings_say(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = InMemory(tmp_path / "few", {"max.connections": "1000"}, max_connections=2)
+    clients = [memory.client() for _ in range(5)]
+    for client in clients:
+        client.send(NOTHING)
+    memory.settle()
+    assert [len(client.frames) for client in clients] == [1, 1, 0, 0, 0]
+    clients[0].transport.close()
+    memory.settle()
+    assert [len(client.frames) for client in clients] == [1, 1, 1, 0, 0], "in the order in which they came"
+    limit_connections(memory, clients[1], 1)
+    clients[1].transport.close()
+    memory.settle()
+    assert (memory.server.connection_count, len(clients[3].frames)) == (1, 0), "a lower setting holds"
+    assert caplog.text.count("new connections wait until others close") == 1
+    assert "the limit of open files leaves for them (2) reached" in caplog.text
+    memory.server.close()
+    memory.broker.close()
+
+
 def test_who_waits_is_ended_with_the_server(memory: InMemory) -> None:
     (client,) = [memory.client()]
     memory.settle()

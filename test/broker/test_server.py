@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import random
 import socket
 import threading
@@ -72,12 +75,16 @@ def failing_answer(of: ServerConnection) -> Callable[..., list[BytesLike]]:
 class InMemory:
     """A broker, its server and a simulated loop."""
 
-    def __init__(self, data_dir: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, settings: dict[str, str] | None = None, max_connections: int | None = None
+    ) -> None:
         self.loop = Loop.simulated()
         self.network = MemoryNetwork(self.loop)
         self.broker = Broker(str(data_dir), settings, fsync="never", rng=random.Random(1))
         self.idle: list[float | None] = []
-        self.server = BrokerServer(self.broker, self.network, "localhost", 9092, on_idle=self.idle.append)
+        self.server = BrokerServer(
+            self.broker, self.network, "localhost", 9092, on_idle=self.idle.append, max_connections=max_connections
+        )
 
     def client(self) -> MemoryClient:
         return MemoryClient(self.network, self.server.address)
@@ -264,6 +271,42 @@ def test_a_port_in_use_is_an_error_of_the_start_and_leaves_the_directory_free(
     with pytest.raises(ListenError, match="in use"):
         RunningBroker(BrokerOptions(str(other), port=running.state.port))
     Broker(str(other)).close()
+
+
+def test_an_idle_broker_for_whose_lock_no_descriptor_is_left_ends_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory is there all the same, and whoever asks for the broker meanwhile gets it."""
+    lock = process.starter_lock
+    codes = [errno.EMFILE, errno.ENFILE]
+
+    def scarce(data_dir: str, timeout_s: float) -> contextlib.AbstractContextManager[bool]:
+        if codes:
+            raise OSError(codes[0], os.strerror(codes.pop(0)))
+        return lock(data_dir, timeout_s)
+
+    monkeypatch.setattr(process, "starter_lock", scarce)
+    RunningBroker(BrokerOptions(str(tmp_path / "data"), exit_when_idle_s=0.01)).run()
+    assert codes == []
+
+
+def test_handlers_that_could_not_be_imported_are_imported_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = RunningBroker(BrokerOptions(str(tmp_path / "data")))
+    rounds: list[int] = []
+
+    def modules() -> Iterator[str]:
+        rounds.append(0)
+        if len(rounds) == 1:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        yield "metadata"
+        broker.stop()
+
+    monkeypatch.setattr(process, "_LOAD_AFTER_S", 0.0)
+    monkeypatch.setattr(process.registry, "load_by_module", modules)
+    broker.run()
+    assert len(rounds) == 2
 
 
 def test_a_thousand_connections_are_served(running: RunningBroker) -> None:

@@ -11,14 +11,29 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafka.protocol.cluster import DescribeClusterRequest
+from kafka.protocol.coordinator import FindCoordinatorRequest
+from kafka.protocol.groups import ListGroupsRequest
+from kafka.protocol.log_dirs import DescribeLogDirsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.testing import EmbeddedBroker
+from kafka.wire.message import Request
 from test.broker.driver import batch, fetch_request, produce_request
 from test.broker.raw_client import RawClient
 from test.broker.test_server import make_topic
+
+REQUESTS: tuple[Request[Any], ...] = (
+    MetadataRequest(topics=[]),
+    FindCoordinatorRequest(coordinator_keys=["g"]),
+    ListGroupsRequest(),
+    DescribeClusterRequest(include_cluster_authorized_operations=False),
+    DescribeLogDirsRequest(topics=None),
+)
+"""Whose handlers are imported when they are first asked for."""
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 30
@@ -101,6 +116,54 @@ def test_a_soft_limit_of_open_files_is_none_for_a_broker(tmp_path: Path) -> None
             for client in clients:
                 client.close()
             process.kill()
+
+
+def start_with_limit(limit: int, *arguments: str) -> subprocess.Popen[str]:
+    """A broker that may have so many open files."""
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, 2 * (int(sys.argv[1]),))"
+    run = "from kafka.cli import main; sys.exit(main(sys.argv[2:]))"
+    command = [sys.executable, "-c", f"{code}; {run}", str(limit), "broker", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("fsync", ["always", "interval"])
+def test_idle_connections_take_nothing_that_requests_and_logs_need(tmp_path: Path, fsync: str) -> None:
+    """150 of them with a limit of 80 open files: who is served is served with everything, the others wait."""
+    process = start_with_limit(80, "--data-dir", str(tmp_path), "--port", "0", "--fsync", fsync)
+    with process, contextlib.ExitStack() as stack:
+        stack.callback(process.kill)
+        port = int(first_line(process).strip().rpartition(":")[2])
+        client = stack.enter_context(RawClient(port))
+        idle = [stack.enter_context(RawClient(port)) for _ in range(150)]
+        for at in range(20):
+            make_topic(client, f"t{at}")
+        produced = [produce_request(f"t{at}", batch(b"x")) for at in range(20)]
+        answers = [client.ask(request, 9) for _ in range(3) for request in produced]
+        assert {answer.responses[0].partition_responses[0].error_code for answer in answers} == {0}
+        for request in REQUESTS:
+            client.ask(request)
+        assert len(os.listdir(f"/proc/{process.pid}/fd")) < 80
+        late = stack.enter_context(RawClient(port))
+        late.send(MetadataRequest(topics=[]))
+        for one in idle:
+            one.close()
+        assert late.receive(MetadataRequest(topics=[])).controller_id == 1
+        assert late.ask(produced[0], 9).responses[0].partition_responses[0].base_offset == 3
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 0
+        assert process.stderr is not None
+        told = process.stderr.read().splitlines()
+        assert len(told) == 1, told
+        assert "new connections wait until others close: what the limit of open files leaves for them" in told[0]
+
+
+def test_a_limit_of_open_files_that_no_broker_fits_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    with start_with_limit(30, "--data-dir", str(tmp_path), "--port", "0") as process:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, out) == (1, "")
+    assert err.count("\n") == 1
+    assert "the limit of open files is 30" in err
+    assert "raise it with ulimit -n" in err
 
 
 def fail(*arguments: str) -> tuple[int, str]:
