@@ -10,7 +10,8 @@ of Kafka: ``socket.request.max.bytes`` for a frame (and, ours, ``wire.source.MAX
 reading stops while a peer has sent far ahead of its answers or takes none. A slow reader holds at most
 :data:`MAX_PENDING_BYTES` and one answer (``fetch.max.bytes``) in memory; all of them together
 :data:`MAX_ALL_PENDING_BYTES` and an answer of one batch each. How many connections there may be is
-``connection_quotas.py``'s decision.
+``connection_quotas.py``'s decision. On listeners with SASL a connection that is not authenticated ends
+:data:`AUTHENTICATION_TIMEOUT_S` after it was accepted, whatever it sends.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kafka.broker.listeners import ListenerSpec, plaintext
 from kafka.broker.reply import Connection, Reply
 from kafka.core.serving import ServerConnection
 from kafka.errors import KafkaProtocolError
+from kafka.net.alarm import Alarm
 from kafka.net.loop import LoopTimer
 from kafka.net.transport import Address, Listener, Network, Transport, TransportHandler
 from kafka.protocol.framing import ReceivedRequest, UnknownRequest
@@ -39,6 +41,9 @@ MAX_ALL_PENDING_BYTES = 256 << 20
 
 MAX_REQUESTS_PER_TURN = 64
 """Of one connection: a peer that sends thousands ahead does not keep the others waiting."""
+
+AUTHENTICATION_TIMEOUT_S = 10.0
+"""From the accept on, with the TLS handshake: so long a stranger may hold a connection."""
 
 FULL_QUIET_S = 60.0
 """How long the log does not hear again that there are as many connections as there may be."""
@@ -74,6 +79,9 @@ class BrokerServer:
         self._is_accepting = True
         self._is_quiet_until = -inf
         """The log has just heard that nothing is accepted (monotonic s)."""
+        self._strangers: dict[_Session, float] = {}
+        """Connections that are not authenticated and have to be, and when they end, the next one first."""
+        self._stranger_alarm = Alarm(self.loop, self._end_strangers)
         self._timer: LoopTimer | None = None
         self._heard_from: dict[_Session, float] = {}
         """When each connection has last sent something, the longest ago first."""
@@ -120,6 +128,7 @@ class BrokerServer:
             self._timer.cancel()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        self._stranger_alarm.set(inf)
         for session in list(self._sessions):
             session.transport.close()
             self.broker.disconnected(session.connection, self.loop.time())
@@ -192,6 +201,9 @@ class BrokerServer:
     def _admit(self, session: _Session) -> None:
         self._sessions.add(session)
         self._heard(session)
+        if session.is_stranger:
+            self._strangers[session] = self.loop.time() + AUTHENTICATION_TIMEOUT_S
+            self._stranger_alarm.set(next(iter(self._strangers.values())))
         if len(self._sessions) == 1:
             self._on_idle(None)
 
@@ -211,6 +223,25 @@ class BrokerServer:
             allowed, most = self.broker.config.number(ALL), self._quotas.most
             why = f"{ALL} ({allowed})" if most == allowed else f"what the limit of open files leaves for them ({most})"
             log.warning("new connections wait until others close: %s reached", why)
+
+    def authenticated(self, session: _Session) -> None:
+        """A stranger has said who it is."""
+        self._strangers.pop(session, None)
+
+    def _end_strangers(self) -> None:
+        """End those who had their time to say who they are."""
+        now = self.loop.time()
+        while self._strangers:
+            session, ends_at = next(iter(self._strangers.items()))
+            if ends_at > now:
+                self._stranger_alarm.set(ends_at)
+                break
+            del self._strangers[session]
+            log.warning(
+                "closed the connection from %s to listener %s: not authenticated within %g s",
+                session.transport.peer, session.connection.listener, AUTHENTICATION_TIMEOUT_S,
+            )  # fmt: skip
+            session.transport.abort()
 
     def _heard(self, session: _Session) -> None:
         """A connection is in use."""
@@ -242,6 +273,7 @@ class BrokerServer:
     def _gone(self, session: _Session) -> None:
         self._quotas.leave(session)
         self._heard_from.pop(session, None)
+        self._strangers.pop(session, None)
         if session not in self._sessions:
             return
         self._sessions.discard(session)
@@ -264,7 +296,7 @@ class _Session(TransportHandler):
         if spec.sasl is not None:
             self.connection.sasl = server.broker.credentials.authentication(spec.sasl)
             max_bytes = min(max_bytes, spec.sasl.max_receive_bytes)
-        self._is_stranger = spec.sasl is not None
+        self.is_stranger = spec.sasl is not None
         """It has not said who it is: its frames have a limit of their own."""
         self._machine = ServerConnection(max_bytes, decode=server.broker.release.decode)
         self._is_paused = False
@@ -326,8 +358,9 @@ class _Session(TransportHandler):
         broker, connection, now = self.server.broker, self.connection, self.server.loop.time()
         sasl = connection.sasl
         if sasl is not None:
-            if self._is_stranger and sasl.user is not None:
-                self._is_stranger = False
+            if self.is_stranger and sasl.user is not None:
+                self.is_stranger = False
+                self.server.authenticated(self)
                 self._machine.limit_requests(self.server.max_request_bytes)
             if sasl.takes_tokens:
                 token = self._machine.next_frame()

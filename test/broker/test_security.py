@@ -281,6 +281,53 @@ def test_frames_of_strangers_are_limited(world, size, caplog):
     assert not friend.is_ended
 
 
+def trickle(world, client, data: bytes, seconds: float) -> None:
+    """Send bytes one by one, four in a second."""
+    for at in range(int(seconds * 4)):
+        if client.recorder.is_closed:
+            break
+        client.transport.write(data[at : at + 1])
+        world.run(lambda: False, 0.25)
+
+
+@pytest.mark.parametrize("way", ["nothing", "no TLS", "bytes of a request", "a handshake", "requests again and again"])
+def test_a_stranger_has_ten_seconds_to_say_who_it_is_whatever_it_sends(world, trusting, caplog, way):
+    started = world.loop.time()
+    client = world.connect(BOTH_PORT if way == "no TLS" else SASL_PORT)
+    friend = world.connect(SASL_PORT)
+    assert friend.log_in(PlainClient("alice", "alice-secret")).error_code == 0
+    if way == "no TLS":
+        trickle(world, client, b"\x16\x03\x01\x40\x00" + b"\x01" * 100, 9.5)
+    elif way == "bytes of a request":
+        trickle(world, client, (500_000).to_bytes(4, "big") + b"\0" * 100, 9.5)
+    elif way == "a handshake":
+        client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    elif way == "requests again and again":
+        client.ask(VERSIONS)
+        world.run(lambda: False, 9.0)
+        client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    world.run(lambda: client.recorder.is_closed)
+    assert client.recorder.is_closed
+    assert world.loop.time() - started == pytest.approx(10.0, abs=0.1)
+    assert not friend.recorder.is_closed
+    world.run(lambda: False, 20.0)
+    assert friend.ask(METADATA).brokers
+    assert caplog.text.count("not authenticated within 10 s") + caplog.text.count("not over within 10 s") == 1
+    assert world.server.connection_count == 1
+
+
+def test_the_time_for_tls_counts_among_a_strangers_ten_seconds(world, trusting):
+    client = world.connect(BOTH_PORT, trusting)
+    started = world.loop.time()
+    client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    friend = world.connect(BOTH_PORT, trusting)
+    assert friend.log_in(PlainClient("carol", "carol-secret")).error_code == 0
+    world.run(lambda: client.recorder.is_closed)
+    assert client.recorder.is_closed
+    assert world.loop.time() - started == pytest.approx(10.0, abs=0.1)
+    assert friend.ask(METADATA).brokers
+
+
 def test_nobody_keeps_a_connection_without_using_it(world, trusting):
     strangers = [world.connect(SASL_PORT), world.connect(PLAIN_PORT), world.connect(BOTH_PORT, trusting)]
     strangers[0].ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
