@@ -37,6 +37,7 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The SASL mechanisms that there are here."""
 
 _LISTENER: Final = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9a-fA-F:.%]+\]|[^:\[\]/]*):(?P<port>[0-9]{1,5})")
+_MOST_PORT: Final = 65535
 
 
 class ListenerSpec(NamedTuple):
@@ -61,6 +62,8 @@ def read_listeners(config: BrokerConfig, host: str, port: int, *, has_users: boo
 
     ``has_users``: whether there are users for PLAIN besides those of JAAS texts. KafkaConfigurationError.
     """
+    if not 0 <= port <= _MOST_PORT:
+        raise KafkaConfigurationError(f"a port to listen on is a number from 0 to {_MOST_PORT}, not {port}")
     given = "listeners" in config.static
     places = _places("listeners", config.value("listeners")) if given else {"PLAINTEXT": (host, port)}
     if not places:
@@ -103,8 +106,10 @@ def _places(setting: str, text: str) -> dict[str, tuple[str, int]]:
     found: dict[str, tuple[str, int]] = {}
     for part in list_of(text):
         match = _LISTENER.fullmatch(part)
-        if match is None or int(match["port"]) > 65535:
-            raise KafkaConfigurationError(f"{setting}: {part} is not of the form NAME://HOST:PORT")
+        if match is None or int(match["port"]) > _MOST_PORT:
+            raise KafkaConfigurationError(
+                f"{setting}: {part} is not of the form NAME://HOST:PORT with a port from 0 to {_MOST_PORT}"
+            )
         name, host, port = match["name"].upper(), match["host"].strip("[]"), int(match["port"])
         if name in found:
             raise KafkaConfigurationError(f"{setting}: there are two listeners {name}")

@@ -73,11 +73,14 @@ class BrokerOptions(NamedTuple):
 class RunningBroker:
     """A broker that listens from the constructor on and serves while :meth:`run` runs.
 
+    ``ends_on_signals``: the caller is the main thread, and will call :meth:`run` in it. Signals that end the broker are
+    taken before anybody can learn of it, as who does may send one at once.
+
     Errors of the constructor: ListenError (the address), DescriptorLimitError (too few open files), and those of
     :class:`~kafka.broker.broker.Broker`.
     """
 
-    def __init__(self, options: BrokerOptions) -> None:
+    def __init__(self, options: BrokerOptions, *, ends_on_signals: bool = False) -> None:
         self.options = options
         self.data_dir = os.path.abspath(options.data_dir)
         self._control: Control | None = None
@@ -119,6 +122,8 @@ class RunningBroker:
                     self._server.address.port,
                     {name: str(address) for name, address in self._server.addresses.items()},
                 )
+                if ends_on_signals:
+                    self._watch_signals()
                 self._tell()
                 if options.lifeline_fd is not None:
                     self._loop.watch(options.lifeline_fd, on_readable=self._lifeline_readable)
@@ -128,6 +133,8 @@ class RunningBroker:
                 self.broker.close()
                 raise
         except BaseException:
+            if self._signals is not None:
+                self._signals.close()
             self._network.close()
             self._loop.close()
             if self._control_socket is not None:
@@ -142,8 +149,8 @@ class RunningBroker:
 
     def run(self) -> None:
         """Serve until the end, and end well. In the main thread SIGTERM, SIGINT and SIGHUP are that end."""
-        if threading.current_thread() is threading.main_thread():
-            self._signals = self._loop.watch_signals(self._signalled, *_ending_signals())
+        if self._signals is None and threading.current_thread() is threading.main_thread():
+            self._watch_signals()
         try:
             if self._control is not None:
                 self._control.wait_for_serve()
@@ -208,6 +215,9 @@ class RunningBroker:
         if not os.read(self.options.lifeline_fd, 4096):
             log.info("whoever needed this broker has ended: so does the broker")
             self._loop.stop()
+
+    def _watch_signals(self) -> None:
+        self._signals = self._loop.watch_signals(self._signalled, *_ending_signals())
 
     def _signalled(self, signum: int) -> None:
         log.info("%s: the broker ends", signal.Signals(signum).name)

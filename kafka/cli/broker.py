@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
         control_fd=_control(args.control_fd),
     )
     raise_descriptor_limit()
-    running = RunningBroker(options)
+    running = RunningBroker(options, ends_on_signals=True)
     print(f"listening on {running.address}", flush=True)
     for name, address in running.state.listeners.items():
         if address != running.address:

@@ -18,7 +18,7 @@ from kafka.broker.broker import Broker
 from kafka.broker.process import ListenError
 from kafka.broker.server import MAX_PENDING_BYTES, BrokerServer
 from kafka.core.serving import ServerConnection
-from kafka.errors import KafkaStorageError
+from kafka.errors import KafkaConfigurationError, KafkaStorageError
 from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
 from kafka.net.transport import Address, TransportHandler
@@ -271,6 +271,14 @@ def test_a_port_in_use_is_an_error_of_the_start_and_leaves_the_directory_free(
     with pytest.raises(ListenError, match="in use"):
         RunningBroker(BrokerOptions(str(other), port=running.state.port))
     Broker(str(other)).close()
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 70000])
+def test_a_port_that_is_none_is_an_error_of_the_start(tmp_path: Path, port: int) -> None:
+    """The system's own functions take the lower 16 bits of it."""
+    with pytest.raises(KafkaConfigurationError, match=f"from 0 to 65535, not {port}"):
+        RunningBroker(BrokerOptions(str(tmp_path / "data"), port=port))
+    Broker(str(tmp_path / "data")).close()
 
 
 def test_an_idle_broker_for_whose_lock_no_descriptor_is_left_ends_later(

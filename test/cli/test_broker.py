@@ -25,6 +25,7 @@ from kafka.wire.message import Request
 from test.broker.driver import batch, fetch_request, produce_request
 from test.broker.raw_client import RawClient
 from test.broker.test_server import make_topic
+from test.support.waiting import eventually
 
 REQUESTS: tuple[Request[Any], ...] = (
     MetadataRequest(topics=[]),
@@ -166,6 +167,25 @@ def test_a_limit_of_open_files_that_no_broker_fits_is_one_line_and_exit_code_1(t
     assert "raise it with ulimit -n" in err
 
 
+def test_a_signal_that_comes_as_soon_as_it_listens_ends_it_well(tmp_path: Path) -> None:
+    """Whoever has read the line, or the file, may send one at once. Here the broker is held in the midst of its line:
+    nothing takes what it writes."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"." * 4096)
+    os.set_blocking(writer, True)
+    command = [sys.executable, "-m", "kafka", "broker", "--data-dir", str(tmp_path), "--port", "0"]
+    with subprocess.Popen(command, stdout=writer, cwd=ROOT) as process, open(reader, "rb") as output:
+        os.close(writer)
+        eventually((tmp_path / "broker.json").exists, True, within_s=TIMEOUT_S)
+        process.send_signal(signal.SIGTERM)
+        assert output.read().strip(b".").startswith(b"listening on 127.0.0.1:")
+        assert process.wait(TIMEOUT_S) == 0
+    assert not (tmp_path / "broker.json").exists()
+
+
 def fail(*arguments: str) -> tuple[int, str]:
     """Exit code and the one line of a broker that does not start."""
     done = subprocess.run(
@@ -186,6 +206,20 @@ def test_a_port_in_use_is_one_line_and_exit_code_1(running: subprocess.Popen[str
     code, line = fail("--data-dir", str(tmp_path / "other"), "--port", port)
     assert code == 1
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--port", "70000"),
+        ("--listener", "PLAINTEXT://127.0.0.1:65536"),
+        ("--set", "listeners=PLAINTEXT://127.0.0.1:700000"),
+    ],
+)
+def test_a_port_above_the_highest_is_one_line_and_exit_code_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    code, line = fail("--data-dir", str(tmp_path), *arguments)
+    assert code == 2
+    assert "from 0 to 65535" in line
 
 
 def test_a_locked_directory_names_who_has_it(running: subprocess.Popen[str], tmp_path: Path) -> None:
