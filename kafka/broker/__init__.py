@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kafka.broker.descriptors import raise_descriptor_limit
     from kafka.broker.faults import ApiName, Rule, SeenRequest, Vocabulary, api_name
     from kafka.broker.log import DirectoryLockedError
+    from kafka.broker.private_files import open_private, prepare_directory
     from kafka.broker.process import BrokerOptions, RunningBroker
     from kafka.broker.releases import LATEST, RELEASES, find_release
     from kafka.broker.security import BrokerSecurity, read_properties, read_users, tls_settings, write_properties
@@ -36,6 +37,8 @@ _HOME = {
     "Vocabulary": "kafka.broker.faults",
     "api_name": "kafka.broker.faults",
     "find_release": "kafka.broker.releases",
+    "open_private": "kafka.broker.private_files",
+    "prepare_directory": "kafka.broker.private_files",
     "raise_descriptor_limit": "kafka.broker.descriptors",
     "read_properties": "kafka.broker.security",
     "read_users": "kafka.broker.security",
@@ -59,6 +62,8 @@ __all__ = [
     "Vocabulary",
     "api_name",
     "find_release",
+    "open_private",
+    "prepare_directory",
     "raise_descriptor_limit",
     "read_properties",
     "read_users",

@@ -2,7 +2,7 @@
 
 :func:`ensure_running` finds the broker of the directory or starts one, in a session of its own and without our standard
 streams (its log is ``DIR/broker.log``). It lives as long as clients are connected, and ten seconds more. The protocol
-between starters and brokers is in ``state_file.py``.
+between starters and brokers is in ``state_file.py``; which directories are trusted, in ``private_files.py``.
 
 This module alone of the package is for others (``kafka.bootstrap``, tasks, tests). It loads nothing of the broker: that
 runs in its own process.
@@ -18,6 +18,7 @@ import sys
 import time
 from typing import IO, Final, NamedTuple
 
+from kafka.broker.private_files import open_private, prepare_directory
 from kafka.broker.state_file import BrokerState, has_broker, read_state, starter_lock
 from kafka.errors import KafkaError, KafkaTimeoutError
 
@@ -58,7 +59,7 @@ def ensure_running(
     path = os.path.abspath(os.path.expanduser(data_dir))
     give_up_at = time.monotonic() + timeout_s
     try:
-        os.makedirs(path, exist_ok=True)
+        prepare_directory(path)
         with starter_lock(path, timeout_s) as held:
             if not held:
                 raise KafkaTimeoutError(f"another process has been starting the broker of {path} for {timeout_s:g} s")
@@ -70,7 +71,8 @@ def ensure_running(
                 log.info("started the embedded broker of %s: process %d at %s", path, state.pid, state.bootstrap)
             return Lease(state.bootstrap, state.pid, path)
     except OSError as error:
-        raise EmbeddedBrokerError(f"no embedded broker in {path}: {error.strerror or error}") from error
+        file = f"{error.filename}: " if error.filename not in (None, path) else ""
+        raise EmbeddedBrokerError(f"no embedded broker in {path}: {file}{error.strerror or error}") from error
 
 
 def is_running(data_dir: str) -> bool:
@@ -81,7 +83,7 @@ def is_running(data_dir: str) -> bool:
 def _start(path: str, give_up_at: float, idle_s: float, arguments: tuple[str, ...]) -> BrokerState:
     if not sys.executable:
         raise EmbeddedBrokerError("there is no Python interpreter to start the broker with (sys.executable is empty)")
-    with open(os.path.join(path, LOG_NAME), "ab") as log_file:
+    with open(os.path.join(path, LOG_NAME), "ab", opener=open_private) as log_file:
         log_start = log_file.tell()
         process = _spawn(path, log_file, idle_s, arguments)
     while True:
@@ -170,7 +172,7 @@ def _answers(state: BrokerState) -> bool:
 
 
 def _last_line(path: str, start: int) -> str:
-    with open(os.path.join(path, LOG_NAME), "rb") as file:
+    with open(os.path.join(path, LOG_NAME), "rb", opener=open_private) as file:
         file.seek(start)
         lines = file.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"

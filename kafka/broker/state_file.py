@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from kafka.broker.private_files import open_private
+
 fcntl: Any = None
 with contextlib.suppress(ImportError):  # Windows has none: there, two starters are not kept apart
     import fcntl
@@ -50,7 +52,7 @@ def write_state(data_dir: str, state: BrokerState) -> None:
     path = os.path.join(data_dir, STATE_NAME)
     temporary = f"{path}.tmp"
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
+        with open(temporary, "w", encoding="utf-8", opener=open_private) as file:
             json.dump(state._asdict(), file)
         os.replace(temporary, path)
     except OSError:
@@ -63,7 +65,7 @@ def write_state(data_dir: str, state: BrokerState) -> None:
 def read_state(data_dir: str) -> BrokerState | None:
     """What the last broker of this directory wrote, alive or not; None when there is nothing that can be read."""
     try:
-        with open(os.path.join(data_dir, STATE_NAME), encoding="utf-8") as file:
+        with open(os.path.join(data_dir, STATE_NAME), encoding="utf-8", opener=open_private) as file:
             found = json.load(file)
         host, port = str(found["host"]), int(found["port"])
         listeners = {str(name): str(place) for name, place in dict(found.get("listeners", {})).items()}
@@ -83,7 +85,7 @@ def has_broker(data_dir: str) -> bool:
     if fcntl is None:
         return read_state(data_dir) is not None
     try:
-        fd = os.open(os.path.join(data_dir, DIRECTORY_LOCK_NAME), os.O_RDWR)
+        fd = open_private(os.path.join(data_dir, DIRECTORY_LOCK_NAME), os.O_RDWR)
     except OSError:
         return False
     try:
@@ -97,8 +99,9 @@ def has_broker(data_dir: str) -> bool:
 
 @contextlib.contextmanager
 def starter_lock(data_dir: str, timeout_s: float) -> Iterator[bool]:
-    """Hold ``embedded.lock``; whether it could be had within ``timeout_s``. OSError when there is no directory."""
-    fd = os.open(os.path.join(data_dir, STARTER_LOCK_NAME), os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+    """Hold ``embedded.lock``; whether it could be had within ``timeout_s``. OSError when there is no directory, or
+    something else than a file of that name."""
+    fd = open_private(os.path.join(data_dir, STARTER_LOCK_NAME), os.O_RDWR | os.O_CREAT)
     try:
         give_up_at = time.monotonic() + timeout_s
         while not (held := _try_lock(fd)) and time.monotonic() < give_up_at:

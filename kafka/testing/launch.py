@@ -13,7 +13,8 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 
-from kafka.broker import BrokerSecurity, write_properties
+from kafka.broker import BrokerSecurity, open_private, prepare_directory, write_properties
+from kafka.broker.embedded import EmbeddedBrokerError
 
 START_TIMEOUT_S = 30.0
 
@@ -30,8 +31,12 @@ def launch(
     security: BrokerSecurity | None,
     arguments: Iterable[str],
 ) -> subprocess.Popen[bytes]:
-    """Begin ``python -m kafka broker`` on the directory. What it says on stderr goes into ``log_path``."""
-    os.makedirs(data_dir, exist_ok=True)
+    """Begin ``python -m kafka broker`` on the directory. What it says on stderr goes into ``log_path``.
+    EmbeddedBrokerError for a directory that cannot be made or trusted (``broker/private_files.py``)."""
+    try:
+        prepare_directory(data_dir)
+    except OSError as error:
+        raise EmbeddedBrokerError(f"cannot use the data directory {data_dir}: {error.strerror or error}") from error
     command = [
         sys.executable, "-m", "kafka", "broker", "--data-dir", data_dir,
         "--port", str(port), "--fsync", fsync, "--log-level", "info", "--exit-with-stdin",
@@ -49,7 +54,7 @@ def launch(
         **os.environ,
         "PYTHONPATH": os.pathsep.join([root, *([python_path] if python_path else [])]),
     }
-    with open(log_path, "ab") as log_file:
+    with open(log_path, "ab", opener=open_private) as log_file:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

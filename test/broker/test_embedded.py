@@ -19,7 +19,15 @@ import pytest
 from kafka.broker import embedded
 from kafka.broker.embedded import LOG_NAME, EmbeddedBrokerError, Lease, ensure_running
 from kafka.broker.log import DirectoryLock, directory_lock
-from kafka.broker.state_file import BrokerState, has_broker, read_state, write_state
+from kafka.broker.state_file import (
+    DIRECTORY_LOCK_NAME,
+    STARTER_LOCK_NAME,
+    STATE_NAME,
+    BrokerState,
+    has_broker,
+    read_state,
+    write_state,
+)
 from kafka.errors import KafkaTimeoutError
 from kafka.protocol.metadata import MetadataRequest
 from kafka.testing import EmbeddedBroker
@@ -151,6 +159,68 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EmbeddedBrokerError, match="no embedded broker in"):
         ensure_running(str(tmp_path / "file" / "below"))
+
+
+@pytest.mark.parametrize("name", [LOG_NAME, DIRECTORY_LOCK_NAME, STARTER_LOCK_NAME, "metadata.journal"])
+@pytest.mark.parametrize("plant", ["link", "pipe"])
+def test_a_planted_link_or_pipe_is_an_error_at_once_and_no_file_of_ours_is_touched(
+    tmp_path: Path, name: str, plant: str
+) -> None:
+    """A repository that was cloned, an archive that was unpacked: the directory is ours, what is in it was not."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"")  # what a broker would append to, or write its process id into
+    victim.chmod(0o644)
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    if plant == "link":
+        (data_dir / name).symlink_to(victim)
+    else:
+        os.mkfifo(data_dir / name)
+    with pytest.raises(EmbeddedBrokerError, match=f"{name}.* remove it and try again"):
+        ensure_running(str(data_dir))
+    assert victim.read_bytes() == b""
+    assert victim.stat().st_mode & 0o777 == 0o644
+    (data_dir / name).unlink()
+    os.kill(ensure_running(str(data_dir)).pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("plant", ["link", "pipe"])
+def test_a_planted_link_or_pipe_in_the_place_of_the_address_counts_for_nothing(data_dir: str, plant: str) -> None:
+    os.mkdir(data_dir)
+    state = Path(data_dir, STATE_NAME)
+    if plant == "link":
+        state.symlink_to("/etc/passwd")
+    else:
+        os.mkfifo(state)
+    lease = ensure_running(data_dir)
+    assert read_state(data_dir) is not None
+    assert not state.is_symlink()
+    assert state.is_file()
+    assert ensure_running(data_dir) == lease
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_a_directory_that_others_may_write_to_is_refused_with_the_remedy(tmp_path: Path, mode: int) -> None:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    data_dir.chmod(mode)
+    with pytest.raises(EmbeddedBrokerError, match=f"no embedded broker in {data_dir}: .* run chmod go-w {data_dir}"):
+        ensure_running(str(data_dir))
+    assert list(data_dir.iterdir()) == []
+
+
+def test_the_broker_and_its_starter_make_files_for_their_owner_alone_whatever_the_umask(data_dir: str) -> None:
+    former = os.umask(0)
+    try:
+        lease = ensure_running(data_dir)
+    finally:
+        os.umask(former)
+    with RawClient(port_of(lease)) as client:
+        make_topic(client, "t")
+        client.ask(produce_request("t", batch(b"secret")), 9)
+    made = [Path(data_dir), *Path(data_dir).rglob("*")]
+    assert len(made) > 7
+    assert [str(path) for path in made if path.stat().st_mode & 0o077] == []
 
 
 def test_the_client_side_loads_nothing_of_the_broker() -> None:

@@ -237,6 +237,25 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "file" / "data") in line
 
 
+def test_a_directory_that_others_may_write_to_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    code, line = fail("--data-dir", str(tmp_path), "--port", "0")
+    assert code == 1
+    assert line.startswith(f"kafka broker: cannot use the data directory {tmp_path}: its group or others may write")
+    assert line.endswith(f"run chmod go-w {tmp_path}\n")
+
+
+@pytest.mark.parametrize("name", [".lock", "metadata.journal"])
+def test_a_file_that_is_a_link_is_one_line_and_what_it_leads_to_is_kept(tmp_path: Path, name: str) -> None:
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / name).symlink_to(tmp_path / "victim")
+    code, line = fail("--data-dir", str(tmp_path / "data"), "--port", "0")
+    assert code == 1
+    assert f"{tmp_path / 'data' / name}: it is not a regular file but a symbolic link" in line
+    assert (tmp_path / "victim").read_text() == "precious"
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_directory_that_may_not_be_written_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

@@ -36,6 +36,7 @@ from kafka.broker.log.rebuild import Rebuild, Slice, delete_horizon, plain_body,
 from kafka.broker.log.retention import newest_ms
 from kafka.broker.log.segment import Segment, read_seal_state
 from kafka.broker.log.swap import cleaned_path, commit_swap, finish_swap
+from kafka.broker.private_files import open_private
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records import HEADER_BYTES, BatchHeader, check_crc, parse_header
 from kafka.records.compression import InflationLimitError
@@ -75,7 +76,7 @@ class Sync(NamedTuple):
 def saved_offset(partition: PartitionLog) -> int:
     """Up to where (exclusive) the log has been compacted; its start when nobody knows."""
     try:
-        with open(os.path.join(partition.directory, CLEANER_OFFSET_NAME), "rb") as file:
+        with open(os.path.join(partition.directory, CLEANER_OFFSET_NAME), "rb", opener=open_private) as file:
             text = file.read()
     except OSError:
         text = b""
@@ -279,7 +280,7 @@ class CleaningPass:
     def _write(self, group: list[Segment], new: Segment, path: str) -> Iterator[None]:
         """Write what stays of a group into a file."""
         try:
-            with open(path, "wb") as file:
+            with open(path, "wb", opener=open_private) as file:
                 for segment in group:
                     for header, data in self._batches(segment):
                         kept = yield from self._kept(header, data)

@@ -11,7 +11,8 @@ import os
 import time
 from typing import Any
 
-from kafka.broker.log.files import make_directory, storage_error
+from kafka.broker.log.files import storage_error
+from kafka.broker.private_files import open_private, prepare_directory
 from kafka.errors import KafkaError
 
 fcntl: Any = None
@@ -38,14 +39,20 @@ class DirectoryLockedError(KafkaError):
 
 
 class DirectoryLock:
-    """The lock on ``directory``, which is made when it is missing; taken at once or :class:`DirectoryLockedError`."""
+    """The lock on ``directory``, which is made when it is missing; taken at once or :class:`DirectoryLockedError`.
+
+    KafkaStorageError when the directory cannot be made or trusted (``private_files.py``), or not be written to.
+    """
 
     def __init__(self, directory: str) -> None:
         self.directory = os.path.abspath(directory)
-        make_directory(self.directory)
+        try:
+            prepare_directory(self.directory)
+        except OSError as error:
+            raise storage_error("use the data directory", self.directory, error) from error
         path = os.path.join(self.directory, LOCK_NAME)
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+            self._fd = open_private(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise storage_error("open", path, error) from error
         try:

@@ -14,6 +14,7 @@ import logging
 import os
 from collections import OrderedDict
 
+from kafka.broker.private_files import make_private_directory, open_private
 from kafka.errors import KafkaStorageError
 
 log = logging.getLogger(__name__)
@@ -53,18 +54,19 @@ class FilePool:
             return found
         while len(self._open) >= self.max_open:
             self._close_oldest()
-        flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        flags = getattr(os, "O_BINARY", 0)
         while True:
             try:
-                found = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | flags, 0o644)
+                found = open_private(path, os.O_RDWR | (os.O_CREAT if create else 0) | flags)
                 break
             except OSError as error:
                 if error.errno in _OUT_OF_DESCRIPTORS:
                     if self._close_oldest():  # others have the rest: we live with fewer files
                         continue
                     raise storage_error("open", path, error) from error
+                opener = os.open if os.path.isdir(path) else open_private  # a directory is opened to be synced
                 try:
-                    found = os.open(path, os.O_RDONLY | flags)
+                    found = opener(path, os.O_RDONLY | flags)
                     break
                 except OSError:
                     raise storage_error("open", path, error) from error
@@ -109,7 +111,7 @@ class FilePool:
         """Say why a file that could be opened for reading only takes no bytes; the next write opens it again."""
         self.forget(path)
         try:
-            os.close(os.open(path, os.O_RDWR))
+            os.close(open_private(path, os.O_RDWR))
         except OSError as why:
             error = why
         raise storage_error("write to", path, error) from error
@@ -183,7 +185,7 @@ def replace_file(path: str, data: bytes, *, sync: bool = True) -> None:
     temporary = path + ".tmp"
     directory: int | None = None
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "wb", opener=open_private) as file:
             file.write(data)
             file.flush()
             if sync:
@@ -215,9 +217,9 @@ def remove_file(path: str) -> bool:
 
 
 def make_directory(path: str) -> None:
-    """Make a directory and those above it, where they are missing."""
+    """Make a directory and those above it, where they are missing, for the user alone."""
     try:
-        os.makedirs(path, exist_ok=True)
+        make_private_directory(path)
     except OSError as error:
         raise storage_error("make the directory", path, error) from error
 

@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 
 from kafka.broker.log.files import FilePool, OutOfDescriptorsError, replace_file
+from kafka.broker.private_files import open_private
 from kafka.errors import KafkaStorageError
 
 log = logging.getLogger(__name__)
@@ -128,7 +129,7 @@ class Journal:
 
     def _load(self, replay: Callable[[bytes, bytes | None], None]) -> None:
         try:
-            with open(self.path, "rb") as file:
+            with open(self.path, "rb", opener=open_private) as file:
                 data = file.read()
         except FileNotFoundError:
             data = b""

@@ -20,6 +20,7 @@ from kafka.broker.log.producer_state import ABORTED_ROW, ProducerStates
 from kafka.broker.log.scan import ScanResult, scan_segment
 from kafka.broker.log.segment import Seal, Segment
 from kafka.broker.log.swap import DELETED, finish_swaps
+from kafka.broker.private_files import open_private
 from kafka.errors import KafkaStorageError
 from kafka.records import ABORT, COMMIT, BatchHeader, decode_control, decode_raw, parse_header
 
@@ -56,7 +57,7 @@ class Opener:
         """The start offset that somebody has asked for, or 0."""
         path = os.path.join(self.directory, START_OFFSET_NAME)
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=open_private) as file:
                 text = file.read()
         except FileNotFoundError:
             return 0

@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kafka.broker.private_files import open_private
 from kafka.errors import CorruptRecordError
 from kafka.records import HEADER_BYTES, BatchHeader, check_crc, parse_header
 
@@ -56,7 +57,7 @@ def scan_segment(
     if size == start:
         return ScanResult(size, size, (), "")
     with (
-        open(path, "rb") as file,
+        open(path, "rb", opener=open_private) as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
         memoryview(mapped) as data,
     ):

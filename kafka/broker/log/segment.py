@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 from kafka.broker.log.files import FilePool, is_out_of_descriptors, replace_file, storage_error
 from kafka.broker.log.index import INTERVAL_BYTES, SparseIndex
 from kafka.broker.log.scan import Damage, scan_segment
+from kafka.broker.private_files import open_private
 from kafka.errors import CorruptRecordError
 from kafka.records import HEADER_BYTES, BatchHeader
 
@@ -95,7 +96,7 @@ def batch_bounds(data: bytes | memoryview) -> list[tuple[int, int]]:
 def read_seal_state(path: str) -> dict[str, Any] | None:
     """The state that a seal keeps, or None when it cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_private) as file:
             data = file.read(_SEAL.size)
             magic, crc, *_, state_bytes, _, _ = _SEAL.unpack(data)
             text = file.read(state_bytes)
@@ -291,7 +292,7 @@ class Segment:
         """Take the facts from the seal and give the state in it; None when it is missing or cannot be believed. The
         file of ``size`` bytes may be longer than what the seal describes."""
         try:
-            with open(self.seal_path, "rb") as file:
+            with open(self.seal_path, "rb", opener=open_private) as file:
                 data = file.read(_SEAL.size)
                 magic, crc, sealed_size, next_offset, timestamp, timestamp_offset, boot, *sizes = _SEAL.unpack(data)
                 state_bytes, index_bytes, _ = sizes
@@ -318,7 +319,7 @@ class Segment:
     def _load_index(self) -> SparseIndex:
         """The index from the seal, or made anew when that is spoiled."""
         try:
-            with open(self.seal_path, "rb") as file:
+            with open(self.seal_path, "rb", opener=open_private) as file:
                 data = file.read()
             *_, state_bytes, index_bytes, crc = _SEAL.unpack_from(data)
             part = data[_SEAL.size + state_bytes : _SEAL.size + state_bytes + index_bytes]
