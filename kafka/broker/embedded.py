@@ -2,7 +2,8 @@
 
 :func:`ensure_running` finds the broker of the directory or starts one, in a session of its own and without our standard
 streams (its log is ``DIR/broker.log``). It lives as long as clients are connected, and ten seconds more. The protocol
-between starters and brokers is in ``state_file.py``; which directories are trusted, in ``private_files.py``.
+between starters and brokers is in ``state_file.py``; which directories are trusted, in ``private_files.py``. Whatever
+is in one, a client is never sent to another machine.
 
 This module alone of the package is for others (``kafka.bootstrap``, tasks, tests). It loads nothing of the broker: that
 runs in its own process.
@@ -162,6 +163,11 @@ def _wait_for_answer(path: str, give_up_at: float) -> BrokerState | None:
 
 def _answers(state: BrokerState) -> bool:
     """Whether a broker answers there. Asked under the starters' lock: so it knows of us before it could end as idle."""
+    if not state.is_loopback:
+        raise EmbeddedBrokerError(
+            f"the broker of this directory, process {state.pid}, listens at {state.bootstrap}, and embedded: connects "
+            "to loopback addresses only: name that address in bootstrap_servers, or stop that broker"
+        )
     try:
         with socket.create_connection((state.host, state.port), _ANSWER_TIMEOUT_S) as connection:
             connection.settimeout(_ANSWER_TIMEOUT_S)

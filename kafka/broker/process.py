@@ -115,7 +115,7 @@ class RunningBroker:
                 self.broker.logs.syncer.executor = self._background
                 self.broker.logs.syncer.slice_files = self._plan.sync_files
                 self.broker.logs.syncer.may_block = lambda: self._server.connection_count <= 1
-                host = self._server.main_listener.host
+                host = self._server.address.host
                 self.state = BrokerState(
                     os.getpid(),
                     "127.0.0.1" if host in WILDCARD_HOSTS else host,

@@ -8,14 +8,18 @@
     DIR/embedded.lock   held for the moment of starting a broker, or of ending one for idleness
 
 So two starters make one broker, and a broker never ends for idleness under the hands of a client that has just been
-told its port. Light on purpose: clients' processes load it.
+told its port. The files are opened as ``private_files.py`` says, and of ``broker.json`` only what a broker can have
+written is believed: anything else counts as no file. Light on purpose: clients' processes load it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import re
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -26,18 +30,26 @@ fcntl: Any = None
 with contextlib.suppress(ImportError):  # Windows has none: there, two starters are not kept apart
     import fcntl
 
+log = logging.getLogger(__name__)
+
 DIRECTORY_LOCK_NAME: Final = ".lock"
 STATE_NAME: Final = "broker.json"
 STARTER_LOCK_NAME: Final = "embedded.lock"
 
+MAX_STATE_BYTES: Final = 64 << 10
+"""Some hundreds of listeners; a longer ``broker.json`` is none."""
+
 _POLL_S: Final = 0.02
+_MAX_PID: Final = 2**31 - 1
+_PLACE: Final = re.compile(r".*:([0-9]{1,5})")
 
 
 class BrokerState(NamedTuple):
-    """Where a broker listens. ``host`` is one that a client on this machine can connect to."""
+    """Where a broker listens."""
 
     pid: int
     host: str
+    """An IP address that a client on this machine can connect to."""
     port: int
     listeners: Mapping[str, str] = {}
     """Name -> ``HOST:PORT``, as bound."""
@@ -45,6 +57,11 @@ class BrokerState(NamedTuple):
     @property
     def bootstrap(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is this machine and no other one that listens there."""
+        return self.host == "::1" or self.host.startswith("127.")
 
 
 def write_state(data_dir: str, state: BrokerState) -> None:
@@ -63,15 +80,52 @@ def write_state(data_dir: str, state: BrokerState) -> None:
 
 
 def read_state(data_dir: str) -> BrokerState | None:
-    """What the last broker of this directory wrote, alive or not; None when there is nothing that can be read."""
+    """What the last broker of this directory wrote, alive or not; None when there is no file, or one that no broker
+    wrote."""
+    path = os.path.join(data_dir, STATE_NAME)
     try:
-        with open(os.path.join(data_dir, STATE_NAME), encoding="utf-8", opener=open_private) as file:
-            found = json.load(file)
-        host, port = str(found["host"]), int(found["port"])
-        listeners = {str(name): str(place) for name, place in dict(found.get("listeners", {})).items()}
-        return BrokerState(int(found["pid"]), host, port, listeners)
-    except (OSError, ValueError, KeyError, TypeError):
+        with open(path, "rb", opener=open_private) as file:
+            return _parsed(file.read(MAX_STATE_BYTES + 1))
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError, RecursionError) as error:  # nested too deeply
+        log.debug("ignored %s: %s", path, error)
+        return None
+
+
+def _parsed(data: bytes) -> BrokerState:
+    """ValueError, or RecursionError, for what :func:`write_state` cannot have written."""
+    if len(data) > MAX_STATE_BYTES:
+        raise ValueError(f"it is longer than {MAX_STATE_BYTES} bytes")
+    found = json.loads(data)
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON object")
+    host, listeners = found.get("host"), found.get("listeners", {})
+    if not isinstance(host, str) or not _is_address(host):
+        raise ValueError("host is no IP address")
+    if not isinstance(listeners, dict):
+        raise ValueError("listeners is no JSON object")
+    for place in listeners.values():
+        match = _PLACE.fullmatch(place) if isinstance(place, str) else None
+        _checked("the port of a listener", int(match[1]) if match else None, 65535)
+    return BrokerState(
+        _checked("pid", found.get("pid"), _MAX_PID), host, _checked("port", found.get("port"), 65535), listeners
+    )
+
+
+def _checked(name: str, value: object, most: int) -> int:
+    """An integer from 1 to ``most``, which ``True`` and ``1.0`` are not."""
+    if type(value) is not int or not 1 <= value <= most:
+        raise ValueError(f"{name} is no integer from 1 to {most}")
+    return value
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is an IP address as a socket has it, and no name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            return len(socket.inet_pton(family, text)) > 0
+    return False
 
 
 def remove_state(data_dir: str) -> None:

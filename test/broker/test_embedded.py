@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -197,6 +199,24 @@ def test_a_planted_link_or_pipe_in_the_place_of_the_address_counts_for_nothing(d
     assert not state.is_symlink()
     assert state.is_file()
     assert ensure_running(data_dir) == lease
+
+
+@pytest.mark.parametrize("host", ["10.0.0.5", "0.0.0.0", "2001:db8::1"])
+def test_a_client_is_never_sent_to_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """Whatever the file says of a broker that lives, or somebody started one by hand that listens elsewhere."""
+
+    def connect(*_: object) -> None:
+        raise AssertionError("a connection was tried")
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    lock = DirectoryLock(str(tmp_path))
+    state = BrokerState(os.getpid(), host, 9092)
+    write_state(str(tmp_path), state)
+    with pytest.raises(EmbeddedBrokerError, match=f"listens at {re.escape(state.bootstrap)}.*name that address"):
+        ensure_running(str(tmp_path))
+    lock.release()
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757])
