@@ -11,6 +11,8 @@ from kafka.wire.types import Int16, Int32, String
 class RequestHeader(Message, versions=(0, 2), flexible=2):
     """What every request starts with. Version 0 is that of ControlledShutdown v0 alone; 2 has tagged fields."""
 
+    is_counted = True
+
     request_api_key: Int16
     request_api_version: Int16
     correlation_id: Int32

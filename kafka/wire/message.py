@@ -157,6 +157,8 @@ class Message(Struct):
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 0
     flexible_since: ClassVar[int] = MAX_VERSION
+    is_counted: ClassVar[bool] = False
+    """Whether its reader bounds the number of its elements, and not their memory: of what brokers read."""
 
     def __init_subclass__(
         cls, *, api_key: int = -1, versions: tuple[int, int] | None = None, flexible: int | None = None, **kwargs: Any
@@ -182,6 +184,8 @@ R = TypeVar("R", bound=Response)
 
 class Request(Message, Generic[R]):
     """What a client asks; ``Request["FooResponse"]`` names the type of the answer."""
+
+    is_counted = True
 
     @classmethod
     def response_type(cls) -> type[R]:

@@ -10,23 +10,29 @@ A reader looks like this (``d``: data, ``p``: position, ``n``: end)::
 and a writer appends byte strings to the list ``out`` through ``a``. Structures are written out in place, so that a
 message is one function. Neighbouring fields of fixed size share one call of ``struct``. The text is made of field
 names, versions and the types of ``types.py`` alone.
+
+What a reader makes of few bytes is bounded before it is made: of a request by a count (:data:`MAX_ELEMENTS`), of all
+else by memory (``cost.py``). ``left`` is what is left of either.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from kafka.wire.message import Message, Request, Struct
+from kafka.wire import cost
+from kafka.wire.message import Message, Struct
 from kafka.wire.schema import FIXED, Field, fields_of
 
-MAX_ELEMENTS = 1 << 17
-"""Of a request: elements of all its arrays, and tagged fields that are not known, together. A few bytes make an object
-of a hundred, so that a frame's length alone would not bound what a broker has to hold and to do for it."""
+MAX_ELEMENTS: Final = 1 << 15
+"""Of a request: elements of all its arrays and its tagged fields together. :data:`ELEMENT_BYTES` bytes of its texts and
+byte strings count as one (its records do not count). It bounds the time that a broker's loop takes to read it."""
 
-MAX_STRING_BYTES = 32_767
+ELEMENT_BYTES: Final = 512
+
+MAX_STRING_BYTES: Final = 32_767
 """Lengths of two bytes can say no more, and compact ones must not (as in Kafka's own codecs)."""
 
 
@@ -242,10 +248,14 @@ class ReaderSource(Source):
     kind = "read"
 
     def body(self) -> None:
-        self.is_limited = issubclass(self.cls, Request)
-        if self.is_limited:
-            self.add(f"left = {MAX_ELEMENTS}")
+        self._counts = issubclass(self.cls, Message) and self.cls.is_counted
+        self._cost = cost.Cost(self.cls, self.version)
+        self._has_records = False
+        self.add(f"left = {MAX_ELEMENTS * ELEMENT_BYTES if self._counts else cost.SPARE_BYTES}")
+        begin = len(self.lines)
         self._struct("m", self.cls)
+        if self._has_records:
+            self.lines.insert(begin, "        whole = view(d)")  # once: each view of bytes is two objects
         self.add("return m, p")
 
     def _struct(self, m: str, cls: type[Struct]) -> None:
@@ -321,7 +331,7 @@ class ReaderSource(Source):
         self.add("else:")
         self.indent += 1
         if array:
-            self._array(target, k, kind, cls, compact, each.name)
+            self._array(target, k, each, compact)
         else:
             self._sized(target, k, kind, each.name)
         self.indent -= 1
@@ -347,23 +357,30 @@ class ReaderSource(Source):
         q = self.fresh("q")
         self.add(f"{q} = p + {k}")
         self.add(f"if {q} > n: corrupt('the end of the data in {name}', n)")
+        if self._counts and kind != "records":
+            self._take(k)
         if kind == "string":
             self.add(f"if {k} > {MAX_STRING_BYTES}: corrupt('{name} is longer than a string may be', p)")
             self.add(f"{target} = str(d[p:{q}], 'utf-8'); p = {q}")
         elif kind == "bytes":
             self.add(f"{target} = bytes(d[p:{q}]); p = {q}")
         else:
-            self.add(f"{target} = view(d)[p:{q}]; p = {q}")
+            self._has_records = True
+            self.add(f"{target} = whole[p:{q}]; p = {q}")
 
-    def _array(self, target: str, k: str, kind: str, cls: type[Struct] | None, compact: bool, name: str) -> None:
+    def _array(self, target: str, k: str, each: Field, compact: bool) -> None:
+        kind, cls, _ = each.type
+        name = each.name
+        least, excess = self._cost.element(each)
+        size = f"{k} * {least}" if least > 1 else k
+        self.add(f"if {size} > n - p: corrupt('more elements in {name} than bytes', p)")
+        charge = ELEMENT_BYTES if self._counts else excess
+        if charge:
+            self._take(f"{k} * {charge}")
         if kind in FIXED:
-            character, size = FIXED[kind]
-            self.add(f"if p + {k} * {size} > n: corrupt('more elements in {name} than bytes', p)")
-            self._count(k)
-            self.add(f"{target} = list(unpack_many('>%d{character}' % {k}, d, p)); p += {k} * {size}")
+            character, _ = FIXED[kind]
+            self.add(f"{target} = list(unpack_many('>%d{character}' % {k}, d, p)); p += {size}")
             return
-        self.add(f"if {k} > n - p: corrupt('more elements in {name} than bytes', p)")
-        self._count(k)
         items = self.fresh("l")
         self.add(f"{items} = []")
         self.add(f"for _ in range({k}):")
@@ -382,18 +399,22 @@ class ReaderSource(Source):
         self.indent -= 1
         self.add(f"{target} = {items}")
 
-    def _count(self, k: str) -> None:
-        if self.is_limited:
-            self.add(f"left -= {k}")
-            self.add(f"if left < 0: corrupt('more than {MAX_ELEMENTS} elements in the arrays of one request', p)")
+    def _take(self, amount: str) -> None:
+        """Take from what is left, or refuse the message."""
+        if self._counts:
+            text = f"more than {MAX_ELEMENTS} elements in one request ({ELEMENT_BYTES} bytes of text count as one)"
+        else:
+            text = f"so many small elements that the message would take more than {cost.BYTES_PER_BYTE} times its bytes"
+        self.add(f"left -= {amount}")
+        self.add(f"if left < 0: corrupt('{text}', p)")
 
     def _tags(self, m: str, tagged: list[Field]) -> None:
         count, unknown = self.fresh("k"), self.fresh("u")
         self._read_length(count, True, "")
-        if self.is_limited:
+        if self._counts:
             self.add(f"if {count} >= 0:")
             self.indent += 1
-            self._count(f"{count} + 1")
+            self._take(f"({count} + 1) * {ELEMENT_BYTES}")
             self.indent -= 1
         self.add(f"{unknown} = None")
         self.add(f"for _ in range({count} + 1):")
@@ -419,7 +440,8 @@ class ReaderSource(Source):
         if tagged:
             self.add("else:")
             self.indent += 1
-        self.add(f"if {unknown} is None: {unknown} = {{}}")
+        self.add(f"if {unknown} is None: {unknown} = {{}}{'' if self._counts else f'; left -= {cost.TAGS_BYTES}'}")
+        self._take(size if self._counts else str(cost.TAG_BYTES))
         self.add(f"{unknown}[{tag}] = bytes(d[p:{q}]); p = {q}")
         if tagged:
             self.indent -= 1

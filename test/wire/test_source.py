@@ -11,6 +11,7 @@ import pytest
 from kafka.errors import IllegalArgumentError, KafkaProtocolError, UnsupportedFieldError
 from kafka.wire.codec import decode, encode
 from kafka.wire.message import Message, Request, Response, Struct, StructMeta, field
+from kafka.wire.primitives import uvarint
 from kafka.wire.schema import fields_of
 from kafka.wire.types import (
     Boolean,
@@ -378,14 +379,12 @@ def test_a_compact_string_has_32767_bytes_at_most() -> None:
 
 
 def array(count: int, element: bytes, version: int) -> bytes:
-    size = bytes.fromhex({131_070: "ffff07", 131_071: "808008", 131_072: "818008", 131_073: "828008", 0: "01", 1: "02",
-                          2: "03"}[count]) if version else count.to_bytes(4, "big")  # fmt: skip
-    return size + element * count
+    return (uvarint(count + 1) if version else count.to_bytes(4, "big")) + element * count
 
 
 @pytest.mark.parametrize("version", [0, 1])
-@pytest.mark.parametrize(("numbers", "points"), [(131_072, 0), (131_071, 1), (131_070, 2)])
-def test_a_request_has_131072_elements_at_most_in_all_of_its_arrays(version: int, numbers: int, points: int) -> None:
+@pytest.mark.parametrize(("numbers", "points"), [(32_768, 0), (32_767, 1), (32_766, 2)])
+def test_a_request_has_32768_elements_at_most_in_all_of_its_arrays(version: int, numbers: int, points: int) -> None:
     """A limit of ours; it is for what anybody may send to a broker, and not for a broker's answers."""
     point = b"\0\1\0" if version else b"\0\0\0"
     end = b"\0" if version else b""
@@ -394,18 +393,29 @@ def test_a_request_has_131072_elements_at_most_in_all_of_its_arrays(version: int
         return array(numbers + more, b"\1", version) + array(points, point, version) + end
 
     assert len(decode(Ask, request(0), version).numbers) == numbers
-    with pytest.raises(KafkaProtocolError, match="more than 131072 elements"):
+    with pytest.raises(KafkaProtocolError, match="more than 32768 elements"):
         decode(Ask, request(1), version)
     assert len(decode(Answer, request(1), version).numbers) == numbers + 1
 
 
 def test_the_tagged_fields_of_a_request_count_as_elements() -> None:
-    most = array(131_071, b"\1", 1) + array(0, b"", 1)
+    most = array(32_767, b"\1", 1) + array(0, b"", 1)
     assert decode(Ask, most + bytes.fromhex("01" "0000"), 1).unknown_tags == {0: b""}
-    for data in (most + bytes.fromhex("02" "0000" "0100"), array(131_072, b"\1", 1) + b"\1" + bytes.fromhex("010000")):
-        with pytest.raises(KafkaProtocolError, match="more than 131072 elements"):
+    for data in (most + bytes.fromhex("02" "0000" "0100"), array(32_768, b"\1", 1) + b"\1" + bytes.fromhex("010000")):
+        with pytest.raises(KafkaProtocolError, match="more than 32768 elements"):
             decode(Ask, data, 1)
         assert decode(Answer, data, 1).unknown_tags
+
+
+def test_512_bytes_of_the_texts_and_byte_strings_of_a_request_count_as_an_element() -> None:
+    for kind, most in ((String, 32_767), (Bytes, 32_768 * 512), (Records, 32_768 * 512 + 1)):
+        whole = one_field(list[kind] if kind is String else kind, Request)  # type: ignore[valid-type]
+        value: Any = ["n" * most] * 504 if kind is String else b"n" * most
+        assert decode(whole, encode(whole(x=value), 0), 0).x == value
+        if kind is not Records:
+            value = [*value, "n" * most] if kind is String else value + b"n"
+            with pytest.raises(KafkaProtocolError, match="512 bytes of text count as one"):
+                decode(whole, encode(whole(x=value), 0), 0)
 
 
 def test_an_array_of_more_elements_than_bytes_is_refused_before_anything_is_made() -> None:
