@@ -16,6 +16,7 @@ Class names are those that users of kafka-python know. A new broker code is one 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeVar
 
 
@@ -218,6 +219,10 @@ class CorrelationIdError(RetriableError, KafkaProtocolError):
 
 class KafkaTimeoutError(RetriableError):
     """The caller's time limit passed. The text says what was waited for."""
+
+
+class InvalidTopicMetadataError(InvalidMetadataError, KafkaProtocolError):
+    """An answer to Metadata whose partitions of a topic cannot be: they are not 0 to n-1, each of them once."""
 
 
 class MetadataEmptyBrokerList(RetriableError):
@@ -988,11 +993,12 @@ def for_code(code: int) -> type[BrokerResponseError]:
 
     Source: the protocol guide's section "Error Codes".
     """
-    found = ERRORS_BY_CODE.get(code)
-    if found is None:
-        name = f"UNKNOWN_CODE_{code}"
-        found = type("UnknownError", (UnknownError,), {"errno": code, "message": name})
-    return found
+    return ERRORS_BY_CODE.get(code) or _unheard_of(code)
+
+
+@lru_cache(maxsize=1024)  # an answer of a million partitions may have a code of its own for each
+def _unheard_of(code: int) -> type[BrokerResponseError]:
+    return type("UnknownError", (UnknownError,), {"errno": code, "message": f"UNKNOWN_CODE_{code}"})
 
 
 def as_abortable(error: BaseException, hint: str = "") -> AbortableTransactionError:
@@ -1007,20 +1013,15 @@ def as_fatal(error: BaseException, hint: str = "") -> FatalTransactionError:
 
 
 _G = TypeVar("_G", bound=TransactionError)
-_regroupings: dict[tuple[type[BaseException], type[TransactionError]], type[Any]] = {}
 
 
 def _regrouped(error: BaseException, group: type[_G], hint: str) -> _G:
-    found: type[Any] = type(error)
+    found: Any = type(error)
     if issubclass(found, TransactionError) and not issubclass(found, group):
         found = group  # an error of the other group: its class would say both
     if not issubclass(found, group):
-        key = (found, group)
-        made = _regroupings.get(key)
-        if made is None:
-            bases = (group,) if issubclass(group, found) else (group, found)
-            made = _regroupings[key] = type(found.__name__, bases, {"__doc__": found.__doc__, "__module__": __name__})
-        found = made
+        other: Any = group
+        found = _class_in_both(found, other)
     constructor: Any = found
     again: _G = constructor.__new__(constructor)
     again.__dict__.update(error.__dict__)
@@ -1028,6 +1029,12 @@ def _regrouped(error: BaseException, group: type[_G], hint: str) -> _G:
     again.args = (f"{text}; {hint}" if text and hint else text or hint, *error.args[1:])
     again.__cause__ = error.__cause__ if isinstance(error, TransactionError) and error.__cause__ else error
     return again
+
+
+@lru_cache(maxsize=1024)
+def _class_in_both(found: Any, group: Any) -> type[Any]:
+    bases = (group,) if issubclass(group, found) else (group, found)
+    return type(found.__name__, bases, {"__doc__": found.__doc__, "__module__": __name__})
 
 
 def raise_for_code(code: int, text: str = "") -> None:

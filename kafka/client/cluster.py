@@ -22,6 +22,7 @@ from kafka.core.leader_hints import LeaderHint
 from kafka.core.retry import Rng
 from kafka.errors import (
     AuthenticationError,
+    KafkaError,
     LeaderNotAvailableError,
     MetadataEmptyBrokerList,
     NoError,
@@ -39,7 +40,6 @@ Listener = Callable[["ClusterMetadata"], object]
 _AUTO_CREATION_SINCE = 4
 _ALL_AS_NULL_SINCE = 1
 _MADE = (NoError.errno, LeaderNotAvailableError.errno)
-_MISSING = (NoError.errno, UnknownTopicOrPartitionError.errno)
 
 
 class ClusterMetadata:
@@ -170,9 +170,10 @@ class ClusterMetadata:
         """The name of the topic with that id; None when it is unknown."""
         return self._snapshot.names.get(topic_id)
 
-    def topic_error(self, topic: str) -> int:
-        """The error code that the last answer had for the topic; 0 for none."""
-        return self._snapshot.topic_errors.get(topic, 0)
+    def topic_error(self, topic: str) -> KafkaError | None:
+        """What the last answer had against the topic: an error code's class, or InvalidTopicMetadataError when its
+        partitions cannot be. None for nothing."""
+        return self._snapshot.topic_errors.get(topic)
 
     def update_partition_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
         """A broker told of another leader in its answer. Whether that was news: an older epoch is not."""
@@ -312,7 +313,7 @@ class ClusterMetadata:
             return []
         kept = set(filter(self._is_kept, self._wanted))
         there = self._snapshot.partitions
-        missing = (name for name in self._wanted - kept if name not in there and self.topic_error(name) in _MISSING)
+        missing = (name for name in self._wanted - kept if name not in there and self._is_missing(name))
         return sorted(missing) if kept else []
 
     def creating_request(self, topics: list[str]) -> ByVersion[MetadataResponse]:
@@ -323,6 +324,10 @@ class ClusterMetadata:
         """Another refresh is due when the broker makes one of the topics."""
         if any(topic.error_code in _MADE for topic in metadata.topics):
             self.request_update()
+
+    def _is_missing(self, topic: str) -> bool:
+        error = self.topic_error(topic)
+        return error is None or isinstance(error, UnknownTopicOrPartitionError)
 
     def _is_kept(self, topic: str) -> bool:
         return any(is_kept(topic) for is_kept in self._keepers)

@@ -39,7 +39,6 @@ from kafka.errors import (
     LeaderNotAvailableError,
     StaleMetadata,
     UnknownTopicOrPartitionError,
-    for_code,
 )
 from kafka.future import Future
 from kafka.net.loop import LoopTimer
@@ -201,9 +200,9 @@ class Router:
         if isinstance(target, Leader):
             topic, number = target.partition
             where = f"{exchange.api} to the leader of {topic}-{number}"
-            code = self._cluster.topic_error(topic)
-            if code:
-                return for_code(code)(where)
+            error = self._cluster.topic_error(topic)
+            if error is not None:
+                return type(error)(f"{where}: {error.args[0]}")
             if self._cluster.partitions_for_topic(topic) is None:
                 return UnknownTopicOrPartitionError(f"{where}: no such topic in the cluster's metadata")
             if self._cluster.leader_for_partition(target.partition) is None:

@@ -18,6 +18,7 @@ from collections.abc import Set as AbstractSet
 from uuid import UUID
 
 from kafka.core.leader_hints import LeaderHint
+from kafka.errors import InvalidTopicMetadataError, KafkaError, for_code
 from kafka.protocol.metadata import MetadataResponse
 from kafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
 from kafka.wire.types import ZERO_UUID
@@ -35,7 +36,7 @@ class Snapshot:
         self.cluster_id: str | None = None
         self.controller_id: int | None = None
         self.partitions: dict[str, dict[int, PartitionMetadata]] = {}
-        self.topic_errors: dict[str, int] = {}
+        self.topic_errors: dict[str, KafkaError] = {}
         self.internal: set[str] = set()
         self.ids: dict[str, UUID] = {}
         self.names: dict[UUID, str] = {}
@@ -45,7 +46,8 @@ class Snapshot:
         cls, metadata: MetadataResponse, former: Snapshot, not_asked: AbstractSet[str] = frozenset()
     ) -> Snapshot:
         """What the answer says, and of the topics in ``not_asked`` what the former snapshot says. A topic with another
-        id than before is another topic: nothing of the former counts."""
+        id than before is another topic: nothing of the former counts. A topic whose partitions cannot be has an
+        InvalidTopicMetadataError and no partitions; the answer's other topics count."""
         new = cls()
         new.cluster_id = metadata.cluster_id
         new.controller_id = metadata.controller_id if metadata.controller_id >= 0 else None
@@ -55,8 +57,14 @@ class Snapshot:
             name = topic.name
             if name is None:
                 continue
+            fault = fault_of_partitions(topic)
+            if fault is not None:
+                new.topic_errors[name] = fault
+                if former.topic_errors.get(name) != fault:
+                    log.warning("%s; the topic is not used until an answer has partitions that can be", fault)
+                continue
             if topic.error_code:
-                new.topic_errors[name] = topic.error_code
+                new.topic_errors[name] = for_code(topic.error_code)(name)
                 log.debug("metadata of topic %s: error %d", name, topic.error_code)
                 if not topic.partitions:
                     continue
@@ -149,6 +157,21 @@ class Snapshot:
         new.internal = self.internal
         new.ids, new.names = self.ids, self.names
         return new
+
+
+def fault_of_partitions(topic: MetadataResponse.MetadataResponseTopic) -> InvalidTopicMetadataError | None:
+    """What is wrong with the numbers of a topic's partitions; None when they are 0 to n-1, in any order. What is made
+    for each partition is made by these numbers."""
+    count = len(topic.partitions)
+    numbers = {entry.partition_index for entry in topic.partitions}
+    if len(numbers) == count and (not count or min(numbers) == 0 and max(numbers) == count - 1):
+        return None
+    wrong = next((n for n in numbers if not 0 <= n < count), None)
+    what = "a partition twice" if wrong is None else f"partition {wrong}"
+    return InvalidTopicMetadataError(
+        f"the answer to Metadata has {count} partitions of topic {topic.name}, among them {what}: they have to be 0 to "
+        f"{count - 1}"
+    )
 
 
 def _partition(topic: str, entry: MetadataResponse.MetadataResponsePartition) -> PartitionMetadata:

@@ -18,7 +18,6 @@ from kafka.core.consume.epochs import EpochEnd, epoch_ends
 from kafka.core.consume.fetcher import Fetcher
 from kafka.core.consume.node import SendFetch
 from kafka.core.consume.offsets import FoundOffset, list_offsets, offsets_at
-from kafka.errors import for_code
 from kafka.future import Future
 from kafka.net.alarm import Alarm
 from kafka.protocol.fetch import FetchResponse
@@ -208,8 +207,9 @@ class ConsumerDriver:
         self.pump_soon()
 
     def _is_awaited(self, topic: str) -> bool:
-        """Whether the topic is not there yet: nobody made it, or the broker is just doing that."""
-        return for_code(self.client.cluster.topic_error(topic)).retriable
+        """Whether the topic is not there yet: nobody made it, the broker is just doing that, or it told nonsense."""
+        error = self.client.cluster.topic_error(topic)
+        return error is not None and error.retriable
 
     def close(self) -> None:
         """Do nothing from now on."""

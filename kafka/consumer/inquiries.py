@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from kafka.client.snapshot import fault_of_partitions
 from kafka.consumer import checks
 from kafka.consumer.base import ConsumerBase
 from kafka.consumer.topics import metadata_of
@@ -32,6 +33,9 @@ class Inquiries(ConsumerBase):
         answer = self._wait_for(self._ask_for_topics, topic)
         for entry in answer.topics:
             if entry.name == topic and entry.partitions:
+                fault = fault_of_partitions(entry)
+                if fault is not None:
+                    raise fault
                 return {partition.partition_index for partition in entry.partitions}
         return set()
 

@@ -21,7 +21,6 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
-    for_code,
 )
 from kafka.future import Future
 from kafka.net.alarm import Alarm
@@ -67,7 +66,7 @@ class TopicWatch:
         """The topics that match the pattern, as last seen."""
         self._names: frozenset[str] = frozenset()
         self._found: set[str] = set()  # by a pattern, ours or another member's, since the subscription changed
-        self._told: dict[str, tuple[int, float]] = {}  # topic -> its error as last told, and when
+        self._told: dict[str, tuple[KafkaError, float]] = {}  # topic -> its error as last told, and when
         self._numbers: dict[str, set[int]] = {}  # partitions that are assigned by hand
         self._missing: dict[str, tuple[set[int], float]] = {}  # topic -> its missing partitions as last told, and when
         self._ids: dict[UUID, str] = {}
@@ -203,23 +202,22 @@ class TopicWatch:
         now = self._client.loop.time()
         awaits = False
         for name in self._names:
-            code = cluster.topic_error(name)
-            if not code:
+            error = cluster.topic_error(name)
+            if error is None:
                 self._told.pop(name, None)
                 continue
-            kind = for_code(code)
-            awaits = awaits or kind.retriable
-            if self._matches is not None and issubclass(kind, UnknownTopicOrPartitionError):
+            awaits = awaits or error.retriable
+            if self._matches is not None and isinstance(error, UnknownTopicOrPartitionError):
                 self._alarm.set(now)  # it matched, and is gone: look whether it is
                 continue
-            told, told_at = self._told.get(name, (0, 0.0))
-            if told == code and now < told_at + self._max_age_s / 2:
+            told, told_at = self._told.get(name, (None, 0.0))
+            if told == error and now < told_at + self._max_age_s / 2:
                 continue
-            if issubclass(kind, _TOLD):
-                self._told[name] = (code, now)
-                self._on_trouble(kind(f"topic {name}"))
-            elif issubclass(kind, UnknownTopicOrPartitionError):
-                self._told[name] = (code, now)
+            if isinstance(error, _TOLD):
+                self._told[name] = (error, now)
+                self._on_trouble(type(error)(f"topic {name}"))
+            elif isinstance(error, UnknownTopicOrPartitionError):
+                self._told[name] = (error, now)
                 log.warning("topic %s is not there (yet); it is read as soon as it is", name)
         if awaits:
             cluster.request_update()  # after the back-off, which grows while nothing changes

@@ -22,9 +22,7 @@ from kafka.core.produce.topics import learn_topic
 from kafka.core.routing import AnyNode
 from kafka.errors import (
     IncompatibleBrokerVersion,
-    KafkaError,
     UnsupportedVersionError,
-    for_code,
     raise_for_code,
 )
 from kafka.future import Future
@@ -137,7 +135,7 @@ class Driver:
                 learn_topic(
                     name,
                     lambda: bool(topic.queues),
-                    lambda: self._topic_error(name),
+                    lambda: self.client.cluster.topic_error(name),
                     timeout_s=self._settings["max_block_ms"] / 1000,
                     backoff=self.client.retry_backoff,
                     may_create=self._settings["allow_auto_create_topics"],
@@ -148,17 +146,13 @@ class Driver:
             found.add_errback(lambda error: self.accumulator.give_up_parked(topic, error))
         return found
 
-    def _topic_error(self, topic: str) -> KafkaError | None:
-        code = self.client.cluster.topic_error(topic)
-        return for_code(code)(topic) if code else None
-
     def _metadata_changed(self, *_: object) -> None:
         cluster = self.client.cluster
         for topic in list(self.accumulator.topics.values()):
             partitions = cluster.partitions_for_topic(topic.name)
             if partitions:
                 available = cluster.available_partitions_for_topic(topic.name) or ()
-                self.accumulator.set_partitions(topic, max(partitions) + 1, sorted(available))
+                self.accumulator.set_partitions(topic, len(partitions), sorted(available))
         self.pump_soon()
 
     def _refreshed(self, _: object) -> None:

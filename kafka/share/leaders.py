@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kafka.client import KafkaClient
 from kafka.core.share.records import SharePartition
-from kafka.errors import IllegalStateError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 from kafka.net.loop import LoopTimer
 from kafka.structs import TopicPartition
 
@@ -114,7 +114,7 @@ class Leaders:
         cluster = self._client.cluster
         if cluster.need_all_topics and not cluster.topic_error(topic):
             return cluster.partitions_for_topic(topic) is None
-        return issubclass(for_code(cluster.topic_error(topic)), UnknownTopicOrPartitionError)
+        return isinstance(cluster.topic_error(topic), UnknownTopicOrPartitionError)
 
     def _look_later(self) -> None:
         self._timer = self._client.loop.call_later(LOOK_S, self.look)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from typing import Any
 
 import pytest
 
 from kafka.client.cluster import ClusterMetadata
-from kafka.errors import Cancelled, KafkaConnectionError, MetadataEmptyBrokerList
+from kafka.errors import (
+    Cancelled,
+    InvalidTopicMetadataError,
+    KafkaConnectionError,
+    MetadataEmptyBrokerList,
+    UnknownTopicOrPartitionError,
+)
 from kafka.net.clock import ManualClock
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.structs import BrokerMetadata, TopicPartition
@@ -115,10 +122,35 @@ def test_offline_replicas_are_no_replica_nodes(cluster: ClusterMetadata) -> None
     assert cluster.is_replica_node(JOBS0, 1) and not cluster.is_replica_node(JOBS0, 2)
 
 
-def test_a_topic_with_an_error_is_not_known_and_its_code_is(cluster: ClusterMetadata) -> None:
+def test_a_topic_with_an_error_is_not_known_and_its_error_is(cluster: ClusterMetadata) -> None:
     refresh(cluster, response(topic("jobs", error=3)))
-    assert cluster.partitions_for_topic("jobs") is None and cluster.topic_error("jobs") == 3
-    assert cluster.topic_error("other") == 0
+    assert cluster.partitions_for_topic("jobs") is None
+    assert cluster.topic_error("jobs") == UnknownTopicOrPartitionError("jobs")
+    assert cluster.topic_error("other") is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "what"),
+    [
+        ([2**31 - 1], r"1 partitions of topic jobs, among them partition 2147483647: they have to be 0 to 0"),
+        ([0, 2], "partition 2: they have to be 0 to 1"),
+        ([-1, 0], "partition -1"),
+        ([0, 0], "a partition twice"),
+    ],
+)
+def test_a_topic_whose_partitions_are_not_0_to_n_has_an_error_and_other_topics_go_on(
+    cluster: ClusterMetadata, caplog: pytest.LogCaptureFixture, numbers: list[int], what: str
+) -> None:
+    refresh(cluster, response(topic("jobs", partition(0), partition(1))))
+    for _ in range(2):
+        refresh(cluster, response(topic("jobs", *map(partition, numbers)), topic("other", partition(1), partition(0))))
+    error = cluster.topic_error("jobs")
+    assert isinstance(error, InvalidTopicMetadataError) and error.retriable and error.invalid_metadata
+    assert re.search(what, str(error))
+    assert cluster.partitions_for_topic("jobs") is None and cluster.partitions_for_topic("other") == {0, 1}
+    assert caplog.text.count("the answer to Metadata has") == 1, "not with each refresh"
+    refresh(cluster, response(topic("jobs", partition(0))))
+    assert cluster.topic_error("jobs") is None and cluster.partitions_for_topic("jobs") == {0}
 
 
 def test_a_refresh_is_due_at_first_and_again_after_the_age_limit(cluster: ClusterMetadata, clock: ManualClock) -> None:

@@ -7,6 +7,7 @@ import pytest
 from kafka.core.routing import AnyNode, Controller, Coordinator, CoordinatorType, Leader
 from kafka.errors import (
     GroupAuthorizationFailedError,
+    InvalidTopicMetadataError,
     KafkaConnectionError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
@@ -61,7 +62,7 @@ def test_a_leader_that_is_not_known_costs_one_refresh(world: World, one: Scripte
     ("topics", "error"),
     [
         ({}, UnknownTopicOrPartitionError),
-        ({"jobs": {7: 1}}, StaleMetadata),
+        ({"jobs": {7: 1}}, InvalidTopicMetadataError),
         ({"jobs": {0: -1}}, LeaderNotAvailableError),
     ],
 )
@@ -73,6 +74,14 @@ def test_a_leader_that_is_not_there_is_an_error_that_says_why(
     client = world.client("one:1")
     found = world.failure(client.request(Leader(JOBS), ListGroupsRequest()))
     assert type(found) is error and "ListGroups to the leader of jobs-0" in str(found)
+
+
+def test_the_leader_of_a_partition_that_the_topic_does_not_have_is_an_error(world: World, one: ScriptedBroker) -> None:
+    one.brokers = {1: ("one", 1)}
+    one.topics = {"jobs": {0: 1}}
+    client = world.client("one:1")
+    found = world.failure(client.request(Leader(TopicPartition("jobs", 7)), ListGroupsRequest()))
+    assert type(found) is StaleMetadata and "no such partition" in str(found)
 
 
 def test_a_request_goes_to_the_controller(world: World, one: ScriptedBroker, two: ScriptedBroker) -> None:

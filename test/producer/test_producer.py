@@ -50,6 +50,35 @@ def test_callbacks_get_the_metadata_or_the_error_also_for_records_that_waited_fo
         assert late == [good.value]
 
 
+def test_a_partition_above_the_topics_count_is_an_error_that_names_the_topic_and_costs_no_memory() -> None:
+    """2147483647 of these queues would be a terabyte."""
+    with producer_in_memory(max_block_ms=3_000) as rig:
+        for broker in rig.cluster.brokers.values():
+            broker.topics = {"t": {0: 1}, "bad": {2**31 - 1: 1}}
+        bad, good = rig.producer.send("bad", b"x"), rig.producer.send("t", b"x")
+        started_at = rig.loop.time()
+        assert rig.loop.run_until(lambda: bad.is_done, 60) and rig.loop.time() - started_at < 4
+        assert isinstance(bad.exception, KafkaTimeoutError)
+        assert "among them partition 2147483647" in str(bad.exception) and "topic bad" in str(bad.exception)
+        rig.flush()
+        assert good.succeeded()
+        topics = rig.producer._accumulator.topics
+        assert len(topics["bad"].queues) == 0 and len(topics["t"].queues) == 1
+
+
+def test_a_topic_that_had_partitions_keeps_them_while_an_answer_has_ones_that_cannot_be() -> None:
+    with producer_in_memory() as rig:
+        assert rig.producer.send("t", b"1", partition=0) and rig.flush() is None
+        for broker in rig.cluster.brokers.values():
+            broker.topics = {"t": {0: 1, 2**31 - 1: 1}}
+        refreshed = rig.client.cluster.request_update()
+        assert rig.loop.run_until(refreshed, 60)
+        late = rig.producer.send("t", b"2", partition=0)
+        rig.loop.call_later(5, rig.cluster.lead, 1)
+        rig.flush()
+        assert late.succeeded() and rig.cluster.logs[0] == [b"1", b"2"]
+
+
 def test_batches_hold_at_most_batch_max_records() -> None:
     with producer_in_memory(batch_max_records=64) as rig:
         for _ in range(200):

@@ -129,7 +129,7 @@ def test_a_leader_of_nothing_that_is_wanted_keeps_no_demand_from_the_others(lead
     two.consumer.request_records(1, exactly=True)
     two.wait(lambda: first.requests(ShareFetchRequest), 2)
     for node in two.nodes:
-        node.topics = {"t": {1: 2}}
+        node.topics = {"t": {0: 2, 1: 2}}
     two.client.cluster.request_update()
     second.log.append(0)
     two.wait(lambda: two.user.records, 0.5)

@@ -140,7 +140,8 @@ def test_records_that_were_sent_while_the_topic_was_away_arrive_when_it_is_back(
         producer.send(topic, b"old").get(30)
         admin.delete_topics([topic])
         future = producer.send(topic, b"new")
-        until(lambda: producer._host.client.cluster.topic_error(topic) == UnknownTopicOrPartitionError.errno)
+        cluster = producer._host.client.cluster
+        until(lambda: isinstance(cluster.topic_error(topic), UnknownTopicOrPartitionError))
         assert not future.is_done
         broker.create_topic(topic)
         assert future.get(30).offset == 0
