@@ -18,6 +18,7 @@ from typing import Final
 from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.net.proxy_handshakes import HANDSHAKES, Handshake, Proxy, ProxyError, parse_proxy
+from kafka.net.resolve import fault_of_server
 from kafka.net.transport import (
     DEFAULT_OPTIONS,
     Accept,
@@ -48,6 +49,9 @@ class ProxyNetwork:
 
     def resolve(self, host: str, port: int) -> Future[list[Address]]:
         if self.proxy.resolves_names:
+            fault = fault_of_server(host, port)
+            if fault is not None:
+                return Future[list[Address]]().failure(fault)
             return Future[list[Address]]().success([Address(NAMED, (host, port))])
         return self.network.resolve(host, port)
 

@@ -8,6 +8,7 @@ it forks. Nothing is cached: the operating system does that, and a client asks a
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import threading
 from collections import deque
@@ -21,6 +22,9 @@ DEFAULT_PORT = 9092
 
 THREAD_NAME = "kafka-resolve"
 """How the names of these threads begin."""
+
+MAX_HOST = 255
+"""Letters of a host's name (RFC 1035)."""
 
 _MAX_THREADS = 4
 
@@ -66,6 +70,16 @@ def parse_servers(servers: str | Iterable[str], default_port: int = DEFAULT_PORT
     if not found:
         raise ValueError(f"no server in {servers!r}: expected HOST[:PORT], several separated by commas")
     return found
+
+
+def fault_of_server(host: str, port: int) -> OSError | None:
+    """Why nobody can be there; None when somebody can. Brokers tell where other brokers are, so either may be anything:
+    the C library takes port 70000 for 4464, and a name for the part of it before a zero byte."""
+    if not 1 <= port <= 65535:
+        return OSError(errno.EINVAL, f"{host[:MAX_HOST]!r}: {port} is no port, which is a number of 1 to 65535")
+    if not 1 <= len(host) <= MAX_HOST or any(c <= " " or c == "\x7f" for c in host):
+        return socket.gaierror(socket.EAI_NONAME, f"{host[:MAX_HOST]!r}: not a host name")
+    return None
 
 
 def literal_address(host: str, port: int, family: int = socket.AF_UNSPEC) -> Address | None:
@@ -118,6 +132,9 @@ class Resolver:
         Fails with OSError; with RuntimeError when the resolver is closed before the answer.
         """
         future: Future[list[Address]] = Future()
+        fault = fault_of_server(host, port)
+        if fault is not None:
+            return future.failure(fault)
         literal = literal_address(host, port, family)
         if literal is not None:
             return future.success([literal])

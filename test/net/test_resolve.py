@@ -143,6 +143,19 @@ def test_name_that_cannot_be_one_fails_with_an_os_error(loop):
     assert isinstance(future.exception, OSError)
 
 
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [("127.0.0.1", 70_000), ("127.0.0.1", 0), ("127.0.0.1", -1), ("broker", 2**31 - 1), ("", 1), ("a" * 32_767, 1),
+     ("a\0b", 1), ("a\r\nb", 1)],
+)  # fmt: skip
+def test_a_host_or_port_that_cannot_be_fails_at_once_and_nothing_else_is_looked_up(loop, monkeypatch, host, port):
+    """The C library takes 70000 for 4464, and what stands before a zero byte for the name."""
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args: pytest.fail("it was asked"))
+    future = Resolver(loop).resolve(host, port)
+    assert isinstance(future.exception, OSError)
+    assert len(str(future.exception)) < 400
+
+
 def test_closing_fails_what_waits_and_a_late_answer_is_dropped(loop, monkeypatch):
     go = threading.Event()
 
