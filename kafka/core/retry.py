@@ -30,6 +30,16 @@ from kafka.errors import (
 
 T = TypeVar("T")
 
+LEAST_INTERVAL_S: Final = 0.1
+MOST_INTERVAL_S: Final = 3600.0
+"""Both are the bounds that brokers have for the interval of metrics (``ClientMetricsConfigs``)."""
+
+
+def interval_s(told_ms: int) -> float:
+    """The seconds between two requests for what a broker asks for in an answer: within bounds, or its 0 would have the
+    client send requests as fast as they are answered."""
+    return min(max(told_ms / 1000, LEAST_INTERVAL_S), MOST_INTERVAL_S)
+
 
 class Rng(Protocol):
     """A source of chance, as ``random.Random`` is one."""

@@ -20,7 +20,7 @@ from math import inf
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kafka.core.retry import Rng
+from kafka.core.retry import Rng, interval_s
 from kafka.core.states import TELEMETRY, States, Telemetry
 from kafka.errors import (
     InvalidRecordError,
@@ -149,11 +149,11 @@ class TelemetryMachine:
         if response.error_code:
             self._refused(response.error_code, now)
             return
-        interval_s = response.push_interval_ms / 1000
+        told_ms = response.push_interval_ms
         self.subscription = subscription = Subscription(
             client_instance_id=response.client_instance_id,
             subscription_id=response.subscription_id,
-            interval_s=interval_s if interval_s > 0 else DEFAULT_INTERVAL_S,
+            interval_s=interval_s(told_ms) if told_ms > 0 else DEFAULT_INTERVAL_S,
             wanted=tuple(response.requested_metrics),
             is_delta=response.delta_temporality,
             compression_types=tuple(response.accepted_compression_types),

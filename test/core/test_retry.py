@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.core.dialogue import Dialogue, Forget, Now, RefreshMetadata, Sleep, Step
-from kafka.core.retry import Backoff, Recovery, classify, retrying
+from kafka.core.retry import Backoff, Recovery, classify, interval_s, retrying
 from kafka.core.routing import Coordinator
 from kafka.errors import (
     ERRORS_BY_CODE,
@@ -34,6 +34,11 @@ class Fixed:
 
 
 BACKOFF = Backoff(0.1, 1.0, Fixed())
+
+
+@pytest.mark.parametrize(("told_ms", "s"), [(0, 0.1), (-(2**31), 0.1), (1, 0.1), (5000, 5.0), (2**31 - 1, 3600.0)])
+def test_an_interval_that_a_broker_asks_for_is_kept_within_bounds(told_ms: int, s: float) -> None:
+    assert interval_s(told_ms) == s
 
 
 @pytest.mark.parametrize(

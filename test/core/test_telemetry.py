@@ -149,6 +149,12 @@ def test_a_request_without_an_answer_is_followed_by_another_question_after_the_i
     assert machine.state is Telemetry.SUBSCRIPTION_NEEDED and machine.next_deadline == 22.0
 
 
+@pytest.mark.parametrize(("told_ms", "s"), [(1, 0.1), (2**31 - 1, 3600.0)])
+def test_an_interval_is_as_long_as_a_broker_can_be_set_to(told_ms: int, s: float) -> None:
+    found = subscribed(push_interval_ms=told_ms).subscription
+    assert found is not None and found.interval_s == s
+
+
 def test_an_impossible_interval_is_five_minutes() -> None:
     found = subscribed(push_interval_ms=0).subscription
     assert found is not None and found.interval_s == DEFAULT_INTERVAL_S

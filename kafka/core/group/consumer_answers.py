@@ -18,13 +18,15 @@ from kafka.core.group.consumer_reactions import UNSUPPORTED_VERSION, Then, react
 from kafka.core.group.consumer_requests import JOIN_EPOCH, Heartbeats
 from kafka.core.group.holdings import Holdings
 from kafka.core.group.machine import Ask, Effect, ForgetCoordinator, Report, Subscription
-from kafka.core.retry import Backoff
+from kafka.core.partitions import check_assigned
+from kafka.core.retry import Backoff, interval_s
 from kafka.errors import (
     AuthenticationError,
     BrokerResponseError,
     IllegalArgumentError,
     IllegalStateError,
     KafkaError,
+    KafkaProtocolError,
     UnsupportedFieldError,
     UnsupportedVersionError,
     for_code,
@@ -161,13 +163,18 @@ class ConsumerAnswers:
         self._is_known = True
         self._epoch = response.member_epoch
         self.member_id = response.member_id or self.member_id
-        interval_s = response.heartbeat_interval_ms / 1000
+        next_s = interval_s(response.heartbeat_interval_ms)
         if self._phase is Phase.JOINING:
             self._phase = Phase.MEMBER
         if self._phase is not Phase.MEMBER:
-            self._due_at = now if self._phase is Phase.STALE or self._holdings.is_free else now + interval_s
+            self._due_at = now if self._phase is Phase.STALE or self._holdings.is_free else now + next_s
             return
         if response.assignment is not None:
+            try:
+                check_assigned(each.partitions for each in response.assignment.topic_partitions)
+            except KafkaProtocolError as error:
+                self._give_up(error, is_member=True)
+                return
             self._holdings.told(
                 frozenset(
                     (each.topic_id, number)
@@ -176,11 +183,11 @@ class ConsumerAnswers:
                 )
             )
         if self._holdings.is_empty_handed:
-            interval_s = min(interval_s, EAGER_S * 2.0 ** min(self._eager, 30))
+            next_s = min(next_s, EAGER_S * 2.0 ** min(self._eager, 30))
             self._eager += 1
         else:
             self._eager = 0
-        self._due_at = now if self._heartbeats.has_news else now + interval_s
+        self._due_at = now if self._heartbeats.has_news else now + next_s
 
     def _refused(self, error: BrokerResponseError, said: Said, now: float) -> None:
         reaction = reaction_to(error, self._epoch > JOIN_EPOCH)

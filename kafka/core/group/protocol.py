@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple, TypeVar
 
-from kafka.core.partitions import by_topic
+from kafka.core.partitions import by_topic, check_assigned
 from kafka.errors import KafkaProtocolError
 from kafka.structs import TopicPartition
 from kafka.wire.codec import decode_from, encode
@@ -111,10 +111,12 @@ def write_assignment(assignment: Assignment, version: int = ConsumerProtocolAssi
 
 
 def read_assignment(data: bytes | memoryview) -> Assignment:
-    """Nothing for no bytes: the leader forgot this member. KafkaProtocolError for bytes that are none."""
+    """Nothing for no bytes: the leader forgot this member. KafkaProtocolError for bytes that are none, and for more
+    partitions than a member takes."""
     if not data:
         return Assignment()
     message = _read(ConsumerProtocolAssignment, data)
+    check_assigned(each.partitions for each in message.assigned_partitions)
     return Assignment(
         tuple(TopicPartition(each.topic, number) for each in message.assigned_partitions for number in each.partitions),
         None if message.user_data is None else bytes(message.user_data),

@@ -18,6 +18,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
+from kafka.core.partitions import check_assigned
+from kafka.core.retry import interval_s
 from kafka.core.share.records import SharePartition
 from kafka.errors import (
     AuthenticationError,
@@ -25,6 +27,7 @@ from kafka.errors import (
     IllegalArgumentError,
     IllegalStateError,
     KafkaError,
+    KafkaProtocolError,
     for_code,
 )
 from kafka.protocol.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -190,6 +193,10 @@ class ShareMembership:
         self.epoch = response.member_epoch
         assigned = None
         if response.assignment is not None:
+            try:
+                check_assigned(each.partitions for each in response.assignment.topic_partitions)
+            except KafkaProtocolError as error:
+                return self.give_up(error)
             assigned = self.assignment = [
                 SharePartition(each.topic_id, partition)
                 for each in response.assignment.topic_partitions
@@ -203,13 +210,13 @@ class ShareMembership:
             self._due_at = now
             return HeartbeatOutcome(assigned)
         self._full = False
-        interval_s = self.interval_s = response.heartbeat_interval_ms / 1000
+        next_s = self.interval_s = interval_s(response.heartbeat_interval_ms)
         if self.assignment:
             self._eager = 0
         elif self._eager < EAGER_COUNT:
             self._eager += 1
-            interval_s = min(interval_s, EAGER_S)
-        self._due_at = now + interval_s
+            next_s = min(next_s, EAGER_S)
+        self._due_at = now + next_s
         return HeartbeatOutcome(assigned)
 
     def on_failure(self, error: KafkaError, now: float) -> HeartbeatOutcome:

@@ -18,6 +18,7 @@ from kafka.core.group.machine import (
     Revoke,
     Subscription,
 )
+from kafka.core.partitions import MAX_ASSIGNED
 from kafka.errors import KafkaConnectionError
 from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from test.core.group.consumer_bench import BACKOFF_S, INTERVAL_S, JOBS, LOGS, MAX_POLL_S, Bench, parts
@@ -146,6 +147,26 @@ def test_the_interval_is_the_brokers_and_a_member_without_partitions_asks_sooner
     bench.done(bench.answer(3, {JOBS: [0]}))
     bench.answer(3, interval_s=7.0)
     assert bench.member.next_deadline == bench.now + 7.0
+
+
+def test_an_interval_of_nothing_is_a_tenth_of_a_second() -> None:
+    """Or heartbeats would follow one another as fast as they are answered."""
+    bench = Bench()
+    bench.join([0])
+    bench.beat()
+    bench.answer(2, interval_s=0.0)
+    assert bench.member.next_deadline == bench.now + 0.1
+
+
+def test_an_assignment_of_more_partitions_than_a_member_takes_ends_the_membership_with_an_error() -> None:
+    bench = Bench()
+    bench.join([0])
+    bench.beat()
+    effects = bench.answer(3, {JOBS: list(range(MAX_ASSIGNED + 1))})
+    assert effects == [Lose(parts(0))]
+    effects = bench.done(effects)
+    assert isinstance(effects[0], Report) and effects[0].is_fatal
+    assert "an assignment of 100001 partitions" in str(effects[0].error)
 
 
 def test_another_subscription_is_said_at_once_or_as_soon_as_the_answer_is_there() -> None:

@@ -19,6 +19,7 @@ from kafka.core.group.protocol import (
     write_assignment,
     write_subscription,
 )
+from kafka.core.partitions import MAX_ASSIGNED
 from kafka.errors import KafkaProtocolError
 from kafka.structs import TopicPartition
 from kafka.wire.codec import encode
@@ -101,6 +102,20 @@ def test_a_later_version_is_read_as_the_latest_known_and_more_bytes_are_not_look
     data = write_subscription(FULL, 3)
     assert read_subscription(b"\x00\x09" + data[2:] + b"something new") == FULL
     assert read_assignment(b"\x00\x09" + write_assignment(Assignment((A0,)))[2:] + b"?") == Assignment((A0,))
+
+
+def test_an_assignment_of_more_partitions_than_a_member_takes_is_a_protocol_error() -> None:
+    def written(count: int) -> bytes:
+        several = [
+            ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=[2**31 - 1] * (count // 2))
+            for topic in ("a", "b")
+        ]
+        message = ConsumerProtocolAssignment(assigned_partitions=several, user_data=None)
+        return b"\0\0" + encode(message, 0)
+
+    assert len(read_assignment(written(MAX_ASSIGNED)).partitions) == MAX_ASSIGNED
+    with pytest.raises(KafkaProtocolError, match="an assignment of 100002 partitions"):
+        read_assignment(written(MAX_ASSIGNED + 2))
 
 
 def test_no_bytes_are_an_assignment_of_nothing() -> None:

@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from kafka.core.partitions import MAX_ASSIGNED
 from kafka.core.share.membership import HeartbeatOutcome, MemberState, ShareMembership
 from kafka.core.share.records import SharePartition
 from kafka.errors import (
@@ -63,6 +64,14 @@ def test_a_stable_member_says_only_its_epoch_and_obeys_the_interval() -> None:
     assert request == ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
     assert member.on_response(answer(3), 5.0).assignment is None
     assert len(member.assignment) == 2, "null says: unchanged"
+
+
+def test_an_assignment_of_more_partitions_than_a_member_takes_ends_the_membership_with_an_error() -> None:
+    member = stable()
+    assert member.next_request(5.0) is not None
+    found = member.on_response(answer(partitions=list(range(MAX_ASSIGNED + 1))), 5.0)
+    assert isinstance(found.error, KafkaProtocolError) and "100001 partitions" in str(found.error)
+    assert member.state is MemberState.FATAL and member.due_at() is None
 
 
 def test_it_knows_when_the_group_last_answered_without_an_error() -> None:
