@@ -16,13 +16,16 @@ SEQUENCE_MASK: Final = 0x7FFFFFFF
 """Sequences go from 2**31 - 1 to 0."""
 
 
+_NO_IDENTITY: Final = ProducerIdentity()
+
+
 class Numbering:
     """One partition's."""
 
     __slots__ = ("has_gap", "identity", "is_known", "next_sequence", "used_at")
 
     def __init__(self) -> None:
-        self.identity = ProducerIdentity()
+        self.identity = _NO_IDENTITY
         self.next_sequence = 0
         self.has_gap = False
         """A number was given to a batch that is not, or perhaps not, in the log: the leader will refuse all later ones.

@@ -6,7 +6,6 @@ lock; ``retry``, ``in_flight`` and numbers to the sender, on the loop's thread. 
 
 from __future__ import annotations
 
-from collections import deque
 
 from kafka.core.produce.batch import Batch, Parked
 from kafka.core.produce.numbering import Numbering
@@ -27,7 +26,7 @@ class PartitionQueue:
         self.ratio = ratio
         """How far the topic's records shrink; None where nothing is compressed."""
         self.open: Batch | None = None
-        self.closed: deque[Batch] = deque()
+        self.closed: list[Batch] = []
         self.batches_count = 0
         self.produced_bytes = 0
         """In all batches that were closed."""

@@ -256,7 +256,7 @@ class Sender:
         if queue.retry:
             del queue.retry[0]
         else:
-            queue.closed.popleft()
+            del queue.closed[0]
         if batch.sequence < 0 and self.identity.is_on:
             producer_id, epoch = queue.numbers.identity
             batch.number(producer_id, epoch, queue.numbers.take(batch.records_count))
@@ -292,7 +292,7 @@ class Sender:
             else:
                 if not queue.closed:
                     self.accumulator.close_open(queue)
-                queue.closed.popleft()
+                del queue.closed[0]
             self.outcomes.fail(oldest, self._overdue(oldest))
             oldest = queue.retry[0] if queue.retry else queue.closed[0] if queue.closed else queue.open
 
