@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "structs": (),
     "future": ("errors",),
+    "log_limit": (),
     "config_checks": ("errors", "structs"),
     "config": ("config_checks", "errors", "structs", "future"),
     "net": ("_native", "errors", "future"),
@@ -67,16 +68,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "bootstrap": ("broker.embedded", "errors"),
     "tasks": (
         "public", "public client", "public producer", "public consumer", "public share", "public admin",
-        "broker.embedded", "errors", "structs", "future",
+        "broker.embedded", "errors", "structs", "future", "log_limit",
     ),
     # Besides what the row above has, "net": it answers probes over the worker's own loop.
     "tasks.health": (
         "public", "public client", "public producer", "public consumer", "public share", "public admin",
-        "broker.embedded", "errors", "structs", "future", "tasks", "net",
+        "broker.embedded", "errors", "structs", "future", "log_limit", "tasks", "net",
     ),
     "tasks.pools": (
         "public", "public client", "public producer", "public consumer", "public share", "public admin",
-        "broker.embedded", "errors", "structs", "future", "tasks", "net",
+        "broker.embedded", "errors", "structs", "future", "log_limit", "tasks", "net",
     ),
     "testing": (
         "public", "public client", "public producer", "public consumer", "public share", "public admin",
