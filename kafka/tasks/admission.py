@@ -11,12 +11,13 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from kafka.log_limit import LimitedLog
 from kafka.tasks.consequences import Consequences, fault_of
 from kafka.tasks.delivery import Delivery, Lease
-from kafka.tasks.envelope import Envelope, decode
+from kafka.tasks.envelope import Envelope, decode, shown, too_many_headers
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.hooks import ERROR_TASK
-from kafka.tasks.options import WorkerOptions, limits
+from kafka.tasks.options import WorkerOptions, is_task_name, limits
 from kafka.tasks.outcome import (
     Decision,
     Lost,
@@ -84,18 +85,24 @@ class Clerk:
         self._limits: dict[Task[..., Any], tuple[float | None, float | None]] = {}
         self._policies: dict[tuple[str, bool], Policy] = {}
         self._unknown: set[str] = set()  # those that were told
+        self._lines = LimitedLog(log)
 
     def admit(self, lease: Lease, now_ms: int) -> Job | Ending | Hold:
         """A job that may run, or how the lease ends without a run."""
         try:
+            if lease.headers_left_out:
+                raise too_many_headers(lease.headers_left_out)
             envelope = decode(lease.value, lease.headers)
             if envelope.results_partition >= self._results_partitions:
                 raise BadRecord("bad-id", f"there is no results partition {envelope.results_partition}, which it names")
+            task = self._tasks.get(envelope.name) if envelope.name != ERROR_TASK else None
+            if task is None and not is_task_name(envelope.name):
+                raise BadRecord("bad-name", f"no task can be called {shown(envelope.name)}")
         except BadRecord as error:
-            log.warning("the record %s is no job and goes to the dead topic: %s", lease.origin, error.text)
+            said = "the record %s is no job and goes to the dead topic: %s"
+            self._lines.warning((error.cause, lease.source.topic), said, lease.origin, error.text)
             record = self._consequences.no_job(lease, NoJob(error.cause, error.text), now_ms)
             return Ending(lease, None, [record], is_dead=True)
-        task = self._tasks.get(envelope.name) if envelope.name != ERROR_TASK else None
         suspect = lease.source.suspect
         crashes = crashes_of(envelope.crashes, lease.deliveries, suspect, lease.spared)
         if task is None or suspect or crashes or lease.deliveries > 1 or envelope.expires_ms is not None:
@@ -140,14 +147,32 @@ class Clerk:
         if decision.move is Move.DEAD:
             place = records[0].topic
             said = "%s %s has failed for good (%s) and is in %s; cause %s%s"
-            log.warning(said, envelope.name, envelope.id, _brief(outcome), place, decision.cause, _where(outcome))
+            name, cause = envelope.name, decision.cause
+            kind = (cause, name if name in self._tasks else "", fault_of(outcome).type)
+            self._lines.warning(kind, said, name, envelope.id, _brief(outcome), place, cause, _where(outcome))
         elif decision.state is JobState.RETRY:
-            _tell_of_retry(envelope, outcome, decision, policy)
+            self._tell_of_retry(envelope, outcome, decision, policy)
         move = decision.move
         is_dead = move is Move.DEAD
         is_last = is_dead or move is Move.NOWHERE
         is_move = move is Move.SUSPECT or (move is Move.SAME and lease.source.suspect)
         return Ending(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last)
+
+    def tell_the_rest(self) -> None:
+        """Say in the log how many lines were left out of it since the last ones."""
+        self._lines.flush()
+
+    def _tell_of_retry(self, envelope: Envelope, outcome: Outcome, decision: Decision, policy: Policy) -> None:
+        if isinstance(outcome, Lost):
+            level, run, most = logging.WARNING, f"crash {decision.crashes}", policy.crash_limit
+        elif log.isEnabledFor(logging.INFO):
+            assert policy.max_attempts is not None  # an error of a task without a policy is final
+            level, run, most = logging.INFO, f"attempt {envelope.attempt}", policy.max_attempts
+        else:
+            return
+        name, said = envelope.name, "%s %s runs again after %s of %d (%s)"
+        kind = ("again", name, fault_of(outcome).type)
+        self._lines.write(level, kind, said, name, envelope.id, run, most, _brief(outcome))
 
     def _tell_of_unknown(self, envelope: Envelope, lease: Lease, policy: Policy) -> None:
         """Once for each name: its jobs wait for another worker, and nothing else would show that."""
@@ -201,17 +226,6 @@ def _standing(lease: Lease, envelope: Envelope, crashes: int) -> Standing:
     return Standing(
         envelope.attempt, crashes, lease.deliveries, envelope.expires_ms, envelope.unknown, lease.spared
     )
-
-
-def _tell_of_retry(envelope: Envelope, outcome: Outcome, decision: Decision, policy: Policy) -> None:
-    if isinstance(outcome, Lost):
-        level, run, most = logging.WARNING, f"crash {decision.crashes}", policy.crash_limit
-    elif log.isEnabledFor(logging.INFO):
-        assert policy.max_attempts is not None  # an error of a task without a policy is final
-        level, run, most = logging.INFO, f"attempt {envelope.attempt}", policy.max_attempts
-    else:
-        return
-    log.log(level, "%s %s runs again after %s of %d (%s)", envelope.name, envelope.id, run, most, _brief(outcome))
 
 
 def _brief(outcome: Outcome) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka.tasks.delivery import Lease, Outgoing
-from kafka.tasks.envelope import DEAD, Death, Envelope, Header
+from kafka.tasks.envelope import DEAD, MOST_HEADERS, Death, Envelope, Header
 from kafka.tasks.outcome import (
     Cancelled,
     Crashed,
@@ -74,10 +74,16 @@ class Consequences:
         return record._replace(value=shortened(record.value or b"{}"))
 
     def no_job(self, lease: Lease, outcome: NoJob, now_ms: int) -> Outgoing:
-        """The dead record of something that is no job: key left out, value and headers as they were."""
+        """The dead record of something that is no job: key left out, value and headers as they were, unless there are
+        more than a job has.
+        """
         death = Death(outcome.cause, "BadRecord", outcome.text, "", self._host, now_ms, lease.origin)
-        kept = _without_death(lease.headers)
+        kept = _without_death(lease.headers) if len(lease.headers) <= MOST_HEADERS else []
         return Outgoing(self._names.dead(lease.source.queue), lease.value, None, kept + death.headers())
+
+    def without_payload(self, record: Outgoing) -> Outgoing:
+        """The dead record of what is no job, without its value and its own headers: it says where those are."""
+        return record._replace(value=None, headers=[each for each in record.headers or () if each[0].startswith(DEAD)])
 
     def _moved(self, decision: Decision, outcome: Outcome, envelope: Envelope, lease: Lease, now_ms: int) -> Outgoing:
         queue = lease.source.queue

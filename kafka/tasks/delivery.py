@@ -33,13 +33,15 @@ class Lease:
     """One record that is ours until it is settled or its lock is lost.
 
     ``value`` and ``headers`` are the record's, ``deliveries`` its delivery count with this one, ``partition`` and
-    ``offset`` where it is, ``token`` whatever the delivery needs to find it again. ``spared``: of its earlier
-    deliveries, those whose locks this worker lost while it lived.
+    ``offset`` where it is, ``token`` whatever the delivery needs to find it again. ``headers_left_out``: how many it
+    has, when they are too many for a job and ``headers`` is empty. ``spared``: of its earlier deliveries, those whose
+    locks this worker lost while it lived.
     """
 
     __slots__ = (
         "deliveries",
         "headers",
+        "headers_left_out",
         "job",
         "leased_at",
         "locked_until",
@@ -62,10 +64,12 @@ class Lease:
         partition: int = 0,
         offset: int = -1,
         token: Any = None,
+        headers_left_out: int = 0,
     ) -> None:
         self.source = source
         self.value = value
         self.headers = headers
+        self.headers_left_out = headers_left_out
         self.deliveries = deliveries
         self.partition = partition
         self.offset = offset
@@ -109,7 +113,7 @@ class DeliveryEvents(Protocol):
     """What a delivery tells the worker, on the loop's thread."""
 
     def leased(self, leases: list[Lease]) -> None:
-        """Jobs have come; they may be more than were asked for, by what a producer's batch holds."""
+        """Jobs have come, as many as were asked for at most."""
 
     def lost(self, leases: list[Lease], reason: str) -> None:
         """The locks of these are gone (lock timeout, disconnect, an acknowledgement refused). Suspects that were
@@ -133,11 +137,11 @@ class Delivery(Protocol):
     delivery_limit: int
     """After so many deliveries the broker drops a record in silence."""
 
-    def want(self, source: Source, count: int, whole_batches: bool) -> None:
+    def want(self, source: Source, count: int) -> None:
         """Ask for up to ``count`` more jobs from ``source``, instead of what was asked before; 0: none.
 
-        ``whole_batches``: producers' batches as they are (fast; may bring some more than ``count``); else exactly
-        ``count`` at most (record limit: the broker resends whole batches for few records).
+        Never more come, whatever a producer has put into one batch: what is held is bounded by what is asked for.
+        (The broker sends a batch again for each part of it, so a few of many is dear.)
         """
 
     def drain(self, drained: Callable[[], object]) -> None:

@@ -38,6 +38,15 @@ Header: TypeAlias = "tuple[str, bytes | None]"
 DEAD = "dead-"
 """Prefix of the headers that a dead record has and a job has not."""
 
+MOST_EXTRA = 100
+"""A record with more headers of others is no job. Each costs a hundred bytes of memory, and two in the record."""
+
+MOST_HEADERS = 128
+"""Of all kinds; those of the table and of a death come on top of the others', and change on a job's way."""
+
+MOST_SHOWN = 100
+"""Bytes of a record that an error shows: its text goes to the log and into the dead topic."""
+
 
 class Envelope:
     """One job: which task, with what, and how far it has come. ``value`` is the undecoded payload.
@@ -123,6 +132,8 @@ def decode(value: bytes | None, headers: Sequence[Header]) -> Envelope:
         if value is not None and name and is_id(job_id):
             return Envelope(job_id, name, bytes(value))
         job_id = name = None
+    if len(headers) > MOST_HEADERS:
+        raise too_many_headers(len(headers))
     fields: dict[str, Any] = {}
     extra: list[Header] = []
     for header, raw in headers:
@@ -136,19 +147,28 @@ def decode(value: bytes | None, headers: Sequence[Header]) -> Envelope:
                 fields[attribute] = from_text(_text(header, raw))
             except ValueError:
                 known = job_id if job_id is not None and is_id(job_id) else None
-                raise BadRecord("bad-header", f"the header {header!r} cannot be {raw!r}", known) from None
+                raise BadRecord("bad-header", f"the header {header!r} cannot be {shown(raw)}", known) from None
         elif not header.startswith(DEAD):
             extra.append((header, raw))
+    if len(extra) > MOST_EXTRA:
+        raise too_many_headers(len(headers))
     if job_id is None or name is None:
         missing = " and ".join(repr(h) for h, found in (("id", job_id), ("name", name)) if found is None)
         raise BadRecord("no-job", f"a record without the header {missing} is no job", job_id)
     if not is_id(job_id):
-        raise BadRecord("bad-id", f"{job_id!r} is no job id: 32 lower-case hex digits")
+        raise BadRecord("bad-id", f"{shown(job_id)} is no job id: 32 lower-case hex digits")
     if not name:
         raise BadRecord("no-job", "the task's name is empty", job_id)
     if value is None:
         raise BadRecord("no-payload", "the record has no value", job_id)
     return Envelope(job_id, name, bytes(value), extra=tuple(extra), **fields)
+
+
+def too_many_headers(count: int) -> BadRecord:
+    """What a record with too many headers is."""
+    most = f"a job has {MOST_EXTRA} besides its own at most"
+    left_out = "; they are left out of the dead record" if count > MOST_HEADERS else ""
+    return BadRecord("too-many-headers", f"the record has {count} headers, and {most}{left_out}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +226,14 @@ def _text(header: str, raw: bytes | None) -> str:
     try:
         return str(raw, "utf-8")
     except UnicodeDecodeError:
-        raise BadRecord("bad-header", f"the header {header!r} is no UTF-8 text: {raw!r}") from None
+        raise BadRecord("bad-header", f"the header {header!r} is no UTF-8 text: {shown(raw)}") from None
+
+
+def shown(found: str | bytes | None) -> str:
+    """What a record holds, as an error tells it: the beginning, and how long it is when there is more."""
+    if found is None or len(found) <= MOST_SHOWN:
+        return repr(found)
+    return f"{found[:MOST_SHOWN]!r}... ({len(found)} {'characters' if isinstance(found, str) else 'bytes'})"
 
 
 def _natural(text: str) -> int:

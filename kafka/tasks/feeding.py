@@ -42,7 +42,9 @@ class Feeder:
         """A job was leased that may run."""
         if not job.lease.source.suspect:
             self._leases.move(job.lease, BUFFERED)
-            self._lines[job.lease.source].buffer.append(job)
+            line = self._lines[job.lease.source]
+            line.buffer.append(job)
+            line.refused_count = 0
             return
         self._leases.move(job.lease, WAITING)
         if self._suspects.came(job, now):

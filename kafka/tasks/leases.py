@@ -19,8 +19,14 @@ NEW, BUFFERED, WAITING, RUNNING, SETTLING, MOVING, HELD, GONE = range(8)
 for a while before others may have it. GONE: settled, or its lock is lost and nothing of it is left here.
 """
 
-_UNFINISHED = (0, 1, 1, 1, 0, 0, 0, 0)
-"""By stage: 1 for a job that has not ended. One whose lock is lost while it runs counts until the pool gives it back.
+_UNFINISHED = (1, 1, 1, 1, 0, 0, 0, 0)
+"""By stage: 1 for a job that has not ended, or may be one: nobody has looked at it yet. One whose lock is lost while it
+runs counts until the pool gives it back.
+"""
+
+_ENDING = (0, 0, 0, 0, 1, 1, 0, 0)
+"""By stage: 1 for what has ended and is not settled yet. It counts when its lock is lost, too: what follows from it is
+still being written.
 """
 
 
@@ -29,8 +35,9 @@ MOST_SPARED: Final = 1000
 
 
 class Leases:
-    """What is held. ``moving`` counts leases in the stage MOVING, ``unfinished_count`` jobs that are buffered, waiting
-    or running, ``unfinished_suspects`` those among them that are suspects, ``suspects`` all leases of suspects.
+    """What is held. ``moving`` counts leases in the stage MOVING, ``ending_count`` all that have ended and are not
+    settled, ``unfinished_count`` jobs that are new, buffered, waiting or running, ``unfinished_suspects`` those among
+    them that are suspects, ``suspects`` all leases of suspects. ``held_bytes``: their payloads.
 
     Each delivery of a suspect that does not end in a settlement is a crash to whoever gets it next. A lock that is lost
     while the worker lives is none, so that is remembered, and told when the record comes back here (``lease.spared``).
@@ -38,11 +45,14 @@ class Leases:
     """
 
     __slots__ = (
-        "_held", "_holding", "_holds", "_spared", "moving", "suspects", "unfinished_count", "unfinished_suspects",
+        "_held", "_holding", "_holds", "_spared", "ending_count", "held_bytes", "moving", "suspects",
+        "unfinished_count", "unfinished_suspects",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.moving = 0
+        self.ending_count = 0
+        self.held_bytes = 0
         self.unfinished_count = 0
         self.unfinished_suspects = 0
         self.suspects = 0
@@ -59,8 +69,11 @@ class Leases:
         lease.leased_at = now
         lease.locked_until = now + lock_s
         self._held[lease] = None
+        self.held_bytes += len(lease.value or b"")
+        self.unfinished_count += 1
         if lease.source.suspect:
             self.suspects += 1
+            self.unfinished_suspects += 1
             if lease.deliveries > 1:
                 lost = self._spared.get((lease.source.topic, lease.partition, lease.offset), ())
                 lease.spared = sum(count < lease.deliveries for count in lost)
@@ -73,6 +86,7 @@ class Leases:
             self.unfinished_count += change
             if lease.source.suspect:
                 self.unfinished_suspects += change
+        self.ending_count += _ENDING[stage] - _ENDING[was]
         if stage == MOVING or was == MOVING:
             self.moving += (stage == MOVING) - (was == MOVING)
         if stage == GONE:
@@ -100,6 +114,7 @@ class Leases:
     def _forget(self, lease: Lease) -> None:
         if lease in self._held:
             del self._held[lease]
+            self.held_bytes -= len(lease.value or b"")
             if lease.source.suspect:
                 self.suspects -= 1
 

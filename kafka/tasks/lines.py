@@ -23,24 +23,41 @@ MOVING_S: Final = 5.0
 """So long jobs that move to the suspects are waited for: moves take milliseconds, but for a broker that is silent, and
 a producer tries for two minutes."""
 
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Of the payloads of all leases: above it nothing more is asked for. One answer's bytes may come on top of that."""
+
 
 class Line:
-    """A topic as this worker sees it. Nothing is leased from it before ``paused_until``."""
+    """A topic as this worker sees it. Nothing is leased from it before ``paused_until``. ``refused_count``: leases that
+    came and were refused since the last job that may run.
+    """
 
-    __slots__ = ("asked", "buffer", "pace", "paused_until", "source")
+    __slots__ = ("asked", "buffer", "pace", "paused_until", "refused_count", "source")
 
     def __init__(self, source: Source, pace: Pace) -> None:
         self.source = source
         self.pace = pace
         self.buffer: deque[Job] = deque()
         self.paused_until = 0.0
-        self.asked: tuple[int, bool] | None = None
+        self.asked: int | None = None
+        self.refused_count = 0
+
+    def most_held(self, lock_s: float) -> int:
+        """Jobs, buffered and running, that may be held at once.
+
+        What is refused takes no slot, and tells nothing of how long jobs take: each answer that brings nothing else
+        doubles what the next one may bring, up to :data:`~kafka.tasks.pace.MOST`.
+        """
+        most = self.pace.most_held(lock_s)
+        return max(most, min(MOST, self.pace.slots + self.refused_count)) if self.refused_count else most
 
 
 class Lines:
     """All of them. A queue and its suspects have one pace: they are the same jobs."""
 
     def __init__(self, names: Names, queues: Sequence[str], delivery: Delivery, concurrency: int) -> None:
+        self.waits_for_endings = False
+        """More would be asked for if more of what has ended were settled."""
         self._delivery = delivery
         self._lines: dict[Source, Line] = {}
         for name in queues:
@@ -97,37 +114,48 @@ class Lines:
     # -- what is asked for --------------------------------------------------------------------------------------------
 
     def ask(self, pool: Pool, leases: Leases, suspects: Suspects, now: float) -> None:
-        """Ask each topic for what there is room for."""
+        """Ask each topic for what there is room for.
+
+        What ends costs memory and writes until it is settled, whether it ran or was refused: as many may be on their
+        way out at once as may be held (:data:`~kafka.tasks.pace.MOST`), and of large ones so many bytes.
+        """
         lock_s, unfinished, here = self._delivery.lock_s, leases.unfinished_count, leases.unfinished_suspects
         # While jobs move no fetch may be out that their settling would have to wait for.
         paused = suspects.go_first or self.waits_for_moves(leases, now) or leases.settling_count > 2 * MOST
         is_able = pool.ready and pool.degraded is None
+        most = MOST - leases.ending_count if leases.held_bytes < MOST_BYTES else 0
+        self.waits_for_endings = False
         for line in self._lines.values():
-            room, whole = 0, False
+            room, least = 0, 1
             if not is_able or now < line.paused_until:
                 pass
             elif line.source.suspect:
                 room = suspects.room(pool, line.pace.mean_s, here)
-            else:
-                room = 0 if paused else line.pace.most_held(lock_s) + pool.may_grow - unfinished
-                whole = line.pace.whole_batches(lock_s)
-                if len(self._main) > 1 and room > 0:
-                    room = -(-room // len(self._main))
-                elif whole and room < BATCH:
-                    room = 0
-            self._want(line, max(0, room), whole)
+            elif not paused:
+                most_held = line.most_held(lock_s)
+                room = most_held + pool.may_grow - unfinished
+                if len(self._main) == 1 and most_held >= line.pace.slots + BATCH:
+                    least = BATCH
+                # What is refused may be one large batch, which comes again with each part of it that is asked for.
+                least = max(least, min(line.refused_count, MOST) // 2 // len(self._main))
+            if room > most:
+                room = most
+                self.waits_for_endings = True
+            if not line.source.suspect:
+                room = -(-room // len(self._main))
+            self._want(line, room if room >= least else 0)
 
     def ask_for_nothing(self) -> None:
         """Lease nothing more."""
         for line in self._lines.values():
-            self._want(line, 0, False)
+            self._want(line, 0)
 
     def pause(self, source: Source, until: float) -> None:
         """Lease nothing from there before that time."""
         line = self._lines[source]
         line.paused_until = until
         self._paused_until = max(until, self._paused_until)
-        self._want(line, 0, False)
+        self._want(line, 0)
 
     def waits_for_moves(self, leases: Leases, now: float) -> bool:
         """Jobs move to the suspects, and have not done so for so long that waiting would stop everything."""
@@ -145,10 +173,10 @@ class Lines:
         pauses = [line.paused_until for line in self._lines.values()]
         return min([moving_until, *(until for until in pauses if until > now)])
 
-    def _want(self, line: Line, count: int, whole: bool) -> None:
-        if line.asked != (count, whole):
-            line.asked = (count, whole)
-            self._delivery.want(line.source, count, whole)
+    def _want(self, line: Line, count: int) -> None:
+        if line.asked != count:
+            line.asked = count
+            self._delivery.want(line.source, count)
 
 
 def _start_from(buffer: deque[Job], most: int, submit: Callable[[Job], None]) -> int:

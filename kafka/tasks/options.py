@@ -71,9 +71,14 @@ class WorkerOptions:
     soft_timeout_s: float | None = None
 
 
+def is_task_name(text: str) -> bool:
+    """Whether a task can be called so."""
+    return 0 < len(text) <= 250 and text.isprintable()
+
+
 def check_task_name(option: str, value: Any) -> str:
     """``value`` itself when a task can be called so."""
-    if not isinstance(value, str) or not value or len(value) > 250 or not value.isprintable():
+    if not isinstance(value, str) or not is_task_name(value):
         raise IllegalArgumentError(f"{option} is a text of 1 to 250 printable characters, not {value!r}")
     return value
 

@@ -1,6 +1,6 @@
-"""How many jobs to hold, in which mode, from how long they take: pure arithmetic over a measured mean.
+"""How many jobs to hold, from how long they take: pure arithmetic over a measured mean.
 
-Short jobs are leased by whole producers' batches into a local buffer; long ones one for each free slot. Three bounds on
+Short jobs are leased by the hundreds into a local buffer; long ones one for each free slot. Three bounds on
 what is held and has not ended, the smallest holds, and the slots themselves are always filled:
 
 * what starts within a third of the lock, so that waiting jobs need no renewal;
@@ -12,7 +12,8 @@ what is held and has not ended, the smallest holds, and the slots themselves are
 from __future__ import annotations
 
 BATCH = 64
-"""Records that a producer of jobs puts into a batch at most, about; below so much room whole batches make no sense."""
+"""Records that a producer of jobs puts into a batch at most, about. The broker sends a batch again for each part of it
+that is asked for, so who leases by the hundreds asks for as many as this at least."""
 MOST = 1024
 RECOVERY_S = 1.0
 HOP_S = 0.003
@@ -46,10 +47,6 @@ class Pace:
         by_lock = self.slots * lock_s / 3 / max(self.mean_s, 1e-6)
         by_recovery = RECOVERY_S / (self.mean_s + HOP_S)
         return max(self.slots, int(min(by_lock, by_recovery, MOST)))
-
-    def whole_batches(self, lock_s: float) -> bool:
-        """Whether to lease producers' batches as they are."""
-        return self.most_held(lock_s) >= self.slots + BATCH
 
     def depth(self) -> int:
         """Jobs to have with the pool at once."""

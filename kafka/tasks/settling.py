@@ -8,6 +8,7 @@ turn of its loop, so results are batched by themselves when jobs are short. What
 * a state record appended after the time that a look-up scans: a copy goes to the late topic first;
 * a job that moves to the suspects counts as settled when the broker has *answered* its ACCEPT: whoever starts it before
   that, and dies of it, leaves two of it behind;
+* the record of what is no job is too large for the dead topic: it is written without what it held;
 * any other error (the producer has tried for its delivery timeout): the lease is left alone, its lock runs out and the
   job runs again. For a suspect that would be a crash, and a job that was delivered before the broker may drop: such a
   lease is kept, and what could not be written is written again at the next renewal.
@@ -19,6 +20,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from kafka.log_limit import LimitedLog
 from kafka.tasks.consequences import Consequences
 from kafka.tasks.delivery import Delivery, Lease, Outgoing, Publisher
 from kafka.tasks.envelope import Envelope
@@ -82,6 +84,7 @@ class Settler:
         self._on_too_large = on_too_large
         self._on_refused = on_refused
         self._refused: list[Ending] = []
+        self._lines = LimitedLog(log)
 
     def end(self, endings: Sequence[Ending]) -> None:
         """Publish the records of these and accept their leases afterwards; those without records at once."""
@@ -93,8 +96,12 @@ class Settler:
             records = [record for ending in rest for record in ending.records]
             self._publisher.publish(records, lambda answers: self._published(rest, answers))
 
+    def _tell(self, lease: Lease, text: str, error: BaseException) -> None:
+        self._lines.write(logging.ERROR, (text, type(error), lease.source.topic), text, lease.origin, error)
+
     def write_again(self) -> None:
         """Publish what could not be written before."""
+        self._lines.flush()
         refused, self._refused = self._refused, []
         lost = [ending.lease for ending in refused if ending.lease.lost]
         if lost:
@@ -121,6 +128,9 @@ class Settler:
                     if not _may_be_replaced(ending, record, answer):
                         error = answer
                         unwritten.append(record)
+                    elif ending.envelope is None:
+                        more.append(self._consequences.without_payload(record))
+                        shortened = True
                     elif self._consequences.is_result(record):
                         other = self._on_too_large(ending, record)
                         other.is_shortened = True
@@ -130,13 +140,13 @@ class Settler:
                 elif ending.envelope is not None and self._too_late(record, ending.envelope, answer):
                     more.append(self._consequences.late_copy(record))
             if error is not None and _may_be_written_again(ending.lease, error):
-                log.error("the records of job %s could not be written for now: %s", ending.lease.origin, error)
+                self._tell(ending.lease, "the records of job %s could not be written for now: %s", error)
                 refused.append(ending.lease)
                 self._refused.append(
                     Ending(ending.lease, ending.envelope, [*unwritten, *more], shortened, is_move=ending.is_move)
                 )
             elif error is not None:
-                log.error("the records of job %s could not be written: %s", ending.lease.origin, error)
+                self._tell(ending.lease, "the records of job %s could not be written: %s", error)
                 failed.append(ending.lease)
             elif other is not None:
                 again.append(other)
@@ -188,7 +198,7 @@ def _may_be_written_again(lease: Lease, error: BaseException) -> bool:
 
 
 def _may_be_replaced(ending: Ending, record: Outgoing, error: BaseException) -> bool:
-    """Whether it is a state record that was too large, and not the second one of its job."""
-    if ending.is_shortened or ending.envelope is None or record.key is None:
+    """Whether it is a state record, or one of what is no job, that was too large, and not the second one."""
+    if ending.is_shortened or (ending.envelope is not None and record.key is None):
         return False
     return isinstance(error, _TOO_LARGE)

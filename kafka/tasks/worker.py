@@ -27,6 +27,7 @@ pool that never had one ends the worker.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -39,7 +40,7 @@ from kafka.tasks.errors import PoolFailed
 from kafka.tasks.exits import COUNTS, Exits
 from kafka.tasks.feeding import Feeder
 from kafka.tasks.hooks import ERROR_TASK, LostJobs
-from kafka.tasks.leases import GONE, RUNNING, SETTLING, Leases
+from kafka.tasks.leases import GONE, HELD, NEW, RUNNING, SETTLING, Leases
 from kafka.tasks.lines import Lines
 from kafka.tasks.options import WorkerOptions
 from kafka.tasks.outcome import Failed, LockLost, Lost, Outcome, Succeeded, Verdict
@@ -55,6 +56,12 @@ from kafka.tasks.topics import Names
 __all__ = ["Stage", "Timers", "Worker", "WorkerOptions"]
 
 log = logging.getLogger(__name__)
+
+TURN_LEASES: Final = 128
+TURN_BYTES: Final = 1024 * 1024
+"""So many leases that have come are looked at in one turn of the loop, and so many bytes of theirs, about. Between two
+turns it sees renewals, results and signals: a record that is no job costs a write and a line in the log.
+"""
 
 YIELD_S = 0.6
 """After letting go of jobs that it does not know, a worker leases nothing from that topic for this long: longer than a
@@ -105,6 +112,7 @@ class Worker:
         self._on_left = on_left
         self._consequences = Consequences(names, host)
         self._leases = Leases()
+        self._arrived: deque[Lease] = deque()  # leases that nobody has looked at yet
         self._suspects = Suspects()
         self._stopping = Stopping(self._options.stop_grace_s, self._options.kill_grace_s)
         self._lost_jobs = LostJobs(tasks.get(ERROR_TASK))
@@ -148,16 +156,35 @@ class Worker:
 
     def leased(self, leases: list[Lease]) -> None:
         """See :class:`kafka.tasks.delivery.DeliveryEvents`."""
-        now, now_ms, lock_s = self._timers.time(), self._now_ms(), self._delivery.lock_s
+        now, lock_s = self._timers.time(), self._delivery.lock_s
         self._counts["leased"] += len(leases)
         self._renew_at = min(self._renew_at, now + lock_s / 3)  # the answers tell how long locks are
         for source in {lease.source for lease in leases}:
             self._lines[source].asked = None
         for lease in leases:
             self._leases.add(lease, now, lock_s)
+        is_first = not self._arrived
+        self._arrived += leases
+        if is_first:
+            self._admit()
+
+    def _admit(self) -> None:
+        """Look at some of what has come; at the others in the turns that follow."""
+        now, now_ms = self._timers.time(), self._now_ms()
+        count, bytes_left = 0, TURN_BYTES
+        while self._arrived and count < TURN_LEASES and bytes_left > 0:
+            lease = self._arrived.popleft()
+            count += 1
+            if lease.stage != NEW:  # its lock was lost meanwhile
+                continue
+            bytes_left -= len(lease.value or b"")
             job = self._exits.admit(lease, now_ms)
             if job is not None:
                 self._feeder.came(job, now)
+            elif lease.stage != HELD:
+                self._lines[lease.source].refused_count += 1
+        if self._arrived:
+            self._timers.call_at(now, self._admit)
         for job in self._suspects.take_surplus():
             self._exits.give_back(job)
         if self._suspects.is_one_alone:
@@ -191,6 +218,8 @@ class Worker:
             if self._timer is not None:
                 self._timer.cancel()
             self._publisher.close()
+            if self._is_started:
+                self._clerk.tell_the_rest()
             counts = self.counts
             log.info("the worker has left: %d jobs done, %d given back", counts["done"], counts["given_back"])
             self._on_left()
@@ -239,6 +268,7 @@ class Worker:
         if now >= self._renew_at:
             self._renew_at = now + self._delivery.lock_s / 3
             self._renew(now)
+            self._clerk.tell_the_rest()
         self._let_go(self._leases.take_due(now), is_due=True)
         self._lose_patience(now)
         if now >= self._stopping.ends_at:
@@ -309,7 +339,7 @@ class Worker:
             self._leases.move(lease, GONE)
         if not well:
             self._counts["unsettled"] += len(leases)
-        if (was_moving and not self._leases.moving) or self._suspects.go_first:
+        if (was_moving and not self._leases.moving) or self._suspects.go_first or self._lines.waits_for_endings:
             self._go()
         else:
             self._maybe_leave()

@@ -86,7 +86,7 @@ class FakeDelivery:
     def __init__(self, queues: Queues, loop: Loop, events: DeliveryEvents, lock_s: float = 30.0) -> None:
         self.lock_s = lock_s
         self.delivery_limit = 5
-        self.wants: dict[Source, tuple[int, bool]] = {}
+        self.wants: dict[Source, int] = {}
         self.renewed: list[list[Lease]] = []
         self.settled: list[tuple[Lease, Verdict]] = []
         self.is_closed = False
@@ -98,8 +98,8 @@ class FakeDelivery:
         self._is_looking = False
         queues.deliveries.append(self)
 
-    def want(self, source: Source, count: int, whole_batches: bool) -> None:
-        self.wants[source] = (count, whole_batches)
+    def want(self, source: Source, count: int) -> None:
+        self.wants[source] = count
         self.look_soon()
 
     def drain(self, drained: Callable[[], object]) -> None:
@@ -119,7 +119,7 @@ class FakeDelivery:
     def _look(self) -> None:
         self._is_looking = False
         now = self._loop.time()
-        for source, (count, whole) in list(self.wants.items()):
+        for source, count in list(self.wants.items()):
             leases: list[Lease] = []
             for record in self._queues.topics[source.topic]:
                 if len(leases) == count or self.is_closed:
@@ -134,7 +134,7 @@ class FakeDelivery:
                         Lease(source, record.value, record.headers, record.deliveries, 0, record.offset, record)
                     )
             if leases:
-                self.wants[source] = (count - len(leases), whole)
+                self.wants[source] = count - len(leases)
                 self._events.leased(leases)
 
     def renew(self, leases: Sequence[Lease]) -> None:

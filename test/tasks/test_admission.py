@@ -304,3 +304,16 @@ def test_each_unknown_task_is_told_once_and_only_the_first_hundred(caplog: pytes
         bench.admit(f"new{number}")
     told_of = [line.partition("has no task '")[2].partition("'")[0] for line in said(caplog)]
     assert told_of == [f"new{number}" for number in range(100)]
+
+
+def test_what_has_so_many_headers_that_they_are_left_out_is_no_job_and_dead_without_them() -> None:
+    bench = Bench()
+    lease = bench.lease()
+    lease.headers, lease.headers_left_out = [], 100_000
+    for found in (bench.clerk.admit(lease, NOW), bench.clerk.admit(Lease(QUEUE, b"", [("", None)] * 1000, 1), NOW)):
+        assert isinstance(found, Ending)
+        (record,) = found.records
+        assert record.topic == "shop.q.dead"
+        assert record.headers is not None
+        assert all(name.startswith("dead-") for name, _ in record.headers)
+        assert dict(record.headers)["dead-cause"] == b"too-many-headers"

@@ -61,12 +61,36 @@ def test_id_and_name_are_enough_for_a_job() -> None:
         (b"", [("id", ID.encode()), ("name", b"f"), ("timeout", b"inf")], "bad-header"),
         (b"", [("id", ID.encode()), ("name", b"f"), ("store", b"no")], "bad-header"),
         (b"", [("id", ID.encode()), ("name", b"f"), ("expires", b"9" * 5000)], "bad-header"),
+        (b"", [("id", ID.encode()), ("name", b"f")] + [("x", b"")] * 101, "too-many-headers"),
+        (b"", [("id", ID.encode()), ("name", b"f")] + [("attempt", b"1")] * 127, "too-many-headers"),
     ],
 )
 def test_a_record_that_is_no_job_says_why(value: bytes | None, headers: list[Header], cause: str) -> None:
     with pytest.raises(BadRecord) as caught:
         decode(value, headers)
     assert caught.value.cause == cause
+
+
+def test_what_is_wrong_with_a_record_is_told_in_a_line_however_large_the_record_is() -> None:
+    large = b"x" * 1_000_000
+    for headers in (
+        [("id", large), ("name", b"f")],
+        [("id", ID.encode()), ("name", b"\xff" + large)],
+        [("id", ID.encode()), ("name", b"f"), ("timeout", large)],
+        [("", None)] * 100_000,
+    ):
+        with pytest.raises(BadRecord) as caught:
+            decode(b"", headers)
+        assert len(caught.value.text) < 600
+        assert any(size in caught.value.text for size in ("1000000", "1000001", "100000 headers"))
+
+
+def test_a_job_with_as_many_headers_of_others_as_there_may_be_stays_one_on_its_way() -> None:
+    given_headers: list[Header] = [("id", ID.encode()), ("name", b"f"), *[(f"x-{n}", b"") for n in range(100)]]
+    moved = decode(b"{}", given_headers).moved(attempt=7, crashes=2, clean=3, unknown=1)
+    moved.expires_ms, moved.timeout, moved.soft_timeout, moved.store_result = 1, 2.0, 1.0, False
+    death = Death("attempts", "OSError", "disk", "Traceback", "host", 1234, "shop.mail:0:7")
+    assert decode(b"{}", moved.headers() + death.headers()) == moved
 
 
 names = st.sampled_from(["id", "name", "attempt", "timeout", "store", "expires", "crashes", "other"])

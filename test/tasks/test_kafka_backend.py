@@ -464,11 +464,19 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 def test_each_topic_has_a_member_in_a_group_of_its_name(stage: Stage) -> None:
     assert [member.options["group_id"] for member in Member.made] == ["app.q", "app.q.suspect"]
-    stage.delivery.want(MAIN, 64, True)
-    stage.delivery.want(SUSPECT, 1, False)
-    assert (stage.main.wants, stage.suspect.wants) == ([(64, False)], [(1, True)])
+    stage.delivery.want(MAIN, 64)
+    stage.delivery.want(SUSPECT, 1)
+    assert (stage.main.wants, stage.suspect.wants) == ([(64, True)], [(1, True)])
     stage.suspect.lock_s = 15.0
     assert stage.delivery.lock_s == 15.0
+
+
+def test_headers_of_a_record_that_has_too_many_for_a_job_are_not_made(stage: Stage) -> None:
+    few, many = a_record(3), a_record(4)
+    few._headers, many._headers = [("x", b"")] * 128, b"\x82\x02" + b"\x00\x01" * 129
+    stage.main.options["on_records"]([few, many])
+    assert [(len(lease.headers), lease.headers_left_out) for lease in stage.leases[3:]] == [(128, 0), (0, 129)]
+    assert isinstance(many._headers, bytes)
 
 
 def test_verdicts_are_acknowledgements_and_drop_is_none(stage: Stage) -> None:
@@ -560,7 +568,7 @@ def test_it_has_left_when_all_its_members_have(stage: Stage) -> None:
     assert stage.events.has_left == 0
     stage.suspect.closed.success(None)
     assert stage.events.has_left == 1
-    stage.delivery.want(MAIN, 1, True)
+    stage.delivery.want(MAIN, 1)
     assert stage.main.wants == []
 
 

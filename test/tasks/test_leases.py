@@ -21,13 +21,13 @@ from kafka.tasks.leases import (
     Leases,
 )
 
-UNFINISHED = (BUFFERED, WAITING, RUNNING)
+UNFINISHED = (NEW, BUFFERED, WAITING, RUNNING)
 STAGES = (BUFFERED, WAITING, RUNNING, SETTLING, MOVING, GONE, -1)
 SOURCES = (Source("a", "shop.a"), Source("a", "shop.a.suspect", True))
 
 
 def a_lease(source: Source = SOURCES[0], deliveries: int = 1, offset: int = 0) -> Lease:
-    lease = Lease(source, b"", [], deliveries, 0, offset)
+    lease = Lease(source, b"{ }", [], deliveries, 0, offset)
     lease.job = SimpleNamespace(cancelled=False)
     return lease
 
@@ -47,6 +47,8 @@ def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> N
         here = [each for each in all_of_them if each.stage in UNFINISHED]
         assert leases.unfinished_count == len(here)
         assert leases.unfinished_suspects == sum(each.source.suspect for each in here)
+        assert leases.ending_count == sum(each.stage in (SETTLING, MOVING) for each in all_of_them)
+        assert leases.held_bytes == 3 * len(leases)
         assert leases.moving == sum(each.stage == MOVING for each in all_of_them)
         assert len(leases) == sum(each.stage != GONE and not each.lost for each in all_of_them)
 
@@ -141,7 +143,7 @@ def test_a_renewal_starts_each_lock_anew_but_those_of_the_buffer() -> None:
 def test_what_each_stage_counts_as_and_what_a_lost_lock_makes_of_it() -> None:
     # stage -> unfinished, moving, settling; then lost: whether that changes anything, stage, whether the job is told
     expected = {
-        NEW: (0, 0, 1, True, NEW, False),
+        NEW: (1, 0, 0, True, GONE, None),
         BUFFERED: (1, 0, 0, True, GONE, None),
         WAITING: (1, 0, 0, True, GONE, None),
         RUNNING: (1, 0, 0, True, RUNNING, True),

@@ -17,12 +17,11 @@ def pace_of(mean_s: float, slots: int = 4) -> Pace:
 
 def test_before_anything_is_measured_one_job_a_slot_is_held() -> None:
     pace = Pace(4)
-    assert (pace.most_held(LOCK), pace.whole_batches(LOCK), pace.depth()) == (4, False, 4)
+    assert (pace.most_held(LOCK), pace.depth()) == (4, 4)
 
 
-def test_short_jobs_come_by_whole_batches() -> None:
+def test_short_jobs_are_held_by_the_hundreds() -> None:
     pace = pace_of(20e-6)
-    assert pace.whole_batches(LOCK)
     assert 300 < pace.most_held(LOCK) <= MOST
     assert pace.depth() > 100
 
@@ -30,7 +29,7 @@ def test_short_jobs_come_by_whole_batches() -> None:
 @pytest.mark.parametrize("mean_s", [0.5, 5.0, 600.0])
 def test_long_jobs_are_one_for_each_slot(mean_s: float) -> None:
     pace = pace_of(mean_s)
-    assert (pace.most_held(LOCK), pace.whole_batches(LOCK), pace.depth()) == (4, False, 4)
+    assert (pace.most_held(LOCK), pace.depth()) == (4, 4)
 
 
 @pytest.mark.parametrize("mean_s", [1e-5, 1e-3, 0.01, 0.05, 0.2])

@@ -15,18 +15,19 @@ from hypothesis import strategies as st
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
-from kafka.tasks import App, Cancel, Retry
+from kafka.tasks import App, Cancel, Retry, lines
 from kafka.tasks.backend import WorkerSide
 from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.envelope import Envelope, death_of
 from kafka.tasks.lines import MOVING_S
 from kafka.tasks.outcome import Cancelled, Failed, Fault, Lost, Outcome, Succeeded, Verdict
+from kafka.tasks.pace import MOST
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.pools.inline import InlinePool
 from kafka.tasks.results import StateRecord
 from kafka.tasks.runner import Job, run
 from kafka.tasks.states import READY, JobState
-from kafka.tasks.worker import Stage, Worker, WorkerOptions
+from kafka.tasks.worker import TURN_BYTES, TURN_LEASES, Stage, Worker, WorkerOptions
 from test.tasks.fakes import FakeDelivery, FakePublisher, ManualPool, Queues, Record, a_job, pass_time, settle
 
 QUEUE, SUSPECT, DEAD = "shop.default", "shop.default.suspect", "shop.default.dead"
@@ -227,7 +228,6 @@ def test_short_jobs_are_leased_by_the_hundreds(bench: Bench) -> None:
         process.end(ran_s=0.00002)
     assert process.worker.statistics()["held"] > 300
     assert process.worker.statistics()["held"] <= 1024
-    assert any(whole for _, whole in process.delivery.wants.values())
 
 
 def test_two_queues_share_the_slots(bench: Bench) -> None:
@@ -389,6 +389,142 @@ def test_a_record_that_is_no_job_goes_to_the_dead_topic_and_the_worker_goes_on(b
     assert (worker.counts["failed"], worker.counts["dead"]) == (0, 1)
     assert bench.final(good.id) is JobState.SUCCESS
     assert bench.queues.waiting(QUEUE) == []
+
+
+def put_no_jobs(bench: Bench, count: int) -> None:
+    for _ in range(count):
+        bench.queues.append(Outgoing(QUEUE, None))
+
+
+def test_records_that_are_no_jobs_count_against_what_may_be_held_until_they_are_in_the_dead_topic(bench: Bench) -> None:
+    put_no_jobs(bench, 5000)
+    good = bench.put("note", 1)
+    process = Process(bench, inline=True)
+    process.publisher.is_stuck = True
+    bench.settle()
+    assert MOST - 64 < process.worker.statistics()["held"] <= MOST
+    assert sum(process.publisher.sizes) <= MOST
+    process.publisher.go_on()
+    bench.settle()
+    assert len(bench.dead()) == 5000
+    assert bench.final(good.id) is JobState.SUCCESS
+
+
+def test_records_that_are_no_jobs_are_leased_by_the_hundreds_though_no_job_tells_how_long_it_takes(
+    bench: Bench,
+) -> None:
+    put_no_jobs(bench, 5000)
+    process = Process(bench)
+    came: list[int] = []
+    leased = process.worker.leased
+    process.worker.leased = lambda leases: (came.append(len(leases)), leased(leases))[1]  # type: ignore[method-assign]
+    bench.settle()
+    assert sum(came) == 5000
+    assert came[:4] == [2, 4, 8, 16]
+    assert len(came) < 30
+    put_no_jobs(bench, 1)
+    bench.put_many(10)
+    bench.settle()
+    assert len(process.manual.jobs) == 2  # those that may run are long until they are known to be short
+
+
+@pytest.mark.parametrize("refused", [1, 100, 1000])
+def test_records_that_are_no_jobs_keep_no_slot_idle(bench: Bench, refused: int) -> None:
+    queues = ("default", "mail", "sms")
+    process = Process(bench, concurrency=30, queues=queues)
+    bench.put_many(20)
+    bench.settle()
+    put_no_jobs(bench, refused)
+    bench.settle()
+    for number in range(40):
+        bench.put("note", number, topic=f"shop.{queues[number % 3]}")
+    bench.settle()
+    assert len(process.manual.jobs) == 30
+
+
+def test_what_comes_at_once_is_looked_at_in_parts_and_a_stop_in_between_gives_the_rest_back(bench: Bench) -> None:
+    process = Process(bench)
+    source = Source("default", QUEUE)
+    good = [bench.put("note", n) for n in range(2)]
+    put_no_jobs(bench, 5 * TURN_LEASES)
+    late = bench.put("note", 9)
+    process.worker.stop()
+    process.delivery.want(source, 10_000)  # it was under way
+    process.delivery._look()
+    process.delivery.want(source, 0)
+    assert process.worker.statistics()["held"] == 5 * TURN_LEASES + 3
+    assert sum(process.publisher.sizes) == TURN_LEASES
+    bench.settle()
+    assert process.left == 1
+    assert len(bench.dead()) == 5 * TURN_LEASES
+    waiting = bench.queues.waiting(QUEUE)
+    assert {record.header("id") for record in waiting} == {each.id for each in (*good, late)}
+    assert [record.header("clean") for record in waiting] == ["1"] * 3
+
+
+def test_large_records_are_looked_at_fewer_at_a_time(bench: Bench) -> None:
+    process = Process(bench)
+    for _ in range(10):
+        bench.queues.append(Outgoing(QUEUE, bytes(TURN_BYTES // 2)))
+    process.delivery.want(Source("default", QUEUE), 10)
+    process.delivery._look()
+    assert process.publisher.sizes == [2]
+    bench.settle()
+    assert len(bench.dead()) == 10
+
+
+def test_nothing_more_is_leased_while_the_payloads_that_are_held_are_large(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MOST_BYTES", 100_000)
+    bench.put_many(3)
+    process = Process(bench, inline=True)
+    bench.settle()
+    process.publisher.is_stuck = True
+    for _ in range(1000):
+        bench.put("note", "x" * 1000)
+    bench.settle()
+    assert process.delivery.wants[Source("default", QUEUE)] == 0
+    assert process.worker.statistics()["held"] < 1000 < MOST
+    process.publisher.go_on()
+    bench.settle()
+    assert bench.queues.waiting(QUEUE) == []
+
+
+def test_a_flood_of_records_that_are_no_jobs_is_some_lines_of_log_and_a_count(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    put_no_jobs(bench, 3000)
+    process = Process(bench)
+    bench.settle()
+    assert len(caplog.records) < 20
+    process.worker.stop()
+    bench.settle()
+    told = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith(f"{3000 - 10} more lines were left out") for line in told)
+
+
+def test_a_record_that_the_dead_topic_does_not_take_is_there_without_what_it_held(bench: Bench) -> None:
+    bench.queues.append(Outgoing(QUEUE, b"large", None, [("x", b"1")]))
+    process = Process(bench)
+    process.publisher.errors[DEAD] = [MessageSizeTooLargeError()]
+    bench.settle()
+    ((dead, cause),) = bench.dead()
+    assert (dead.value, dead.header("x"), cause) == (None, None, "no-job")
+    assert dead.header("dead-origin") == f"{QUEUE}:0:0"
+    assert bench.queues.waiting(QUEUE) == []
+    assert process.worker.counts["unsettled"] == 0
+
+
+@pytest.mark.parametrize("name", ["x" * 251, "two\nlines"])
+def test_a_record_of_a_task_that_nobody_can_have_is_no_job(
+    bench: Bench, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    bench.put(name)
+    Process(bench)
+    bench.settle()
+    assert [cause for _, cause in bench.dead()] == ["bad-name"]
+    assert all("\n" not in record.getMessage() for record in caplog.records)
 
 
 def test_a_payload_that_cannot_be_read_ends_as_a_failure(bench: Bench) -> None:
@@ -694,7 +830,7 @@ def test_no_suspect_starts_before_the_broker_has_answered_what_made_it_one(bench
     bench.settle()
     assert len(bench.queues.waiting(SUSPECT)) == 1
     assert second.manual.jobs == []
-    assert second.delivery.wants[Source("default", QUEUE)] == (0, False)
+    assert second.delivery.wants[Source("default", QUEUE)] == 0
     (answer,) = answers
     answer()
     bench.settle()
@@ -985,7 +1121,7 @@ def test_jobs_that_nobody_knows_and_that_come_while_the_worker_stops_are_let_go_
     (running,) = process.manual.jobs
     process.worker.stop()
     bench.put("new.task")
-    process.delivery.want(running.lease.source, 1, True)  # a poll that was under way
+    process.delivery.want(running.lease.source, 1)  # a poll that was under way
     bench.settle()
     _, released = bench.queues.waiting(QUEUE)
     assert (released.holder, released.deliveries) == (None, 1)
@@ -1129,7 +1265,7 @@ def test_jobs_that_arrive_while_it_stops_are_given_back(bench: Bench) -> None:
     bench.settle()
     process.worker.stop()
     late = bench.put("note", 2)
-    process.delivery.want(Source("default", QUEUE), 1, False)
+    process.delivery.want(Source("default", QUEUE), 1)
     bench.settle()
     assert late.id not in {job.envelope.id for job in process.manual.jobs}
     assert bench.queues.topics[QUEUE][-1].header("clean") == "1"
@@ -1143,7 +1279,7 @@ def test_a_worker_leaves_when_no_request_is_out_that_may_bring_jobs(bench: Bench
     bench.settle()
     assert process.left == 0
     late = bench.put("note", 1, topic=SUSPECT)
-    process.delivery.want(SUSPECTS, 1, False)  # it was under way
+    process.delivery.want(SUSPECTS, 1)  # it was under way
     bench.settle()
     assert process.left == 0
     assert process.delivery.drained is not None

@@ -14,9 +14,13 @@ from kafka.client import KafkaClient
 from kafka.errors import IllegalStateError, KafkaError
 from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
 from kafka.tasks.delivery import DRAIN_S, Contact, DeliveryEvents, Lease, Source
+from kafka.tasks.envelope import MOST_HEADERS
 from kafka.tasks.outcome import Verdict
 
 log = logging.getLogger(__name__)
+
+FETCH_BYTES = 8 * 1024 * 1024
+"""Of one answer, compressed as it may be: who holds much asks for nothing more, and so much may still come."""
 
 LOOK_EVERY_S = 0.5
 """Suspects are looked for so often, and no poll waits for them: each of their deliveries counts as a crash, and a poll
@@ -46,10 +50,10 @@ class ShareDelivery:
         """Length of a lock in seconds."""
         return min(member.consumer.lock_s for member in self._members.values())
 
-    def want(self, source: Source, count: int, whole_batches: bool) -> None:
+    def want(self, source: Source, count: int) -> None:
         """See :class:`kafka.tasks.delivery.Delivery`."""
         if not self._is_closing:
-            self._members[source].consumer.request_records(count, exactly=not whole_batches)
+            self._members[source].consumer.request_records(count, exactly=True)
 
     def look(self, queue: str) -> None:
         """See :class:`kafka.tasks.delivery.Delivery`."""
@@ -142,6 +146,7 @@ class _Member:
             group_id=source.topic,
             client=client,
             share_acknowledgement_mode="explicit",
+            fetch_max_bytes=FETCH_BYTES,
             look_every_s=LOOK_EVERY_S if source.suspect else 0.0,
             on_records=self._leased,
             on_acknowledged=self._acknowledged,
@@ -174,9 +179,12 @@ class _Member:
         leases = []
         source, held = self._source, self._held
         for record in records:
+            count = record.headers_count
+            left_out = count if count > MOST_HEADERS else 0
             lease = held[record] = Lease(
-                source, record.value, record.headers, record.delivery_count, record.partition, record.offset, record
-            )
+                source, record.value, [] if left_out else record.headers, record.delivery_count, record.partition,
+                record.offset, record, left_out,
+            )  # fmt: skip
             leases.append(lease)
         self._events.leased(leases)
 
