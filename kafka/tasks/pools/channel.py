@@ -69,7 +69,12 @@ BUFFER_BYTES = 1 << 20
 
 READ_BYTES = 1 << 16
 MOST_READS = 16
-"""Of one turn: a child that floods the parent must not keep it from the others."""
+MOST_NEWS = 4096
+"""Of one turn, about: a child that floods the parent must not keep it from the others."""
+
+MOST_FILES = 4
+"""Descriptors that have come without their frames. A child passes one with each large outcome, and the kernel keeps the
+two together; whoever passes others would use up those of the parent."""
 
 _CUT = int(socket.MSG_CTRUNC)  # a number: `&` with a member of an enumeration takes 1 us
 _LARGEST_PACKET = PACKET_BYTES + spill.SPILL_BYTES
@@ -220,6 +225,8 @@ class ParentEnds:
                 self.news_eof = True
                 break
             try:
+                if len(self._files) > MOST_FILES:
+                    raise ChannelDamaged(f"{len(self._files)} descriptors came without their frames")
                 for frame in reader.feed(data):
                     body = self._from_file() if frame.flags & IN_FILE else frame.body
                     news.append(decode_news(frame, body))
@@ -232,7 +239,7 @@ class ParentEnds:
                 with contextlib.suppress(OSError):
                     self._news.shutdown(socket.SHUT_RD)  # so it is readable, and the loop comes back for the rest
                 break
-            if len(data) < READ_BYTES and not ancillary:
+            if (len(data) < READ_BYTES and not ancillary) or len(news) >= MOST_NEWS:
                 break
         return news
 
@@ -240,7 +247,7 @@ class ParentEnds:
         if not self._files:
             raise ChannelDamaged("a frame came without the file of its body")
         try:
-            return spill.take(self._files.pop(0))
+            return spill.take(self._files.pop(0), None if self._spare is None else self._spare.most_bytes)
         except OSError as error:  # frames behind it are lost with it, so nobody may go on as if nothing was
             raise ChannelDamaged(f"the file of a frame's body cannot be read: {error}") from error
 

@@ -55,6 +55,7 @@ class Kept:
         "news_watch",
         "pid_watch",
         "progress",
+        "progress_count",
         "quota",
         "replace",
         "rss_bytes",
@@ -85,6 +86,7 @@ class Kept:
         self.stopped_at: float | None = None
         self.rss_bytes: int | None = None
         self.sampled_at = now
+        self.progress_count = 0
         self.progress = ""
         self.news_watch: Watch | None = None
         self.pid_watch: Watch | None = None

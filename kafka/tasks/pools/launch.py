@@ -275,6 +275,11 @@ def send_signal(pid: int, signum: int, group: bool = False) -> None:
         os.kill(pid, signum)
 
 
+def largest_outcome(app: App | None) -> int | None:
+    """Bytes of the file that a child may pass; None: without the app nobody knows."""
+    return None if app is None else app.settings.max_payload_bytes + spill.OVERHEAD_BYTES
+
+
 class ForkLauncher:
     """Children are forks of this process. The collector runs once, so that their pages are shared for long."""
 
@@ -287,7 +292,7 @@ class ForkLauncher:
         self._orphans = Orphans()
         self._has_warned = False
         self.stacks_fd = stacks_file()
-        self._spare = spill.Spare()
+        self._spare = spill.Spare(largest_outcome(app))
         kernel.adopt_orphans()
         gc.collect()
 
@@ -425,7 +430,7 @@ class SpawnLauncher:
         self._executor = Executor(spec)
         self._orphans = Orphans()
         self.stacks_fd = stacks_file()
-        self._spare = spill.Spare()
+        self._spare = spill.Spare(largest_outcome(app))
         kernel.adopt_orphans()
 
     def start(self, generation: int) -> Process:

@@ -334,25 +334,30 @@ class PreforkPool:
 
     # -- what the supervision tells -----------------------------------------------------------------------------------
 
-    def ended(self, kept: Kept, news: Sequence[Done]) -> None:
+    def ended(self, kept: Kept, news: Sequence[Done]) -> int:
         jobs, done = kept.jobs, self._done
+        before, strange = len(done), -1
         for seq, outcome, ran_s, started_at in news:
             job = jobs.pop(seq, None)
             if job is None:
-                log.error("%s tells of a job that it does not have (number %d)", kept, seq)
-                continue
+                strange = seq
+                break
             job.started_at = started_at
             job.ran_s = ran_s
             is_too_long = kept.doom is not None and kept.doom.cause == "time" and kept.doomed_seq == seq
             if is_too_long and isinstance(outcome, Failed):
                 outcome = too_long(job, _ENDED, is_told=True)
             done.append((job, outcome))
-        self._counts["done"] += len(news)
+        count = len(done) - before
+        self._counts["done"] += count
         if log.isEnabledFor(logging.DEBUG):
-            for job, outcome in done[-len(news) :]:
+            for job, outcome in done[before:]:
                 log.debug("%s: %s", job, brief(outcome.value if isinstance(outcome, Succeeded) else outcome))
+        if strange >= 0:
+            self.supervision.damaged(kept, f"it tells of a job that it does not have (number {strange})")
         self._tell()
         self._hand_out_later()
+        return count
 
     def came_back(self, jobs: list[tuple[int, Job]]) -> None:
         """One that was cancelled meanwhile never will run: somebody else runs it."""

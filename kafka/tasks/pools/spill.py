@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,9 @@ from kafka.tasks.pools.page import anonymous_file
 
 SPILL_BYTES = 48 * 1024
 """Longer payloads go through a file. Measured: in a packet 64 KiB cost 15 us, a file costs 25 us and 0.3 us per KiB."""
+
+OVERHEAD_BYTES = 512 * 1024
+"""Of a file with an outcome, beside the largest result: an error's text and traceback, which are cut, as JSON."""
 
 FD_BYTES = array.array("i").itemsize
 ROOM = socket.CMSG_SPACE(FD_BYTES) if hasattr(socket, "CMSG_SPACE") else 0
@@ -36,10 +40,14 @@ def put(*pieces: bytes) -> int:
     return fd
 
 
-def take(fd: int) -> bytes:
-    """What is in a passed file; closes it."""
+def take(fd: int, most: int | None = None) -> bytes:
+    """What is in a passed file; closes it. OSError when it has more than ``most`` bytes: a file without blocks may say
+    that it has any number.
+    """
     try:
         size = os.fstat(fd).st_size
+        if most is not None and size > most:
+            raise OSError(errno.EFBIG, f"it has {size} bytes, and may have {most}")
         pieces: list[bytes] = []
         at = 0
         while at < size:
@@ -56,9 +64,12 @@ def take(fd: int) -> bytes:
 class Spare:
     """A descriptor that is held for a file that will be passed to this process. Without a free one the kernel would
     drop that, the result in it would be lost, and with it the child: a crash of a job that has ended well.
+
+    ``most_bytes``: how much such a file may have.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self.most_bytes = most_bytes
         self._fd = -1
         self.hold()
 

@@ -38,6 +38,10 @@ from kafka.tasks.runner import Job
 
 log = logging.getLogger(__name__)
 
+MOST_PROGRESS = 1000
+MOST_PROGRESS_TEXT = 10_000
+"""What a child says before it is up: so often, and so many characters of each."""
+
 LAST_WORDS_S = 0.5
 """What a child says before it is up is told after that, unless it has ended: then they are a part of why."""
 RETIRE_S = 5.0
@@ -55,8 +59,8 @@ STARTS_A_TURN = 16
 class Owner(Protocol):
     """Whose jobs the children run."""
 
-    def ended(self, kept: Kept, news: Sequence[Done]) -> None:
-        """Results of that child were read."""
+    def ended(self, kept: Kept, news: Sequence[Done]) -> int:
+        """Results of that child were read. How many of them were of jobs that it had."""
 
     def came_back(self, jobs: list[tuple[int, Job]]) -> None:
         """These were with a child and were not begun: they are for others, before all that waits."""
@@ -281,25 +285,31 @@ class Supervision:
             for news in kept.child.read_news():
                 if type(news) is Done:
                     done.append(news)
+                elif kept.came_up or kept.progress_count >= MOST_PROGRESS:
+                    raise ChannelDamaged(f"it says {type(news).__name__} once more, which it has no reason to")
                 elif isinstance(news, Up):
                     self._up(kept, news)
                 elif isinstance(news, Progress):
-                    kept.progress = news.text
-                    self.deadlines.after(LAST_WORDS_S, partial(self._tell_progress, kept, news.text))
+                    kept.progress = news.text[:MOST_PROGRESS_TEXT]
+                    kept.progress_count += 1
+                    self.deadlines.after(LAST_WORDS_S, partial(self._tell_progress, kept, kept.progress))
         except ChannelDamaged as error:
-            self.kill(kept, Doom("channel", str(error)), KILL)
-            self.deaths.suspect(kept)
+            self.damaged(kept, str(error))
         if done:
             self.starts.worked()
             kept.is_blocked = False
-            kept.ended += len(done)
-            self._owner.ended(kept, done)
+            kept.ended += self._owner.ended(kept, done)
             if kept.stage is ChildStage.UP:
                 self._after_jobs(kept)
             elif kept.stage is ChildStage.RETIRING and not kept.jobs:
                 self._retired_later(kept)  # from now on, not from its retirement, it flushes what its tasks enqueued
         if kept.child.news_eof:
             self.deaths.suspect(kept)
+
+    def damaged(self, kept: Kept, why: str) -> None:
+        """Nothing that the child says can be relied on any more."""
+        self.kill(kept, Doom("channel", why), KILL)
+        self.deaths.suspect(kept)
 
     def _tell_progress(self, kept: Kept, text: str) -> None:
         if kept.stage is ChildStage.BOOTING:  # else it is up, or these were its last words, which its end has told

@@ -29,7 +29,7 @@ from kafka.tasks.pools import hygiene, kernel, spill
 from kafka.tasks.pools.channel import ChildEnds, ChildFds, ParentEnds
 from kafka.tasks.pools.child import Terms, become_child, no_way_back
 from kafka.tasks.pools.deaths import KILL
-from kafka.tasks.pools.launch import Executor, OwnProcess, Process, exit_of, send_signal
+from kafka.tasks.pools.launch import Executor, OwnProcess, Process, exit_of, largest_outcome, send_signal
 from kafka.tasks.pools.orphans import Orphans
 from kafka.tasks.pools.processes import Exit
 from kafka.tasks.pools.registry import registry_hash
@@ -59,7 +59,7 @@ class ForkServerLauncher:
         self._socket: socket.socket | None = None
         self._ended: list[OwnProcess] = []
         self.stacks_fd = stacks_file()
-        self._spare = spill.Spare()
+        self._spare = spill.Spare(largest_outcome(app))
         kernel.adopt_orphans()
         self._start_server()
 

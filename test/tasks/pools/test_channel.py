@@ -13,10 +13,10 @@ import pytest
 from kafka.tasks import App
 from kafka.tasks.delivery import Lease, Source
 from kafka.tasks.outcome import Failed, Fault, Succeeded
-from kafka.tasks.pools import channel, hygiene, spill
+from kafka.tasks.pools import channel, hygiene, page, spill
 from kafka.tasks.pools.channel import ChildEnds, ChildFds, ParentEnds
 from kafka.tasks.pools.frames import HEAD_BYTES, IN_FILE, encode
-from kafka.tasks.pools.messages import DONE, encode_done
+from kafka.tasks.pools.messages import DONE, PROGRESS, encode_done
 from kafka.tasks.pools.processes import ChannelDamaged, Done, Progress, Up
 from kafka.tasks.runner import Job
 from test.tasks.fakes import a_job
@@ -229,6 +229,37 @@ def test_a_frame_without_its_file_is_damage(pair: Pair) -> None:
         pair.parent.read_news()
 
 
+def test_a_file_that_says_it_is_larger_than_any_outcome_is_damage_and_not_read() -> None:
+    pair = Pair(spare=spill.Spare(1_000_000))
+    file = page.anonymous_file("huge", 1 << 40)
+    pair.news_socket().sendmsg([encode(4, DONE, b"", IN_FILE)], spill.with_fd(file))
+    os.close(file)
+    pair.child.page.passes_file()
+    with pytest.raises(ChannelDamaged, match="1099511627776 bytes, and may have 1000000"):
+        pair.parent.read_news()
+    pair.parent.close()
+    pair.child.close()
+
+
+def test_descriptors_without_frames_are_damage_before_they_use_up_those_of_the_parent(pair: Pair) -> None:
+    before = len(hygiene.open_fds())
+    with open(os.devnull, "rb") as file, pytest.raises(ChannelDamaged, match="without their frames"):
+        for _ in range(100):
+            pair.news_socket().sendmsg([b"K"], spill.with_fd(file.fileno()))
+            pair.parent.read_news()
+    assert len(hygiene.open_fds()) <= before + channel.MOST_FILES + 1
+
+
+def test_small_news_are_read_so_many_at_a_time(pair: Pair) -> None:
+    pair.news_socket().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+    pair.news_socket().setblocking(False)
+    frames = encode(4, PROGRESS, b"") * 4096
+    with contextlib.suppress(BlockingIOError):
+        for _ in range(64):
+            pair.news_socket().sendall(frames)
+    assert channel.MOST_NEWS <= len(pair.parent.read_news()) < 2 * channel.MOST_NEWS
+
+
 def test_a_child_that_floods_is_read_for_a_bounded_time(pair: Pair) -> None:
     pair.news_socket().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
     pair.news_socket().setblocking(False)
@@ -341,7 +372,7 @@ def test_after_damage_nothing_more_is_to_come(pair: Pair) -> None:
 
 
 def test_a_large_outcome_that_cannot_be_read_is_damage(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(fd: int) -> bytes:
+    def fail(fd: int, most: int | None) -> bytes:
         os.close(fd)
         raise OSError(12, "cannot allocate memory")
 

@@ -22,9 +22,9 @@ from kafka.tasks.pools.fork import ForkPool
 from kafka.tasks.pools.kept import Kept
 from kafka.tasks.pools.memory import OomCounter
 from kafka.tasks.pools.prefork import PreforkPool
-from kafka.tasks.pools.processes import Exit, Phase, Progress, Up
+from kafka.tasks.pools.processes import Done, Exit, News, Phase, Progress, Up
 from kafka.tasks.pools.settings import PoolSettings
-from kafka.tasks.pools.supervision import CLOGGED_S
+from kafka.tasks.pools.supervision import CLOGGED_S, MOST_PROGRESS
 from kafka.tasks.runner import Job
 from test.tasks.fakes import a_job, pass_time, settle
 from test.tasks.pools.fake_children import FakeChild, FakeLauncher
@@ -361,6 +361,61 @@ def test_a_damaged_channel_ends_the_child_and_its_job() -> None:
     assert isinstance(lost, Lost) and lost.cause == "channel"
     assert "checksum" in lost.detail
     assert bench.pool.ready
+
+
+@pytest.mark.parametrize(
+    "news", [Done(999, Succeeded(b"1"), 0.0, 0.0), Up(1, 1), Progress("x")], ids=["done", "up", "progress"]
+)
+def test_a_child_that_says_what_it_cannot_mean_is_ended_alone_with_one_line(
+    news: News, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(2)
+    jobs = bench.submit(2)
+    liar, other = bench.children
+    for child in (liar, other):
+        child.begin()
+    caplog.set_level(logging.INFO)
+    for _ in range(100):
+        liar.say(news)
+    bench.turn()
+    assert (liar.is_alive, other.is_alive) == (False, True)
+    other.end()
+    bench.turn()
+    outcomes = bench.outcomes()
+    lost = outcomes[jobs[0]]
+    assert isinstance(lost, Lost) and lost.cause == "channel"
+    assert isinstance(outcomes[jobs[1]], Succeeded)
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) <= 1
+
+
+def test_a_process_that_a_dead_child_left_behind_cannot_keep_the_parent_reading() -> None:
+    bench = Bench(1)
+    (job,) = bench.submit(1)
+    (child,) = bench.children
+    child.begin()
+    said = 0
+
+    def flood() -> list[News]:
+        nonlocal said
+        said += 1
+        assert said < 100
+        return [Done(999, Succeeded(b"1"), 0.0, 0.0)]
+
+    child.read_news = flood  # type: ignore[method-assign]
+    child.die(code=1)
+    bench.turn()
+    assert isinstance(bench.outcomes()[job], Lost)
+
+
+def test_a_child_that_goes_on_talking_before_it_is_up_is_a_failed_start() -> None:
+    def talk(child: FakeChild) -> None:
+        for _ in range(MOST_PROGRESS + 1):
+            child.say(Progress("x" * 100_000))
+
+    bench = Bench(1, plan=talk)
+    bench.pass_time(0.5)
+    assert "which it has no reason to" in bench.pool.supervision.starts.why
+    assert len(bench.pool.supervision.starts.why) < 30_000
 
 
 def test_a_child_that_closes_its_channel_and_lives_on_is_killed() -> None:
