@@ -8,10 +8,11 @@ and whose outcome is only logged (:class:`LostJobs`). An error in a handler is l
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -97,14 +98,14 @@ def _call(handler: Callable[..., object], *args: Any) -> None:
         log.exception("the handler %r has failed for job %s", handler, args[0])
 
 
-def finished_job(job: Job) -> FinishedJob:
-    """A job as handlers see it."""
+def finished_job(job: Job, most_bytes: int | None = None) -> FinishedJob:
+    """A job as handlers see it; without its arguments when the payload has more than ``most_bytes``, or is none."""
     envelope = job.envelope
-    args: Sequence[Any] | None
-    try:
-        args, kwargs = decode_call(envelope.value)
-    except BadRecord:
-        return FinishedJob(envelope.id, envelope.name, envelope.attempt, job.lease.deliveries)
+    args: Sequence[Any] | None = None
+    kwargs: Mapping[str, Any] | None = None
+    if most_bytes is None or len(envelope.value) <= most_bytes:
+        with contextlib.suppress(BadRecord):
+            args, kwargs = decode_call(envelope.value)
     return FinishedJob(envelope.id, envelope.name, envelope.attempt, job.lease.deliveries, args, kwargs)
 
 
@@ -132,9 +133,7 @@ class LostJobs:
             lost = {"cause": "time", "text": outcome.fault.text, "signal": outcome.kill_signal}
         else:
             return
-        seen = finished_job(job)
-        if len(job.envelope.value) > MOST_ARGUMENTS:
-            seen = replace(seen, args=None, kwargs=None)
+        seen = finished_job(job, MOST_ARGUMENTS)
         value = encode_call(ERROR_TASK, (asdict(seen), lost), {})
         envelope = Envelope(seen.id, ERROR_TASK, value, store_result=False)
         lease = Lease(Source("", ""), value, [], 1)

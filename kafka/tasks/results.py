@@ -27,7 +27,7 @@ from collections.abc import Generator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from kafka.tasks.envelope import Header
+from kafka.tasks.envelope import Header, shown
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.ids import is_id, partition_of, time_of
 from kafka.tasks.outcome import Fault
@@ -38,6 +38,12 @@ LATE_AFTER_MS = 60_000
 
 SKEW_MS = 60_000
 """How far before the id's time a look-up starts: what is left of clock differences."""
+
+MOST_VIEW_BYTES = 64 * 1024 * 1024
+"""Of the values that a :class:`ResultView` keeps, however few jobs they are of."""
+
+MOST_DIGITS = 18
+"""Of the numbers in a state record's headers: they fit 64 bits."""
 
 MOST_SHORTENED = 200
 """Characters of a text in a state record whose topic does not take it whole."""
@@ -91,15 +97,18 @@ def decode(key: bytes | None, value: bytes | None, headers: Sequence[Header], ti
     if raw is None:
         return None
     try:
-        said = _said(raw, found.get("attempt"), found.get("delivery"))
+        numbers = found.get("attempt"), found.get("delivery")
+        if len(raw) > MOST_SHORTENED or any(len(number or b"") > MOST_DIGITS for number in numbers):
+            raise ValueError("a header is longer than any state and any number")  # the cache keeps what it is asked
+        said = _said(raw, *numbers)
         if said is None:
             return None
         state, attempt, delivery = said
         job_id = str(key or b"", "ascii")
     except ValueError as error:
-        raise BadRecord("bad-state", f"a damaged state record: {error}") from None
+        raise BadRecord("bad-state", f"a damaged state record: {str(error)[:MOST_SHORTENED]}") from None
     if not is_id(job_id):
-        raise BadRecord("bad-state", f"a state record whose key is no job id: {key!r}")
+        raise BadRecord("bad-state", f"a state record whose key is no job id: {shown(key)}")
     return StateRecord(job_id, state, attempt, delivery, bytes(value or b""), time_ms)
 
 
@@ -150,16 +159,19 @@ def better(old: StateRecord | None, new: StateRecord, *, same_topic: bool = True
 
 
 class ResultView:
-    """What is known of the jobs of one results partition: the best record of each, the latest ``capacity`` jobs.
+    """What is known of the jobs of one results partition: the best record of each, the latest ``capacity`` jobs, and of
+    large values no more jobs than fit into ``most_bytes``.
 
     One thread owns it. ``forgotten`` counts jobs that were pushed out, so that a reader knows when a missing id has to
     be looked up in the log; ``ignored`` counts terminal records that came second.
     """
 
-    __slots__ = ("_best", "_capacity", "forgotten", "ignored")
+    __slots__ = ("_best", "_bytes", "_capacity", "_most_bytes", "forgotten", "ignored")
 
-    def __init__(self, capacity: int = 100_000) -> None:
+    def __init__(self, capacity: int = 100_000, most_bytes: int = MOST_VIEW_BYTES) -> None:
         self._capacity = capacity
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._best: OrderedDict[str, tuple[StateRecord, bool]] = OrderedDict()
         self.forgotten = 0
         self.ignored = 0
@@ -170,9 +182,9 @@ class ResultView:
         held = best.get(record.id)
         if held is None:
             best[record.id] = (record, late)
-            if len(best) > self._capacity:
-                best.popitem(last=False)
-                self.forgotten += 1
+            self._bytes += len(record.value)
+            if len(best) > self._capacity or self._bytes > self._most_bytes:
+                self._forget()
             return record.state in READY
         old, old_late = held
         if not better(old, record, same_topic=late or not old_late):
@@ -180,7 +192,18 @@ class ResultView:
             return False
         self.ignored += old.state in READY
         best[record.id] = (record, late)
+        self._bytes += len(record.value) - len(old.value)
+        if self._bytes > self._most_bytes:
+            self._forget()
         return record.state in READY
+
+    def _forget(self) -> None:
+        """Push out the oldest jobs until the others fit; the latest one stays."""
+        best = self._best
+        while len(best) > self._capacity or (self._bytes > self._most_bytes and len(best) > 1):
+            _, (record, _) = best.popitem(last=False)
+            self._bytes -= len(record.value)
+            self.forgotten += 1
 
     def get(self, job_id: str) -> StateRecord | None:
         """The record that holds for a job, or None."""

@@ -259,3 +259,21 @@ def test_other_peoples_records_in_the_topic_hurt_nobody(app: App, broker: Embedd
             producer.send(topic, value, key, partition=0).get(SOON_S)
     with Directory(app) as directory:
         assert names(directory) == ["a", "b"]
+
+
+def test_of_words_without_end_the_latest_are_kept_and_large_ones_never(
+    app: App, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board_reader, "MOST_WORKERS", 3)
+    with a_worker(app) as worker:
+        worker.say_and_wait("a")
+    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap)) as producer:
+        topic = f"{app.name}.workers"
+        for number in range(20):
+            name = b"w%02d" % number
+            producer.send(topic, b'{"id": "%b"}' % name, name, partition=0)
+        producer.send(topic, b" " * (board_reader.MOST_WORD_BYTES + 1), b"large", partition=0)
+        producer.send(topic, b'{"id": "w17"}', b"w17", partition=0)
+        producer.send(topic, b"{}", b"x" * 1000, partition=0).get(SOON_S)
+    with Directory(app) as directory:
+        assert sorted(names(directory)) == ["w17", "w18", "w19"]

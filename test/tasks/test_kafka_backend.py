@@ -5,6 +5,7 @@ The whole of it, with workers and on both brokers, is in ``test/conformance/test
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -734,3 +735,24 @@ def test_closing_lets_go_of_those_who_wait(app: App) -> None:
         ended.wait(0.005)
     app.close(SOON_S)
     assert ended.wait(SOON_S / 2)
+
+
+def test_damaged_states_of_a_job_are_some_lines_of_log_and_hide_nothing(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.closing(App("damaged", bootstrap_servers=broker.bootstrap)) as app:
+        backend = app.backend()
+        assert isinstance(backend, KafkaBackend)
+        job_id = backend.new_id()
+        front = backend._connected()
+        bad = [("state", b"SUCCESS"), ("attempt", b"x")]
+        for _ in range(300):
+            front.send(app.names.results, b"", job_id.encode(), bad, front.partition)
+        for attempt in (1, 3, 2):
+            backend.send_state(StateRecord(job_id, JobState.STARTED, attempt))
+        backend.flush(SOON_S)
+        with caplog.at_level(logging.WARNING, "kafka.tasks"):
+            found = front.results._look_up(job_id)
+        assert found is not None
+        assert (found.state, found.attempt) == (JobState.STARTED, 3)
+        assert 0 < sum("is ignored: a damaged state record" in record.getMessage() for record in caplog.records) < 30

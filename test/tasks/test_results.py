@@ -19,6 +19,7 @@ from kafka.tasks.results import (
     Read,
     ResultView,
     StateRecord,
+    _said,
     better,
     decode,
     encode,
@@ -128,6 +129,36 @@ def test_a_view_forgets_the_oldest_jobs_and_says_how_many() -> None:
         view.apply(StateRecord(job_id, S.SUCCESS))
     assert [view.get(job_id) is None for job_id in ids] == [True, False, False]
     assert view.forgotten == 1
+
+
+def test_a_view_keeps_no_more_large_values_than_fit_and_the_latest_in_any_case() -> None:
+    view = ResultView(most_bytes=1000)
+    ids = [make_id(T, 5, bytes([n] * 8)) for n in range(4)]
+    for job_id in ids[:3]:
+        view.apply(StateRecord(job_id, S.STARTED, value=b"x" * 400))
+    assert [view.get(job_id) is None for job_id in ids] == [True, False, False, True]
+    assert view.apply(StateRecord(ids[2], S.SUCCESS, value=b"x" * 601))
+    assert [view.get(job_id) is None for job_id in ids] == [True, True, False, True]
+    view.apply(StateRecord(ids[3], S.SUCCESS, value=b"x" * 5000))
+    assert [view.get(job_id) is None for job_id in ids] == [True, True, True, False]
+    assert view.forgotten == 3
+    for job_id in ids[:2]:
+        view.apply(StateRecord(job_id, S.SUCCESS, value=b"x" * 500))
+    assert [view.get(job_id) is None for job_id in ids] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("name", ["state", "attempt", "delivery"])
+def test_no_header_of_a_state_record_is_remembered_however_large_it_is(name: str) -> None:
+    headers: dict[str, bytes | None] = {"state": b"SUCCESS", "attempt": b"1", "delivery": b"1"}
+    headers[name] = b"1" * 1_000_000
+    before = _said.cache_info().currsize
+    with pytest.raises(BadRecord) as caught:
+        decode(ID.encode(), b"", list(headers.items()))
+    assert len(caught.value.text) < 600
+    assert _said.cache_info().currsize == before
+    with pytest.raises(BadRecord) as caught:
+        decode(b"x" * 1_000_000, b"", [("state", b"SUCCESS")])
+    assert len(caught.value.text) < 600
 
 
 def test_a_job_that_ends_after_a_minute_belongs_to_the_late_topic() -> None:

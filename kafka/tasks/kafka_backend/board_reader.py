@@ -9,6 +9,8 @@ is; and when everything looks old, one that lives has to say something within :d
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from kafka.consumer import ConsumerRecord, KafkaConsumer
@@ -24,6 +26,11 @@ PATIENCE_S: Final = 6.0
 """A worker that lives says something within that time."""
 FRESH_S: Final = 15.0
 LOOK_S: Final = 0.1
+
+MOST_WORKERS: Final = 1000
+MOST_ID_BYTES: Final = 200
+MOST_WORD_BYTES: Final = 65_536
+"""Of a worker's snapshot, which has half of that at most, and its id; of so many workers the latest words are kept."""
 
 
 class KafkaBoardReader:
@@ -81,7 +88,7 @@ class KafkaBoardReader:
         start = begin
         if end > begin:
             consumer.seek(place, end - 1)
-            newest = self._poll_until(end)
+            newest = deque(self._poll_until(end), maxlen=1)
             if newest:
                 minute_ago = max(0, newest[-1].timestamp - int(KEPT_S * 1000))
                 found = consumer.offsets_for_times({place: minute_ago})[place]
@@ -95,14 +102,12 @@ class KafkaBoardReader:
         self._is_placed = True
         return True
 
-    def _poll_until(self, end: int) -> list[ConsumerRecord]:
+    def _poll_until(self, end: int) -> Iterator[ConsumerRecord]:
         give_up_at = time.monotonic() + self._timeout_s
-        found: list[ConsumerRecord] = []
         while self._consumer.position(self._place) < end:
             if time.monotonic() > give_up_at:
                 raise KafkaTimeoutError(f"{self._place.topic} could not be read within {self._timeout_s:g} s")
-            found += self._consumer.poll(100).get(self._place, ())
-        return found
+            yield from self._consumer.poll(100).get(self._place, ())
 
     def _take(self, until: float) -> None:
         """What comes until then; what is there, at least."""
@@ -118,11 +123,15 @@ class KafkaBoardReader:
                 self._ahead_ms = record.timestamp - _now_ms()
 
     def _note(self, record: ConsumerRecord) -> None:
-        worker_id = (record.key or b"").decode("utf-8", "replace")
-        if record.value is None:
-            self._words.pop(worker_id, None)
-        else:
-            self._words[worker_id] = record.timestamp, record.value
+        key, value = record.key or b"", record.value
+        if len(key) > MOST_ID_BYTES or len(value or b"") > MOST_WORD_BYTES:
+            return
+        worker_id = key.decode("utf-8", "replace")
+        self._words.pop(worker_id, None)
+        if value is not None:
+            self._words[worker_id] = record.timestamp, value  # the last: it is the latest
+            if len(self._words) > MOST_WORKERS:
+                del self._words[next(iter(self._words))]
 
     # -- telling ------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from typing import Any
 from kafka.client import IoThread
 from kafka.consumer import ConsumerRecord, KafkaConsumer
 from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.log_limit import LimitedLog
 from kafka.structs import TopicPartition
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.ids import BrokerClock, partition_of, time_of
@@ -64,6 +65,7 @@ class Results:
     def __init__(
         self, io: IoThread, names: Names, partitions: int, own: int, clock: BrokerClock, capacity: int, timeout_s: float
     ) -> None:
+        self._lines = LimitedLog(log)
         self._io = io
         self._names = names
         self._partitions = partitions
@@ -201,7 +203,7 @@ class Results:
             late = topic == self._names.late
             apply = tail.view.apply
             for record in records:
-                state = _read(record)
+                state = self._state(record)
                 if state is not None and apply(state, late):
                     final.append(state.id)
         if self._waiting and final:
@@ -209,6 +211,14 @@ class Results:
                 events = [event for job_id in final for event in self._waiting.get(job_id, ())]
             for event in events:
                 event.set()
+
+    def _state(self, record: ConsumerRecord) -> StateRecord | None:
+        try:
+            return decode(record.key, record.value, record.headers, record.timestamp)
+        except BadRecord as error:
+            where = record.topic, record.partition, record.offset
+            self._lines.warning(record.topic, "%s:%d:%d is ignored: %s", *where, error.text)
+            return None
 
     @staticmethod
     def _on_error(error: Exception) -> None:
@@ -243,8 +253,9 @@ class Results:
     def _read(
         self, place: TopicPartition, job_id: str, offset: int, until: int, until_ms: int | None
     ) -> Sequence[StateRecord]:
+        """The best of the job's records, or none: there may be any number of others."""
         reader = self._reader
-        found: list[StateRecord] = []
+        best: StateRecord | None = None
         reader.assign([place])
         reader.seek(place, offset)
         give_up_at = time.monotonic() + self._timeout_s
@@ -254,20 +265,16 @@ class Results:
                     raise KafkaTimeoutError(f"the states of {job_id} could not be read within {self._timeout_s:g} s")
                 for record in reader.poll(100).get(place, ()):
                     if record.offset >= until or (until_ms is not None and record.timestamp > until_ms):
-                        return found
-                    state = _read(record) if record.key == job_id.encode() else None
-                    if state is not None:
-                        found.append(state)
+                        return _one(best)
+                    state = self._state(record) if record.key == job_id.encode() else None
+                    if state is not None and better(best, state):
+                        best = state
                         if state.state in READY:
-                            return found
-            return found
+                            return _one(best)
+            return _one(best)
         finally:
             reader.assign([])
 
 
-def _read(record: ConsumerRecord) -> StateRecord | None:
-    try:
-        return decode(record.key, record.value, record.headers, record.timestamp)
-    except BadRecord as error:
-        log.warning("%s:%d:%d: %s", record.topic, record.partition, record.offset, error.text)
-        return None
+def _one(found: StateRecord | None) -> list[StateRecord]:
+    return [] if found is None else [found]
