@@ -6,7 +6,6 @@ lock; ``retry``, ``in_flight`` and numbers to the sender, on the loop's thread. 
 
 from __future__ import annotations
 
-
 from kafka.core.produce.batch import Batch, Parked
 from kafka.core.produce.numbering import Numbering
 from kafka.core.produce.ratio import CompressionRatio

@@ -16,6 +16,7 @@ from kafka._native import i64, mypyc_attr
 from kafka.records import BatchHeader, Headers, iter_batches
 from kafka.records.compression import inflation_bound
 from kafka.records.reader import RecordReader, RecordSink, headers_of
+from kafka.records.varint import decode_varint
 from kafka.wire.types import BytesLike
 
 
@@ -88,6 +89,14 @@ class ShareRecord:
         """The headers, in order: ``[(name, bytes or None)]``."""
         headers = self._headers = headers_of(self._headers)
         return headers
+
+    @property
+    def headers_count(self) -> int:
+        """How many headers there are, without making them."""
+        headers = self._headers
+        if isinstance(headers, bytes):
+            return decode_varint(headers, 0)[0]
+        return 0 if headers is None else len(headers)
 
     def replace(self, key: Any, value: Any) -> None:
         """Put what deserializers made in place of the bytes."""

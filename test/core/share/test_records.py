@@ -102,6 +102,16 @@ def test_records_behind_the_last_acquired_one_are_not_read() -> None:
     assert [record.offset for record in records] == [3, 4, 5]
 
 
+def test_headers_are_counted_without_being_made() -> None:
+    builder = RecordBatchBuilder(1 << 20)
+    for count in (0, 1, 300):
+        builder.append(1_000, None, b"", [("x", b"1")] * count)
+    records, _ = read_acquired("t", 0, builder.build(), [AcquiredRange(0, 2, 1)], 30.0, None)
+    for _ in range(2):  # before the headers are made, and after
+        assert [record.headers_count for record in records] == [0, 1, 300]
+        assert [len(record.headers) for record in records] == [0, 1, 300]
+
+
 def test_a_record_tells_the_sizes_of_the_bytes_it_came_as() -> None:
     (record,), _ = read_acquired("t", 0, batch(10, 1), [AcquiredRange(10, 10, 3)], 30.0, None)
     assert (record.serialized_key_size, record.serialized_value_size) == (-1, 2)
