@@ -10,12 +10,12 @@ are Apache Kafka 4.3.0's, measured. Who pushes what is in ``telemetry.py``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from kafka.broker.groups.regex import check_regex, fits, new_work
 from kafka.broker.settings import INT, LIST, Setting, list_of
-from kafka.errors import InvalidConfigurationError, InvalidRequestError
+from kafka.errors import InvalidConfigurationError, InvalidRegularExpressionError, InvalidRequestError
 
 KIND: Final = "client-metrics"
 """Under which the metadata keeps their settings."""
@@ -74,16 +74,17 @@ def check_client_metrics(name: str, values: Mapping[str, str]) -> dict[str, str]
     return found
 
 
-def patterns_of(match: str) -> dict[str, re.Pattern[str]]:
-    """Attribute -> what all of it has to match."""
+def patterns_of(match: str) -> dict[str, str]:
+    """Attribute -> the regular expression that all of it has to match."""
     found = {}
     for part in list_of(match):
         pair = part.split("=")
         try:
             if len(pair) != 2 or pair[0].strip() not in ATTRIBUTES or not pair[1]:
                 raise ValueError
-            found[pair[0].strip()] = re.compile(pair[1].strip())
-        except (ValueError, re.error):
+            check_regex(pair[1].strip())
+            found[pair[0].strip()] = pair[1].strip()
+        except (ValueError, InvalidRegularExpressionError):
             raise InvalidConfigurationError(f"Illegal client matching pattern: {part}") from None
     return found
 
@@ -92,9 +93,10 @@ def wanted_of(subscriptions: Iterable[Mapping[str, str]], attributes: Mapping[st
     """What a client with these attributes is to push."""
     metrics: set[str] = set()
     interval_ms = DEFAULT_INTERVAL_MS
+    work = new_work()
     for values in subscriptions:
         patterns = patterns_of(values.get(MATCH, ""))
-        if all(pattern.fullmatch(attributes.get(name, "")) for name, pattern in patterns.items()):
+        if all(fits(pattern, attributes.get(name, ""), work) for name, pattern in patterns.items()):
             metrics.update(list_of(values.get(METRICS, "")))
             interval_ms = min(interval_ms, int(values.get(INTERVAL_MS, DEFAULT_INTERVAL_MS)))
     return Wanted((EVERYTHING,) if EVERYTHING in metrics else tuple(sorted(metrics)), interval_ms)

@@ -1,4 +1,5 @@
-"""Subscriptions by regular expression (KIP-848): which expressions are good, and which topics they mean.
+"""Regular expressions of clients: subscriptions (KIP-848), patterns of transactional ids (KIP-1152), whom subscriptions
+of metrics are for (KIP-714). Which are good, and which names they mean.
 
     text ──regex_syntax──> tree ──regex_machine──> program ──names of topics──> those whose whole name matches
 
@@ -21,8 +22,8 @@ from kafka.broker.groups.regex_syntax import RegexSyntaxError, parse
 from kafka.errors import InvalidRegularExpressionError
 
 MAX_LENGTH: Final = 10_000
-MAX_WORK: Final = 300_000
-"""Steps of the matching machine for one group at a time, some tenths of a second."""
+MAX_WORK: Final = 100_000
+"""Steps of the matching machine for one group, or one request, at a time: about 60 ms."""
 
 
 def check_regex(text: str) -> None:
@@ -33,7 +34,7 @@ def check_regex(text: str) -> None:
 def resolve(texts: Iterable[str], topics: Iterable[str]) -> Mapping[str, frozenset[str] | None]:
     """The topics whose whole name matches, for each expression of a group; None where there was no time for it."""
     names = list(topics)
-    work = Work(MAX_WORK)
+    work = new_work()
     found: dict[str, frozenset[str] | None] = {}
     for text in texts:
         try:
@@ -43,12 +44,25 @@ def resolve(texts: Iterable[str], topics: Iterable[str]) -> Mapping[str, frozens
     return found
 
 
+def new_work() -> Work:
+    """What all expressions of one request may cost together."""
+    return Work(MAX_WORK)
+
+
+def fits(text: str, name: str, work: Work) -> bool:
+    """Whether the whole name matches, as far as ``work`` is enough to tell."""
+    try:
+        return Machine(_program(text), work).matches(name)
+    except TooMuchWorkError:
+        return False
+
+
 def _matching(text: str, topics: Iterable[str], work: Work) -> frozenset[str]:
     machine = Machine(_program(text), work)
     return frozenset(name for name in topics if machine.matches(name))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)  # a program has up to 3 MB
 def _program(text: str) -> Program:
     if len(text) > MAX_LENGTH:
         raise _invalid(text[:80] + "...", f"longer than {MAX_LENGTH} characters")

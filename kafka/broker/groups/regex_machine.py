@@ -168,7 +168,7 @@ class Machine:
             at = at.next[char] if char in at.next else self._step(at, char)
             if at is None:
                 return False
-        self._work.spend(1)
+        self._work.spend(1 + len(name) // 8)  # a look into a dictionary is an eighth of a step
         assert at is not None
         if at.final is None:
             at.final = any(isinstance(self._instructions[place], _Match) for place in self._reached(at, None))

@@ -4,15 +4,16 @@ see of transactions, at their coordinator and in the partitions.
 The duration filter counts from a transaction's start to now, also for one that is over; an id that never had a
 transaction counts as one that has lasted for ever.
 
-Different from Apache Kafka 4.3.0: patterns of transactional ids are Python's, not RE2's; a text says more.
+Different from Apache Kafka 4.3.0: a pattern of transactional ids may be refused as too large or too dear
+(``regex.py`` in ``kafka/broker/groups`` tells the limits); a text says more.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from kafka.broker.codes import error_code, error_text
+from kafka.broker.groups.regex import check_regex, resolve
 from kafka.broker.registry import Call, handles
 from kafka.broker.topics import check_topic_name
 from kafka.broker.transactions.states import BY_TITLE
@@ -86,14 +87,12 @@ def list_transactions(broker: Broker, call: Call[ListTransactionsRequest]) -> Li
     request = call.request
     unknown = list(dict.fromkeys(name for name in request.state_filters if name not in BY_TITLE))
     states = {BY_TITLE[name] for name in request.state_filters if name in BY_TITLE}
+    producers = frozenset(request.producer_id_filters)
     try:
-        pattern = re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None
-    except re.error:
+        named = _named(broker, request.transactional_id_pattern)
+    except InvalidRegularExpressionError as error:
         return ListTransactionsResponse(
-            throttle_time_ms=0,
-            error_code=error_code(InvalidRegularExpressionError),
-            unknown_state_filters=[],
-            transaction_states=[],
+            throttle_time_ms=0, error_code=error_code(error), unknown_state_filters=[], transaction_states=[]
         )
     now_ms = broker.epoch_ms()
     found = [
@@ -102,13 +101,25 @@ def list_transactions(broker: Broker, call: Call[ListTransactionsRequest]) -> Li
         )
         for name, one in broker.transactions.all.items()
         if (not request.state_filters or one.state in states)
-        and (not request.producer_id_filters or one.producer_id in request.producer_id_filters)
+        and (not producers or one.producer_id in producers)
         and (request.duration_filter < 0 or now_ms - one.start_ms > request.duration_filter)
-        and (pattern is None or pattern.fullmatch(name))
+        and (named is None or name in named)
     ]
     return ListTransactionsResponse(
         throttle_time_ms=0, error_code=0, unknown_state_filters=unknown, transaction_states=found
     )
+
+
+def _named(broker: Broker, pattern: str | None) -> frozenset[str] | None:
+    """The transactional ids that match as a whole; None: all. InvalidRegularExpressionError (128), also for a pattern
+    that takes too long."""
+    if not pattern:
+        return None
+    check_regex(pattern)
+    found = resolve([pattern], broker.transactions.all)[pattern]
+    if found is None:
+        raise InvalidRegularExpressionError(f"the pattern takes too long on {len(broker.transactions.all)} ids")
+    return found
 
 
 @handles(DescribeProducersRequest, versions=(0, 0))

@@ -277,3 +277,11 @@ def test_subscriptions_are_listed_until_nothing_of_them_is_set(hand: HandBroker)
 def test_a_pattern_that_nobody_can_read_is_an_error() -> None:
     with pytest.raises(InvalidConfigurationError):
         wanted_of([{"match": "client_id=("}], {})
+
+
+
+@pytest.mark.timeout(20)
+def test_a_match_that_backtracks_for_ever_elsewhere_takes_no_time(hand: HandBroker) -> None:
+    subscribe(hand, metrics="m.", match="client_software_name=(a+)+b")
+    hand.ask(ApiVersionsRequest(client_software_name="a" * 60, client_software_version="1"))
+    assert get(hand).requested_metrics == []

@@ -16,6 +16,8 @@ from kafka.errors import KafkaStorageError
 from kafka.protocol.topics import DeleteTopicsRequest
 from kafka.protocol.transactions import (
     DescribeProducersRequest,
+    ListTransactionsRequest,
+    WriteTxnMarkersRequest,
 )
 from test.broker.driver import HandBroker
 from test.broker.transactions.txn import (
@@ -478,3 +480,11 @@ def test_batches_of_aborted_transactions_are_told_apart(hand: HandBroker) -> Non
     aborted = found.aborted_transactions(0, found.end_offset - 1)
     assert aborted_batches(bytes(data), aborted) == [(0, 0), (5, 5)]
     assert aborted_batches(bytes(data), []) == []
+
+
+@pytest.mark.timeout(20)
+def test_a_pattern_that_backtracks_for_ever_elsewhere_takes_no_time(hand: HandBroker) -> None:
+    init(hand, "a" * 60)
+    request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="(a+)+b")
+    answer = hand.ask(request)
+    assert (answer.error_code, answer.transaction_states) == (0, [])
