@@ -48,8 +48,10 @@ KEPT_PUSHES: Final = 100
 KEPT_CLIENTS: Final = 1000
 MOST_INSTANCES: Final = 16_384
 LEAST_IDLE_S: Final = 60.0
-MOST_BYTES: Final = 64 << 20
+MOST_BYTES: Final = 16 << 20
 """What a push may inflate to."""
+MOST_KEPT_BYTES: Final = 4 * MOST_BYTES
+"""Of all clients together: with more, those that have not pushed for the longest time are forgotten first."""
 LEAVE_TO_ASK: Final = frozenset({UnknownSubscriptionIdError, UnsupportedCompressionTypeError})
 """Who was refused a push for one of these may ask at once."""
 RESERVED_IDS: Final = frozenset({ZERO_UUID, UUID(int=1)})
@@ -125,7 +127,8 @@ class ClientTelemetry:
         self.is_delta = True
         """Whether totals are to be told as what was added; Kafka always wants that, and clients can do both."""
         self.pushes: OrderedDict[UUID, deque[TelemetryPush]] = OrderedDict()
-        """By client, the last ``KEPT_PUSHES`` of each."""
+        """By client, the last ``KEPT_PUSHES`` of each; ``MOST_KEPT_BYTES`` in all."""
+        self._kept_bytes = 0
         self._subscriptions = subscriptions
         self._new_id = new_id
         self._version = 0
@@ -212,7 +215,8 @@ class ClientTelemetry:
             except (CorruptRecordError, UnsupportedCodecError) as error:
                 raise InvalidRecordError(str(error)) from None
         instance_id = request.client_instance_id
-        kept = self.pushes.setdefault(instance_id, deque(maxlen=KEPT_PUSHES))
+        kept = self.pushes.setdefault(instance_id, deque())
+        self._kept_bytes += len(data)
         kept.append(
             TelemetryPush(
                 client_id, instance_id, request.subscription_id, request.terminating,
@@ -220,8 +224,13 @@ class ClientTelemetry:
             )
         )  # fmt: skip
         self.pushes.move_to_end(instance_id)
-        if len(self.pushes) > KEPT_CLIENTS:
-            self.pushes.popitem(last=False)
+        if len(kept) > KEPT_PUSHES:
+            self._kept_bytes -= len(kept.popleft().metrics)
+        while len(self.pushes) > KEPT_CLIENTS or self._kept_bytes > MOST_KEPT_BYTES:
+            oldest = next(iter(self.pushes))
+            self._kept_bytes -= len(self.pushes[oldest].popleft().metrics)
+            if not self.pushes[oldest]:
+                del self.pushes[oldest]
 
 
 def _attributes(instance_id: UUID, client_id: str | None, connection: Connection) -> dict[str, str]:

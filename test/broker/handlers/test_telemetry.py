@@ -11,7 +11,7 @@ import pytest
 
 from kafka.broker.client_metrics import KIND, Wanted, wanted_of
 from kafka.broker.reply import Connection
-from kafka.broker.telemetry import KEPT_PUSHES
+from kafka.broker.telemetry import KEPT_PUSHES, MOST_BYTES, MOST_KEPT_BYTES
 from kafka.errors import InvalidConfigurationError, KafkaConfigurationError
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.configs import ListConfigResourcesRequest
@@ -278,6 +278,15 @@ def test_a_pattern_that_nobody_can_read_is_an_error() -> None:
     with pytest.raises(InvalidConfigurationError):
         wanted_of([{"match": "client_id=("}], {})
 
+
+def test_pushes_of_all_clients_together_are_kept_up_to_a_number_of_bytes(hand: HandBroker) -> None:
+    """A push of some kB may inflate to ``MOST_BYTES``."""
+    data = CODECS[1].compress(bytes(MOST_BYTES), None)
+    ids = [UUID(int=2 + number) for number in range(MOST_KEPT_BYTES // MOST_BYTES + 2)]
+    for given in ids:
+        assert push(hand, get(hand, given).subscription_id, data, given=given, codec=1) == 0
+    assert hand.broker.telemetry is not None
+    assert list(hand.broker.telemetry.pushes) == ids[2:]
 
 
 @pytest.mark.timeout(20)
