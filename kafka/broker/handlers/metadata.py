@@ -2,7 +2,7 @@
 
 A topic that is missing is made when the request allows it and ``auto.create.topics.enable`` says so, with the broker's
 ``num.partitions``. As in Apache Kafka, the answer that makes it still says UNKNOWN_TOPIC_OR_PARTITION (3), and the next
-one has it.
+one has it. One request makes :data:`MOST_MADE` at most; clients ask again, and that makes the next ones.
 
 Leader epochs go up by two with each start of the broker, as those of a lone Apache Kafka do.
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
 _UNKNOWN_ID: Final = error_code(UnknownTopicIdError)
+MOST_MADE: Final = 500
+"""Topics that one request makes: some tens of ms."""
 IDS_SINCE = 12
 """The first version that may ask for topics by their ids; versions 10 and 11 only show them."""
 
@@ -113,7 +115,7 @@ def _missing(
     code = error_code(UnknownTopicOrPartitionError)
     try:
         check_topic_name(name)
-        if may_create and broker.config.flag("auto.create.topics.enable"):
+        if may_create and len(made) < MOST_MADE and broker.config.flag("auto.create.topics.enable"):
             if name in INTERNAL_TOPICS:
                 broker.state.topic(name).ensure()
             else:

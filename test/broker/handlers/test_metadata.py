@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from kafka.broker.handlers.metadata import MOST_MADE
 from kafka.broker.reply import Connection
 from kafka.protocol.cluster import DescribeClusterRequest
 from kafka.protocol.coordinator import FindCoordinatorRequest
@@ -143,3 +144,11 @@ def test_a_topic_without_name_and_id_spoils_the_whole_request(
     named = MetadataRequest.MetadataRequestTopic(name="t")
     answer = hand.ask(MetadataRequest(topics=[unnamed, named]), version)
     assert (answer.error_code, [topic.error_code for topic in answer.topics]) == (top, [code, code])
+
+
+def test_one_request_makes_some_of_the_topics_that_it_names_and_the_next_one_the_others(hand: HandBroker) -> None:
+    names = [f"t{number}" for number in range(MOST_MADE + 1)]
+    ask(hand, *names, auto=True)
+    assert len(hand.broker.metadata) == MOST_MADE
+    ask(hand, *names, auto=True)
+    assert {topic.error_code for topic in ask(hand, *names).topics} == {0}
