@@ -58,7 +58,8 @@ class Quotas:
         self._quotas: dict[str, dict[str, float]] = {name: metadata.meta(_META + name, {}) for name in names}
 
     def alter(self, entity: Entity, changes: Sequence[QuotaChange], validate_only: bool) -> None:
-        """Change an entity's quotas, all or none; InvalidRequestError (42)."""
+        """Change an entity's quotas, all or none; InvalidRequestError (42). Behind the last one,
+        :meth:`write_names`."""
         check_entity(entity)
         keys = _OF_ADDRESSES if IP in entity else _OF_CLIENTS
         for change in changes:
@@ -80,7 +81,11 @@ class Quotas:
             self._quotas[name] = values
         else:
             del self._quotas[name]
-        self._metadata.set_meta("quotas", list(self._quotas))
+
+    def write_names(self) -> None:
+        """Write down which entities there are: once for all changes of a request, since they are written all."""
+        if self._metadata.meta("quotas", []) != list(self._quotas):
+            self._metadata.set_meta("quotas", list(self._quotas))
 
     def find(
         self, components: Sequence[Component], strict: bool

@@ -12,6 +12,7 @@ those that mean something here, and those of listeners and share groups are read
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -259,6 +260,7 @@ def incremental_alter_configs(
     broker: Broker, call: Call[IncrementalAlterConfigsRequest]
 ) -> IncrementalAlterConfigsResponse:
     request = call.request
+    count_of = Counter((one.resource_type, one.resource_name) for one in request.resources)
     is_lost = any(
         one.resource_type in (TOPIC, CLIENT_METRICS, GROUP) and _odd_operations(one) for one in request.resources
     )
@@ -266,6 +268,8 @@ def incremental_alter_configs(
     for resource in request.resources:
         code, text = 0, None
         try:
+            if count_of[resource.resource_type, resource.resource_name] > 1:
+                raise InvalidRequestError("Each resource must appear at most once.")
             if is_lost:
                 _survive(broker, resource)
             alter_resource(broker, resource, request.validate_only)

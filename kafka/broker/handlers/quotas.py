@@ -71,6 +71,7 @@ def alter_client_quotas(broker: Broker, call: Call[AlterClientQuotasRequest]) ->
             code, text = error_code(error), error_text(error)
         results[key] = code, text
     if not request.validate_only:
+        broker.quotas.write_names()
         broker.sync_metadata()
     kind = AlterClientQuotasResponse
     return kind(

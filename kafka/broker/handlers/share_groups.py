@@ -238,6 +238,7 @@ def alter_share_group_offsets(
         )
     refused: dict[str, list[_Altered]] = {}
     answered: dict[str, list[_Altered]] = {}
+    last = {(topic.topic_name, one.partition_index): one for topic in request.topics for one in topic.partitions}
     for wanted in request.topics:
         topic = broker.metadata.topic(wanted.topic_name)
         if topic is not None:
@@ -247,7 +248,10 @@ def alter_share_group_offsets(
             try:
                 if topic is None or not 0 <= one.partition_index < topic.partitions:
                     raise UnknownTopicOrPartitionError("")
-                broker.share.alter_offset(request.group_id, topic.topic_id, one.partition_index, one.start_offset)
+                if one is last[wanted.topic_name, one.partition_index]:  # of a partition named twice the last counts
+                    broker.share.alter_offset(
+                        request.group_id, topic.topic_id, one.partition_index, one.start_offset
+                    )
             except BrokerResponseError as error:
                 code = error_code(error)
             rows = refused if topic is None else answered

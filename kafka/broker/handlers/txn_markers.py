@@ -4,9 +4,10 @@
 Answers are told by producer. A marker with a producer or epoch below 0, for a partition that is there, fails them all;
 one with an unknown transaction version (-1) is not written.
 
-Different from Apache Kafka 4.3.0: every request is answered; there none is with a partition twice in one marker, or
-with a marker that has something to write before one that has not. When a marker of higher coordinator epoch has come
-this way, Kafka's own coordinator waits for ever in a Prepare state; here the transaction is completed, with a warning.
+Different from Apache Kafka 4.3.0: every request is answered; there none is with a partition twice in one marker (it is
+written once here), or with a marker that has something to write before one that has not. When a marker of higher
+coordinator epoch has come this way, Kafka's own coordinator waits for ever in a Prepare state; here the transaction is
+completed, with a warning.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def write_markers(broker: Broker, call: Call[WriteTxnMarkersRequest]) -> WriteTx
     codes: _Codes = {}
     for one in call.request.markers:
         there = []
-        for partition in _partitions(one):
+        for partition in dict.fromkeys(_partitions(one)):
             if _is_there(broker, partition):
                 there.append(partition)
             else:

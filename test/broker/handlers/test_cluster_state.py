@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.configs import AlterConfigsRequest
 from kafka.protocol.consumer_group import ConsumerGroupDescribeRequest
@@ -113,3 +115,19 @@ def test_a_resource_that_is_named_twice_is_not_altered(hand: HandBroker) -> None
     answer = hand.ask(kind(resources=twice, validate_only=False))
     assert [one.error_code for one in answer.responses] == [42, 42]
     assert hand.broker.metadata.config("topic", "t") == {}
+
+
+def test_the_names_of_all_entities_are_written_once_for_all_that_a_request_changes(hand: HandBroker) -> None:
+    kind = AlterClientQuotasRequest
+    entries = [
+        kind.EntryData(
+            entity=[kind.EntityData(entity_type="client-id", entity_name=f"c{number}")],
+            ops=[kind.OpData(key="producer_byte_rate", value=1.0, remove=False)],
+        )
+        for number in range(50)
+    ]
+    with mock.patch.object(hand.broker.metadata, "set_meta", wraps=hand.broker.metadata.set_meta) as written:
+        hand.ask(kind(entries=entries, validate_only=False))
+    assert [call.args[0] for call in written.call_args_list].count("quotas") == 1
+    hand.restart()
+    assert len(hand.ask(DescribeClientQuotasRequest(components=[], strict=False)).entries) == 50

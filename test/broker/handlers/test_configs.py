@@ -174,3 +174,16 @@ def test_a_groups_settings_show_their_default_as_synonym(hand: HandBroker) -> No
         ("group.share.record.lock.duration.ms", "30000", 5),
     ]
     assert value(hand, GROUP, "other", "share.auto.offset.reset") == ("latest", 5)
+
+
+def test_a_resource_twice_is_an_invalid_request_and_nothing_of_it_is_changed(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    one = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name="t",
+        configs=[IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", config_operation=SET, value="7")],
+    )
+    answer = hand.ask(IncrementalAlterConfigsRequest(resources=[one, one], validate_only=False))
+    text = "Each resource must appear at most once."
+    assert [(row.error_code, row.error_message) for row in answer.responses] == [(42, text)] * 2
+    assert value(hand, TOPIC, "t", "retention.ms")[0] == "604800000"

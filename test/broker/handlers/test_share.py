@@ -7,6 +7,7 @@ measured on Apache Kafka 4.3.0.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -524,3 +525,16 @@ def test_offsets_are_described_with_their_lag_and_altered_while_nobody_is_there(
     )
     assert hand.ask(forget).responses[0].error_code == 0
     assert offsets(group) == []
+
+
+def test_of_a_partition_whose_offset_is_altered_twice_the_last_counts_and_is_written_once(hand: HandBroker) -> None:
+    hand.create_topic("twice")
+    kind = AlterShareGroupOffsetsRequest
+    partitions = [
+        kind.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=offset % 7) for offset in range(500)
+    ]
+    topic = kind.AlterShareGroupOffsetsRequestTopic(topic_name="twice", partitions=partitions)
+    with mock.patch.object(hand.broker.share, "alter_offset", wraps=hand.broker.share.alter_offset) as altered:
+        answer = hand.ask(kind(group_id="g", topics=[topic]))
+    assert [row.error_code for row in answer.responses[0].partitions] == [0] * 500
+    assert [call.args[3] for call in altered.call_args_list] == [499 % 7]

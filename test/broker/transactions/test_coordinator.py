@@ -488,3 +488,14 @@ def test_a_pattern_that_backtracks_for_ever_elsewhere_takes_no_time(hand: HandBr
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="(a+)+b")
     answer = hand.ask(request)
     assert (answer.error_code, answer.transaction_states) == (0, [])
+
+
+def test_a_partition_twice_in_a_marker_gets_one(hand: HandBroker) -> None:
+    hand.create_topic("twice")
+    topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic(name="twice", partition_indexes=[0] * 1000)
+    marker = WriteTxnMarkersRequest.WritableTxnMarker(
+        producer_id=1, producer_epoch=0, transaction_result=True, topics=[topic], coordinator_epoch=0
+    )
+    answer = hand.ask(WriteTxnMarkersRequest(markers=[marker]))
+    assert [one.error_code for one in answer.markers[0].topics[0].partitions] == [0]
+    assert hand.broker.logs.log(hand.broker.topic("twice"), 0).end_offset == 1
