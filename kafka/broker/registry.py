@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafka.broker.reply import Connection, Reply
 from kafka.protocol.registry import NAMES
-from kafka.wire.message import Request, Response
+from kafka.wire.message import Request, Response, Struct
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
@@ -78,6 +78,18 @@ MODULES: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
 }  # fmt: skip
 """Module of ``kafka.broker.handlers`` -> its APIs and their versions, both inclusive."""
 
+MOST_ELEMENTS: Final[Mapping[str, int]] = {
+    "AlterClientQuotas": 4_000, "AlterConfigs": 2_500, "AlterShareGroupOffsets": 2_000, "ConsumerGroupDescribe": 4_000,
+    "CreateTopics": 12_000, "DeleteTopics": 4_000, "DescribeConfigs": 1_000, "DescribeGroups": 6_000,
+    "DescribeProducers": 8_000, "DescribeQuorum": 8_000, "DescribeShareGroupOffsets": 8_000,
+    "DescribeTopicPartitions": 10_000, "DescribeTransactions": 6_000, "DescribeUserScramCredentials": 10_000,
+    "ElectLeaders": 11_000, "FindCoordinator": 12_000, "IncrementalAlterConfigs": 2_500, "ShareFetch": 6_000,
+    "ShareGroupDescribe": 4_000, "WriteTxnMarkers": 3_000,
+}  # fmt: skip
+"""API -> how many elements the arrays of one request may have together, where an element costs so much that those
+that any request may have (``wire.source.MAX_ELEMENTS``) would keep the loop for longer than 100 ms
+(``python -m test.hostile.measure``). A request with more ends its connection, as one that is too large does."""
+
 
 class Call(Generic[Q]):
     """One request on its way through a handler. ``now``: monotonic s."""
@@ -100,13 +112,14 @@ class Handler:
     """One row: all versions that there are, of any release. Which of them a broker serves and tells is decided by the
     release that it plays (``release.py``). ``function`` is there at once, and imports its module when first called."""
 
-    __slots__ = ("function", "key", "max_version", "min_version", "module")
+    __slots__ = ("function", "key", "max_version", "min_version", "module", "most_elements")
 
     def __init__(self, key: int, min_version: int, max_version: int, module: str) -> None:
         self.key = key
         self.min_version = min_version
         self.max_version = max_version
         self.module = module
+        self.most_elements = MOST_ELEMENTS.get(NAMES[key])
         self.function: HandlerFunction = self._first_call
 
     def load(self) -> HandlerFunction:
@@ -114,6 +127,10 @@ class Handler:
         import_module(f"kafka.broker.handlers.{self.module}")
         self.function = _FUNCTIONS[self.key]
         return self.function
+
+    def is_too_much(self, request: Request[Any]) -> bool:
+        """Whether a request has more elements than are handled at a time."""
+        return self.most_elements is not None and _left(request, self.most_elements) < 0
 
     def _first_call(self, broker: Broker, call: Call[Any]) -> Outcome:
         return self.load()(broker, call)
@@ -130,6 +147,24 @@ HANDLERS: Final[Mapping[int, Handler]] = {
 
 _FUNCTIONS: Final[dict[int, HandlerFunction]] = {}
 """API key -> function, of the modules that are imported."""
+
+
+def _left(message: Struct, most: int) -> int:
+    """``most`` less the elements of all arrays of a message, or, when that is below 0, of the first of them."""
+    for name in message.fields:
+        value = getattr(message, name)
+        if isinstance(value, Struct):
+            most = _left(value, most)
+        elif isinstance(value, list):
+            most -= len(value)
+            if most >= 0 and value and isinstance(value[0], Struct):
+                for one in value:
+                    most = _left(one, most)
+                    if most < 0:
+                        break
+        if most < 0:
+            break
+    return most
 
 
 def handles(

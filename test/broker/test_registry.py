@@ -7,10 +7,13 @@ from importlib import import_module
 import pytest
 
 from kafka.broker import registry
-from kafka.broker.registry import HANDLERS, KEYS, MODULES, handles, load
+from kafka.broker.registry import HANDLERS, KEYS, MODULES, MOST_ELEMENTS, handles, load
+from kafka.protocol.groups import DescribeGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.registry import NAMES
 from kafka.protocol.telemetry import PushTelemetryRequest
+from kafka.protocol.transactions import WriteTxnMarkersRequest
+from test.broker.driver import HandBroker
 
 
 def test_the_apis_of_the_issue_are_served() -> None:
@@ -56,3 +59,28 @@ def test_each_module_of_handlers_says_what_is_different_from_kafka(name: str) ->
 
 def test_the_table_is_loaded_once() -> None:
     assert HANDLERS is load()
+
+
+def test_a_request_with_more_elements_than_its_api_may_have_ends_its_connection(
+    hand: HandBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    most = MOST_ELEMENTS["DescribeGroups"]
+    names = [f"g{number}" for number in range(most)]
+    assert len(hand.ask(DescribeGroupsRequest(groups=names)).groups) == most
+    reply = hand.send(DescribeGroupsRequest(groups=[*names, "one more"]))
+    assert reply.hang_up
+    assert f"DescribeGroupsRequest v6 has more than {most} elements" in caplog.text
+
+
+def test_elements_count_at_any_depth() -> None:
+    def request(markers: int) -> WriteTxnMarkersRequest:
+        topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic(name="t", partition_indexes=[0] * 10)
+        marker = WriteTxnMarkersRequest.WritableTxnMarker(
+            producer_id=1, producer_epoch=0, transaction_result=True, topics=[topic], coordinator_epoch=0
+        )
+        return WriteTxnMarkersRequest(markers=[marker] * markers)
+
+    handler = HANDLERS[WriteTxnMarkersRequest.api_key]
+    most = MOST_ELEMENTS["WriteTxnMarkers"] // 12
+    assert not handler.is_too_much(request(most))
+    assert handler.is_too_much(request(most + 1))

@@ -12,8 +12,9 @@ those that mean something here, and those of listeners and share groups are read
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafka.broker.client_metrics import CLIENT_METRICS_SETTINGS, KIND, check_client_metrics
@@ -102,13 +103,14 @@ def describe_configs(broker: Broker, call: Call[DescribeConfigsRequest]) -> Desc
     request = call.request
     odd = [one.resource_type for one in request.resources if one.resource_type not in KINDS]
     results = []
+    row_of = _unset_rows(broker, request.include_synonyms)
     for resource in request.resources:
         rows: list[_Row] = []
         code, text = 0, ""
         try:
             if odd:  # nothing of such a request is answered
                 raise InvalidRequestError(f"Unexpected resource type {odd[0]}")
-            rows = _describe(broker, resource, request.include_synonyms)
+            rows = _describe(broker, resource, request.include_synonyms, row_of)
             if call.version == 0:  # it tells no sources
                 for row in rows:
                     row.is_default = row.config_source == FROM_DEFAULT
@@ -134,11 +136,25 @@ def _is_before_sources(broker: Broker) -> bool:
     return broker.release.facts.apis[DescribeConfigsRequest.api_key][1] == 0
 
 
+def _unset_rows(broker: Broker, with_synonyms: bool) -> Callable[[str], _Row]:
+    """Gives the row of a setting that a topic has not set: for all topics of a request the same object."""
+
+    @functools.cache
+    def row_of(key: str) -> _Row:
+        sources = topic_sources(broker, {}, key) if with_synonyms else []
+        return _row(key, topic_value(broker, {}, key), sources, TOPIC_SETTINGS[key].type)
+
+    return row_of
+
+
 def _describe(
-    broker: Broker, resource: DescribeConfigsRequest.DescribeConfigsResource, with_synonyms: bool
+    broker: Broker,
+    resource: DescribeConfigsRequest.DescribeConfigsResource,
+    with_synonyms: bool,
+    row_of: Callable[[str], _Row],
 ) -> list[_Row]:
     name = resource.resource_name
-    wanted = resource.configuration_keys or None
+    wanted = frozenset(resource.configuration_keys) if resource.configuration_keys else None
     if resource.resource_type == TOPIC:
         check_topic_name(name)
         if broker.metadata.topic(name) is None:
@@ -151,6 +167,8 @@ def _describe(
                 topic_sources(broker, own, key) if with_synonyms else [],
                 setting.type,
             )
+            if key in own
+            else row_of(key)
             for key, setting in TOPIC_SETTINGS.items()
             if wanted is None or key in wanted
         ]
@@ -167,7 +185,7 @@ def _describe(
     raise InvalidRequestError(f"Unsupported resource type: {resource.resource_type}")
 
 
-def _describe_broker(broker: Broker, name: str, wanted: list[str] | None, with_synonyms: bool) -> list[_Row]:
+def _describe_broker(broker: Broker, name: str, wanted: Collection[str] | None, with_synonyms: bool) -> list[_Row]:
     if name == "":
         found = [Sourced(key, value, FROM_ALL_BROKERS) for key, value in broker.config.dynamic.get("", {}).items()]
         return [
@@ -188,7 +206,7 @@ def _describe_broker(broker: Broker, name: str, wanted: list[str] | None, with_s
     return rows
 
 
-def _describe_group(broker: Broker, name: str, wanted: list[str] | None, with_synonyms: bool) -> list[_Row]:
+def _describe_group(broker: Broker, name: str, wanted: Collection[str] | None, with_synonyms: bool) -> list[_Row]:
     config = broker.share.config(name)
     rows = []
     for key, setting in GROUP_SETTINGS.items():
@@ -210,7 +228,9 @@ def _describe_group(broker: Broker, name: str, wanted: list[str] | None, with_sy
     return rows
 
 
-def _describe_client_metrics(broker: Broker, name: str, wanted: list[str] | None, with_synonyms: bool) -> list[_Row]:
+def _describe_client_metrics(
+    broker: Broker, name: str, wanted: Collection[str] | None, with_synonyms: bool
+) -> list[_Row]:
     own = broker.metadata.config(KIND, name)
     rows = []
     for key, setting in CLIENT_METRICS_SETTINGS.items():
