@@ -107,18 +107,19 @@ class PartitionLog:
         self._segments: list[Segment] = []
         self._bases: list[int] = []
         self._start = 0
+        self._has_files = os.path.isdir(directory)
         self._open(now_ms)
 
     def _open(self, now_ms: int) -> None:
-        is_new = not os.path.isdir(self.directory)
-        make_directory(self.directory)
-        opener = Opener(self.directory, self.name, self._pool, self.producers, self.epochs, now_ms)
-        saved = opener.saved_start()
-        self.removed(opener.tidy())
-        for segment in opener.segments():
-            self._segments.append(segment)
-            self._bases.append(segment.base_offset)
-        self.recovered_bytes = opener.recovered_bytes
+        saved, scanned = 0, []
+        if self._has_files:
+            opener = Opener(self.directory, self.name, self._pool, self.producers, self.epochs, now_ms)
+            saved = opener.saved_start()
+            self.removed(opener.tidy())
+            for segment in opener.segments():
+                self._segments.append(segment)
+                self._bases.append(segment.base_offset)
+            self.recovered_bytes, scanned = opener.recovered_bytes, opener.scanned
         if not self._segments:
             self._add_segment(saved, now_ms)
         self._start = max(saved, self._bases[0])
@@ -127,13 +128,25 @@ class PartitionLog:
         self.epochs.begin_at(self._start)
         if not self.epochs.entries:
             self.epochs.assign(0, self._start)
-        if self._sync and (is_new or opener.scanned or not self._segments[-1].size):
+        if self._has_files and self._sync and (scanned or not self._segments[-1].size):
             # A killed process has left it so: what it had not synced would be promised to who comes again.
-            parent = os.path.dirname(self.directory)
-            for path in (self.directory, parent, os.path.dirname(parent)):
-                self._unsynced.mark(path)
-            for segment in opener.scanned:
+            self._mark_names()
+            for segment in scanned:
                 self._unsynced.mark(segment.path, segment)
+
+    def _make_files(self) -> None:
+        """Make the directory and the file of the only segment, before the first write. Who only asks makes none: a
+        request may name ten thousand partitions, and each would take 1 ms. KafkaStorageError (56)."""
+        make_directory(self.directory)
+        self._pool.fd(self._segments[-1].path)
+        self._has_files = True
+        if self._sync:
+            self._mark_names()
+
+    def _mark_names(self) -> None:
+        parent = os.path.dirname(self.directory)
+        for path in (self.directory, parent, os.path.dirname(parent)):
+            self._unsynced.mark(path)
 
     # -- where it begins and ends ------------------------------------------------------------------------------------
 
@@ -249,6 +262,8 @@ class PartitionLog:
         self, data: bytearray, last_offset_delta: int, max_timestamp: int, now_ms: int, header: BatchHeader | None
     ) -> int:
         """Write a batch that has passed all checks; ``header``: None for one that says nothing of producers."""
+        if not self._has_files:
+            self._make_files()
         segment = self._segment_for(len(data), last_offset_delta, max_timestamp, now_ms)
         base = segment.next_offset
         rewrite_base(data, 0, base, self.epochs.latest)
@@ -317,9 +332,10 @@ class PartitionLog:
     def _add_segment(self, base_offset: int, now_ms: int) -> None:
         segment = Segment(self._pool, os.path.join(self.directory, segment_name(base_offset) + ".log"), base_offset)
         segment.created_ms = segment.modified_ms = now_ms
-        self._pool.fd(segment.path)
-        if self._sync:
-            self._unsynced.mark(self.directory)
+        if self._has_files:
+            self._pool.fd(segment.path)
+            if self._sync:
+                self._unsynced.mark(self.directory)
         self._segments.append(segment)
         self._bases.append(base_offset)
 
@@ -333,6 +349,8 @@ class PartitionLog:
         """
         if not self._start <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(f"{self.name} has offsets {self._start} to {self.end_offset}, not {offset}")
+        if offset == self.end_offset:  # there may be no file yet
+            return b""
         for at in range(max(0, bisect_right(self._bases, offset) - 1), len(self._segments)):
             segment = self._segments[at]
             if segment.base_offset >= below:

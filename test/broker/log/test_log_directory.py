@@ -83,6 +83,7 @@ def test_a_topic_made_again_begins_empty(tmp_path: Path) -> None:
     directory.delete_topic("t")
     second = directory.metadata.create_topic("t", uuid4(), 1)
     assert directory.log(second, 0).end_offset == 0
+    directory.log(second, 0).append(batch([b"b"]), now_ms=1)
     assert len(os.listdir(tmp_path / "topics")) == 1
     directory.close()
 
@@ -190,6 +191,7 @@ def test_group_commit_waits_once_for_many_appends(tmp_path: Path, monkeypatch: p
     directory = open_directory(tmp_path, "always")
     topic = directory.metadata.create_topic("t", uuid4(), 1)
     log = directory.log(topic, 0)
+    log.append(batch([b"a"]), now_ms=1)  # makes its files, whose names go to the disk
     directory.sync()
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)

@@ -108,7 +108,8 @@ class LogAgainstList(RuleBasedStateMachine):
         self.pool.close()
         self.generation += 1
         path = Path(self.temporary.name) / str(self.generation)
-        shutil.copytree(self.path, path, copy_function=shutil.copy2)
+        if self.path.is_dir():
+            shutil.copytree(self.path, path, copy_function=shutil.copy2)
         self.path = path
         self.open()
 

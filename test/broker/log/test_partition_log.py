@@ -120,7 +120,25 @@ def test_a_produced_batch_is_checked_before_anything_is_written(tmp_path: Path, 
     with pytest.raises(InvalidRecordError):
         log.append(batch([b"a"]) + batch([b"b"]), now_ms=1)
     assert log.end_offset == 0
-    assert segment_path(log).stat().st_size == 0
+    assert not segment_path(log).exists()
+
+
+def test_who_only_asks_makes_no_files(tmp_path: Path, pool: FilePool) -> None:
+    """A request may name ten thousand partitions, and the files of each take 1 ms."""
+    dirty: list[PartitionLog] = []
+    log = PartitionLog(str(tmp_path / "t"), "t-0", pool, LogConfig(), on_dirty=dirty.append)
+    assert (log.start_offset, log.end_offset, log.leader_epoch, log.size_bytes) == (0, 0, 0, 0)
+    assert log.read(0, 1000) == b""
+    assert log.offset_for_timestamp(0) is None
+    assert log.delete_before(0) == 0
+    log.roll(1)
+    log.flush()
+    log.close()
+    assert not (tmp_path / "t").exists()
+    assert dirty == []
+    log = open_log(tmp_path / "t", pool)
+    assert log.append(batch([b"a"]), now_ms=1).base_offset == 0
+    assert segment_path(log).stat().st_size == log.size_bytes > 0
 
 
 def test_log_append_time_replaces_the_producers_times(tmp_path: Path, pool: FilePool) -> None:
