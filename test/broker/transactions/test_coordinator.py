@@ -492,7 +492,7 @@ def test_a_pattern_that_backtracks_for_ever_elsewhere_takes_no_time(hand: HandBr
 
 def test_a_partition_twice_in_a_marker_gets_one(hand: HandBroker) -> None:
     hand.create_topic("twice")
-    topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic(name="twice", partition_indexes=[0] * 1000)
+    topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic(name="twice", partition_indexes=[0] * 90)
     marker = WriteTxnMarkersRequest.WritableTxnMarker(
         producer_id=1, producer_epoch=0, transaction_result=True, topics=[topic], coordinator_epoch=0
     )
