@@ -83,8 +83,8 @@ MOST_ELEMENTS: Final[Mapping[str, int]] = {
     "CreateTopics": 12_000, "DeleteTopics": 4_000, "DescribeConfigs": 700, "DescribeGroups": 6_000,
     "DescribeProducers": 1_500, "DescribeQuorum": 8_000, "DescribeShareGroupOffsets": 8_000,
     "DescribeTopicPartitions": 10_000, "DescribeTransactions": 6_000, "DescribeUserScramCredentials": 10_000,
-    "ElectLeaders": 11_000, "FindCoordinator": 12_000, "IncrementalAlterConfigs": 2_500, "Produce": 16_000,
-    "ShareFetch": 5_000, "ShareGroupDescribe": 4_000, "WriteTxnMarkers": 100,
+    "ElectLeaders": 11_000, "FindCoordinator": 12_000, "IncrementalAlterConfigs": 2_500, "ShareFetch": 5_000,
+    "ShareGroupDescribe": 4_000, "WriteTxnMarkers": 100,
 }  # fmt: skip
 """API -> how many elements the arrays of one request may have together, where an element costs so much that those
 that any request may have (``wire.source.MAX_ELEMENTS``) would keep the loop for longer than 100 ms

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from kafka.broker import record_checks
+from kafka.broker.reply import Connection
 from kafka.errors import UnsupportedCodecError
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
 from kafka.protocol.produce import ProduceRequest
@@ -134,6 +135,17 @@ def test_of_records_that_cannot_be_read_here_the_header_has_to_do(
     monkeypatch.setattr(record_checks, "BatchValidator", unreadable)
     answer = hand.produce("t", batch(timestamp=int(EPOCH_S * 1000) + time_ms))
     assert (answer.error_code, answer.record_errors) == (code, [])
+
+
+def test_a_request_that_names_too_many_partitions_ends_its_connection(hand: HandBroker) -> None:
+    def request(partitions: int) -> ProduceRequest:
+        given = [ProduceRequest.PartitionProduceData(index=at, records=None) for at in range(partitions)]
+        topic = ProduceRequest.TopicProduceData(name="t", partition_data=given)
+        return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+
+    hand.create_topic("t")
+    assert hand.send(request(15_999), 9).hang_up is False
+    assert hand.send(request(16_000), 9, Connection()).hang_up
 
 
 def test_nobody_writes_to_the_brokers_own_topics(hand: HandBroker) -> None:
