@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from kafka.broker.codes import error_code
 from kafka.broker.conversion import segment_offsets
 from kafka.broker.handlers.fetch import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch
-from kafka.broker.log import FoundOffset, PartitionLog
+from kafka.broker.log import PartitionLog
+from kafka.broker.log.time_search import FoundOffset
 from kafka.broker.registry import Call, handles
 from kafka.broker.reply import Reply
 from kafka.broker.sliced_requests import Steps

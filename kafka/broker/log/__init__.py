@@ -33,7 +33,6 @@ from kafka.broker.log.metadata_store import MetadataStore, Topic
 from kafka.broker.log.partition_log import Appended, PartitionLog
 from kafka.broker.log.producer_state import ProducerStates
 from kafka.broker.log.segment import batch_bounds
-from kafka.broker.log.time_search import FoundOffset
 
 __all__ = [
     "Appended",
@@ -41,7 +40,6 @@ __all__ = [
     "DirectoryLockedError",
     "FilePool",
     "FlushPolicy",
-    "FoundOffset",
     "Journal",
     "LogConfig",
     "LogDirectory",

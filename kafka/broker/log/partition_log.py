@@ -27,7 +27,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka.broker.log.epochs import LeaderEpochs
 from kafka.broker.log.files import Buffer, FilePool, OutOfDescriptorsError, make_directory, replace_file
@@ -37,7 +37,6 @@ from kafka.broker.log.producer_state import ProducerStates
 from kafka.broker.log.rolling import is_over
 from kafka.broker.log.segment import Seal, Segment, segment_name
 from kafka.broker.log.swap import DELETED
-from kafka.broker.log.time_search import FoundOffset, Search, at_once, first_newest, first_since
 from kafka.broker.log.trash import remove_files, set_aside
 from kafka.broker.log.unsynced import Unsynced
 from kafka.errors import CorruptRecordError, KafkaStorageError, MessageSizeTooLargeError, OffsetOutOfRangeError
@@ -53,6 +52,9 @@ from kafka.records import (
     set_max_timestamp,
     validate_batch,
 )
+
+if TYPE_CHECKING:
+    from kafka.broker.log.time_search import FoundOffset, Search
 
 CHECKPOINT_BYTES = 32 << 20
 CHECKPOINT_BATCHES = 30_000
@@ -364,14 +366,20 @@ class PartitionLog:
 
     def search_timestamp(self, timestamp: int) -> Search:
         """The first record, by offset, whose timestamp is ``timestamp`` (ms) or later. Yields as in ``slices.py``."""
+        from kafka.broker.log.time_search import first_since  # here and below: most brokers are never asked
+
         return self._search(lambda: first_since(self._segments, self._start, timestamp))
 
     def search_max_timestamp(self) -> Search:
         """The first record that has the log's greatest timestamp; None when no record has one. Yields likewise."""
+        from kafka.broker.log.time_search import first_newest
+
         return self._search(lambda: first_newest(self._segments))
 
     def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
         """As :meth:`search_timestamp`, at once."""
+        from kafka.broker.log.time_search import at_once
+
         return at_once(self.search_timestamp(timestamp))
 
     def _search(self, search: Callable[[], Search]) -> Search:
