@@ -13,9 +13,11 @@ docstring says what it does and what it lacks beside Apache Kafka (the documenta
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from uuid import UUID
 
 from kafka.broker.reply import Connection, Reply
 from kafka.protocol.registry import NAMES
@@ -79,12 +81,14 @@ MODULES: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
 """Module of ``kafka.broker.handlers`` -> its APIs and their versions, both inclusive."""
 
 MOST_ELEMENTS: Final[Mapping[str, int]] = {
-    "AlterClientQuotas": 4_000, "AlterConfigs": 2_500, "AlterShareGroupOffsets": 2_000, "ConsumerGroupDescribe": 4_000,
-    "CreateTopics": 12_000, "DeleteTopics": 4_000, "DescribeConfigs": 700, "DescribeGroups": 6_000,
-    "DescribeProducers": 1_500, "DescribeQuorum": 8_000, "DescribeShareGroupOffsets": 8_000,
+    "AlterClientQuotas": 4_000, "AlterConfigs": 2_500, "AlterPartitionReassignments": 10_000,
+    "AlterShareGroupOffsets": 1_500, "ConsumerGroupDescribe": 4_000, "ConsumerGroupHeartbeat": 12_000,
+    "CreateTopics": 10_000, "DeleteRecords": 20_000, "DeleteTopics": 4_000, "DescribeConfigs": 700,
+    "DescribeGroups": 6_000, "DescribeProducers": 1_500, "DescribeQuorum": 8_000, "DescribeShareGroupOffsets": 8_000,
     "DescribeTopicPartitions": 10_000, "DescribeTransactions": 6_000, "DescribeUserScramCredentials": 10_000,
-    "ElectLeaders": 11_000, "FindCoordinator": 12_000, "IncrementalAlterConfigs": 2_500, "ShareFetch": 5_000,
-    "ShareGroupDescribe": 4_000, "WriteTxnMarkers": 100,
+    "ElectLeaders": 11_000, "FindCoordinator": 12_000, "IncrementalAlterConfigs": 2_500, "OffsetCommit": 12_000,
+    "OffsetFetch": 12_000, "OffsetForLeaderEpoch": 20_000, "ShareFetch": 3_000, "ShareGroupDescribe": 4_000,
+    "TxnOffsetCommit": 12_000, "WriteTxnMarkers": 100,
 }  # fmt: skip
 """API -> how many elements the arrays of one request may have together, where an element costs so much that those
 that any request may have (``wire.source.MAX_ELEMENTS``) would keep the loop for longer than 100 ms
@@ -105,6 +109,8 @@ class Call(Generic[Q]):
 
 
 Outcome = Response | Reply
+Named = tuple[str | UUID, int]
+"""A partition by its topic's name or id, and its number."""
 HandlerFunction = Callable[["Broker", Call[Any]], Outcome]
 
 
@@ -168,9 +174,10 @@ def _left(message: Struct, most: int) -> int:
 
 
 def handles(
-    request: type[Q], versions: tuple[int, int]
+    request: type[Q], versions: tuple[int, int], *, opens: Callable[[Q], list[Named]] | None = None
 ) -> Callable[[Callable[[Broker, Call[Q]], Outcome]], Callable[[Broker, Call[Q]], Outcome]]:
-    """Make the decorated function the handler of these versions of a request (both inclusive)."""
+    """Make the decorated function the handler of these versions of a request (both inclusive). ``opens``: the
+    partitions of a request whose logs it opens; when they are many, that is done first, in slices."""
     low, high = versions
     if not request.min_version <= low <= high <= request.max_version:
         raise ValueError(f"{request.__name__} has no versions {low} to {high}")
@@ -183,6 +190,13 @@ def handles(
         if row is None or (row.min_version, row.max_version, row.module) != (low, high, module):
             raise ValueError(f"{module} handles {request.__name__} {low} to {high}, and MODULES does not say so")
         _FUNCTIONS[key] = function
+        if opens is not None:
+
+            @functools.wraps(function)
+            def handle_when_open(broker: Broker, call: Call[Q]) -> Outcome:
+                return broker.when_open(call, opens(call.request), function)
+
+            _FUNCTIONS[key] = handle_when_open
         return function
 
     return register

@@ -41,7 +41,7 @@ class SlicedRequests:
             return found
         sliced = _Sliced(connection, steps, complete)
         self._waiting.append(sliced)
-        connection.parked = lambda: self._cancel(sliced)
+        sliced.cancel = connection.parked = lambda: self._cancel(sliced)
         return sliced.reply
 
     def run(self) -> None:
@@ -62,18 +62,25 @@ class SlicedRequests:
 
     def _end(self, sliced: _Sliced, outcome: Response | Reply) -> None:
         self._waiting.popleft()
-        sliced.connection.parked = None
+        if sliced.connection.parked is sliced.cancel:  # else the request waits for something now
+            sliced.connection.parked = None
         reply = sliced.reply
-        if isinstance(outcome, Reply):
-            reply.hang_up = outcome.hang_up
-            reply.complete(outcome.response)
-        else:
+        if not isinstance(outcome, Reply):
             sliced.complete(reply, outcome)
+        elif outcome.done:
+            _pass_on(reply, outcome)
+        else:
+            outcome.on_done = lambda outcome: _pass_on(reply, outcome)
 
     def _cancel(self, sliced: _Sliced) -> None:
         """The connection has ended. What the request has done stays done."""
         sliced.steps.close()
         self._waiting.remove(sliced)
+
+
+def _pass_on(reply: Reply, outcome: Reply) -> None:
+    reply.hang_up, reply.version = outcome.hang_up, outcome.version
+    reply.complete(outcome.response)
 
 
 class _Sliced:
@@ -82,3 +89,4 @@ class _Sliced:
         self.steps = steps
         self.complete = complete
         self.reply = Reply()
+        self.cancel: Callable[[], None] | None = None

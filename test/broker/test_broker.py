@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from kafka.broker.broker import Broker
+from kafka.broker.broker import OPENED_AT_ONCE, Broker
 from kafka.broker.log import DirectoryLockedError, syncing
+from kafka.broker.reply import Connection
 from kafka.errors import KafkaConfigurationError
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.fetch import FetchRequest
@@ -120,3 +122,37 @@ def test_the_next_deadline_is_that_of_the_first_request_to_end(hand: HandBroker)
     request: FetchRequest = fetch_request("t", max_wait_ms=700)
     assert not hand.send(request, 12).done
     assert hand.tick() == pytest.approx(0.7)
+
+
+# -- many partitions in one request ----------------------------------------------------------------------------------
+
+
+def test_a_request_that_names_many_partitions_opens_their_logs_in_slices_and_then_waits_as_any_other(
+    hand: HandBroker,
+) -> None:
+    count = 2 * OPENED_AT_ONCE + 1
+    hand.create_topic("t", count)
+    reader = Connection()
+    reply = hand.send(fetch_request("t", [0] * count, max_wait_ms=60_000), 11, reader)
+    opened = [len(hand.broker.logs.all_opened())]
+    while len(hand.broker.logs.all_opened()) < count:
+        hand.tick()
+        opened.append(len(hand.broker.logs.all_opened()))
+    assert [after - before for before, after in pairwise(opened)] == [OPENED_AT_ONCE, 1]
+    hand.tick()
+    assert not reply.done, "it waits for records"
+    hand.produce("t", batch(b"v"), partition=7)
+    hand.tick()
+    assert values(fetched(hand.answer(fetch_request("t"), reply, 11))[7].records) == [b"v"]
+
+
+def test_a_request_whose_connection_ends_while_it_waits_after_its_slices_is_forgotten(hand: HandBroker) -> None:
+    count = OPENED_AT_ONCE + 1
+    hand.create_topic("t", count)
+    reader = Connection()
+    reply = hand.send(fetch_request("t", [0] * count, max_wait_ms=60_000), 11, reader)
+    hand.tick()
+    hand.tick()
+    assert len(hand.broker.purgatory) == 1
+    hand.broker.disconnected(reader, hand.now)
+    assert (len(hand.broker.purgatory), reply.done) == (0, False)

@@ -22,7 +22,7 @@ from kafka.broker.codes import error_code
 from kafka.broker.conversion import MAGIC_OF_FETCH, read_message_set
 from kafka.broker.fetch_sessions import IDS_SINCE, FetchContext, Row, Wanted, grouped
 from kafka.broker.log import PartitionLog, Topic, batch_bounds
-from kafka.broker.registry import Call, handles
+from kafka.broker.registry import Call, Named, handles
 from kafka.broker.reply import Reply
 from kafka.errors import (
     BrokerResponseError,
@@ -49,7 +49,11 @@ LEADERS_SINCE: Final = 16
 _PartitionData = FetchResponse.PartitionData
 
 
-@handles(FetchRequest, versions=(0, 18))
+def _named(request: FetchRequest) -> list[Named]:
+    return [(topic.topic or topic.topic_id, one.partition) for topic in request.topics for one in topic.partitions]
+
+
+@handles(FetchRequest, versions=(0, 18), opens=_named)
 def fetch(broker: Broker, call: Call[FetchRequest]) -> FetchResponse | Reply:
     request = call.request
     try:

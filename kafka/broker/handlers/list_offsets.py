@@ -19,7 +19,7 @@ from kafka.broker.conversion import segment_offsets
 from kafka.broker.handlers.fetch import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch
 from kafka.broker.log import PartitionLog
 from kafka.broker.log.time_search import FoundOffset
-from kafka.broker.registry import Call, handles
+from kafka.broker.registry import Call, Named, handles
 from kafka.broker.reply import Reply
 from kafka.broker.sliced_requests import Steps
 from kafka.broker.slices import Spent
@@ -140,7 +140,11 @@ def _at(log: PartitionLog, timestamp: int, end: int) -> Generator[bool, None, Fo
 _EpochEnd = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
-@handles(OffsetForLeaderEpochRequest, versions=(0, 4))
+def _named(request: OffsetForLeaderEpochRequest) -> list[Named]:
+    return [(topic.topic, one.partition) for topic in request.topics for one in topic.partitions]
+
+
+@handles(OffsetForLeaderEpochRequest, versions=(0, 4), opens=_named)
 def offset_for_leader_epoch(broker: Broker, call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafka.broker.codes import error_code, error_text
-from kafka.broker.registry import Call, handles
+from kafka.broker.registry import Call, Named, handles
 from kafka.broker.settings import list_of
 from kafka.broker.topics import INTERNAL_TOPICS, MAX_PARTITIONS_PER_REQUEST, check_replicas
 from kafka.errors import (
@@ -90,7 +90,11 @@ def _check_growth(broker: Broker, wanted: CreatePartitionsRequest.CreatePartitio
     return more
 
 
-@handles(DeleteRecordsRequest, versions=(0, 2))
+def _named(request: DeleteRecordsRequest) -> list[Named]:
+    return [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
+
+
+@handles(DeleteRecordsRequest, versions=(0, 2), opens=_named)
 def delete_records(broker: Broker, call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
     wanted: dict[str, dict[int, int]] = {}  # of a partition that is named twice the last counts
     for topic in call.request.topics:

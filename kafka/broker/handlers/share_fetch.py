@@ -23,7 +23,7 @@ from uuid import UUID
 from kafka.broker.codes import error_code, error_text
 from kafka.broker.handlers.share_acknowledge import FINE, Fault, Name, ack_batches, acknowledge, close_session
 from kafka.broker.log import PartitionLog
-from kafka.broker.registry import Call, handles
+from kafka.broker.registry import Call, Named, handles
 from kafka.broker.reply import Reply
 from kafka.broker.share.group_configs import ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
@@ -55,7 +55,11 @@ _FRAME_BYTES: Final = 12
 _LAST_DELTA_END: Final = 27
 
 
-@handles(ShareFetchRequest, versions=(1, 2))
+def _named(request: ShareFetchRequest) -> list[Named]:
+    return [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
+
+
+@handles(ShareFetchRequest, versions=(1, 2), opens=_named)
 def share_fetch(broker: Broker, call: Call[ShareFetchRequest]) -> ShareFetchResponse | Reply:
     request = call.request
     group_id, member_id = request.group_id or "", request.member_id or ""

@@ -61,6 +61,8 @@ class LogDirectory:
         self.leader_epoch: Callable[[Topic, int], int | None] = lambda topic, partition: None
         """Of a partition whose log is opened; None: as the log has it."""
         self._logs: dict[tuple[UUID, int], PartitionLog] = {}
+        self._last_values: dict[str, str] = {}
+        self._last_config = LogConfig()
         self._lock = DirectoryLock(self.path)
         self.pool = FilePool(max_open_files)
         self.syncer = Syncer(self.flush_policy, self.pool, executor)
@@ -209,7 +211,10 @@ class LogDirectory:
         self.syncer.wait(lambda error: self.trash.add([path]) if error is None else None)
 
     def _config(self, name: str) -> LogConfig:
-        return log_config({**self.defaults, **self.metadata.config("topic", name)})
+        values = {**self.defaults, **self.metadata.config("topic", name)}
+        if values != self._last_values:  # the next partition of the same topic has the same
+            self._last_values, self._last_config = values, log_config(values)
+        return self._last_config
 
     def _topic_path(self, topic: Topic) -> str:
         return os.path.join(self._topics_path, f"{topic.name[:_NAME_CHARACTERS]}.{topic.topic_id.hex[:8]}")
