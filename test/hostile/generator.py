@@ -301,11 +301,11 @@ def _produce(records: bytes, topic: str = "c") -> Request[Any]:
 
 
 def _empty_record(number: int, key: bytes = b"") -> bytes:
-    body = b"\0\0" + _varint(number) + _varint(len(key)) + key + b"\1\0"
-    return _varint(len(body)) + body
+    body = b"\0\0" + varint(number) + varint(len(key)) + key + b"\1\0"
+    return varint(len(body)) + body
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     value = value << 1 ^ value >> 63
     out = bytearray()
     while value > 127:
@@ -316,17 +316,21 @@ def _varint(value: int) -> bytes:
 
 
 def _inflating(codec: int, body: Callable[[int], tuple[bytes, int]]) -> Callable[[int, str], Request[Any]]:
-    """A batch of about ``size`` bytes around a body that grows with what is asked of it."""
-
     def make(size: int, salt: str) -> Request[Any]:
-        inner = size
-        data = v2_around(codec, *body(inner))
-        while len(data) < size and inner < 64 << 20:
-            inner = min(inner * max(2, min(64, size // len(data))), 64 << 20)
-            data = v2_around(codec, *body(inner))
-        return _produce(data)
+        return _produce(bomb(codec, body, size))
 
     return make
+
+
+def bomb(codec: int, body: Callable[[int], tuple[bytes, int]], size: int, most: int = 64 << 20) -> bytes:
+    """A batch of about ``size`` bytes around a body (and its count of records) that grows with what is asked of it, up
+    to ``most`` bytes."""
+    inner = size
+    data = v2_around(codec, *body(inner))
+    while codec and len(data) < size and inner < most:
+        inner = min(inner * max(2, min(64, size // len(data))), most)
+        data = v2_around(codec, *body(inner))
+    return data
 
 
 def _many_empty(size: int) -> tuple[bytes, int]:
@@ -335,15 +339,15 @@ def _many_empty(size: int) -> tuple[bytes, int]:
     return record * count, count
 
 
-def _one_huge(size: int) -> tuple[bytes, int]:
-    body = b"\0\0\0\2k" + _varint(size) + bytes(size) + b"\0"
-    return _varint(len(body)) + body, 1
+def one_huge(size: int) -> tuple[bytes, int]:
+    body = b"\0\0\0\2k" + varint(size) + bytes(size) + b"\0"
+    return varint(len(body)) + body, 1
 
 
-def _many_headers(size: int) -> tuple[bytes, int]:
+def many_headers(size: int) -> tuple[bytes, int]:
     count = size // 2
-    body = b"\0\0\0\2k\0" + _varint(count) + b"\0\0" * count
-    return _varint(len(body)) + body, 1
+    body = b"\0\0\0\2k\0" + varint(count) + b"\0\0" * count
+    return varint(len(body)) + body, 1
 
 
 def _keys(size: int, salt: str) -> Request[Any]:
@@ -429,7 +433,7 @@ BY_HAND: Final[dict[str, dict[str, Callable[[int, str], Request[Any]]]]] = {
         **{
             f"records: {name}, codec {codec}": _inflating(codec, body)
             for codec in CODECS
-            for name, body in (("many empty", _many_empty), ("one huge", _one_huge), ("headers", _many_headers))
+            for name, body in (("many empty", _many_empty), ("one huge", one_huge), ("headers", many_headers))
         },
         "records: keys that differ": _keys,
         "records: far timestamps": _far_times,

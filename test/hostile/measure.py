@@ -15,34 +15,35 @@ import argparse
 import cProfile
 import gc
 import io
-import json
 import logging
-import os
 import pstats
 import re
-import resource
 import shutil
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kafka.broker.registry import MOST_ELEMENTS, load
 from kafka.wire.source import MAX_ELEMENTS
+from test.hostile.costs import (
+    CPU_LIMIT_S,
+    GIVE_UP_S,
+    MOST_MB,
+    MOST_S,
+    MOST_TIMES,
+    badness,
+    in_a_child,
+    list_table,
+    peak,
+    reset_peak,
+)
 from test.hostile.generator import Case, cases
 from test.hostile.scene import Scene
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 """Bytes of a request. Elements of arrays have a limit of their own, which the largest size reaches in most APIs."""
-MOST_S: Final = 0.1
-MOST_MB: Final = 64
-MOST_TIMES: Final = 30
-GIVE_UP_S: Final = 3.0
-"""A case that took so long is not tried with more bytes."""
-CPU_LIMIT_S: Final = 60
-MEMORY_LIMIT_BYTES: Final = 3 << 30
 
 
 class Cost(NamedTuple):
@@ -60,7 +61,7 @@ class Cost(NamedTuple):
     @property
     def badness(self) -> float:
         """Above 1 the bound is missed."""
-        return max(self.ms / 1000 / MOST_S, self.mb / (MOST_MB + MOST_TIMES * self.request_bytes / 1e6))
+        return badness(self.request_bytes, self.ms, self.mb)
 
 
 def measure(chosen: Iterable[Case], sizes: Sequence[int], *, profile: bool = False) -> Iterator[Cost]:
@@ -73,7 +74,7 @@ def measure(chosen: Iterable[Case], sizes: Sequence[int], *, profile: bool = Fal
         gc.freeze()
         for case in chosen:
             rest = list(sizes if case.has_size else sizes[:1])
-            for row in in_a_child(lambda scene: _run(scene, case, rest, profile), origin, Path(folder, "copy")):  # noqa: B023
+            for row in on_a_copy(lambda scene: _run(scene, case, rest, profile), origin, Path(folder, "copy")):  # noqa: B023
                 if isinstance(row, list):
                     del rest[0]
                     yield Cost(*row)
@@ -81,34 +82,15 @@ def measure(chosen: Iterable[Case], sizes: Sequence[int], *, profile: bool = Fal
                     yield Cost(case.title, case.api, rest[0], CPU_LIMIT_S * 1e3, 0.0, 0, f"killed: status {row}")
 
 
-def in_a_child(work: Callable[[Scene], Iterable[tuple[Any, ...]]], origin: Path, copy: Path) -> Iterator[Any]:
-    """What ``work`` gives, run in a process of its own on a copy of the scene at ``origin``: rows as lists, and behind
-    them the exit status where that is not 0."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if not pid:
-        code = 1
-        try:
-            os.close(reading)
-            resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
-            shutil.copytree(origin, copy)
-            with os.fdopen(writing, "w") as out:
-                for row in work(Scene(copy)):
-                    print(json.dumps(row), file=out, flush=True)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    os.close(writing)
-    with os.fdopen(reading) as lines:
-        found = [json.loads(line) for line in lines]
-    _, status = os.waitpid(pid, 0)
+def on_a_copy(work: Callable[[Scene], Iterable[tuple[Any, ...]]], origin: Path, copy: Path) -> Iterator[Any]:
+    """What ``work`` gives, run in a process of its own (``costs.in_a_child``) on a copy of the scene at ``origin``."""
+
+    def run() -> Iterable[tuple[Any, ...]]:
+        shutil.copytree(origin, copy)
+        return work(Scene(copy))
+
+    yield from in_a_child(run)
     shutil.rmtree(copy, ignore_errors=True)
-    yield from found
-    if status:
-        yield status
 
 
 def _run(scene: Scene, case: Case, sizes: Sequence[int], profile: bool) -> Iterator[Cost]:
@@ -119,9 +101,9 @@ def _run(scene: Scene, case: Case, sizes: Sequence[int], profile: bool) -> Itera
             profiler = cProfile.Profile()
             profiler.enable()
         gc.collect()
-        before = _reset_peak()
+        before = reset_peak()
         turn = scene.turn(frame)
-        mb = (_peak() - before) / 1e6
+        mb = (peak() - before) / 1e6
         where = ""
         if profile:
             profiler.disable()
@@ -129,19 +111,6 @@ def _run(scene: Scene, case: Case, sizes: Sequence[int], profile: bool) -> Itera
         yield Cost(case.title, case.api, len(frame), turn.cpu_s * 1e3, mb, turn.answer_bytes, turn.outcome, where)
         if turn.cpu_s > GIVE_UP_S:
             break
-
-
-def _reset_peak() -> int:
-    """Forget the process's peak of memory; what it has now, in bytes."""
-    Path("/proc/self/clear_refs").write_text("5", "ascii")
-    return _peak()
-
-
-def _peak() -> int:
-    for line in Path("/proc/self/status").read_text("ascii").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise OSError("no VmHWM in /proc/self/status")
 
 
 def _dearest(profiler: cProfile.Profile, count: int = 4) -> str:
@@ -194,7 +163,6 @@ def main() -> int:
 def table(costs: Iterable[Cost]) -> Iterator[str]:
     """Lines of reStructuredText: for each API and size the worst time, memory and answer of all its cases."""
     yield ".. Written by python -m test.hostile.measure --write; a file to be included.\n\n"
-    yield ".. list-table::\n   :header-rows: 1\n"
     heads = ("request", "bytes", "loop time", "memory", "answer", "most elements of a request")
     rows: dict[tuple[str, int], list[Cost]] = {}
     for cost in costs:
@@ -205,8 +173,7 @@ def table(costs: Iterable[Cost]) -> Iterator[str]:
         answer = max(cost.answer_bytes for cost in found)
         most = MOST_ELEMENTS.get(api, MAX_ELEMENTS)
         cells.append((api, f"{size:,}", f"{ms:.0f} ms", f"{mb:.0f} MB", f"{answer:,} bytes", f"{most:,}"))
-    for row in cells:
-        yield "\n" + "".join(f"   {'*' if not at else ' '} - {cell}\n" for at, cell in enumerate(row))
+    yield from list_table(cells)
 
 
 def _size_of(cost: Cost) -> int:

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from kafka.broker.registry import load
 from kafka.wire import codec
 from test.hostile.generator import Case
-from test.hostile.measure import all_cases, in_a_child
+from test.hostile.measure import all_cases, on_a_copy
 from test.hostile.scene import Scene
 
 SIZE: Final = 5_000
@@ -50,7 +50,7 @@ def measure(chosen: Iterable[Case]) -> Iterator[Kept]:
         origin = Path(folder, "origin")
         Scene(origin).hand.broker.close()
         for case in chosen:
-            for row in in_a_child(functools.partial(_run, case=case), origin, Path(folder, "copy")):
+            for row in on_a_copy(functools.partial(_run, case=case), origin, Path(folder, "copy")):
                 yield Kept(*row) if isinstance(row, list) else Kept(case.title, case.api, 0, -1, [])
 
 

@@ -9,8 +9,8 @@ from typing import Final
 from kafka.broker.registry import load
 from kafka.protocol.registry import NAMES
 from kafka.wire.codec import encode
+from test.hostile.costs import MOST_S
 from test.hostile.generator import cases
-from test.hostile.measure import MOST_S
 from test.hostile.scene import Scene
 
 SIZE: Final = 10_000
