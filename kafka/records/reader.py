@@ -422,6 +422,13 @@ def headers_of(given: bytes | Headers | None) -> Headers:
     return headers
 
 
+def count_headers(given: bytes | Headers | None) -> int:
+    """How many headers :func:`headers_of` would make of that, without making them."""
+    if given is None:
+        return 0
+    return decode_varint(given, 0)[0] if isinstance(given, bytes) else len(given)
+
+
 def walk_headers(data: bytes, found: Headers | None) -> i64:
     """Where the headers end that ``data`` begins with; they are added to ``found``."""
     byte: i64

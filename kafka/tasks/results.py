@@ -45,6 +45,9 @@ MOST_VIEW_BYTES = 64 * 1024 * 1024
 MOST_DIGITS = 18
 """Of the numbers in a state record's headers: they fit 64 bits."""
 
+MOST_HEADERS = 16
+"""Of a state record, which has three; whatever has more is none, and its headers are not looked at."""
+
 MOST_SHORTENED = 200
 """Characters of a text in a state record whose topic does not take it whole."""
 

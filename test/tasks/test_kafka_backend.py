@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kafka.client import ApiRanges, KafkaClient
+from kafka.core.consume.fetched import Fetched, ReaderOptions
 from kafka.errors import (
     CoordinatorLoadInProgressError,
     GroupAuthorizationFailedError,
@@ -34,6 +35,7 @@ from kafka.errors import (
 )
 from kafka.future import Future
 from kafka.net.loop import Loop
+from kafka.records import RecordBatchBuilder
 from kafka.share import Acknowledged, AcknowledgeType, ShareRecord
 from kafka.structs import TopicPartition
 from kafka.tasks import App, JobState
@@ -51,7 +53,7 @@ from kafka.tasks.kafka_backend.connection import RECONNECT_MAX_S, connect
 from kafka.tasks.kafka_backend.delivery import ShareDelivery
 from kafka.tasks.kafka_backend.publisher import KafkaPublisher
 from kafka.tasks.outcome import Verdict
-from kafka.tasks.results import StateRecord, encode
+from kafka.tasks.results import MOST_HEADERS, StateRecord, encode
 from kafka.tasks.settings import read_settings
 from kafka.tasks.topics import Names, TopicPlan, group_configs
 from kafka.testing import EmbeddedBroker
@@ -735,6 +737,21 @@ def test_closing_lets_go_of_those_who_wait(app: App) -> None:
         ended.wait(0.005)
     app.close(SOON_S)
     assert ended.wait(SOON_S / 2)
+
+
+def test_headers_of_a_record_that_has_too_many_for_a_state_are_not_made(app: App) -> None:
+    """A poll of the tail may bring 2,000 records of 16,384 headers: seconds of the loop, and hundreds of MB."""
+    backend = app.backend()
+    assert isinstance(backend, KafkaBackend)
+    front, job_id = backend._connected(), backend.new_id()
+    builder = RecordBatchBuilder(1 << 20)
+    for count in (MOST_HEADERS, MOST_HEADERS + 1):
+        state: list[tuple[str, bytes | None]] = [("state", b"SUCCESS")]
+        builder.append(1_000, job_id.encode(), b"", state + [("h", b"")] * (count - 1))
+    good, bad = Fetched(TopicPartition("r", 0), 0, builder.build()).read(2, ReaderOptions())
+    assert front.results._state(good) == StateRecord(job_id, JobState.SUCCESS, time_ms=1_000)
+    assert front.results._state(bad) is None
+    assert isinstance(bad._headers, bytes)
 
 
 def test_damaged_states_of_a_job_are_some_lines_of_log_and_hide_nothing(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from kafka._native import mypyc_attr
-from kafka.records.reader import Headers, headers_of
+from kafka.records.reader import Headers, count_headers, headers_of
 
 FIELDS: Final = (
     "topic", "partition", "leader_epoch", "offset", "timestamp", "timestamp_type", "key", "value", "headers",
@@ -79,6 +79,11 @@ class ConsumerRecord:
         """The headers, in order: ``[(name, bytes or None)]``."""
         headers = self._headers = headers_of(self._headers)
         return headers
+
+    @property
+    def headers_count(self) -> int:
+        """How many headers there are, without making them."""
+        return count_headers(self._headers)
 
     @property
     def checksum(self) -> int | None:

@@ -15,8 +15,7 @@ from uuid import UUID
 from kafka._native import i64, mypyc_attr
 from kafka.records import BatchHeader, Headers, iter_batches
 from kafka.records.compression import inflation_bound
-from kafka.records.reader import RecordReader, RecordSink, headers_of
-from kafka.records.varint import decode_varint
+from kafka.records.reader import RecordReader, RecordSink, count_headers, headers_of
 from kafka.wire.types import BytesLike
 
 
@@ -93,10 +92,7 @@ class ShareRecord:
     @property
     def headers_count(self) -> int:
         """How many headers there are, without making them."""
-        headers = self._headers
-        if isinstance(headers, bytes):
-            return decode_varint(headers, 0)[0]
-        return 0 if headers is None else len(headers)
+        return count_headers(self._headers)
 
     def replace(self, key: Any, value: Any) -> None:
         """Put what deserializers made in place of the bytes."""

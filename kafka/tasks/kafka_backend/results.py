@@ -24,7 +24,17 @@ from kafka.log_limit import LimitedLog
 from kafka.structs import TopicPartition
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.ids import BrokerClock, partition_of, time_of
-from kafka.tasks.results import EndOffset, OffsetAt, ResultView, StateRecord, Want, better, decode, look_up
+from kafka.tasks.results import (
+    MOST_HEADERS,
+    EndOffset,
+    OffsetAt,
+    ResultView,
+    StateRecord,
+    Want,
+    better,
+    decode,
+    look_up,
+)
 from kafka.tasks.states import READY
 from kafka.tasks.topics import Names
 
@@ -214,6 +224,9 @@ class Results:
 
     def _state(self, record: ConsumerRecord) -> StateRecord | None:
         try:
+            if record.headers_count > MOST_HEADERS:
+                most = f"a state record has {MOST_HEADERS} at most"
+                raise BadRecord("bad-state", f"a record with {record.headers_count} headers, and {most}")
             return decode(record.key, record.value, record.headers, record.timestamp)
         except BadRecord as error:
             where = record.topic, record.partition, record.offset

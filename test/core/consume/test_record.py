@@ -119,3 +119,12 @@ def test_sizes_are_found_out_unless_they_are_given() -> None:
 def test_what_is_given_alone_counts_and_the_rest_is_found_out(name: str, tail: tuple[int | None, ...]) -> None:
     given: dict[str, Any] = {name: 7}
     assert tuple(ConsumerRecord("t", 0, -1, 0, -1, 0, b"k", b"vv", [], **given))[-4:] == tail
+
+
+def test_headers_are_counted_without_being_made() -> None:
+    record = read()
+    for _ in range(2):  # before the headers are made, and after
+        assert record.headers_count == 2
+        assert record.headers == HEADERS
+    assert MADE.headers_count == 2
+    assert ConsumerRecord("t", 0, 0, 0, 0, 0, None, None, None).headers_count == 0
