@@ -157,6 +157,7 @@ class RecordReader:
     caller wants: a batch of a few kB may hold millions.
 
     Keys and values are ``bytes`` of their own, whatever ``data`` is. A control batch gives its marker as one record.
+    Without ``checks_headers`` those of malformed headers are met when somebody looks at them (:func:`headers_of`).
 
     The constructor and :meth:`read` raise :class:`~kafka.errors.CorruptRecordError` for records that are malformed,
     fewer or more than the header says, whose offsets do not ascend or go beyond the header's, or that would inflate
@@ -170,8 +171,10 @@ class RecordReader:
         header: BatchHeader,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         first_offset: int = 0,
+        checks_headers: bool = True,
     ) -> None:
         self._header = header
+        self._checks_headers = checks_headers
         self._older: list[RawRecord] | None = None
         self._body = b""
         self._held_bytes = 0
@@ -237,6 +240,7 @@ class RecordReader:
         base_offset: i64 = self._header.base_offset
         base_timestamp = self._timestamp
         is_append_time = self._is_append_time
+        checks_headers = self._checks_headers
         last_offset = self._last_offset
         most_offset: i64 = self._header.last_offset
         floor: i64 = self._first_offset - 1
@@ -359,11 +363,11 @@ class RecordReader:
             if data[pos] == 0:
                 pos += 1
                 headers = None
-            elif pos > record_end:
+            elif pos >= record_end:
                 raise CorruptRecordError(f"a record that should end at byte {record_end} ends at byte {pos}")
             else:
                 headers = data[pos:record_end]
-                pos += walk_headers(headers, None)
+                pos = pos + walk_headers(headers, None) if checks_headers else record_end
 
             if pos != record_end:
                 raise CorruptRecordError(f"a record that should end at byte {record_end} ends at byte {pos}")
@@ -411,22 +415,33 @@ def headers_of(given: bytes | Headers | None) -> Headers:
     this made of it before.
 
     A name that is no UTF-8 is read with replacement characters, as Java's client does: no broker checks names, and an
-    error would make the whole partition unreadable because of one odd producer.
+    error would make the whole partition unreadable because of one odd producer. CorruptRecordError for headers that
+    are malformed and were not checked before.
     """
     if given is None:
         return []
     if not isinstance(given, bytes):
         return given
     headers: Headers = []
-    walk_headers(given, headers)
+    try:
+        end = walk_headers(given, headers)
+    except IndexError:
+        raise CorruptRecordError("headers that run over the end of their record") from None
+    if end != len(given):
+        raise CorruptRecordError(f"{len(given) - end} bytes after the last header of a record")
     return headers
 
 
 def count_headers(given: bytes | Headers | None) -> int:
-    """How many headers :func:`headers_of` would make of that, without making them."""
+    """How many headers :func:`headers_of` would make of that, without making them. Errors: as there."""
     if given is None:
         return 0
-    return decode_varint(given, 0)[0] if isinstance(given, bytes) else len(given)
+    if not isinstance(given, bytes):
+        return len(given)
+    try:
+        return decode_varint(given, 0, MAX_VARINT_BYTES)[0]
+    except IndexError:
+        raise CorruptRecordError("headers that run over the end of their record") from None
 
 
 def walk_headers(data: bytes, found: Headers | None) -> i64:

@@ -34,8 +34,8 @@ class Lease:
 
     ``value`` and ``headers`` are the record's, ``deliveries`` its delivery count with this one, ``partition`` and
     ``offset`` where it is, ``token`` whatever the delivery needs to find it again. ``headers_left_out``: how many it
-    has, when they are too many for a job and ``headers`` is empty. ``spared``: of its earlier deliveries, those whose
-    locks this worker lost while it lived.
+    has, when they are too many for a job (or ``envelope.MALFORMED``) and ``headers`` is empty. ``spared``: of its
+    earlier deliveries, those whose locks this worker lost while it lived.
     """
 
     __slots__ = (

@@ -44,6 +44,9 @@ MOST_EXTRA = 100
 MOST_HEADERS = 128
 """Of all kinds; those of the table and of a death come on top of the others', and change on a job's way."""
 
+MALFORMED = -1
+"""In the place of a number of headers."""
+
 MOST_SHOWN = 100
 """Bytes of a record that an error shows: its text goes to the log and into the dead topic."""
 
@@ -165,7 +168,9 @@ def decode(value: bytes | None, headers: Sequence[Header]) -> Envelope:
 
 
 def too_many_headers(count: int) -> BadRecord:
-    """What a record with too many headers is."""
+    """What a record with too many headers is; :data:`MALFORMED`: with headers that cannot be read."""
+    if count == MALFORMED:
+        return BadRecord("bad-header", "the record's headers are malformed; they are left out of the dead record")
     most = f"a job has {MOST_EXTRA} besides its own at most"
     left_out = "; they are left out of the dead record" if count > MOST_HEADERS else ""
     return BadRecord("too-many-headers", f"the record has {count} headers, and {most}{left_out}")

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.core.consume.fetched import Fetched, ReaderOptions
+from kafka.core.consume.sinks import Records
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records import GZIP, ZSTD, RawRecord, decode_raw, decode_records, iter_batches, parse_header
 from kafka.records.header import ATTRIBUTES_AT, HEADER_BYTES
 from kafka.records.message_set import decode_message
 from kafka.records.message_set_builder import encode_message_set
-from kafka.records.reader import headers_of
+from kafka.records.reader import RecordReader, headers_of
 from kafka.records.varint import encode_varint
 from kafka.structs import TopicPartition
 from test.records.samples import GOLDEN_RECORDS, T0, RawInput, batch_of, golden, record_lists
@@ -241,6 +242,26 @@ def test_a_record_of_no_bytes_is_corrupt_also_before_the_first_offset_wanted() -
     fetched = Fetched(TopicPartition("t", 0), 3, batch_with_body(b"\0" + GOOD * 2, 2))
     with pytest.raises(CorruptRecordError, match="a record of 0 bytes"):
         fetched.read(100, ReaderOptions(check_crcs=False))
+
+
+@pytest.mark.parametrize("headers", [b"\xff", b"\x02\x02x", b"\x02\x02x\x01\x00", b""])
+def test_headers_that_were_not_checked_are_found_malformed_by_who_looks(headers: bytes) -> None:
+    batch = batch_with_body(record_bytes(b"\0", 0, 0, -1, -1, headers or b"\1"))
+    (header,) = iter_batches(batch, check_crcs=False)
+    found = Records("t", 0, -1, 0)
+    RecordReader(batch, header, checks_headers=False).read(found)
+    with pytest.raises(CorruptRecordError):
+        _ = found.found[0].headers
+    with pytest.raises(CorruptRecordError):
+        RecordReader(batch, header).read(found)
+
+
+def test_a_record_that_ends_before_its_headers_is_corrupt_whether_these_are_checked_or_not() -> None:
+    batch = batch_with_body(record_bytes(b"\0", 0, 0, -1, -1) + GOOD, 2)
+    (header,) = iter_batches(batch, check_crcs=False)
+    for checks_headers in (True, False):
+        with pytest.raises(CorruptRecordError):
+            RecordReader(batch, header, checks_headers=checks_headers).read(Records("t", 0, -1, 0))
 
 
 def test_headers_that_were_read_before_are_given_back() -> None:

@@ -40,6 +40,7 @@ from kafka.share import Acknowledged, AcknowledgeType, ShareRecord
 from kafka.structs import TopicPartition
 from kafka.tasks import App, JobState
 from kafka.tasks.delivery import Lease, Outgoing, Source
+from kafka.tasks.envelope import MALFORMED
 from kafka.tasks.ids import BrokerClock
 from kafka.tasks.kafka_backend import KafkaBackend, delivery
 from kafka.tasks.kafka_backend.admin import (
@@ -480,6 +481,14 @@ def test_headers_of_a_record_that_has_too_many_for_a_job_are_not_made(stage: Sta
     stage.main.options["on_records"]([few, many])
     assert [(len(lease.headers), lease.headers_left_out) for lease in stage.leases[3:]] == [(128, 0), (0, 129)]
     assert isinstance(many._headers, bytes)
+
+
+@pytest.mark.parametrize("headers", [b"\xff", b"\x02\x02x", b"\x02\x02x\x01\x00", b"\xff\xff\xff\xff\xff\x01"])
+def test_headers_that_cannot_be_read_make_a_record_no_job_and_harm_no_other(stage: Stage, headers: bytes) -> None:
+    malformed, good = a_record(3), a_record(4)
+    malformed._headers, good._headers = headers, [("x", b"")]
+    stage.main.options["on_records"]([malformed, good])
+    assert [(len(lease.headers), lease.headers_left_out) for lease in stage.leases[3:]] == [(0, MALFORMED), (1, 0)]
 
 
 def test_verdicts_are_acknowledgements_and_drop_is_none(stage: Stage) -> None:

@@ -189,7 +189,7 @@ class OpenBatch:
         reader = self._reader
         self._reader = None
         if reader is None or identity != self._identity or not reader.skip_to(first):
-            reader = RecordReader(data, header, inflation_bound(header.length), first)
+            reader = RecordReader(data, header, inflation_bound(header.length), first, checks_headers=False)
         self._identity = identity
         return reader
 

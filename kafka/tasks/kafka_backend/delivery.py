@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Sequence
 
 from kafka.client import KafkaClient
-from kafka.errors import IllegalStateError, KafkaError
+from kafka.errors import CorruptRecordError, IllegalStateError, KafkaError
 from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
 from kafka.tasks.delivery import DRAIN_S, Contact, DeliveryEvents, Lease, Source
-from kafka.tasks.envelope import MOST_HEADERS
+from kafka.tasks.envelope import MALFORMED, MOST_HEADERS, Header
 from kafka.tasks.outcome import Verdict
 
 log = logging.getLogger(__name__)
@@ -179,12 +179,10 @@ class _Member:
         leases = []
         source, held = self._source, self._held
         for record in records:
-            count = record.headers_count
-            left_out = count if count > MOST_HEADERS else 0
+            headers, left_out = _headers(record)
             lease = held[record] = Lease(
-                source, record.value, [] if left_out else record.headers, record.delivery_count, record.partition,
-                record.offset, record, left_out,
-            )  # fmt: skip
+                source, record.value, headers, record.delivery_count, record.partition, record.offset, record, left_out
+            )
             leases.append(lease)
         self._events.leased(leases)
 
@@ -220,3 +218,12 @@ class _Member:
 
     def _failed(self, error: KafkaError) -> None:
         self._events.failed(error)
+
+
+def _headers(record: ShareRecord) -> tuple[Sequence[Header], int]:
+    """A record's headers; or none, and how many there are, when they are more than a job has or malformed."""
+    try:
+        count = record.headers_count
+        return ([], count) if count > MOST_HEADERS else (record.headers, 0)
+    except CorruptRecordError:
+        return [], MALFORMED
