@@ -29,10 +29,11 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka.errors import CorruptRecordError
-from kafka.records.compression import CODEC_NAMES, LZ4, ZSTD, codec_for
+from kafka.records.compression import CODEC_NAMES, LZ4, ZSTD, InflationLimitError, codec_for
 from kafka.records.header import (
     CODEC_MASK,
     MAGIC_AT,
@@ -53,6 +54,7 @@ BODY_AT: Final = (18, 26)
 """Where the key's length is, by magic."""
 
 _TIMESTAMP: Final = struct.Struct(">q")
+_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
 _LENGTH: Final = struct.Struct(">i")
 _NO_TIMESTAMP: Final = -1
 _MAX_OFFSET: Final = 2**63 - 1
@@ -69,21 +71,64 @@ def check_message_crc(data: Buffer, header: BatchHeader) -> None:
 
 
 def decode_message(data: Buffer, header: BatchHeader, max_decompressed_bytes: int) -> list[RawRecord]:
-    """The records of the outer message that ``header`` found in ``data``: one, or those that a wrapper holds.
+    """The records of the outer message that ``header`` found in ``data``: one, or those that a wrapper holds. Errors:
+    those of :class:`MessageReader`."""
+    reader = MessageReader(data, header, max_decompressed_bytes)
+    try:
+        return list(reader)
+    except CorruptRecordError as error:
+        raise CorruptRecordError(f"{error.args[0]} in {header!r}") from None
 
-    CRCs are checked, of the outer message and of the inner ones. Raises :class:`~kafka.errors.CorruptRecordError` for
-    what is malformed, wrapped twice or inflates above ``max_decompressed_bytes``, and
-    :class:`~kafka.errors.UnsupportedCodecError` for a codec that is not available here.
+
+class MessageReader:
+    """The records of the outer message that ``header`` found in ``data``, one after another: one, or those that a
+    wrapper holds. ``held_bytes``: what the wrapper has inflated to.
+
+    CRCs are checked, of the outer message and of the inner ones. The constructor and the iteration raise
+    :class:`~kafka.errors.CorruptRecordError` for what is malformed, wrapped twice or inflates above
+    ``max_decompressed_bytes``; the constructor :class:`~kafka.errors.UnsupportedCodecError` for a codec that is not
+    available here. ``any_offset``: a producer sent the message, and offsets are given as they stand there.
     """
-    timestamp, records = _unwrapped(data, header, max_decompressed_bytes, any_offset=False)
-    if header.magic == 0 or not header.attributes & CODEC_MASK:
-        return records
-    shift = header.base_offset - records[-1][0]
-    if records[0][0] + shift < 0:
-        raise CorruptRecordError(f"messages inside {header!r} whose offsets would be negative")
-    if header.attributes & TIMESTAMP_TYPE_BIT:
-        return [(offset + shift, timestamp, key, value, []) for offset, _, key, value, _ in records]
-    return [(offset + shift, at, key, value, []) for offset, at, key, value, _ in records]
+
+    def __init__(
+        self, data: Buffer, header: BatchHeader, max_decompressed_bytes: int, *, any_offset: bool = False
+    ) -> None:
+        self._header = header
+        self._any_offset = any_offset
+        check_message_crc(data, header)
+        message = bytes(data[header.start : header.end])
+        self._timestamp, self._key, self._value = _fields(message, 0, len(message), header.magic)
+        codec = header.attributes & CODEC_MASK
+        self._inflated: bytes | None = None
+        self.held_bytes = 0
+        self._shift = 0
+        if not codec:
+            return
+        if self._value is None:
+            raise CorruptRecordError(f"a compressed message without a value, {header!r}")
+        try:
+            self._inflated = _inflate(self._value, codec, header.magic, max_decompressed_bytes)
+        except InflationLimitError as error:
+            raise InflationLimitError(f"{error.args[0]} in {header!r}") from None
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"{error.args[0]} in {header!r}") from None
+        self._value = None
+        self.held_bytes = len(self._inflated)
+        if not self.held_bytes:
+            raise CorruptRecordError(f"a compressed message without messages, {header!r}")
+        if header.magic and not any_offset:
+            self._shift = header.base_offset - _last_offset(self._inflated)
+
+    def __iter__(self) -> Iterator[RawRecord]:
+        header, shift = self._header, self._shift
+        if self._inflated is None:
+            yield header.base_offset, self._timestamp, self._key, self._value, []
+            return
+        is_append_time = header.magic and header.attributes & TIMESTAMP_TYPE_BIT and not self._any_offset
+        for offset, timestamp, key, value, _ in _inner(self._inflated, header.magic, self._any_offset):
+            if offset + shift < 0 and not self._any_offset:
+                raise CorruptRecordError("messages whose offsets would be negative")
+            yield offset + shift, self._timestamp if is_append_time else timestamp, key, value, []
 
 
 def decode_produced(data: Buffer, max_decompressed_bytes: int) -> tuple[list[RawRecord], int, bool]:
@@ -101,7 +146,12 @@ def decode_produced(data: Buffer, max_decompressed_bytes: int) -> tuple[list[Raw
         header = _header(data, pos, any_offset=True)
         if header is None:
             return found, codec, has_append_time
-        _, records = _unwrapped(data, header, room, any_offset=True)
+        try:
+            records = list(MessageReader(data, header, room, any_offset=True))
+        except InflationLimitError:
+            raise
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"{error.args[0]} in {header!r}") from None
         if header.attributes & CODEC_MASK:
             codec = codec or header.attributes & CODEC_MASK
             for _, _, key, value, _ in records:
@@ -121,27 +171,6 @@ def _header(data: Buffer, pos: int, any_offset: bool) -> BatchHeader | None:
     return parse_message(data, pos, size, magic, any_offset=any_offset)
 
 
-def _unwrapped(
-    data: Buffer, header: BatchHeader, max_bytes: int, any_offset: bool
-) -> tuple[int, list[RawRecord]]:
-    """The outer message's timestamp, and itself or what it wraps, with offsets as they stand there."""
-    check_message_crc(data, header)
-    message = bytes(data[header.start : header.end])
-    timestamp, key, value = _fields(message, 0, len(message), header.magic)
-    codec = header.attributes & CODEC_MASK
-    if not codec:
-        return timestamp, [(header.base_offset, timestamp, key, value, [])]
-    if value is None:
-        raise CorruptRecordError(f"a compressed message without a value, {header!r}")
-    try:
-        records = _inner(_inflate(value, codec, header.magic, max_bytes), header.magic, any_offset)
-    except CorruptRecordError as error:
-        raise CorruptRecordError(f"{error.args[0]} in {header!r}") from None
-    if not records:
-        raise CorruptRecordError(f"a compressed message without messages, {header!r}")
-    return timestamp, records
-
-
 def _inflate(value: bytes, codec: int, magic: int, max_bytes: int) -> bytes:
     if codec >= ZSTD:
         name = CODEC_NAMES.get(codec, str(codec))
@@ -151,9 +180,19 @@ def _inflate(value: bytes, codec: int, magic: int, max_bytes: int) -> bytes:
     return codec_for(codec).decompress(value, max_bytes)
 
 
-def _inner(data: bytes, magic: int, any_offset: bool) -> list[RawRecord]:
+def _last_offset(data: bytes) -> int:
+    """The offset of the last message of a wrapper's inflated value; of the last before one that is malformed."""
+    pos = offset = 0
+    while pos + 12 <= len(data):
+        offset, size = _OFFSET_AND_SIZE.unpack_from(data, pos)
+        if size < 0:
+            break
+        pos += 12 + size
+    return int(offset)
+
+
+def _inner(data: bytes, magic: int, any_offset: bool) -> Iterator[RawRecord]:
     """The plain messages of a wrapper's inflated value, with offsets as they stand there."""
-    records: list[RawRecord] = []
     pos = 0
     last = -1
     while pos < len(data):
@@ -167,9 +206,8 @@ def _inner(data: bytes, magic: int, any_offset: bool) -> list[RawRecord]:
             raise CorruptRecordError(f"an inner message at offset {header.base_offset} behind {last}")
         last = header.base_offset
         timestamp, key, value = _fields(data, pos, header.end, magic)
-        records.append((last, timestamp, key, value, []))
+        yield last, timestamp, key, value, []
         pos = header.end
-    return records
 
 
 def _fields(data: bytes, start: int, end: int, magic: int) -> tuple[int, bytes | None, bytes | None]:

@@ -32,13 +32,14 @@ Source: the protocol guide's section "Record"; KIP-82 (headers).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from kafka._native import i64
 from kafka.errors import CorruptRecordError
 from kafka.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, InflationLimitError, codec_for
 from kafka.records.header import CODEC_MASK, HEADER_BYTES, MAX_OFFSET, TIMESTAMP_TYPE_BIT, BatchHeader, Buffer
-from kafka.records.message_set import decode_message
+from kafka.records.message_set import MessageReader, decode_message
 from kafka.records.varint import MAX_VARINT_BYTES, decode_varint
 
 Headers = list[tuple[str, bytes | None]]
@@ -175,7 +176,7 @@ class RecordReader:
     ) -> None:
         self._header = header
         self._checks_headers = checks_headers
-        self._older: list[RawRecord] | None = None
+        self._older: Iterator[RawRecord] | None = None
         self._body = b""
         self._held_bytes = 0
         self._pos: i64 = 0
@@ -189,9 +190,9 @@ class RecordReader:
         self._timestamp: i64 = header.base_timestamp
         self._is_append_time = header.attributes & TIMESTAMP_TYPE_BIT != 0
         if header.magic != 2:
-            found = decode_message(data, header, max_decompressed_bytes)
-            self._older = [record for record in found if record[0] >= first_offset]
-            self._count = len(self._older)
+            older = MessageReader(data, header, max_decompressed_bytes)
+            self._held_bytes = older.held_bytes
+            self._older = iter(older)
             return
         self._body, self._pos, self._end = open_body(data, header, max_decompressed_bytes)
         if self._body is not data:
@@ -226,10 +227,15 @@ class RecordReader:
         return self._number < self._count
 
     def _read_older(self, sink: RecordSink, limit: int) -> None:
-        assert self._older is not None
-        for offset, timestamp, key, value, _ in self._older[self._number : min(self._count, self._number + limit)]:
-            self._number += 1
-            sink.add(offset, timestamp, key, value, None)
+        """``_count`` is not known: it stays above ``_number`` up to the end."""
+        self._count = self._number + 1
+        for offset, timestamp, key, value, _ in self._older or ():
+            if offset >= self._first_offset:
+                sink.add(offset, timestamp, key, value, None)
+                limit -= 1
+                if limit <= 0:
+                    return
+        self._count = self._number
 
     def _read_plain(self, sink: RecordSink, limit: i64) -> None:
         """From ``_body``, which is longer than ``_end`` perhaps."""

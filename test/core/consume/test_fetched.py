@@ -251,6 +251,24 @@ def test_of_a_batch_of_many_records_no_more_are_made_than_are_asked_for() -> Non
     assert (fetched.position, fetched.is_exhausted) == (30, False)
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_of_a_wrapper_of_many_messages_no_more_are_made_than_are_asked_for(magic: int) -> None:
+    count = 20_000
+    data = encode_message_set([(at, 1000, None, b"", []) for at in range(count)], magic, 1)
+    fetched = Fetched(PARTITION, 0, data)
+    tracemalloc.start()
+    try:
+        found = fetched.read(10, ReaderOptions())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * fetched.inflated_bytes + 100_000
+    assert fetched.inflated_bytes == count * (26, 34)[magic]
+    while not fetched.is_exhausted:
+        found += fetched.read(3000, ReaderOptions())
+    assert [record.offset for record in found] == list(range(count))
+
+
 def test_a_batch_that_was_let_go_of_is_read_on_where_it_was_left() -> None:
     fetched = Fetched(PARTITION, 0, bomb(100) + batch(100, b"after"))
     found = fetched.read(30, ReaderOptions())
