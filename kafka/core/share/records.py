@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafka._native import i64, mypyc_attr
+from kafka.errors import CorruptRecordError
 from kafka.records import BatchHeader, Headers, iter_batches
 from kafka.records.compression import inflation_bound
 from kafka.records.reader import RecordReader, RecordSink, count_headers, headers_of
@@ -212,14 +214,22 @@ def read_acquired(
     """The records within ``ranges``, by offset, and the offsets within them without a record, as ranges. Batches are
     read up to the last record that is wanted. ``open_batch``: where the last one is kept for the next answer.
 
-    Raises CorruptRecordError for batches that cannot be read.
+    Raises CorruptRecordError for batches that cannot be read, and for ranges or batches with an offset in common: no
+    broker sends these, and each batch would be held against all ranges.
     """
     if open_batch is None:
         open_batch = OpenBatch()
     wanted = sorted(ranges)
+    for one, next_one in pairwise(wanted):
+        if next_one.first <= one.last:
+            raise CorruptRecordError(f"{topic}-{partition}: offset {next_one.first} was acquired twice")
     sink = _Acquired(topic, partition, wanted, lock_deadline, owner)
     at = 0
+    last_offset = -1
     for header in iter_batches(data, check_crcs=check_crcs):
+        if header.base_offset <= last_offset:
+            raise CorruptRecordError(f"{topic}-{partition}: {header!r} does not come after offset {last_offset}")
+        last_offset = header.last_offset
         while at < len(wanted) and wanted[at].last < header.base_offset:
             at += 1
         if at == len(wanted):

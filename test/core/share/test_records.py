@@ -67,6 +67,20 @@ def test_damaged_batches_raise() -> None:
         read(bytes(damaged), (0, 2, 1))
 
 
+def test_offsets_that_were_acquired_twice_are_refused() -> None:
+    """Each batch would be held against all ranges: 1 MB of both took seconds."""
+    for ranges in ([(0, 2, 1), (2, 4, 1)], [(0, 9, 1), (3, 4, 1)], [(3, 3, 1), (3, 3, 2)]):
+        with pytest.raises(CorruptRecordError, match="t-0: offset . was acquired twice"):
+            read(batch(0, 10), *ranges)
+    assert read(batch(0, 10), (3, 3, 1), (0, 2, 2)) == ([(0, 2), (1, 2), (2, 2), (3, 1)], [])
+
+
+def test_batches_with_an_offset_in_common_are_corrupt() -> None:
+    for second in (batch(0, 3), batch(2, 1)):
+        with pytest.raises(CorruptRecordError, match="t-0: .* does not come after offset 2"):
+            read(batch(0, 3) + second, (0, 5, 1))
+
+
 @pytest.mark.parametrize("deltas", [(0, 0), (0, 0, 0), (1, 0), (0, 1, 1)])
 def test_records_with_one_offset_are_corrupt_and_none_is_delivered_twice(deltas: tuple[int, ...]) -> None:
     body = b"".join(b"\x0c\0\0" + encode_varint(delta) + b"\1\1\0" for delta in deltas)
