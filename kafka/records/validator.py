@@ -4,7 +4,7 @@ What a broker stores every consumer has to read: a batch whose records are malfo
 stop all of them there. So each record's fields are walked through, as in :meth:`kafka.records.reader.RecordReader`, but
 nothing is cut out of the batch, and it is done a few records at a time: a batch of a few kB may hold millions.
 
-The layout is drawn in :mod:`kafka.records.reader`. In plain Python a record takes 0.5 us, compiled 0.02.
+The layout is drawn in :mod:`kafka.records.reader`. In plain Python a record takes half of the time that reading it takes.
 """
 
 from __future__ import annotations
@@ -90,38 +90,40 @@ class BatchValidator:
         return self._number < self._count and len(self.faults) < MAX_FAULTS
 
     def _walk(self, limit: i64) -> None:
+        """In the loop a record may only cost what it must; what is seldom is looked at behind it."""
         data = self._body
         pos = self._pos
         end = self._end
         count = self._count
-        number = self._number
+        first = self._number
         needs_keys = self._needs_keys
+        base_timestamp: i64 = self._header.base_timestamp
         earliest = self._earliest
         latest = self._latest
-        base_timestamp: i64 = self._header.base_timestamp
         greatest: i64 = self.max_timestamp
         byte: i64
         second: i64
         length: i64
         timestamp: i64
-        room = limit
-        first = number
-        stop = count if room >= count - number else number + room
-        while number < stop:
+        record_end: i64
+        stop = count if limit >= count - first else first + limit
+        number: i64 = first
+        for number in range(first, stop):
             byte = data[pos]
-            second = data[pos + 1]
-            if byte < 0x80:
-                pos += 1
-                length = (byte >> 1) ^ -(byte & 1)
-            elif second < 0x80 and not byte & 1:
-                length = (byte & 0x7F) >> 1 | second << 6
-                pos += 2
+            if byte < 0x80 and not byte & 1:
+                record_end = pos + 1 + (byte >> 1)
+                pos += 2  # attributes, too
             else:
-                length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
-            record_end: i64 = pos + length
-            if record_end <= pos or record_end > end:
-                raise CorruptRecordError(f"a record of {length} bytes at byte {pos}, where {end - pos} are left")
-            pos += 1  # attributes
+                second = data[pos + 1]
+                if second < 0x80 and not byte & 1:
+                    record_end = pos + 2 + ((byte & 0x7F) >> 1 | second << 6)
+                    pos += 3
+                else:
+                    length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
+                    record_end = pos + length
+                    pos += 1
+            if record_end < pos or record_end > end:
+                raise CorruptRecordError(f"record {number} ends at byte {record_end}, and all of them at byte {end}")
 
             byte = data[pos]
             if byte < 0x80 and not byte & 1:
@@ -153,14 +155,19 @@ class BatchValidator:
                 raise CorruptRecordError(f"record {number} has the offset delta {length}, at byte {pos}")
 
             byte = data[pos]
-            if byte < 0x80:
-                length = (byte >> 1) ^ -(byte & 1)
+            if byte == 1:
                 pos += 1
+                length = -1
             else:
-                length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
-            if length < -1 or length > record_end - pos:
-                raise CorruptRecordError(f"a key of {length} bytes at byte {pos}")
-            if length < 0 and needs_keys:
+                if byte < 0x80:
+                    length = (byte >> 1) ^ -(byte & 1)
+                    pos += 1
+                else:
+                    length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
+                if length < 0 or length > record_end - pos:
+                    raise CorruptRecordError(f"a key of {length} bytes at byte {pos}")
+                pos += length
+            if needs_keys and length < 0:
                 self.faults.append(RecordFault(number, timestamp, True))
                 if len(self.faults) >= MAX_FAULTS:
                     return
@@ -168,39 +175,37 @@ class BatchValidator:
                 self.faults.append(RecordFault(number, timestamp, False))
                 if len(self.faults) >= MAX_FAULTS:
                     return
-            if length > 0:
-                pos += length
 
             byte = data[pos]
-            if byte < 0x80:
-                length = (byte >> 1) ^ -(byte & 1)
+            if byte < 0x80 and not byte & 1:
+                pos += 1 + (byte >> 1)
+            elif byte == 1:
                 pos += 1
             else:
                 second = data[pos + 1]
                 if second < 0x80 and not byte & 1:
-                    length = (byte & 0x7F) >> 1 | second << 6
-                    pos += 2
+                    pos += 2 + ((byte & 0x7F) >> 1 | second << 6)
                 else:
                     length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
-            if length < -1 or length > record_end - pos:
-                raise CorruptRecordError(f"a value of {length} bytes at byte {pos}")
-            if length > 0:
-                pos += length
+                    if length < -1 or length > record_end - pos:
+                        raise CorruptRecordError(f"a value of {length} bytes at byte {pos}")
+                    if length > 0:
+                        pos += length
 
-            if data[pos] == 0:
-                pos += 1
-            elif pos >= record_end:
-                raise CorruptRecordError(f"a record that ends at byte {record_end}, before its headers")
-            else:
-                room -= (record_end - pos) // _HEADER_BYTES_PER_RECORD
-                if stop - first > room:
-                    stop = first + room
-                pos += walk_headers(data[pos:record_end], None)
+            if pos + 1 == record_end and not data[pos]:
+                pos = record_end
+                continue
+            if pos >= record_end:
+                raise CorruptRecordError(f"record {number} ends at byte {record_end}, before its headers")
+            limit -= (record_end - pos) // _HEADER_BYTES_PER_RECORD
+            pos += walk_headers(data[pos:record_end], None)
             if pos != record_end:
-                raise CorruptRecordError(f"a record that should end at byte {record_end} ends at byte {pos}")
-            number += 1
-        if number == count and pos != end:
+                raise CorruptRecordError(f"record {number} should end at byte {record_end}, and ends at byte {pos}")
+            if number - first >= limit:
+                break
+        if stop > first:
+            self._number = number + 1
+        if self._number == count and pos != end:
             raise CorruptRecordError(f"{end - pos} bytes after the last of {count} records")
         self._pos = pos
-        self._number = number
         self.max_timestamp = greatest
