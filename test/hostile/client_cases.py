@@ -25,7 +25,7 @@ from kafka.core.consume.fetched import Fetched, ReaderOptions
 from kafka.core.produce.accumulator import Accumulator
 from kafka.core.produce.queues import TopicQueues
 from kafka.core.share.records import AcquiredRange, OpenBatch, ShareRecord, read_acquired
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaProtocolError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.protocol.metadata import MetadataResponse
@@ -118,7 +118,12 @@ def _answer(
 ) -> Callable[[int], tuple[int, Iterable[Step]]]:
     def make(size: int) -> tuple[int, Iterable[Step]]:
         data = with_many(cls, version, path, max(1, size // wire))
-        return len(data), [lambda: decode(cls, data, version)]
+
+        def read() -> None:
+            with contextlib.suppress(KafkaProtocolError):  # refused for its many small elements
+                decode(cls, data, version)
+
+        return len(data), [read]
 
     return make
 
