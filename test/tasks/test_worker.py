@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
-from kafka.tasks import App, Cancel, Retry, lines
+from kafka.tasks import App, Cancel, Retry
 from kafka.tasks.backend import WorkerSide
 from kafka.tasks.delivery import Lease, Outgoing, Source
 from kafka.tasks.envelope import Envelope, death_of
@@ -101,8 +101,11 @@ class Told:
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self.came: list[int] = []
+        """How many leases came at a time."""
 
     def leased(self, leases: list[Lease]) -> None:
+        self.came.append(len(leases))
         if not self._process.is_dead:
             self._process.worker.leased(leases)
 
@@ -138,7 +141,8 @@ class Process:
         self.worker = Worker(
             bench.app.tasks, bench.app.names, queues, bench.loop, bench.now_ms, "host1", options, self._left
         )
-        self.delivery = FakeDelivery(bench.queues, bench.loop, Told(self))
+        self.told = Told(self)
+        self.delivery = FakeDelivery(bench.queues, bench.loop, self.told)
         self.publisher = FakePublisher(bench.queues, bench.loop)
         self.manual = ManualPool(concurrency, self._wake)
         self.manual.ready = self.manual.ever_ready = ready
@@ -415,10 +419,8 @@ def test_records_that_are_no_jobs_are_leased_by_the_hundreds_though_no_job_tells
 ) -> None:
     put_no_jobs(bench, 5000)
     process = Process(bench)
-    came: list[int] = []
-    leased = process.worker.leased
-    process.worker.leased = lambda leases: (came.append(len(leases)), leased(leases))[1]  # type: ignore[method-assign]
     bench.settle()
+    came = list(process.told.came)
     assert sum(came) == 5000
     assert came[:4] == [2, 4, 8, 16]
     assert len(came) < 30
@@ -473,16 +475,14 @@ def test_large_records_are_looked_at_fewer_at_a_time(bench: Bench) -> None:
     assert len(bench.dead()) == 10
 
 
-def test_nothing_more_is_leased_while_the_payloads_that_are_held_are_large(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lines, "MOST_BYTES", 100_000)
+def test_nothing_more_is_leased_while_the_payloads_that_are_held_are_large(bench: Bench) -> None:
     bench.put_many(3)
     process = Process(bench, inline=True)
     bench.settle()
     process.publisher.is_stuck = True
+    large = "x" * 200_000
     for _ in range(1000):
-        bench.put("note", "x" * 1000)
+        bench.put("note", large)
     bench.settle()
     assert process.delivery.wants[Source("default", QUEUE)] == 0
     assert process.worker.statistics()["held"] < 1000 < MOST
