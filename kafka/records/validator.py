@@ -4,7 +4,7 @@ What a broker stores every consumer has to read: a batch whose records are malfo
 stop all of them there. So each record's fields are walked through, as in :meth:`kafka.records.reader.RecordReader`, but
 nothing is cut out of the batch, and it is done a few records at a time: a batch of a few kB may hold millions.
 
-The layout is drawn in :mod:`kafka.records.reader`. In plain Python a record takes half of the time that reading it takes.
+The layout is drawn in :mod:`kafka.records.reader`. A record takes about half of the time that reading it takes.
 """
 
 from __future__ import annotations
