@@ -48,6 +48,11 @@ AUTHENTICATION_TIMEOUT_S = 10.0
 FULL_QUIET_S = 60.0
 """How long the log does not hear again that there are as many connections as there may be."""
 
+SLOW_S = 0.02
+SLOW_FOR_S = 1.0
+"""A connection of which one request took longer than the first counts as slow for the second: of all slow connections
+one request is handled in a turn of the loop. So nobody waits for more than one such request, however many send them."""
+
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -86,6 +91,9 @@ class BrokerServer:
         self._heard_from: dict[_Session, float] = {}
         """When each connection has last sent something, the longest ago first."""
         self._idle_timer: LoopTimer | None = None
+        self._slow_in_turn: dict[_Session, None] = {}
+        """Slow connections that have something to be served, in their turns."""
+        self._is_slow_turn_due = False
         self._is_turn_ending = False
         self.is_closed = False
         self.is_refusing = False
@@ -133,6 +141,24 @@ class BrokerServer:
             session.transport.close()
             self.broker.disconnected(session.connection, self.loop.time())
         self._sessions.clear()
+
+    def serve_in_turn(self, session: _Session) -> None:
+        """Serve one request of a slow connection when the slow ones before it have had theirs."""
+        self._slow_in_turn[session] = None
+        self._make_slow_turn_due()
+
+    def _make_slow_turn_due(self) -> None:
+        if self._slow_in_turn and not self._is_slow_turn_due:
+            self._is_slow_turn_due = True
+            self.loop.call_soon(self._serve_slow)
+
+    def _serve_slow(self) -> None:
+        self._is_slow_turn_due = False
+        if self._slow_in_turn:
+            session = next(iter(self._slow_in_turn))
+            del self._slow_in_turn[session]
+            session.serve(1)
+        self._make_slow_turn_due()
 
     def end_turn(self) -> None:
         """Let :meth:`Broker.tick` run when this turn's requests have been handled."""
@@ -278,6 +304,7 @@ class BrokerServer:
             return
         self._sessions.discard(session)
         self._slow.discard(session)
+        self._slow_in_turn.pop(session, None)
         self.broker.disconnected(session.connection, self.loop.time())
         self.end_turn()
         if not self._sessions:
@@ -301,6 +328,7 @@ class _Session(TransportHandler):
         self._machine = ServerConnection(max_bytes, decode=server.broker.release.decode)
         self._is_paused = False
         self._is_going_on = False
+        self._slow_until = 0.0
 
     def connected(self) -> None:
         peer, local = self.transport.peer, self.transport.local
@@ -328,12 +356,23 @@ class _Session(TransportHandler):
         self.server._gone(self)
 
     def _serve(self) -> None:
-        """Handle requests until one waits, none is left, it is others' turn, or the peer does not take its answers."""
+        """Serve now, or in the turn of the slow ones."""
+        if self.server.loop.clock.monotonic() < self._slow_until:
+            self.server.serve_in_turn(self)
+            self._set_reading()
+        else:
+            self.serve(MAX_REQUESTS_PER_TURN)
+
+    def serve(self, most: int) -> None:
+        """Handle requests until one waits, one was slow, there were as many as ``most``, none is left, or the peer does
+        not take its answers."""
         server = self.server
         transport = self.transport
+        now = server.loop.clock.monotonic
         served = 0
         while not transport.is_closing and transport.pending_bytes < MAX_PENDING_BYTES:
-            if served == MAX_REQUESTS_PER_TURN:
+            began = now()
+            if served == most or began < self._slow_until and served:
                 self._go_on()
                 break
             try:
@@ -345,10 +384,15 @@ class _Session(TransportHandler):
             if reply is None:
                 break
             served += 1
-            if not reply.done:
+            if reply.done:
+                self._answer(reply)
+            else:
                 reply.on_done = self._answer_later
+            ended = now()
+            if ended - began > SLOW_S:
+                self._slow_until = ended + SLOW_FOR_S
+            if not reply.done:
                 break
-            self._answer(reply)
         if served:
             server.end_turn()
         self._set_reading()

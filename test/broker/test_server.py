@@ -10,15 +10,18 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka.broker import BrokerOptions, RunningBroker, process
 from kafka.broker.broker import Broker
 from kafka.broker.process import ListenError
-from kafka.broker.server import MAX_PENDING_BYTES, BrokerServer
+from kafka.broker.reply import Connection, Reply
+from kafka.broker.server import MAX_PENDING_BYTES, SLOW_S, BrokerServer
 from kafka.core.serving import ServerConnection
 from kafka.errors import KafkaConfigurationError, KafkaStorageError
+from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
 from kafka.net.transport import Address, TransportHandler
@@ -121,6 +124,45 @@ def test_a_request_behind_a_waiting_one_waits_too(memory: InMemory) -> None:
     memory.loop.run_until(lambda: len(client.frames) == 2, 1.0)
     assert [read_correlation_id(frame) for frame in client.frames] == [1, 2]
     assert memory.loop.time() == pytest.approx(0.5)
+
+
+def test_nobody_waits_for_more_than_one_slow_request_however_many_send_them(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five connections send ahead what takes 50 ms each; another asks for what takes no time, again and again."""
+    handle = memory.broker.handle
+    slow = [memory.client() for _ in range(5)]
+    honest = memory.client()
+    for client in (*slow, honest):
+        client.send(NOTHING)
+    memory.settle()
+    handled: list[int] = []
+
+    def handled_slowly(connection: Connection, received: Any, now: float) -> Reply:
+        handled.append(received.correlation_id)
+        if received.correlation_id < 100:
+            clock.advance(SLOW_S * 2.5)
+        return handle(connection, received, now)
+
+    clock = memory.loop.clock
+    assert isinstance(clock, ManualClock)
+    monkeypatch.setattr(memory.broker, "handle", handled_slowly)
+    for number, client in enumerate(slow):
+        for _ in range(8):
+            client.send(NOTHING, correlation_id=number)
+    while len(handled) < 5:  # each is found to be slow
+        memory.loop.run_once(0)
+    asked = 0
+    while sum(number < 100 for number in handled) < 40:
+        if len(honest.frames) == 1 + asked:
+            asked += 1
+            honest.send(NOTHING, correlation_id=100 + asked)
+        memory.loop.run_once(0)
+    memory.settle()
+    runs = "".join("s" if number < 100 else "h" for number in handled[5:]).split("h")
+    assert max(map(len, runs)) <= 3
+    assert asked > 10
+    assert [len(client.frames) for client in slow] == [9] * 5
 
 
 def test_two_connections_do_not_wait_for_each_other(memory: InMemory) -> None:
