@@ -14,6 +14,7 @@ docstring says what it does and what it lacks beside Apache Kafka (the documenta
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -25,6 +26,8 @@ from kafka.wire.message import Request, Response, Struct
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
+
+log = logging.getLogger(__name__)
 
 Q = TypeVar("Q", bound="Request[Any]")
 
@@ -82,13 +85,13 @@ MODULES: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
 
 MOST_ELEMENTS: Final[Mapping[str, int]] = {
     "AlterClientQuotas": 4_000, "AlterConfigs": 2_500, "AlterPartitionReassignments": 10_000,
-    "AlterShareGroupOffsets": 1_500, "ConsumerGroupDescribe": 4_000, "ConsumerGroupHeartbeat": 12_000,
+    "AlterShareGroupOffsets": 1_200, "ConsumerGroupDescribe": 4_000, "ConsumerGroupHeartbeat": 12_000,
     "CreateTopics": 10_000, "DeleteRecords": 20_000, "DeleteTopics": 4_000, "DescribeConfigs": 700,
-    "DescribeGroups": 6_000, "DescribeProducers": 1_500, "DescribeQuorum": 8_000, "DescribeShareGroupOffsets": 8_000,
-    "DescribeTopicPartitions": 10_000, "DescribeTransactions": 6_000, "DescribeUserScramCredentials": 10_000,
-    "ElectLeaders": 11_000, "FindCoordinator": 12_000, "IncrementalAlterConfigs": 2_500, "OffsetCommit": 12_000,
-    "OffsetFetch": 12_000, "OffsetForLeaderEpoch": 20_000, "ShareFetch": 3_000, "ShareGroupDescribe": 4_000,
-    "TxnOffsetCommit": 12_000, "WriteTxnMarkers": 100,
+    "DescribeGroups": 6_000, "DescribeLogDirs": 8_000, "DescribeProducers": 1_500, "DescribeQuorum": 8_000,
+    "DescribeShareGroupOffsets": 8_000, "DescribeTopicPartitions": 10_000, "DescribeTransactions": 6_000,
+    "DescribeUserScramCredentials": 10_000, "ElectLeaders": 11_000, "FindCoordinator": 12_000,
+    "IncrementalAlterConfigs": 2_500, "OffsetCommit": 8_000, "OffsetFetch": 12_000, "OffsetForLeaderEpoch": 20_000,
+    "ShareGroupDescribe": 4_000, "TxnOffsetCommit": 8_000, "WriteTxnMarkers": 100,
 }  # fmt: skip
 """API -> how many elements the arrays of one request may have together, where an element costs so much that those
 that any request may have (``wire.source.MAX_ELEMENTS``) would keep the loop for longer than 100 ms
@@ -174,10 +177,15 @@ def _left(message: Struct, most: int) -> int:
 
 
 def handles(
-    request: type[Q], versions: tuple[int, int], *, opens: Callable[[Q], list[Named]] | None = None
+    request: type[Q],
+    versions: tuple[int, int],
+    *,
+    opens: Callable[[Q], list[Named]] | None = None,
+    most_opened: int | None = None,
 ) -> Callable[[Callable[[Broker, Call[Q]], Outcome]], Callable[[Broker, Call[Q]], Outcome]]:
     """Make the decorated function the handler of these versions of a request (both inclusive). ``opens``: the
-    partitions of a request whose logs it opens; when they are many, that is done first, in slices."""
+    partitions of a request whose logs it opens; when they are many, that is done first, in slices. A request with more
+    of them than ``most_opened`` ends its connection, as those of :data:`MOST_ELEMENTS`."""
     low, high = versions
     if not request.min_version <= low <= high <= request.max_version:
         raise ValueError(f"{request.__name__} has no versions {low} to {high}")
@@ -194,7 +202,13 @@ def handles(
 
             @functools.wraps(function)
             def handle_when_open(broker: Broker, call: Call[Q]) -> Outcome:
-                return broker.when_open(call, opens(call.request), function)
+                named = opens(call.request)
+                if most_opened is not None and len(named) > most_opened:
+                    name = request.__name__
+                    said = "%r: %s names %d partitions; %d is the most; closing the connection"
+                    log.warning(said, call.connection, name, len(named), most_opened)
+                    return Reply.hanging_up()
+                return broker.when_open(call, named, function)
 
             _FUNCTIONS[key] = handle_when_open
         return function

@@ -49,6 +49,8 @@ RawRecord = tuple[int, int, bytes | None, bytes | None, Headers]
 _MAX_TIMESTAMP: Final = 2**63 - 1
 MIN_RECORD_BYTES: Final = 7
 """A record without key, value and headers: each of its fields takes a byte."""
+_LEAST_LENGTH: Final = 2 * (MIN_RECORD_BYTES - 1)
+"""As a varint: what follows the length itself."""
 MAX_HEADERS: Final = 16_384
 """Of one record. Each takes two bytes at least, and some 150 in memory as soon as somebody looks at them."""
 _TWO_BYTES: Final = 2**13
@@ -261,6 +263,28 @@ class RecordReader:
         headers: bytes | None
         key: bytes | None
         value: bytes | None
+        if count == most_offset - base_offset + 1:
+            # Offsets ascend, so without gaps the number of a record is its offset's delta: those that nobody wants are
+            # passed over by their lengths.
+            unwanted: i64 = self._first_offset - base_offset
+            while number < unwanted and number < count:
+                byte = data[pos]
+                second = data[pos + 1]
+                if byte < 0x80 and not byte & 1 and byte >= _LEAST_LENGTH:
+                    pos += 1 + (byte >> 1)
+                elif byte >= 0x80 and second < 0x80 and not byte & 1:
+                    pos += 2 + ((byte & 0x7F) >> 1 | second << 6)
+                else:
+                    length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
+                    if length < MIN_RECORD_BYTES - 1:
+                        raise CorruptRecordError(f"a record of {length} bytes at byte {pos}")
+                    pos += length
+                last_offset = base_offset + number
+                number += 1
+            if pos > end:
+                raise CorruptRecordError(f"record {number - 1} ends at byte {pos}, and all of them at byte {end}")
+            if floor < last_offset:
+                floor = last_offset
         stop = count if limit >= count - number else number + limit
         while number < stop:
             number += 1

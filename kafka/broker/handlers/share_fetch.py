@@ -59,7 +59,7 @@ def _named(request: ShareFetchRequest) -> list[Named]:
     return [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
 
 
-@handles(ShareFetchRequest, versions=(1, 2), opens=_named)
+@handles(ShareFetchRequest, versions=(1, 2), opens=_named, most_opened=2_400)
 def share_fetch(broker: Broker, call: Call[ShareFetchRequest]) -> ShareFetchResponse | Reply:
     request = call.request
     group_id, member_id = request.group_id or "", request.member_id or ""
