@@ -50,8 +50,10 @@ FULL_QUIET_S = 60.0
 
 SLOW_S = 0.02
 SLOW_FOR_S = 1.0
-"""A connection of which one request took longer than the first counts as slow for the second: of all slow connections
-one request is handled in a turn of the loop. So nobody waits for more than one such request, however many send them."""
+LARGE_BYTES = 64 << 10
+"""A connection of which one request took longer than the first counts as slow for the second, and so does one whose
+next request is large: of all slow connections one request is handled in a turn of the loop. So nobody waits for more
+than one such request, however many send them, also by connections that they make anew each time."""
 
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::"})
 
@@ -357,11 +359,14 @@ class _Session(TransportHandler):
 
     def _serve(self) -> None:
         """Serve now, or in the turn of the slow ones."""
-        if self.server.loop.clock.monotonic() < self._slow_until:
+        if self._is_slow(self.server.loop.clock.monotonic()):
             self.server.serve_in_turn(self)
             self._set_reading()
         else:
             self.serve(MAX_REQUESTS_PER_TURN)
+
+    def _is_slow(self, now: float) -> bool:
+        return now < self._slow_until or self._machine.next_bytes > LARGE_BYTES
 
     def serve(self, most: int) -> None:
         """Handle requests until one waits, one was slow, there were as many as ``most``, none is left, or the peer does
@@ -372,7 +377,7 @@ class _Session(TransportHandler):
         served = 0
         while not transport.is_closing and transport.pending_bytes < MAX_PENDING_BYTES:
             began = now()
-            if served == most or began < self._slow_until and served:
+            if served and (served == most or self._is_slow(began)):
                 self._go_on()
                 break
             try:

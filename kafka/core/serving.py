@@ -85,6 +85,11 @@ class ServerConnection:
         self.in_hand = self._decode(frame)
         return self.in_hand
 
+    @property
+    def next_bytes(self) -> int:
+        """How many bytes the next request has; 0 when there is none, or while one is unanswered."""
+        return len(self._frames[0]) if self._frames and self.in_hand is None else 0
+
     def next_frame(self) -> bytes | None:
         """The next frame as it is, for what is not in Kafka's headers (SASL tokens). As with a
         request, no other is handed out before it is answered (:meth:`answer_frame`)."""

@@ -165,6 +165,30 @@ def test_nobody_waits_for_more_than_one_slow_request_however_many_send_them(
     assert [len(client.frames) for client in slow] == [9] * 5
 
 
+def test_of_large_requests_one_is_handled_in_a_turn_whoever_sends_them(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those of connections that have sent nothing before."""
+    handle = memory.broker.handle
+    turns: list[int] = []
+    turn = 0
+
+    def noted(connection: Connection, received: Any, now: float) -> Reply:
+        turns.append(turn)
+        return handle(connection, received, now)
+
+    monkeypatch.setattr(memory.broker, "handle", noted)
+    names = [MetadataRequest.MetadataRequestTopic(name=f"{number:0>200}") for number in range(500)]
+    large = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+    clients = [memory.client() for _ in range(4)]
+    for client in clients:
+        client.send(large)
+    while memory.loop.run_once(0):
+        turn += 1
+    assert len(turns) == len(set(turns)) == 4
+    assert [len(client.frames) for client in clients] == [1] * 4
+
+
 def test_two_connections_do_not_wait_for_each_other(memory: InMemory) -> None:
     memory.broker.metadata.create_topic("t", memory.broker.ids.new_topic_id(), 1)
     waiting, other = memory.client(), memory.client()
