@@ -16,8 +16,8 @@ What goes from a batch, as in Kafka:
     a batch without records, but for the last one of each producer that is known: it stays as a header
 
 Offsets never change. A batch whose codec is not installed or that inflates above the bound, and a segment with bad
-bytes, stay as they are, and so do the tombstones and markers behind them: nobody can say what they are about. A wrong
-CRC ends the compaction of that log, because a batch that is made anew would get a right one.
+bytes, stay as they are, and so do the tombstones and markers behind them: the cleaner cannot tell which keys the
+unreadable records have. A wrong CRC ends the compaction of that log, because a rebuilt batch would get a right one.
 """
 
 from __future__ import annotations

@@ -131,9 +131,9 @@ class FilePool:
             raise storage_error("sync", path, error) from error
 
     def borrow(self, path: str) -> int | None:
-        """A descriptor of a file that is open here, for somebody else to close; None: it is not, or there are no more,
-        even after all other files were closed. To sync, this one is better than a new one: an error of the disk is told
-        to those who had the file open."""
+        """A duplicate of the descriptor of an open file, which the caller closes. None when the pool does not have the
+        file open, or when no descriptor is left even after the pool has closed all other files. A sync should use this
+        one: the kernel reports an error of the disk to those who had the file open."""
         found = self._open.get(path)
         if found is None:
             return None
