@@ -185,13 +185,9 @@ class Broker:
         handler = self.release.handler(request.api_key, version)
         if handler is None:
             return self.release.unknown(request.api_key)
-        if handler.is_too_much(request):
-            log.warning(
-                "%r: closed the connection: %s v%d has more than %d elements in its arrays; ask in several requests",
-                connection, type(request).__name__, version, handler.most_elements,
-            )  # fmt: skip
-            return Reply.hanging_up()
         call = registry.Call(request, version, client_id, connection, now)
+        if handler.has_too_many_elements(request):
+            return registry.too_many(call, handler.most_elements or 0)
         try:
             outcome = self.release.refusal(call) or self.features.refusal(call) or handler.function(self, call)
             self.release.dress(self, call, outcome)

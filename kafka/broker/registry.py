@@ -111,6 +111,16 @@ class Call(Generic[Q]):
         self.now = now
 
 
+def too_many(call: Call[Any], most: int) -> Reply:
+    """End the connection of a request with more than ``most`` elements: refusing each of them would take as long as
+    handling it."""
+    log.warning(
+        "%r: closed the connection: %s v%d has more than %d elements in its arrays; ask in several requests",
+        call.connection, type(call.request).__name__, call.version, most,
+    )  # fmt: skip
+    return Reply.hanging_up()
+
+
 Outcome = Response | Reply
 Named = tuple[str | UUID, int]
 """A partition by its topic's name or id, and its number."""
@@ -137,9 +147,9 @@ class Handler:
         self.function = _FUNCTIONS[self.key]
         return self.function
 
-    def is_too_much(self, request: Request[Any]) -> bool:
+    def has_too_many_elements(self, request: Request[Any]) -> bool:
         """Whether a request has more elements than are handled at a time."""
-        return self.most_elements is not None and _left(request, self.most_elements) < 0
+        return self.most_elements is not None and _elements_left(request, self.most_elements) < 0
 
     def _first_call(self, broker: Broker, call: Call[Any]) -> Outcome:
         return self.load()(broker, call)
@@ -158,17 +168,17 @@ _FUNCTIONS: Final[dict[int, HandlerFunction]] = {}
 """API key -> function, of the modules that are imported."""
 
 
-def _left(message: Struct, most: int) -> int:
+def _elements_left(message: Struct, most: int) -> int:
     """``most`` less the elements of all arrays of a message, or, when that is below 0, of the first of them."""
     for name in message.fields:
         value = getattr(message, name)
         if isinstance(value, Struct):
-            most = _left(value, most)
+            most = _elements_left(value, most)
         elif isinstance(value, list):
             most -= len(value)
             if most >= 0 and value and isinstance(value[0], Struct):
                 for one in value:
-                    most = _left(one, most)
+                    most = _elements_left(one, most)
                     if most < 0:
                         break
         if most < 0:
@@ -204,10 +214,7 @@ def handles(
             def handle_when_open(broker: Broker, call: Call[Q]) -> Outcome:
                 named = opens(call.request)
                 if most_opened is not None and len(named) > most_opened:
-                    name = request.__name__
-                    said = "%r: %s names %d partitions; %d is the most; closing the connection"
-                    log.warning(said, call.connection, name, len(named), most_opened)
-                    return Reply.hanging_up()
+                    return too_many(call, most_opened)
                 return broker.when_open(call, named, function)
 
             _FUNCTIONS[key] = handle_when_open

@@ -48,12 +48,12 @@ AUTHENTICATION_TIMEOUT_S = 10.0
 FULL_QUIET_S = 60.0
 """How long the log does not hear again that there are as many connections as there may be."""
 
-SLOW_S = 0.02
-SLOW_FOR_S = 1.0
+EXPENSIVE_S = 0.02
+EXPENSIVE_FOR_S = 1.0
 LARGE_BYTES = 64 << 10
-"""A connection of which one request took longer than the first counts as slow for the second, and so does one whose
-next request is large: of all slow connections one request is handled in a turn of the loop. So nobody waits for more
-than one such request, however many send them, also by connections that they make anew each time."""
+"""A connection whose request took longer than ``EXPENSIVE_S`` counts as expensive for ``EXPENSIVE_FOR_S``, and so does
+one whose next request is larger than ``LARGE_BYTES``. Of all expensive connections the loop handles one request in a
+turn, so no other client waits for more than one such request, also when a client makes a new connection for each."""
 
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::"})
 
@@ -93,9 +93,9 @@ class BrokerServer:
         self._heard_from: dict[_Session, float] = {}
         """When each connection has last sent something, the longest ago first."""
         self._idle_timer: LoopTimer | None = None
-        self._slow_in_turn: dict[_Session, None] = {}
-        """Slow connections that have something to be served, in their turns."""
-        self._is_slow_turn_due = False
+        self._expensive: dict[_Session, None] = {}
+        """Expensive connections with requests to handle, in the order of their turns."""
+        self._is_expensive_turn_due = False
         self._is_turn_ending = False
         self.is_closed = False
         self.is_refusing = False
@@ -145,22 +145,22 @@ class BrokerServer:
         self._sessions.clear()
 
     def serve_in_turn(self, session: _Session) -> None:
-        """Serve one request of a slow connection when the slow ones before it have had theirs."""
-        self._slow_in_turn[session] = None
-        self._make_slow_turn_due()
+        """Handle one request of an expensive connection after one of each that came before it."""
+        self._expensive[session] = None
+        self._schedule_expensive()
 
-    def _make_slow_turn_due(self) -> None:
-        if self._slow_in_turn and not self._is_slow_turn_due:
-            self._is_slow_turn_due = True
-            self.loop.call_soon(self._serve_slow)
+    def _schedule_expensive(self) -> None:
+        if self._expensive and not self._is_expensive_turn_due:
+            self._is_expensive_turn_due = True
+            self.loop.call_soon(self._serve_expensive)
 
-    def _serve_slow(self) -> None:
-        self._is_slow_turn_due = False
-        if self._slow_in_turn:
-            session = next(iter(self._slow_in_turn))
-            del self._slow_in_turn[session]
+    def _serve_expensive(self) -> None:
+        self._is_expensive_turn_due = False
+        if self._expensive:
+            session = next(iter(self._expensive))
+            del self._expensive[session]
             session.serve(1)
-        self._make_slow_turn_due()
+        self._schedule_expensive()
 
     def end_turn(self) -> None:
         """Let :meth:`Broker.tick` run when this turn's requests have been handled."""
@@ -306,7 +306,7 @@ class BrokerServer:
             return
         self._sessions.discard(session)
         self._slow.discard(session)
-        self._slow_in_turn.pop(session, None)
+        self._expensive.pop(session, None)
         self.broker.disconnected(session.connection, self.loop.time())
         self.end_turn()
         if not self._sessions:
@@ -330,7 +330,7 @@ class _Session(TransportHandler):
         self._machine = ServerConnection(max_bytes, decode=server.broker.release.decode)
         self._is_paused = False
         self._is_going_on = False
-        self._slow_until = 0.0
+        self._expensive_until = 0.0
 
     def connected(self) -> None:
         peer, local = self.transport.peer, self.transport.local
@@ -358,26 +358,26 @@ class _Session(TransportHandler):
         self.server._gone(self)
 
     def _serve(self) -> None:
-        """Serve now, or in the turn of the slow ones."""
-        if self._is_slow(self.server.loop.clock.monotonic()):
+        """Handle what is there now, or, of an expensive connection, in its turn."""
+        if self._is_expensive(self.server.loop.clock.monotonic()):
             self.server.serve_in_turn(self)
             self._set_reading()
         else:
             self.serve(MAX_REQUESTS_PER_TURN)
 
-    def _is_slow(self, now: float) -> bool:
-        return now < self._slow_until or self._machine.next_bytes > LARGE_BYTES
+    def _is_expensive(self, now: float) -> bool:
+        return now < self._expensive_until or self._machine.next_bytes > LARGE_BYTES
 
     def serve(self, most: int) -> None:
-        """Handle requests until one waits, one was slow, there were as many as ``most``, none is left, or the peer does
-        not take its answers."""
+        """Handle requests until one waits, the connection is expensive, ``most`` were handled, none is left, or
+        the peer does not take its answers."""
         server = self.server
         transport = self.transport
         now = server.loop.clock.monotonic
         served = 0
+        began = now()
         while not transport.is_closing and transport.pending_bytes < MAX_PENDING_BYTES:
-            began = now()
-            if served and (served == most or self._is_slow(began)):
+            if served and (served == most or self._is_expensive(began)):
                 self._go_on()
                 break
             try:
@@ -394,8 +394,9 @@ class _Session(TransportHandler):
             else:
                 reply.on_done = self._answer_later
             ended = now()
-            if ended - began > SLOW_S:
-                self._slow_until = ended + SLOW_FOR_S
+            if ended - began > EXPENSIVE_S:
+                self._expensive_until = ended + EXPENSIVE_FOR_S
+            began = ended
             if not reply.done:
                 break
         if served:

@@ -22,6 +22,9 @@ SLICE_RECORDS: Final = 8192
 MAX_INFLATED_BYTES: Final = 16 << 20
 """What any batch may inflate to at a broker, and 14 times its own size besides."""
 
+PARTITION_COST_BYTES: Final = 4096
+"""What a partition in a request takes besides its batch, as bytes of a batch, or less."""
+
 _SMALL_INFLATED_BYTES: Final = 1 << 20
 _SLICE_BYTES: Final = 2 << 20
 _RECORD_COST_BYTES: Final = 64
@@ -36,14 +39,15 @@ class ReadsBatch(Protocol):
 B = TypeVar("B", bound=ReadsBatch)
 
 
-class Spent:
-    """Counts what a request has done since it yielded last."""
+class SliceBudget:
+    """The work that a request may do in one slice."""
 
     def __init__(self) -> None:
         self._bytes = 0
 
-    def is_slice(self, batch_bytes: int, records: int = 0) -> bool:
-        """Whether it is enough for a slice, with these bytes of a batch and this number of its records."""
+    def spend(self, batch_bytes: int, records: int = 0) -> bool:
+        """Count these bytes of a batch and this number of its records; whether they use up the slice, so that the next
+        one begins."""
         self._bytes += batch_bytes + _RECORD_COST_BYTES * records
         if self._bytes < _SLICE_BYTES:
             return False

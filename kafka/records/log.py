@@ -40,8 +40,9 @@ _MAX_TIMESTAMP_AT: Final = 35
 _SIZE: Final = struct.Struct(">8xi")
 
 
-def validate_batch(data: Buffer, pos: int = 0) -> BatchHeader:
-    """The header of the one batch that a producer sent in ``data[pos:]``, found to be whole and consistent.
+def validate_batch(data: Buffer, pos: int = 0, header: BatchHeader | None = None) -> BatchHeader:
+    """The header of the one batch that a producer sent in ``data[pos:]``, found to be whole and consistent. ``header``:
+    what :func:`parse_header` gave, when that was called before.
 
     The records themselves are not read (see :mod:`kafka.records.validator`). Raises
     :class:`~kafka.errors.CorruptRecordError` (the producer may try again) when the bytes were damaged: cut, a wrong
@@ -49,7 +50,8 @@ def validate_batch(data: Buffer, pos: int = 0) -> BatchHeader:
     sent: a message set, a second batch, no records or gaps between their offsets, a control batch, a producer id
     without a sequence.
     """
-    header = parse_header(data, pos)
+    if header is None:
+        header = parse_header(data, pos)
     if header is None:
         raise CorruptRecordError(f"a produced batch is cut: {len(data) - pos} bytes")
     if header.magic != 2:

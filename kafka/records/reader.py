@@ -114,23 +114,12 @@ def decode_raw(
     data: Buffer, header: BatchHeader, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> list[RawRecord]:
     """The records of the batch that ``header`` found in ``data``, as tuples, in their order. Errors: those of
-    :func:`decode_into`."""
+    :class:`RecordReader`."""
     if header.magic != 2:
         return decode_message(data, header, max_decompressed_bytes)
     records = _RawRecords()
-    decode_into(records, data, header, max_decompressed_bytes)
+    RecordReader(data, header, max_decompressed_bytes).read(records)
     return records.found
-
-
-def decode_into(
-    sink: RecordSink,
-    data: Buffer,
-    header: BatchHeader,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-    first_offset: int = 0,
-) -> None:
-    """Give ``sink`` all records of the batch from ``first_offset`` on. Errors: those of :class:`RecordReader`."""
-    RecordReader(data, header, max_decompressed_bytes, first_offset).read(sink)
 
 
 def open_body(data: Buffer, header: BatchHeader, max_decompressed_bytes: int) -> tuple[bytes, int, int]:

@@ -82,5 +82,5 @@ def test_elements_count_at_any_depth() -> None:
 
     handler = HANDLERS[WriteTxnMarkersRequest.api_key]
     most = MOST_ELEMENTS["WriteTxnMarkers"] // 12
-    assert not handler.is_too_much(request(most))
-    assert handler.is_too_much(request(most + 1))
+    assert not handler.has_too_many_elements(request(most))
+    assert handler.has_too_many_elements(request(most + 1))

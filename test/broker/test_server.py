@@ -18,7 +18,7 @@ from kafka.broker import BrokerOptions, RunningBroker, process
 from kafka.broker.broker import Broker
 from kafka.broker.process import ListenError
 from kafka.broker.reply import Connection, Reply
-from kafka.broker.server import MAX_PENDING_BYTES, SLOW_S, BrokerServer
+from kafka.broker.server import EXPENSIVE_S, MAX_PENDING_BYTES, BrokerServer
 from kafka.core.serving import ServerConnection
 from kafka.errors import KafkaConfigurationError, KafkaStorageError
 from kafka.net.clock import ManualClock
@@ -141,7 +141,7 @@ def test_nobody_waits_for_more_than_one_slow_request_however_many_send_them(
     def handled_slowly(connection: Connection, received: Any, now: float) -> Reply:
         handled.append(received.correlation_id)
         if received.correlation_id < 100:
-            clock.advance(SLOW_S * 2.5)
+            clock.advance(EXPENSIVE_S * 2.5)
         return handle(connection, received, now)
 
     clock = memory.loop.clock

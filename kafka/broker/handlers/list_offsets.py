@@ -22,7 +22,7 @@ from kafka.broker.log.time_search import FoundOffset
 from kafka.broker.registry import Call, Named, handles
 from kafka.broker.reply import Reply
 from kafka.broker.sliced_requests import Steps
-from kafka.broker.slices import Spent
+from kafka.broker.slices import PARTITION_COST_BYTES, SliceBudget
 from kafka.errors import BrokerResponseError, InvalidRequestError, UnknownError, UnsupportedVersionError
 from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -37,8 +37,6 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING: Final = -6
-_PARTITION_COST_BYTES: Final = 4096
-"""A partition takes as long as so many bytes of a batch, or less."""
 CONSUMER: Final = -1
 """``replica_id`` of one that isolation levels are for."""
 
@@ -56,7 +54,7 @@ def list_offsets(broker: Broker, call: Call[ListOffsetsRequest]) -> Response | R
 def _list_offsets(broker: Broker, call: Call[ListOffsetsRequest]) -> Steps:
     if call.request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _of_no_isolation_level(call.request)
-    spent = Spent()
+    budget = SliceBudget()
     seen: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
     for topic in call.request.topics:
@@ -72,7 +70,7 @@ def _list_offsets(broker: Broker, call: Call[ListOffsetsRequest]) -> Steps:
                 answer = yield from _find(broker, call, topic.name, wanted)
             except BrokerResponseError as error:
                 answer = _Answer(partition_index=wanted.partition_index, error_code=error_code(error))
-            if spent.is_slice(_PARTITION_COST_BYTES):
+            if budget.spend(PARTITION_COST_BYTES):
                 yield False
             found.setdefault(topic.name, {})[wanted.partition_index] = answer
     return ListOffsetsResponse(

@@ -15,7 +15,6 @@ records whose compression this installation cannot read are not looked at; ``err
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
@@ -25,10 +24,10 @@ from kafka.broker.codes import error_code, error_text
 from kafka.broker.conversion import BATCHES_IN_PRODUCE_SINCE, batch_of
 from kafka.broker.log import Topic
 from kafka.broker.record_checks import RecordsWithoutKeyError, TimestampOutOfRangeError, check_records
-from kafka.broker.registry import Call, handles
+from kafka.broker.registry import Call, handles, too_many
 from kafka.broker.reply import Reply
 from kafka.broker.sliced_requests import Steps
-from kafka.broker.slices import Spent
+from kafka.broker.slices import PARTITION_COST_BYTES, SliceBudget
 from kafka.broker.topics import INTERNAL_TOPICS
 from kafka.broker.transactions.admission import ADDS_SINCE_PRODUCE, NotAdmittedError, admit_batch
 from kafka.errors import (
@@ -55,8 +54,6 @@ from kafka.wire.types import BytesLike
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
-log = logging.getLogger(__name__)
-
 MOST_ELEMENTS: Final = 16_000
 """Topics and partitions of one request together. As ``registry.MOST_ELEMENTS``, but counted in less time."""
 
@@ -66,8 +63,6 @@ _SIZE: Final = struct.Struct(">i")
 _LEAST_SIZE: Final = 14
 """Of what follows the frame, in any format."""
 FRAME_BYTES: Final = 12
-_PARTITION_COST_BYTES: Final = 4096
-"""A partition takes as long as so many bytes of a batch, or less."""
 _CODEC_MASK: Final = 0x07
 _TRANSACTIONAL: Final = 0x10
 _MAGIC_AT: Final = 16
@@ -85,8 +80,7 @@ _PartitionResponse = ProduceResponse.PartitionProduceResponse
 @handles(ProduceRequest, versions=(0, 13))
 def produce(broker: Broker, call: Call[ProduceRequest]) -> Response | Reply:
     if sum([1 + len(topic.partition_data) for topic in call.request.topic_data]) > MOST_ELEMENTS:
-        log.warning("%r: Produce v%d names too many partitions; closing the connection", call.connection, call.version)
-        return Reply.hanging_up()
+        return too_many(call, MOST_ELEMENTS)
     return broker.in_slices(call, _produce(broker, call))
 
 
@@ -94,7 +88,7 @@ def _produce(broker: Broker, call: Call[ProduceRequest]) -> Steps:
     request = call.request
     failed = False
     responses = []
-    spent = Spent()
+    budget = SliceBudget()
     fault = _fault(request)
     for (name, topic_id), wanted in _by_partition(request).items():
         topic: Topic | BrokerResponseError
@@ -111,7 +105,7 @@ def _produce(broker: Broker, call: Call[ProduceRequest]) -> Steps:
             except BrokerResponseError as error:
                 failed = True
                 partitions.append(_refused(broker, topic, index, error))
-            if spent.is_slice(sum([_size_of(data) for data in given])):
+            if budget.spend(sum([_size_of(data) for data in given])):
                 yield False
         responses.append(
             ProduceResponse.TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions)
@@ -134,7 +128,7 @@ def _by_partition(request: ProduceRequest) -> dict[tuple[str, UUID], dict[int, _
 
 def _size_of(data: ProduceRequest.PartitionProduceData) -> int:
     """In bytes; with what each partition costs."""
-    return _PARTITION_COST_BYTES + len(data.records or b"")
+    return PARTITION_COST_BYTES + len(data.records or b"")
 
 
 def _take(

@@ -216,7 +216,7 @@ class PartitionLog:
             raise MessageSizeTooLargeError(
                 f"{self.name}: a batch of {header.length} bytes; max.message.bytes is {most}"
             )
-        return validate_batch(batch)
+        return validate_batch(batch, header=header)
 
     def append(
         self,
@@ -378,9 +378,9 @@ class PartitionLog:
 
     def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
         """As :meth:`search_timestamp`, at once."""
-        from kafka.broker.log.time_search import at_once
+        from kafka.broker.log.time_search import run_to_end
 
-        return at_once(self.search_timestamp(timestamp))
+        return run_to_end(self.search_timestamp(timestamp))
 
     def _search(self, search: Callable[[], Search]) -> Search:
         """Again, when compaction or retention has replaced segments meanwhile."""

@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from kafka.broker.log.segment import Segment
-from kafka.broker.slices import Spent, read_batch
+from kafka.broker.slices import SliceBudget, read_batch
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records import BatchHeader, parse_header
 from kafka.records.compression import InflationLimitError
@@ -37,7 +37,7 @@ Search = Generator[bool, None, FoundOffset | None]
 
 def first_since(segments: Sequence[Segment], start_offset: int, timestamp: int) -> Search:
     """The first record from ``start_offset`` on, by offset, whose timestamp is ``timestamp`` (ms) or later."""
-    spent = Spent()
+    budget = SliceBudget()
     for segment in segments:
         if segment.max_timestamp < timestamp or segment.next_offset <= start_offset:
             continue
@@ -50,7 +50,7 @@ def first_since(segments: Sequence[Segment], start_offset: int, timestamp: int) 
                     return FoundOffset(max(header.base_offset, start_offset), header.max_timestamp, header.leader_epoch)
                 if found[0] >= 0:
                     return FoundOffset(*found, header.leader_epoch)
-            if spent.is_slice(_HEADER_COST_BYTES):
+            if budget.spend(_HEADER_COST_BYTES):
                 yield False
                 if segment.is_gone:
                     break
@@ -71,7 +71,7 @@ def first_newest(segments: Sequence[Segment]) -> Search:
     return None
 
 
-def at_once(search: Search) -> FoundOffset | None:
+def run_to_end(search: Search) -> FoundOffset | None:
     """What a search finds, whatever time that takes."""
     while True:
         try:

@@ -10,7 +10,7 @@ import pytest
 
 from kafka.broker.log import FilePool, LogConfig, PartitionLog, batch_bounds
 from kafka.broker.log.files import OutOfDescriptorsError
-from kafka.broker.log.time_search import at_once
+from kafka.broker.log.time_search import run_to_end
 from kafka.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -341,17 +341,17 @@ def test_offsets_are_found_by_time(tmp_path: Path, pool: FilePool) -> None:
         expected = min(offset for offset in range(200) if 1000 + 5 * offset >= asked)
         assert (found.offset, found.timestamp) == (expected, 1000 + 5 * expected)
     assert log.offset_for_timestamp(1996) is None
-    best = at_once(log.search_max_timestamp())
+    best = run_to_end(log.search_max_timestamp())
     assert best is not None
     assert (best.offset, best.timestamp) == (199, 1995)
 
 
 def test_the_greatest_timestamp_need_not_be_the_last(tmp_path: Path, pool: FilePool) -> None:
     log = open_log(tmp_path / "t", pool)
-    assert at_once(log.search_max_timestamp()) is None
+    assert run_to_end(log.search_max_timestamp()) is None
     for time in (5, 90, 20, 90, 7):
         log.append(batch([b"x"], timestamp=time), now_ms=1)
-    best = at_once(open_log(tmp_path / "t", pool).search_max_timestamp())
+    best = run_to_end(open_log(tmp_path / "t", pool).search_max_timestamp())
     assert best is not None
     assert (best.offset, best.timestamp) == (1, 90)
 
@@ -406,6 +406,6 @@ def test_batches_whose_codec_is_missing_are_found_by_what_their_headers_say(
     found = log.offset_for_timestamp(2001)
     assert found is not None
     assert found.offset == 3, "before what is looked for, or that itself"
-    newest = at_once(log.search_max_timestamp())
+    newest = run_to_end(log.search_max_timestamp())
     assert newest is not None
     assert (newest.offset, newest.timestamp) == (5, 2002)
