@@ -102,6 +102,8 @@ class MessageReader:
         self._inflated: bytes | None = None
         self.held_bytes = 0
         self._shift = 0
+        self._is_relative = False
+        """The last of the messages inside has the wrapper's offset, and the others lie before it."""
         if not codec:
             return
         if self._value is None:
@@ -117,6 +119,7 @@ class MessageReader:
         if not self.held_bytes:
             raise CorruptRecordError(f"a compressed message without messages, {header!r}")
         if header.magic and not any_offset:
+            self._is_relative = True
             self._shift = header.base_offset - _last_offset(self._inflated)
 
     def __iter__(self) -> Iterator[RawRecord]:
@@ -126,8 +129,8 @@ class MessageReader:
             return
         is_append_time = header.magic and header.attributes & TIMESTAMP_TYPE_BIT and not self._any_offset
         for offset, timestamp, key, value, _ in _inner(self._inflated, header.magic, self._any_offset):
-            if offset + shift < 0 and not self._any_offset:
-                raise CorruptRecordError("messages whose offsets would be negative")
+            if self._is_relative and not 0 <= offset + shift <= header.base_offset:
+                raise CorruptRecordError(f"a message whose offset would be {offset + shift}")
             yield offset + shift, self._timestamp if is_append_time else timestamp, key, value, []
 
 

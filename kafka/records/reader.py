@@ -175,7 +175,9 @@ class RecordReader:
         self._number: i64 = 0
         """Records that lie before ``_pos``."""
         self._count: i64 = header.records_count
-        self._first_offset: i64 = first_offset
+        self._first_offset: i64 = min(first_offset, MAX_OFFSET)
+        """Records of a batch v2 lie below the greatest number, messages may have it: who has read one wants 2**63."""
+        self._older_from = first_offset
         self._last_offset: i64 = header.base_offset - 1
         """Of the record before ``_pos``."""
         self._timestamp: i64 = header.base_timestamp
@@ -221,7 +223,7 @@ class RecordReader:
         """``_count`` is not known: it stays above ``_number`` up to the end."""
         self._count = self._number + 1
         for offset, timestamp, key, value, _ in self._older or ():
-            if offset >= self._first_offset:
+            if offset >= self._older_from:
                 sink.add(offset, timestamp, key, value, None)
                 limit -= 1
                 if limit <= 0:

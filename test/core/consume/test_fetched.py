@@ -269,6 +269,27 @@ def test_of_a_wrapper_of_many_messages_no_more_are_made_than_are_asked_for(magic
     assert [record.offset for record in found] == list(range(count))
 
 
+@pytest.mark.parametrize("last", [-(2**62), -1, 0, 4, 20])
+@pytest.mark.parametrize("limit", [1, 100])
+def test_messages_before_a_last_one_whose_offset_goes_back_get_no_offset_beyond_the_wrappers(
+    last: int, limit: int
+) -> None:
+    """The last message says where the others of a wrapper v1 lie."""
+    first, second = (encode_message_set([(at, 1000, None, b"v", [])], 1) for at in (25, 26))
+    inner = first + last.to_bytes(8, "big", signed=True) + second[8:]
+    fetched = Fetched(PARTITION, 0, fuzz.wrapper(1, 1, inner))
+    with pytest.raises(CorruptRecordError, match="t-0: "):
+        fetched.read(limit, ReaderOptions())
+
+
+def test_messages_after_one_with_the_greatest_offset_are_passed_over() -> None:
+    """No broker has it. The position then is a number that no offset can be."""
+    last, other = (encode_message_set([(at, 1000, None, b"v", [])], 1) for at in (2**63 - 1, 10))
+    fetched = Fetched(PARTITION, 0, last + last + other)
+    assert [record.offset for record in fetched.read(10, ReaderOptions())] == [2**63 - 1]
+    assert fetched.position == 2**63
+
+
 def test_a_batch_that_was_let_go_of_is_read_on_where_it_was_left() -> None:
     fetched = Fetched(PARTITION, 0, bomb(100) + batch(100, b"after"))
     found = fetched.read(30, ReaderOptions())
