@@ -8,6 +8,7 @@ pipe's other end is closed.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -225,7 +226,8 @@ class RunningBroker:
 
     def _load_next(self, rest: Iterator[str]) -> None:
         """Import, one at a time, the handlers that nobody has asked for: the start does without them, but the files
-        may be of another release by the time that somebody does."""
+        may be of another release by the time that somebody does. What there is then stays for ever, so the garbage
+        collector, which a large request sets off, need not look at it again."""
         try:
             is_done = next(rest, None) is None
         except OSError as error:  # no descriptor is left now
@@ -234,6 +236,8 @@ class RunningBroker:
             return
         if not is_done:
             self._loop.call_later(_LOAD_PAUSE_S, self._load_next, rest)
+        elif self.options.is_process:
+            gc.freeze()
 
     def _went_idle(self, since: float | None) -> None:
         if self._idle_timer is not None:

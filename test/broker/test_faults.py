@@ -13,12 +13,14 @@ from kafka.broker.faults import ACTIONS, Rule
 from kafka.broker.faults.answers import Selection, has_error, level_for, refusal
 from kafka.broker.faults.damage import corrupted_batches, cut_off, flipped, truncated
 from kafka.broker.faults.rule import make_rule
+from kafka.broker.faults.seen import MOST_TARGETS, RequestLog
 from kafka.broker.faults.targets import Target, targets
 from kafka.broker.reply import Connection
 from kafka.errors import CorruptRecordError, IllegalArgumentError, NotLeaderForPartitionError
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.fetch import FetchRequest, FetchResponse
+from kafka.protocol.framing import ReceivedRequest
 from kafka.protocol.groups import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
@@ -186,14 +188,33 @@ def test_requests_name_their_topics_in_many_ways() -> None:
     def name_of(topic_id: UUID) -> str | None:
         return "by id" if topic_id == A_TOPIC else None
 
-    assert targets(produce_two(), name_of) == [Target("t", 0), Target("t", 1)]
-    assert targets(fetch_request(topic_id=A_TOPIC), name_of) == [Target("by id", 0)]
-    assert targets(MetadataRequest(topics=None), name_of) == []
+    assert list(targets(produce_two(), name_of)) == [Target("t", 0), Target("t", 1)]
+    assert list(targets(fetch_request(topic_id=A_TOPIC), name_of)) == [Target("by id", 0)]
+    assert list(targets(MetadataRequest(topics=None), name_of)) == []
     join = JoinGroupRequest(
         group_id="g", session_timeout_ms=1, rebalance_timeout_ms=1, member_id="", protocol_type="consumer",
         protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")],
     )  # fmt: skip
-    assert targets(join, name_of) == [], "a protocol's name is no topic"
+    assert list(targets(join, name_of)) == [], "a protocol's name is no topic"
+
+
+def metadata_of(*names: str) -> ReceivedRequest:
+    topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    return ReceivedRequest(MetadataRequest(topics=topics), 12, 1, "c")
+
+
+def test_the_log_of_requests_has_a_bound_in_number_and_in_bytes() -> None:
+    requests, connection = RequestLog(most=3, most_bytes=100_000), Connection()
+    for number in range(5):
+        requests.add(connection, metadata_of(f"t{number}"), 0.0, lambda _: None)
+    assert [(seen.number, seen.topics) for seen in requests.requests] == [(3, ("t2",)), (4, ("t3",)), (5, ("t4",))]
+    requests.add(connection, metadata_of("x" * 60_000), 0.0, lambda _: None)
+    requests.add(connection, metadata_of("y" * 60_000), 0.0, lambda _: None)
+    assert [seen.number for seen in requests.requests] == [7], "two of them would take more"
+    requests.add(connection, metadata_of(*[f"{number}" for number in range(20_000)]), 0.0, lambda _: None)
+    (last,) = requests.requests
+    assert len(last.partitions) == MOST_TARGETS, "always the last one"
+    assert requests.count == 8
 
 
 # -- errors ----------------------------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ class Faults(Vocabulary[RuleInForce]):
     def _targets(self, received: ReceivedRequest) -> list[Target]:
         """What a request is about: what it names, what its session has already, and all topics if it asks for all."""
         request = received.request
-        found = targets(request, self.name_of)
+        found = list(targets(request, self.name_of))
         if isinstance(request, MetadataRequest):
             all_of_them: object = [] if received.version == 0 else None
             if request.topics == all_of_them:

@@ -1,12 +1,13 @@
 """What the broker has been asked: the last requests, in order, for tests to look at and to wait for.
 
-Only what is small is kept; a request's records would be kept in memory with it. Nothing is recorded until somebody says
-so, as ``kafka.testing`` does.
+Only what is small is kept; a request's records would be kept in memory with it. What all of them take has a bound, too:
+a peer may send thousands of long names. Nothing is recorded until somebody says so, as ``kafka.testing`` does.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kafka.broker.faults.targets import NameOf, Target, targets
@@ -16,6 +17,11 @@ from kafka.protocol.registry import NAMES
 
 MOST_KEPT: Final = 10_000
 MOST_TARGETS: Final = 1000
+MOST_BYTES: Final = 8 << 20
+"""Of all requests that are kept: their texts, and about what the objects around these take."""
+
+_REQUEST_BYTES: Final = 256
+_TARGET_BYTES: Final = 128
 
 
 class SeenRequest(NamedTuple):
@@ -30,6 +36,12 @@ class SeenRequest(NamedTuple):
     at: float
     partitions: tuple[Target, ...]
     """The topics and partitions that it names, the first thousand of them."""
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory."""
+        texts = len(self.client_id or "") + sum(map(len, self.topics))
+        return _REQUEST_BYTES + _TARGET_BYTES * len(self.partitions) + texts
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -47,10 +59,13 @@ class SeenRequest(NamedTuple):
 
 
 class RequestLog:
-    """The last ``most`` requests."""
+    """The last ``most`` requests, and fewer when they take more than ``most_bytes``."""
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
-        self.requests: deque[SeenRequest] = deque(maxlen=most)
+    def __init__(self, most: int = MOST_KEPT, most_bytes: int = MOST_BYTES) -> None:
+        self.requests: deque[SeenRequest] = deque()
+        self.most = most
+        self.most_bytes = most_bytes
+        self._bytes = 0
         self.count = 0
         """How many there were, since the beginning."""
 
@@ -62,15 +77,18 @@ class RequestLog:
         found: tuple[Target, ...] = ()
         if isinstance(received, ReceivedRequest):
             key, version = received.request.api_key, received.version
-            found = tuple(targets(received.request, name_of)[:MOST_TARGETS])
+            found = tuple(islice(targets(received.request, name_of), MOST_TARGETS))
         else:
             key, version = received.api_key, received.api_version
         name = NAMES.get(key, str(key))
         peer = f"{connection.host}:{connection.port}"
-        self.requests.append(
-            SeenRequest(self.count, name, version, received.client_id, peer, connection.number, epoch_s, found)
-        )
+        seen = SeenRequest(self.count, name, version, received.client_id, peer, connection.number, epoch_s, found)
+        self.requests.append(seen)
+        self._bytes += seen.size_bytes
+        while len(self.requests) > self.most or (self._bytes > self.most_bytes and len(self.requests) > 1):
+            self._bytes -= self.requests.popleft().size_bytes
 
     def clear(self) -> None:
         """Forget them; the count goes on."""
         self.requests.clear()
+        self._bytes = 0

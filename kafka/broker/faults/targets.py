@@ -8,7 +8,7 @@ looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -62,13 +62,6 @@ def partition_of(entry: Any) -> int | None:
     return None
 
 
-def targets(request: Message, name_of: NameOf) -> list[Target]:
-    """All topics and partitions that a request names, in its order."""
-    found: list[Target] = []
-    _collect(request, name_of, found)
-    return found
-
-
 class _Plan(NamedTuple):
     """Which lists of a structure are to be looked at; made once for each class, since every request is looked at."""
 
@@ -94,33 +87,35 @@ def _plan_of(cls: type[Struct]) -> _Plan:
     return plan
 
 
-def _collect(struct: Struct, name_of: NameOf, found: list[Target]) -> None:
+def targets(struct: Struct, name_of: NameOf) -> Iterator[Target]:
+    """The topics and partitions that a request, or a part of one, names, in its order."""
     plan = _plan_of(type(struct))
     for name in plan.containers:
         for entry in getattr(struct, name) or ():
             if isinstance(entry, Struct):
-                _collect(entry, name_of, found)
+                yield from targets(entry, name_of)
     for name in plan.resources:
         for entry in getattr(struct, name) or ():
             if entry.resource_type == TOPIC_RESOURCE:
-                found.append(Target(entry.resource_name, None))
+                yield Target(entry.resource_name, None)
     for name in plan.topics:
         for entry in getattr(struct, name) or ():
             topic = topic_of(entry, name_of)
             if topic is not None:
-                _collect_partitions(entry, topic, found)
+                yield from _partitions(entry, topic)
 
 
-def _collect_partitions(entry: Any, topic: str, found: list[Target]) -> None:
-    count = len(found)
+def _partitions(entry: Any, topic: str) -> Iterator[Target]:
+    is_whole = True
     if isinstance(entry, Struct):
         for name in _plan_of(type(entry)).partitions:
             for one in getattr(entry, name) or ():
                 number = partition_of(one)
                 if number is not None:
-                    found.append(Target(topic, number))
-    if len(found) == count:
-        found.append(Target(topic, None))
+                    is_whole = False
+                    yield Target(topic, number)
+    if is_whole:
+        yield Target(topic, None)
 
 
 def names_topics(request: type[Message]) -> bool:
