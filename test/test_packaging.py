@@ -227,6 +227,20 @@ def test_no_file_names_a_home_directory_or_a_package_host() -> None:
         assert found is None or path == pathlib.Path(__file__), f"{path}: {found.group()}"
 
 
+def test_the_command_for_benchmarks_finds_them() -> None:
+    """They are in no tier of the tests, and nothing else runs them."""
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(ROOT / "tox.ini")
+    python, *arguments = config["testenv:bench"]["commands"].replace("{posargs}", "--collect-only -q").split()
+    assert python == "python"
+    done = subprocess.run(
+        [sys.executable, *arguments, "-p", "no:cacheprovider"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for path in (ROOT / "test" / "benchmarks").glob("test_*.py"):
+        assert f"test/benchmarks/{path.name}::" in done.stdout
+
+
 def test_the_default_of_tox_is_everything_that_a_change_must_pass() -> None:
     config = configparser.ConfigParser(interpolation=None)
     config.read(ROOT / "tox.ini")

@@ -78,10 +78,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the deep tier, except what is named, what has changed and what is due with this commit."""
     paths = [argument.partition("::")[0] for argument in config.args]
     named = {os.path.relpath(path, config.rootpath) for path in map(os.path.abspath, paths) if path.endswith(".py")}
-    too_long = tiers.limits_that_are_too_long(items)
+    tier = config.getoption("--tier")
+    too_long = tiers.limits_that_are_too_long(items) if tier != "deep" else []
     if too_long:
         raise pytest.UsageError(f"time limits above {tiers.LIMIT_S} s belong to the deep tier: {', '.join(too_long)}")
-    selected, left_out, included = tiers.select(items, config.getoption("--tier"), named)
+    selected, left_out, included = tiers.select(items, tier, named)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     config.stash[_INCLUDED] = set(included)
