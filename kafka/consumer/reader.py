@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from kafka.core.consume.faults import is_located, locate
+from kafka.core.consume.fetched import MAX_HEADER_BYTES
 from kafka.core.consume.fetcher import Fetcher
 from kafka.core.consume.positions import PartitionPosition
 from kafka.core.consume.record import ConsumerRecord
@@ -58,8 +59,8 @@ class Reader:
         self._changed()
 
     def take(self, limit: int) -> Records:
-        """The next records by partition, at most ``limit``. Raises what stands in the way of a partition when it is the
-        first thing to be met; the position then stays before it."""
+        """The next records by partition, at most ``limit``, fewer when they have very many headers. Raises what stands
+        in the way of a partition when it is the first thing to be met; the position then stays before it."""
         found: Records = {}
         self._moved.clear()
         try:
@@ -75,7 +76,8 @@ class Reader:
     def _take(self, limit: int, found: Records) -> None:
         fetcher = self._fetcher
         lock = self._lock
-        while limit > 0:
+        header_bytes_left = MAX_HEADER_BYTES
+        while limit > 0 and header_bytes_left > 0:
             with lock:
                 position = fetcher.ready()
                 if position is None:
@@ -93,7 +95,8 @@ class Reader:
                     return
                 self._moved.setdefault(position, (generation, position.position, position.leader_epoch))
             try:
-                records = fetched.read(limit, fetcher.options)
+                records = fetched.read(limit, fetcher.options, header_bytes_left)
+                header_bytes_left -= fetched.header_bytes
             except Exception as error:
                 with lock:
                     if found:

@@ -170,6 +170,8 @@ class RecordReader:
         self._older: Iterator[RawRecord] | None = None
         self._body = b""
         self._held_bytes = 0
+        self.header_bytes: int = 0
+        """Of the records that the last :meth:`read` gave."""
         self._pos: i64 = 0
         self._end: i64 = 0
         self._number: i64 = 0
@@ -205,14 +207,20 @@ class RecordReader:
         """What the records take that were copied or inflated."""
         return self._held_bytes
 
-    def read(self, sink: RecordSink, limit: int = MAX_OFFSET) -> bool:
-        """Give ``sink`` the next records, at most ``limit``, in their order; whether any are left. The sink raises
-        nothing itself."""
+    @property
+    def next_offset(self) -> int:
+        """Behind the record that was read last; before the first one the batch's base offset. Not of message sets."""
+        return self._last_offset + 1
+
+    def read(self, sink: RecordSink, limit: int = MAX_OFFSET, max_header_bytes: int = MAX_OFFSET) -> bool:
+        """Give ``sink`` the next records, at most ``limit``, in their order; whether any are left. None is read after
+        that with which there were ``max_header_bytes`` (:attr:`header_bytes`). The sink raises nothing itself."""
+        self.header_bytes = 0
         try:
             if self._older is not None:
                 self._read_older(sink, limit)
             else:
-                self._read_plain(sink, limit)
+                self._read_plain(sink, limit, max_header_bytes)
         except IndexError:
             raise CorruptRecordError(f"a record runs over the end of {self._header!r}") from None
         except CorruptRecordError as error:
@@ -230,7 +238,7 @@ class RecordReader:
                     return
         self._count = self._number
 
-    def _read_plain(self, sink: RecordSink, limit: i64) -> None:
+    def _read_plain(self, sink: RecordSink, limit: i64, max_header_bytes: i64) -> None:
         """From ``_body``, which is longer than ``_end`` perhaps."""
         data = self._body
         pos = self._pos
@@ -246,6 +254,7 @@ class RecordReader:
         if floor < last_offset:
             floor = last_offset
         number = self._number
+        header_bytes: i64 = 0
         byte: i64
         second: i64
         length: i64
@@ -388,6 +397,9 @@ class RecordReader:
                 raise CorruptRecordError(f"a record that should end at byte {record_end} ends at byte {pos}")
             else:
                 headers = data[pos:record_end]
+                header_bytes += record_end - pos
+                if header_bytes >= max_header_bytes:
+                    stop = number
                 pos = pos + walk_headers(headers, None) if checks_headers else record_end
 
             if pos != record_end:
@@ -398,6 +410,7 @@ class RecordReader:
         self._pos = pos
         self._number = number
         self._last_offset = last_offset
+        self.header_bytes = header_bytes
 
 
 class FirstSince(RecordSink):

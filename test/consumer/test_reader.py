@@ -13,6 +13,7 @@ from kafka.core.consume.effects import FindOffsets
 from kafka.core.consume.fetched import ReaderOptions
 from kafka.errors import CorruptRecordError, OffsetOutOfRangeError, TopicAuthorizationFailedError
 from kafka.net.loop import Loop
+from kafka.records import Headers, RecordBatchBuilder
 from test.core.consume.rig import A, B, C, Rig
 from test.core.consume.test_fetched import batch
 
@@ -96,6 +97,18 @@ def test_the_fetcher_hears_of_what_was_read_before_an_error_is_raised() -> None:
     with pytest.raises(OffsetOutOfRangeError):
         reader.take(10)
     assert changed.count == 1
+
+
+def test_many_headers_end_a_poll_whichever_partitions_they_are_of_and_the_rest_comes_with_the_next() -> None:
+    headers: Headers = [("", b"")] * 16_000  # 32 kB
+    builder = RecordBatchBuilder(1 << 20)
+    for _ in range(6):
+        builder.append(1000, None, b"x", headers)
+    rig = Rig(A, B)
+    rig.seek_all()
+    rig.answer(rig.fetch(), p0=builder.build(), p1=builder.build())
+    reader, _ = reader_of(rig)
+    assert [len(values(reader.take(500))) for _ in range(3)] == [9, 3, 0]
 
 
 def test_reading_what_was_in_nobodys_way_wakes_nobody() -> None:

@@ -35,6 +35,10 @@ from kafka.records.header import Buffer
 from kafka.records.reader import RecordReader
 from kafka.structs import TopicPartition
 
+MAX_HEADER_BYTES: Final = 256 << 10
+"""After so many bytes of headers ``poll`` gives what it has: they take some 80 ms to be looked through in plain Python,
+and 500 records may have eight million headers."""
+
 NO_TIMESTAMP_TYPE: Final = -1
 """Of records that had no timestamp yet: message sets v0."""
 
@@ -64,8 +68,8 @@ class ReaderOptions:
 class Fetched:
     """What was fetched of one partition, from ``fetch_offset`` on. ``next_offset`` is where the next fetch begins."""
 
-    __slots__ = ("_aborted", "_aborting", "_batch_at", "_reader", "data", "error", "headers", "next_offset",
-                 "partition", "position", "size_bytes")  # fmt: skip
+    __slots__ = ("_aborted", "_aborting", "_batch_at", "_reader", "data", "error", "header_bytes", "headers",
+                 "next_offset", "partition", "position", "size_bytes")  # fmt: skip
 
     def __init__(
         self,
@@ -85,6 +89,8 @@ class Fetched:
         self._aborted = sorted(aborted, key=_first_offset, reverse=True)
         self._aborting: set[int] = set()
         self._batch_at = 0
+        self.header_bytes = 0
+        """Of the records that the last :meth:`read` gave."""
         self._reader: RecordReader | None = None
         """Of the batch at ``_batch_at``, of which the records before ``position`` have been read."""
 
@@ -99,20 +105,25 @@ class Fetched:
         """Everything has been read, and no fault is left to be met."""
         return self._batch_at >= len(self.headers) and self.error is None
 
-    def read(self, limit: int, options: ReaderOptions) -> list[ConsumerRecord]:
-        """The next records, at most ``limit``; fewer, or none, at the end. Moves ``position``.
+    def read(
+        self, limit: int, options: ReaderOptions, max_header_bytes: int = MAX_HEADER_BYTES
+    ) -> list[ConsumerRecord]:
+        """The next records, at most ``limit``; fewer, or none, at the end, and none after that with which there were
+        ``max_header_bytes``. Moves ``position``.
 
         Raises the fault of a batch (CorruptRecordError and the like, or what a deserialiser raised) when it is the
         first thing to be read; ``position`` then stands before it.
         """
         found: list[ConsumerRecord] = []
-        while len(found) < limit:
+        self.header_bytes = 0
+        while len(found) < limit and self.header_bytes < max_header_bytes:
             if self._batch_at >= len(self.headers):
                 if self.error is not None and not found:
                     raise self.error
                 break
             try:
-                records = self._read_batch(self.headers[self._batch_at], limit - len(found), options)
+                most = max_header_bytes - self.header_bytes
+                records = self._read_batch(self.headers[self._batch_at], limit - len(found), options, most)
             except Exception:
                 if found:
                     break  # what is good comes first
@@ -132,7 +143,9 @@ class Fetched:
         """Let go of the batch that is being read; :meth:`read` opens it again."""
         self._reader = None
 
-    def _read_batch(self, header: BatchHeader, limit: int, options: ReaderOptions) -> list[ConsumerRecord]:
+    def _read_batch(
+        self, header: BatchHeader, limit: int, options: ReaderOptions, max_header_bytes: int
+    ) -> list[ConsumerRecord]:
         """The next records of the batch, at most ``limit``; it is left when they are its last."""
         try:
             reader = self._reader or self._open_batch(header, options)
@@ -146,7 +159,8 @@ class Fetched:
         is_more = False
         fault: Exception | None = None
         try:
-            is_more = reader.read(records, limit)
+            is_more = reader.read(records, limit, max_header_bytes)
+            self.header_bytes += reader.header_bytes
         except CorruptRecordError as error:
             fault = self._located(error)
         fault = records.fault or fault

@@ -16,6 +16,7 @@ from kafka.records import (
     COMMIT,
     ZSTD,
     ControlMarker,
+    Headers,
     RecordBatchBuilder,
     control_batch,
     encode_message_set,
@@ -249,6 +250,21 @@ def test_of_a_batch_of_many_records_no_more_are_made_than_are_asked_for() -> Non
         tracemalloc.stop()
     assert peak < 3 * fetched.inflated_bytes + 100_000
     assert (fetched.position, fetched.is_exhausted) == (30, False)
+
+
+@pytest.mark.parametrize("per_batch", [1, 40])
+def test_after_many_headers_no_more_records_are_read_at_once(per_batch: int) -> None:
+    headers: Headers = [("", b"")] * 16_000  # 32 kB
+    builder = RecordBatchBuilder(1 << 21)
+    for number in range(per_batch):
+        builder.append(1000, None, b"%d" % number, headers)
+    data = b"".join(builder.build(base_offset=base) for base in range(0, 40, per_batch))
+    fetched = Fetched(PARTITION, 0, data)
+    portions = []
+    while not fetched.is_exhausted:
+        portions.append([record.offset for record in fetched.read(500, ReaderOptions())])
+    assert [offset for portion in portions for offset in portion] == list(range(40))
+    assert [len(portion) for portion in portions] == [9, 9, 9, 9, 4], "9 of them have more than 256 KiB of headers"
 
 
 @pytest.mark.parametrize("magic", [0, 1])
