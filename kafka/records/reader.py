@@ -188,6 +188,7 @@ class RecordReader:
             older = MessageReader(data, header, max_decompressed_bytes)
             self._held_bytes = older.held_bytes
             self._older = iter(older)
+            self._last_offset = self._first_offset - 1
             return
         self._body, self._pos, self._end = open_body(data, header, max_decompressed_bytes)
         if self._body is not data:
@@ -209,8 +210,8 @@ class RecordReader:
 
     @property
     def next_offset(self) -> int:
-        """Behind the record that was read last; before the first one the batch's base offset. Not of message sets."""
-        return self._last_offset + 1
+        """Behind the record that was read last; before the first one the batch's base offset."""
+        return min(self._last_offset, MAX_OFFSET - 1) + 1
 
     def read(self, sink: RecordSink, limit: int = MAX_OFFSET, max_header_bytes: int = MAX_OFFSET) -> bool:
         """Give ``sink`` the next records, at most ``limit``, in their order; whether any are left. None is read after
@@ -233,6 +234,7 @@ class RecordReader:
         for offset, timestamp, key, value, _ in self._older or ():
             if offset >= self._older_from:
                 sink.add(offset, timestamp, key, value, None)
+                self._last_offset = offset
                 limit -= 1
                 if limit <= 0:
                     return

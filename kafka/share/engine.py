@@ -189,7 +189,7 @@ class ShareEngine:
 
     def quiet(self) -> Future[None]:
         """Want nothing more; done when no request is out that may bring records."""
-        self._demand = Demand(0)
+        self._demand = Demand(0, self._demand.exactly)
         return _when_all([link.quiet() for link in self._links.values()])
 
     @property
@@ -237,7 +237,7 @@ class ShareEngine:
         wanted, exactly, _ = self._demand
         now = self._client.loop.time()
         if self._closing is not None or not wanted or not link.session.is_wanted or not link.looks(now):
-            return Demand(0)
+            return Demand(0, exactly)
         fetching = sum(each.session.is_wanted for each in self._links.values())
         part = -(-wanted // max(1, fetching))
         if exactly:
@@ -291,13 +291,15 @@ class ShareEngine:
         if outcome.answered:
             self._events.on_acknowledged(outcome.answered)
         lost = [record for record in outcome.lost if record not in self._withheld]
-        if lost:
+        count = len(lost) + outcome.expired_unread
+        if count:
             why = why or outcome.error or next(iter(outcome.partition_errors.values()), None)
             if self._closing is None:
                 log.warning(
                     "%s: %d records held on node %s are lost: %s",
-                    self.group_id, len(lost), link.node_id, why or "their locks have ended",
+                    self.group_id, count, link.node_id, why or "their locks have ended",
                 )  # fmt: skip
+        if lost:
             self._events.on_lost(lost, why)
 
     def _pump_all(self) -> None:

@@ -39,8 +39,8 @@ class LinkOwner(Protocol):
         """How much the link may fetch now."""
 
     def on_outcome(self, link: ShareLink, outcome: Outcome) -> None:
-        """An answer came, or none will, or locks have run out, or what was asked for is overdue. ``link.asked`` is 0
-        again.
+        """An answer came, or none will, or more of one was read, or locks have run out, or what was asked for is
+        overdue. ``link.asked`` is 0 again.
         """
 
 
@@ -157,15 +157,18 @@ class ShareLink:
             return
         now = self._client.loop.time()
         session = self.session
-        lost = session.expire(now)
-        if lost:
-            self._owner.on_outcome(self, Outcome([], [], lost, {}, None))
+        lost, unread = session.expire(now), session.expire_unread(now)
+        if lost or unread:
+            self._owner.on_outcome(self, Outcome([], [], lost, {}, None, expired_unread=unread))
         if self._is_idle_while_holding(now):
             self.lanes.prepare()
         if not session.in_flight:
             self.asked = 0
             if not session.has_pending:  # also what went with a connection: the next request may be a fetch
                 _complete(self._unsaid)
+            self._read_on(now)
+            if self._is_closed:
+                return
             exchange = self._closing_request(now) if self._closing is not None else self._next_request(now)
             if exchange is not None:
                 self._send(exchange, now)
@@ -176,6 +179,18 @@ class ShareLink:
             self.asked, self._overdue_at = 0, 0.0
             self._owner.on_outcome(self, Outcome([], [], [], {}, None))
         self._arm(now)
+
+    def _read_on(self, now: float) -> None:
+        """What was acquired before comes before what is to be fetched. In record-limit mode all of it was wanted, and
+        whoever holds records may renew their locks: so it is not left unread until more are wanted."""
+        session = self.session
+        if not session.has_unread or self._closing is not None:
+            return
+        demand = self._owner.demand_for(self)
+        if demand.records or demand.exactly:
+            self._owner.on_outcome(self, session.read(now))
+            if session.has_unread:
+                self.pump_soon()
 
     def _is_idle_while_holding(self, now: float) -> bool:
         """The client would close the connection soon, and the broker free what is held."""
@@ -193,7 +208,7 @@ class ShareLink:
                 return exchange
         if now < self._not_before:
             return None
-        demand = self._owner.demand_for(self)
+        demand = Demand(0) if self.session.has_unread else self._owner.demand_for(self)
         exchange = self.session.next_request(now, demand)
         if exchange is not None and isinstance(exchange.request, ShareFetchRequest):
             self.asked = exchange.request.max_records
@@ -230,7 +245,7 @@ class ShareLink:
         self.lanes.close_former()
         self._not_before = now + response.throttle_time_ms / 1000
         if self._look_every_s and _has_asked(exchange) and outcome.error is None:
-            if outcome.records:
+            if outcome.records or self.session.has_unread:
                 self._expects_until = now + EXPECTS_S
             else:
                 self._next_look = now + (self._look_every_s if now >= self._expects_until else LOOK_AGAIN_S)

@@ -173,6 +173,31 @@ def test_record_limit_hands_out_no_more_than_asked_for_from_a_large_batch(queue:
     assert len(take(consumer, 1, max_records=3)) <= 3
 
 
+def test_a_batch_that_is_larger_than_what_is_read_at_once_comes_whole_and_in_order(queue: MakeQueue) -> None:
+    """Whole batches are acquired, whatever ``max_poll_records`` is; the consumer makes records as they are polled."""
+    count = 20_000
+    topic = queue()
+    with KafkaProducer(
+        bootstrap_servers=topic.bootstrap, batch_size=1 << 20, linger_ms=60_000, compression_type="gzip"
+    ) as producer:
+        for number in range(count):
+            producer.send(topic.name, b"%d" % number)
+        producer.flush()
+    consumer = topic.member(share_acknowledgement_mode="implicit", max_poll_records=3000)
+    found: list[bytes | None] = []
+
+    def poll() -> bool:
+        records = [record for part in consumer.poll(100).values() for record in part]
+        assert len(records) <= 3000
+        found.extend(record.value for record in records)
+        return len(found) >= count
+
+    until(poll)
+    assert found == [b"%d" % number for number in range(count)]
+    consumer.commit(10_000)
+    topic.expect_nothing_else(consumer, is_explicit=False)
+
+
 def test_closing_gives_back_what_is_held_at_once(queue: MakeQueue) -> None:
     jobs = queue(share_record_lock_duration_ms=LONG_LOCK_MS)
     jobs.put(b"x")

@@ -24,7 +24,7 @@ from kafka.consumer import ConsumerRecord
 from kafka.core.consume.fetched import Fetched, ReaderOptions
 from kafka.core.produce.accumulator import Accumulator
 from kafka.core.produce.queues import TopicQueues
-from kafka.core.share.records import AcquiredRange, OpenBatch, ShareRecord, read_acquired
+from kafka.core.share.records import AcquiredRange, AcquiredReader, OpenBatch, ShareRecord, Slice
 from kafka.errors import KafkaError, KafkaProtocolError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
@@ -266,13 +266,25 @@ def _shared() -> Iterator[Case]:
     def acquired(data: bytes, ranges: list[AcquiredRange], *before: AcquiredRange) -> tuple[int, Iterable[Step]]:
         open_batch = OpenBatch()
 
-        def read(wanted: list[AcquiredRange]) -> None:
-            with contextlib.suppress(KafkaError):
-                read_acquired("t", 0, data, wanted, 30.0, None, open_batch=open_batch)
+        def read(wanted: list[AcquiredRange]) -> Iterator[Step]:
+            readers: list[AcquiredReader] = []
+
+            def step() -> None:
+                try:
+                    if not readers:
+                        readers.append(AcquiredReader("t", 0, data, wanted, 30.0, None, open_batch=open_batch))
+                    readers[0].read(Slice())
+                except KafkaError:
+                    readers.clear()
+
+            yield step
+            while readers and not readers[0].is_over:
+                yield step
 
         for each in before:
-            read([each])
-        return len(data) + 18 * len(ranges), [lambda: read(ranges)]
+            for step in read([each]):
+                step()
+        return len(data) + 18 * len(ranges), read(ranges)
 
     def some(make: Callable[[int], bytes], share: float, warm: bool) -> Callable[[int], tuple[int, Iterable[Step]]]:
         def run(size: int) -> tuple[int, Iterable[Step]]:

@@ -120,10 +120,11 @@ def wrapper(magic: int, codec: int, inner: bytes, offset: int = 20) -> bytes:
     return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
 
 
-def v2_around(codec: int, body: bytes, count: int) -> bytes:
+def v2_around(codec: int, body: bytes, count: int, *, base_offset: int = 0, last_delta: int | None = None) -> bytes:
     """A batch v2 with ``codec`` around any bytes that claim to be ``count`` records."""
     made = CODECS[codec].compress(body, None) if codec in CODECS else body
-    fields = (0, 49 + len(made), 0, 2, 0, codec, max(0, count - 1), T0, T0, -1, -1, -1, count)
+    delta = max(0, count - 1) if last_delta is None else last_delta
+    fields = (base_offset, 49 + len(made), 0, 2, 0, codec, delta, T0, T0, -1, -1, -1, count)
     return refit(struct.pack(">qiibIhiqqqhii", *fields) + made)
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from kafka.core.share.records import Slice
 from kafka.protocol.share import ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareFetchRequest
 from kafka.share import AcknowledgeType
+from test.core.share.test_records import batch
 from test.share.support import LATENCY_S, Leaders, Machine, Taker
 from test.support.scripted import Answer
 
@@ -40,6 +42,50 @@ def refuse_acks(one: Leaders, code: int = 0, top: int = 0) -> Callable[[Any, int
         )
 
     return answer
+
+
+def hand_out_at_once(one: Leaders, count: int) -> None:
+    """The next fetch gets so many records in one batch, and the ones after it nothing."""
+    node = one.nodes[0]
+    answer = node.fetched([(100, batch(100, count))])
+    acquired = answer.responses[0].partitions[0].acquired_records[0]
+    acquired.last_offset = 100 + count - 1
+
+    def once(request: Any, version: int) -> Answer:
+        if not request.max_records:
+            return node.fetch(request, version)
+        node.answers[ShareFetchRequest] = node.fetch
+        return answer
+
+    node.answers[ShareFetchRequest] = once
+
+
+def test_what_a_whole_batch_brings_comes_as_it_is_wanted_and_nothing_is_fetched_before(one: Leaders) -> None:
+    count, slice_records = 20_000, Slice().records_left
+    hand_out_at_once(one, count)
+    asked = len(one.nodes[0].asked)
+    one.user.records.clear()
+    for seen in (slice_records, 2 * slice_records, count):
+        one.consumer.request_records(10)
+        one.wait(lambda: len(one.user.records) == seen, 2)  # noqa: B023
+        one.run(1)
+        assert len(one.user.records) == seen, "the demand is over"
+    assert len(one.nodes[0].asked) == asked, "by an answer of its own, the first of these"
+    one.consumer.request_records(10)
+    one.wait(lambda: len(one.nodes[0].asked) > asked, 2)
+    assert [record.offset for record in one.user.records] == list(range(100, 100 + count))
+
+
+def test_with_record_limit_all_that_was_acquired_comes_though_nothing_is_wanted_any_more(one: Leaders) -> None:
+    """Locks of what is unread would end: nobody renews them."""
+    count = 20_000
+    hand_out_at_once(one, count)
+    one.user.records.clear()
+    one.consumer.request_records(count, exactly=True)
+    one.wait(lambda: one.user.records, 2)
+    one.consumer.request_records(0, exactly=True)
+    one.wait(lambda: len(one.user.records) == count, 2)
+    assert [record.offset for record in one.user.records] == list(range(100, 100 + count))
 
 
 def test_a_flush_is_done_when_everything_said_before_it_has_its_answer(one: Leaders) -> None:
@@ -123,7 +169,7 @@ def test_an_answer_that_cannot_be_taken_in_ends_the_session_and_not_the_link(
 
     one.nodes[0].log.extend(range(5, 8))
     with monkeypatch.context() as patch:
-        patch.setattr("kafka.core.share.intake.read_acquired", fail)
+        patch.setattr("kafka.core.share.intake.AcquiredReader", fail)
         one.consumer.request_records(3)
         one.run(1)
     assert {record.offset for record in one.user.lost} == {0, 1, 2, 3, 4}

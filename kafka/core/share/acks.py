@@ -10,12 +10,14 @@ are refused then are lost.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafka._native import i64
 from kafka.core.share.records import AcknowledgeType, ShareRecord
+from kafka.records.header import MAX_OFFSET
 
 
 class AckRange(NamedTuple):
@@ -57,6 +59,31 @@ def grouped(said: Iterable[tuple[AcknowledgeType, ShareRecord]]) -> list[Said]:
     for kind, record in said:
         found.setdefault(kind, []).append(record)
     return [Said(kind, records) for kind, records in found.items()]
+
+
+def within(ranges: Sequence[tuple[int, int]], records: Mapping[int, ShareRecord]) -> list[ShareRecord]:
+    """Those of the records, by offset, that lie in the ranges, which ascend."""
+    found: list[ShareRecord] = []
+    for offset, record in records.items():
+        at = bisect_right(ranges, (offset, MAX_OFFSET)) - 1
+        if at >= 0 and offset <= ranges[at][1]:
+            found.append(record)
+    return found
+
+
+def without(bare: Iterable[AckRange], taken: Sequence[tuple[int, int]]) -> list[AckRange]:
+    """The parts of the ranges that lie in none of ``taken``, which ascend."""
+    found: list[AckRange] = []
+    for first, last, kind in bare:
+        at = max(0, bisect_right(taken, (first, MAX_OFFSET)) - 1)
+        while at < len(taken) and taken[at][0] <= last:
+            if first < taken[at][0]:
+                found.append(AckRange(first, taken[at][0] - 1, kind))
+            first = max(first, taken[at][1] + 1)
+            at += 1
+        if first <= last:
+            found.append(AckRange(first, last, kind))
+    return found
 
 
 class PendingAcks:
@@ -132,21 +159,21 @@ class PendingAcks:
         if self._suspects:
             self._suspects = deque([one for one in self._suspects if _suspect(one) is not record])
 
-    def forget(self, held: Mapping[int, ShareRecord]) -> list[tuple[AcknowledgeType, ShareRecord]]:
-        """Do not say what waits to be said of other records than those that are held at their offsets; it is given."""
-        over = [
-            (kind, record)
-            for kind, said in self._said.items()
-            for offset, record in said.items()
-            if held.get(offset, record) is not record
-        ]
+    def forget(self, ranges: Sequence[tuple[int, int]]) -> list[tuple[AcknowledgeType, ShareRecord]]:
+        """Do not say what waits to be said of these offsets, ranges that ascend; what that is of records is given."""
+        over = [(kind, record) for kind, said in self._said.items() for record in within(ranges, said)]
         for _, record in over:
             self.take_back(record)
-        for one in list(self._suspects):
+        self._ranges = without(self._ranges, ranges)
+        suspects, self._suspects = self._suspects, deque()
+        for one in suspects:
             suspect = _suspect(one)
-            if suspect is not None and held.get(suspect.offset, suspect) is not suspect:
-                self._suspects.remove(one)
+            if suspect is None:
+                self._suspects.extend(TakenAcks([each], [], [each]) for each in without(one.bare, ranges))
+            elif within(ranges, {suspect.offset: suspect}):
                 over.append((one.said[0].type, suspect))
+            else:
+                self._suspects.append(one)
         return over
 
     def take(self) -> TakenAcks:

@@ -1,4 +1,5 @@
-"""What a member has of one partition: records under lock, and acknowledgements on their way.
+"""What a member has of one partition: records under lock, what was acquired and not read yet, and acknowledgements on
+their way.
 
 A record knows its holding (``owner``), and the holding the session that it belongs to, so that an acknowledgement finds
 its connection without a look-up. The session decides when what is here is sent, taken back or lost.
@@ -6,11 +7,12 @@ its connection without a look-up. The session decides when what is here is sent,
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka.core.share.acks import PendingAcks, Said, TakenAcks, grouped
-from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
+from kafka.core.share.acks import PendingAcks, Said, TakenAcks, grouped, within, without
+from kafka.core.share.records import AcknowledgeType, AcquiredReader, SharePartition, ShareRecord, Slice
 from kafka.errors import InvalidRecordStateError, KafkaError
 
 if TYPE_CHECKING:
@@ -39,15 +41,22 @@ def each_of(answered: Sequence[Answered]) -> list[Acknowledged]:
 
 
 class Holding:
-    """What the member has of one partition: records held by offset, and acknowledgements to be sent."""
+    """What the member has of one partition: records held by offset, what is ``unread``, the first to come first, and
+    acknowledgements to be sent."""
 
-    __slots__ = ("acks", "held", "partition", "session")
+    __slots__ = ("acks", "held", "partition", "session", "unread")
 
     def __init__(self, session: ShareSession, partition: SharePartition) -> None:
         self.session = session
         self.partition = partition
         self.held: dict[int, ShareRecord] = {}
+        self.unread: deque[AcquiredReader] = deque()
         self.acks = PendingAcks()
+
+    @property
+    def in_use(self) -> bool:
+        """There is something of it."""
+        return bool(self.held or self.unread or self.acks)
 
     def settle(self, records: Sequence[ShareRecord], kind: AcknowledgeType) -> list[ShareRecord]:
         """Say ``kind`` of these; those of which nothing can be said, since they are not held (any more)."""
@@ -73,30 +82,71 @@ class Holding:
         for record in held:
             record.lost = True
         self.held.clear()
+        self.unread.clear()
         return held, _refused(said, error)
 
-    def acquired(self, found: list[ShareRecord]) -> tuple[list[ShareRecord], list[Answered]]:
-        """These are ours by new locks. What was held by former ones is lost, and what was still to be said of those
-        is refused: said now, it would end the new lock, and the broker give to another what is worked on here."""
+    def acquired(self, reader: AcquiredReader) -> tuple[list[ShareRecord], list[Answered]]:
+        """These offsets are ours by new locks. What was held there by former ones is lost, and what was still to be
+        said of that is refused: said now, it would end the new lock, and the broker give to another what is worked on
+        here."""
+        lost: list[ShareRecord] = []
+        over: list[tuple[AcknowledgeType, ShareRecord]] = []
+        if self.held or self.acks:
+            ranges = reader.left
+            lost = within(ranges, self.held)
+            for record in lost:
+                del self.held[record.offset]
+            over = self.acks.forget(ranges)
+        self.unread.append(reader)
+        return lost, self._refused_as_over(over)
+
+    def read(self, part: Slice) -> list[ShareRecord]:
+        """Some of the first of what is unread: records that are held now. Errors: those of
+        :meth:`AcquiredReader.read`."""
+        reader = self.unread[0]
+        found, gaps = reader.read(part)
+        if reader.is_over:
+            self.unread.popleft()
         held = self.held
-        lost = [held[record.offset] for record in found if record.offset in held] if held else []
         for record in found:
             held[record.offset] = record
-        over = self.acks.forget(held) if self.acks else []
-        return lost, self._refused_as_over(over)
+        self.acks.add_ranges(gaps, AcknowledgeType.GAP)
+        return found
+
+    def give_back(self) -> bool:
+        """Say of all that is unread that it is released; whether there was something."""
+        ranges = [each for reader in self.unread for each in reader.left]
+        self.unread.clear()
+        self.acks.add_ranges(ranges, AcknowledgeType.RELEASE)
+        return bool(ranges)
+
+    def expire_unread(self, now: float) -> int:
+        """Forget what is unread and whose locks have ended; how many offsets that were."""
+        count = 0
+        for reader in [reader for reader in self.unread if reader.lock_deadline <= now]:
+            count += sum([last - first + 1 for first, last in reader.left])
+            self.unread.remove(reader)
+        return count
 
     def say_one_by_one(self, taken: TakenAcks) -> list[Answered]:
         """The broker refused these together: say each by itself, but for records that have come anew meanwhile."""
         kept, over = self._without_former(taken)
-        self.acks.add_suspects(taken._replace(said=grouped(kept)))
+        self.acks.add_suspects(kept)
         return self._refused_as_over(over)
 
-    def _without_former(
-        self, taken: TakenAcks
-    ) -> tuple[list[tuple[AcknowledgeType, ShareRecord]], list[tuple[AcknowledgeType, ShareRecord]]]:
-        held = self.held
-        kept = [said for said in taken.records if held.get(said[1].offset, said[1]) is said[1]]
-        return kept, [said for said in taken.records if held.get(said[1].offset, said[1]) is not said[1]]
+    def _without_former(self, taken: TakenAcks) -> tuple[TakenAcks, list[tuple[AcknowledgeType, ShareRecord]]]:
+        """What was said of locks that we still have; and of which records it was said by former ones."""
+        kept: list[tuple[AcknowledgeType, ShareRecord]] = []
+        over: list[tuple[AcknowledgeType, ShareRecord]] = []
+        unread = sorted([each for reader in self.unread for each in reader.left])
+        for kind, record in taken.records:
+            offset = record.offset
+            is_former = self.held.get(offset, record) is not record or (unread and within(unread, {offset: record}))
+            (over if is_former else kept).append((kind, record))
+        anew = unread
+        if taken.bare and self.held:
+            anew = sorted([*unread, *[(offset, offset) for offset in self.held]])
+        return taken._replace(said=grouped(kept), bare=without(taken.bare, anew)), over
 
     def _refused_as_over(self, over: list[tuple[AcknowledgeType, ShareRecord]]) -> list[Answered]:
         if not over:
@@ -107,8 +157,8 @@ class Holding:
     def say_again(self, taken: TakenAcks, error: KafkaError, now: float) -> list[Answered]:
         """The broker could not look at these: say them again, but for those whose locks have ended meanwhile."""
         ours, former = self._without_former(taken)
-        self.acks.put_back(taken._replace(said=grouped([said for said in ours if said[1].lock_deadline > now])))
-        over = [said for said in ours if said[1].lock_deadline <= now]
+        self.acks.put_back(ours._replace(said=grouped([said for said in ours.records if said[1].lock_deadline > now])))
+        over = [said for said in ours.records if said[1].lock_deadline <= now]
         refused = self.refuse(taken._replace(said=grouped(over)), error) if over else []
         return refused + self._refused_as_over(former)
 

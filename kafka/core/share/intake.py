@@ -16,10 +16,11 @@ from kafka.core.share.reactions import REST_MAX_S, REST_S, of_acks, of_partition
 from kafka.core.share.records import (
     AcknowledgeType,
     AcquiredRange,
+    AcquiredReader,
     OpenBatch,
     SharePartition,
     ShareRecord,
-    read_acquired,
+    Slice,
 )
 from kafka.core.share.rests import Rests
 from kafka.errors import KafkaError, for_code
@@ -31,7 +32,8 @@ _NOTHING: Final = TakenAcks([], [], [])
 class Outcome(NamedTuple):
     """What an answer, or its absence, brought. ``lost``: held records whose locks are gone. ``error``: of the whole.
     ``partition_errors``: of fetched partitions, and of acknowledgements that came to the wrong broker. ``says_again``:
-    some of the acknowledgements have no outcome yet, and are said again."""
+    some of the acknowledgements have no outcome yet, and are said again. ``expired_unread``: offsets whose locks ended
+    before they were read."""
 
     records: list[ShareRecord]
     answered: list[Answered]
@@ -39,6 +41,7 @@ class Outcome(NamedTuple):
     partition_errors: dict[SharePartition, KafkaError]
     error: KafkaError | None
     says_again: bool = False
+    expired_unread: int = 0
 
     @property
     def acknowledged(self) -> list[Acknowledged]:
@@ -62,10 +65,12 @@ class Scene(NamedTuple):
 
 
 class Intake:
-    """One answer. ``deadline``: when the locks end that it gives; ``gives_back``: something has to be said at once."""
+    """One answer. ``deadline``: when the locks end that it gives; ``gives_back``: something has to be said at once;
+    ``has_acquired``: something is there to be read."""
 
     def __init__(self, scene: Scene, deadline: float, now: float) -> None:
         self.gives_back = False
+        self.has_acquired = False
         self._says_again = False
         self.records: list[ShareRecord] = []
         self.answered: list[Answered] = []
@@ -113,23 +118,32 @@ class Intake:
         ranges = [AcquiredRange(*_span(each), each.delivery_count) for each in part.acquired_records]
         holding = scene.holding_of(partition)
         try:
-            found, gaps = read_acquired(
+            reader = AcquiredReader(
                 scene.topics[partition.topic_id], partition.partition, cast(memoryview, part.records), ranges,
                 self._deadline, holding, scene.check_crcs, scene.open_batch,
             )  # fmt: skip
         except KafkaError as error:
-            # Given back, not dropped: another member may have the codec, or read what a network or disk damaged here.
             self._give_back(partition, part)
             self._failed(partition, error)
             return
-        lost, said = holding.acquired(found)
+        self.has_acquired = True
+        lost, said = holding.acquired(reader)
         self.lost += lost
         self.answered += said
-        holding.acks.add_ranges(gaps, AcknowledgeType.GAP)
-        self.records += found
+
+    def read(self, holding: Holding, part: Slice) -> None:
+        """Some of what is unread of a partition."""
+        try:
+            self.records += holding.read(part)
+        except KafkaError as error:
+            # Given back, not dropped: another member may have the codec, or read what a network or disk damaged here.
+            part.bytes_left = 0  # to find that out may have taken as long as a slice
+            self.gives_back = holding.give_back() or self.gives_back
+            self._failed(holding.partition, error)
 
     def _give_back(self, partition: SharePartition, part: ShareFetchResponse.PartitionData) -> None:
-        self._scene.holding_of(partition).acks.add_ranges(map(_span, part.acquired_records), AcknowledgeType.RELEASE)
+        spans = [(first, last) for first, last in map(_span, part.acquired_records) if first <= last]
+        self._scene.holding_of(partition).acks.add_ranges(spans, AcknowledgeType.RELEASE)
         self.gives_back = True
 
     # -- acknowledgements ----------------------------------------------------------------------------------------------

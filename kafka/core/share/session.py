@@ -21,7 +21,8 @@ The rules that shape it (KIP-932; "measured" is on Apache Kafka 4.3.0):
   ``kafka/share/consumer.py``).
 * A long poll that finds nothing answers acknowledgements sent with it only at its end, and does not see records that it
   released itself. So renewals, releases and whatever somebody waits for go by ShareAcknowledge.
-
+* What was acquired is read in slices: whole batches are acquired, and a few kB may hold millions of records. When the
+  next slice is read is the caller's affair. Before, nothing is fetched; what is unread when its locks end is forgotten.
 * Acknowledgements that the broker could not write for the moment are said again while their locks last.
 
 What each error asks for is a table (``reactions.py``), and what an answer brings is taken in by ``intake.py``. A
@@ -40,7 +41,7 @@ from kafka.core.share.acks import TakenAcks
 from kafka.core.share.holding import Answered, Holding
 from kafka.core.share.intake import Intake, Outcome, Scene, ack_code
 from kafka.core.share.reactions import of_answer
-from kafka.core.share.records import AcknowledgeType, OpenBatch, SharePartition, ShareRecord
+from kafka.core.share.records import AcknowledgeType, OpenBatch, SharePartition, ShareRecord, Slice
 from kafka.core.share.requests import Demand, Polling, acknowledge_request, fetch_request
 from kafka.core.share.rests import Rests
 from kafka.errors import BrokerResponseError, IllegalStateError, KafkaError, for_code
@@ -108,6 +109,9 @@ class ShareSession:
         self._topics = topics
         self._wanted = dict.fromkeys(wanted)
         self._rests.keep_only(self._wanted)
+        for partition, holding in self._holdings.items():
+            if partition not in self._wanted and holding.give_back():
+                self._flush = True
 
     def lose(self, partitions: Iterable[SharePartition], error: KafkaError) -> Outcome:
         """This broker leads these no more, so our locks on them are gone, and acknowledgements that wait are refused
@@ -160,7 +164,12 @@ class ShareSession:
     @property
     def in_use(self) -> list[SharePartition]:
         """The partitions of which something is held, or to be said."""
-        return [partition for partition, holding in self._holdings.items() if holding.held or holding.acks]
+        return [partition for partition, holding in self._holdings.items() if holding.in_use]
+
+    @property
+    def has_unread(self) -> bool:
+        """Something was acquired and not read yet (:meth:`read`)."""
+        return any(holding.unread for holding in self._holdings.values())
 
     @property
     def is_wanted(self) -> bool:
@@ -202,8 +211,13 @@ class ShareSession:
                 record.lost = True
             lost += over
             deadlines += [record.lock_deadline for record in holding.held.values()]
+            deadlines += [reader.lock_deadline for reader in holding.unread if reader.lock_deadline > now]
         self._next_expiry = min(deadlines) if deadlines else None
         return lost
+
+    def expire_unread(self, now: float) -> int:
+        """Forget what was acquired and not read before the locks ended; how many offsets that were."""
+        return sum([holding.expire_unread(now) for holding in self._holdings.values()])
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -243,6 +257,7 @@ class ShareSession:
             if partition not in self._listed:
                 for record in holding.held.values():
                     holding.acks.take_back(record)
+                holding.give_back()
                 holding.acks.add_ranges([(offset, offset) for offset in holding.held], AcknowledgeType.RELEASE)
         return self._out(self._acknowledge_request(CLOSING))
 
@@ -324,16 +339,31 @@ class ShareSession:
                 intake.said(partition, exchange.acks.get(partition), *ack_code(part))
         for partition in exchange.acks.keys() - answered:
             intake.said(partition, exchange.acks[partition], 0, None)
-        for partition in exchange.fetched.difference(intake.errors):
-            self._rests.went_well(partition)
-        self._flush = self._flush or intake.gives_back
-        if intake.records and (self._next_expiry is None or deadline < self._next_expiry):
-            self._next_expiry = deadline
         if closing:
             held, said = self._drop_everything(IllegalStateError("the share session was closed"))
             intake.lost += held
             intake.answered += said
+        if intake.has_acquired:
+            self._read(intake)
+        self._flush = self._flush or intake.gives_back
+        for partition in exchange.fetched.difference(intake.errors):
+            self._rests.went_well(partition)
+        if (intake.records or self.has_unread) and (self._next_expiry is None or deadline < self._next_expiry):
+            self._next_expiry = deadline
         return intake.outcome()
+
+    def read(self, now: float) -> Outcome:
+        """The next records of what was acquired and is unread, a slice of them."""
+        intake = Intake(self._scene(), now, now)
+        self._read(intake)
+        self._flush = self._flush or intake.gives_back
+        return intake.outcome()
+
+    def _read(self, intake: Intake) -> None:
+        part = Slice()
+        for holding in self._holdings.values():
+            while holding.unread and not part.is_used_up:
+                intake.read(holding, part)
 
     def on_failure(self, exchange: Exchange, error: KafkaError) -> Outcome:
         """No answer came, or none that can be read: the connection is gone, and with it session and locks."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.core.share.acks import AckRange, PendingAcks
+from kafka.core.share.acks import AckRange, PendingAcks, without
 from kafka.core.share.records import AcknowledgeType, ShareRecord
 
 ACCEPT, RELEASE, RENEW, GAP = (
@@ -101,7 +102,7 @@ def test_a_final_acknowledgement_replaces_a_renewal_that_is_to_be_said_by_itself
     assert not acks
 
 
-def test_only_what_is_to_be_said_of_records_that_are_not_held_any_more_is_forgotten() -> None:
+def test_only_what_is_to_be_said_of_records_in_the_ranges_is_forgotten() -> None:
     acks = PendingAcks()
     over, kept, alone_over, alone_kept, unheard_of = (record(offset) for offset in range(5))
     acks.add(alone_over, ACCEPT)
@@ -110,11 +111,26 @@ def test_only_what_is_to_be_said_of_records_that_are_not_held_any_more_is_forgot
     acks.add_suspects(acks.take())
     for each in (over, kept, unheard_of):
         acks.add(each, RELEASE)
-    held = {0: record(0), 1: kept, 2: record(2), 3: alone_kept}
-    assert acks.forget(held) == [(RELEASE, over), (ACCEPT, alone_over)]
+    assert acks.forget([(0, 0), (2, 2), (5, 8)]) == [(RELEASE, over), (ACCEPT, alone_over)]
     assert [acks.take().ranges for _ in range(3)] == [
         [AckRange(1, 1, RELEASE), AckRange(4, 4, RELEASE)],
         [AckRange(3, 3, ACCEPT)],
-        [AckRange(8, 9, GAP)],
+        [AckRange(9, 9, GAP)],
     ]
     assert not acks
+
+
+@pytest.mark.parametrize(
+    ("taken", "left"),
+    [
+        ([], [(10, 20), (30, 30)]),
+        ([(0, 9), (21, 29), (31, 40)], [(10, 20), (30, 30)]),
+        ([(0, 10), (20, 30)], [(11, 19)]),
+        ([(12, 13), (15, 15)], [(10, 11), (14, 14), (16, 20), (30, 30)]),
+        ([(0, 2**63 - 1)], []),
+    ],
+)
+def test_what_comes_anew_is_cut_out_of_ranges(taken: list[tuple[int, int]], left: list[tuple[int, int]]) -> None:
+    found = without([AckRange(10, 20, RELEASE), AckRange(30, 30, GAP)], taken)
+    assert [(each.first, each.last) for each in found] == left
+    assert {each.type for each in found if each.first < 30} <= {RELEASE}

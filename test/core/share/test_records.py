@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,14 +11,16 @@ from hypothesis import strategies as st
 from kafka.core.share.records import (
     AcknowledgeType,
     AcquiredRange,
+    AcquiredReader,
     OpenBatch,
-    read_acquired,
+    ShareRecord,
+    Slice,
     runs,
     settle,
     without_lost,
 )
 from kafka.errors import CorruptRecordError
-from kafka.records import CODECS, COMMIT, GZIP, ControlMarker, RecordBatchBuilder, control_batch
+from kafka.records import CODECS, COMMIT, GZIP, ControlMarker, RecordBatchBuilder, control_batch, encode_message_set
 from kafka.records.varint import encode_varint
 from test.records import fuzz
 
@@ -26,6 +30,16 @@ def batch(base: int, count: int) -> bytes:
     for i in range(count):
         builder.append(1_000 + i, None, b"%d" % (base + i), None)
     return builder.build(base_offset=base, leader_epoch=4)
+
+
+def read_acquired(
+    topic: str, partition: int, data: bytes, ranges: list[AcquiredRange], *args: Any, **options: Any
+) -> tuple[list[ShareRecord], list[tuple[int, int]]]:
+    """All of it."""
+    reader = AcquiredReader(topic, partition, data, ranges, *args, **options)
+    records, gaps = reader.read(Slice())
+    assert reader.is_over and not reader.left
+    return records, gaps
 
 
 def read(data: bytes, *ranges: tuple[int, int, int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -70,6 +84,12 @@ def test_offsets_that_were_acquired_twice_are_refused() -> None:
         with pytest.raises(CorruptRecordError, match="t-0: offset . was acquired twice"):
             read(batch(0, 10), *ranges)
     assert read(batch(0, 10), (3, 3, 1), (0, 2, 2)) == ([(0, 2), (1, 2), (2, 2), (3, 1)], [])
+
+
+def test_ranges_that_end_before_they_begin_are_refused() -> None:
+    for reversed_range in ((10, 5, 1), (10, 9, 1)):
+        with pytest.raises(CorruptRecordError, match="t-0: offsets 10 to . were acquired"):
+            read(batch(0, 20), (2, 3, 1), reversed_range)
 
 
 def test_batches_with_an_offset_in_common_are_corrupt() -> None:
@@ -119,6 +139,94 @@ def test_records_behind_the_last_acquired_one_are_not_read() -> None:
     data[-2] ^= 0x7F  # in the last record
     records, _ = read_acquired("t", 0, bytes(data), [AcquiredRange(3, 5, 1)], 30.0, None, check_crcs=False)
     assert [record.offset for record in records] == [3, 4, 5]
+
+
+def test_a_batch_is_read_as_few_records_at_a_time_as_are_wanted() -> None:
+    data = batch(10, 3) + batch(15, 4) + batch(30, 1)
+    reader = AcquiredReader("t", 0, data, [AcquiredRange(8, 16, 1), AcquiredRange(18, 40, 2)], 30.0, None)
+    found = []
+    while not reader.is_over:
+        records, gaps = reader.read(Slice(2))
+        found.append(([record.offset for record in records], gaps, reader.left))
+    assert found == [
+        ([10, 11], [(8, 9)], [(12, 16), (18, 40)]),
+        ([12, 15], [(13, 14)], [(16, 16), (18, 40)]),
+        ([16], [], [(18, 40)]),  # 17 was looked at, and is not ours
+        ([18, 30], [(19, 29)], [(31, 40)]),
+        ([], [(31, 40)], []),
+    ]
+
+
+@given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)), st.integers(1, 9))
+def test_in_slices_the_same_is_found_as_at_once(
+    present: set[int], splits: set[int], acquired: set[int], size: int
+) -> None:
+    """Batches with gaps in them, as compaction leaves them, cut at ``splits``; ranges of one offset and of several."""
+    data, part = b"", []
+    for offset in sorted(present):
+        if part and offset in splits:
+            data += compacted(part)
+            part = []
+        part.append(offset)
+    data += compacted(part) if part else b""
+    ranges: list[AcquiredRange] = []
+    for offset in sorted(acquired):
+        if ranges and ranges[-1].last == offset - 1 and offset not in splits:
+            ranges[-1] = ranges[-1]._replace(last=offset)
+        else:
+            ranges.append(AcquiredRange(offset, offset, 1))
+    reader = AcquiredReader("t", 0, data, ranges, 30.0, None)
+    found: set[int] = set()
+    gaps: set[int] = set()
+    while not reader.is_over:
+        records, missing = reader.read(Slice(size))
+        assert len(records) <= size
+        assert found.isdisjoint(record.offset for record in records)
+        found.update(record.offset for record in records)
+        gaps.update(offset for first, last in missing for offset in range(first, last + 1))
+        left = {offset for first, last in reader.left for offset in range(first, last + 1)}
+        assert left == acquired - found - gaps
+    assert (found, gaps) == (present & acquired, acquired - present)
+
+
+def compacted(offsets: list[int]) -> bytes:
+    """One batch with records at these offsets alone."""
+    body = b""
+    for offset in offsets:
+        value = b"%d" % offset
+        record = b"\0\0" + encode_varint(offset - offsets[0]) + b"\1" + encode_varint(len(value)) + value + b"\0"
+        body += encode_varint(len(record)) + record
+    return fuzz.v2_around(0, body, len(offsets), base_offset=offsets[0], last_delta=offsets[-1] - offsets[0])
+
+
+def test_what_large_batches_inflate_to_is_counted() -> None:
+    builder = RecordBatchBuilder(8 << 20, GZIP)
+    builder.append(1_000, None, bytes(5 << 20))
+    data = b"".join(builder.build(base_offset=base) for base in range(4))
+    reader = AcquiredReader("t", 0, data, [AcquiredRange(0, 3, 1)], 30.0, None)
+    assert [record.offset for record in reader.read(Slice())[0]] == [0, 1], "after 8 MiB no other batch is opened"
+    assert reader.left == [(2, 3)]
+    assert [record.offset for record in reader.read(Slice())[0]] == [2, 3]
+
+
+def test_so_many_batches_are_opened_in_one_slice() -> None:
+    data = b"".join(batch(base, 1) for base in range(1500))
+    reader = AcquiredReader("t", 0, data, [AcquiredRange(0, 1499, 1)], 30.0, None)
+    assert [len(reader.read(Slice())[0]) for _ in range(2)] == [1024, 476]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_message_sets_are_read_in_slices_as_well(magic: int) -> None:
+    """Segments that are older than the cluster's format may still hold them."""
+    messages = [(at, 1_000, None, b"%d" % at, []) for at in range(5, 12)]
+    data = batch(0, 5) + encode_message_set(messages[:3], magic) + encode_message_set(messages[3:], magic, GZIP)
+    reader = AcquiredReader("t", 0, data, [AcquiredRange(0, 12, 1)], 30.0, None)
+    found, gaps = [], []
+    while not reader.is_over:
+        records, missing = reader.read(Slice(4))
+        found += [record.offset for record in records]
+        gaps += missing
+    assert (found, gaps) == (list(range(12)), [(12, 12)])
 
 
 def test_headers_are_counted_without_being_made() -> None:

@@ -9,10 +9,11 @@ import pytest
 from kafka.core.share.holding import Answered, Holding
 from kafka.core.share.intake import Outcome
 from kafka.core.share.reactions import REST_S, UNREADABLE_REST_S
-from kafka.core.share.records import AcknowledgeType, SharePartition, ShareRecord
+from kafka.core.share.records import AcknowledgeType, AcquiredRange, AcquiredReader, SharePartition, ShareRecord, Slice
 from kafka.core.share.requests import Demand
 from kafka.core.share.session import MAX_EPOCH, Exchange, ShareSession
 from kafka.errors import (
+    CorruptRecordError,
     IllegalStateError,
     InvalidRecordStateError,
     KafkaConnectionError,
@@ -69,6 +70,25 @@ class Broker:
         response = ShareFetchResponse(
             throttle_time_ms=0, error_code=top, acquisition_lock_timeout_ms=self.lock_ms,
             responses=[topic] if partitions else [], node_endpoints=[],
+        )  # fmt: skip
+        return self.session.on_response(exchange, response, self.now, self.now)
+
+    def answered(
+        self, exchange: Exchange, parts: dict[int, tuple[bytes, list[ShareFetchResponse.AcquiredRecords]]]
+    ) -> Outcome:
+        """``parts``: partition -> records and what of them is acquired."""
+        partitions = [
+            ShareFetchResponse.PartitionData(
+                partition_index=index, error_code=0, acknowledge_error_code=0, records=records,
+                current_leader=ShareFetchResponse.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+                acquired_records=ranges,
+            )
+            for index, (records, ranges) in parts.items()
+        ]  # fmt: skip
+        topic = ShareFetchResponse.ShareFetchableTopicResponse(topic_id=TOPIC, partitions=partitions)
+        response = ShareFetchResponse(
+            throttle_time_ms=0, error_code=0, acquisition_lock_timeout_ms=self.lock_ms, responses=[topic],
+            node_endpoints=[],
         )  # fmt: skip
         return self.session.on_response(exchange, response, self.now, self.now)
 
@@ -448,13 +468,147 @@ def test_records_in_a_codec_that_is_not_installed_are_given_back_and_left_to_oth
     def refuse(*_: object) -> None:
         raise UnsupportedCodecError("lz4 is not available")
 
-    monkeypatch.setattr("kafka.core.share.intake.read_acquired", refuse)
+    monkeypatch.setattr("kafka.core.share.intake.AcquiredReader", refuse)
     outcome = broker.fetched(broker.ask(), (0, 0, 2))
     assert [type(error) for error in outcome.partition_errors.values()] == [UnsupportedCodecError]
     released = broker.ask()
     assert said(released.request) == [(0, 1, [2])]
     broker.acknowledged(released, {0: 0})
     assert broker.session.next_deadline(0.0) == UNREADABLE_REST_S, "each hand-out counts, and five drop the record"
+
+
+# -- more than is read at once ----------------------------------------------------------------------------------------
+
+
+SLICE = Slice().records_left
+MANY = 2 * SLICE + 1
+
+
+def offsets(outcome: Outcome) -> list[int]:
+    return [record.offset for record in outcome.records]
+
+
+def test_what_a_large_batch_brings_is_read_in_slices(broker: Broker) -> None:
+    first = broker.fetched(broker.ask(), (0, 0, MANY), (1, 0, 3))
+    assert offsets(first) == list(range(SLICE))
+    assert broker.session.has_unread and broker.session.in_use == [P0, P1]
+    second, third = broker.session.read(1.0), broker.session.read(2.0)
+    assert offsets(second) == list(range(SLICE, 2 * SLICE))
+    assert offsets(third) == [MANY - 1, 0, 1, 2], "the rest of it, and another partition"
+    assert not broker.session.has_unread
+    assert broker.session.held_count == MANY + 3
+    assert {record.lock_deadline for record in third.records} == {30.0}, "since the answer came"
+
+
+def test_several_partitions_are_read_at_once_up_to_a_slice(broker: Broker) -> None:
+    assert len(broker.fetched(broker.ask(), (0, 0, 5), (1, 0, SLICE)).records) == SLICE
+    assert offsets(broker.session.read(0.0)) == list(range(SLICE - 5, SLICE))
+
+
+def test_what_is_unread_is_forgotten_when_its_locks_end(broker: Broker) -> None:
+    broker.fetched(broker.ask(), (0, 0, MANY))
+    broker.session.acknowledge_all(*all_held(broker), RELEASE)
+    assert broker.session.held_count == 0
+    assert broker.session.next_deadline(10.0) == 30.0
+    assert (broker.session.expire(29.9), broker.session.expire_unread(29.9)) == ([], 0)
+    assert (broker.session.expire(30.0), broker.session.expire_unread(30.0)) == ([], MANY - SLICE)
+    assert not broker.session.has_unread and broker.session.next_deadline(30.0) is None
+
+
+def all_held(broker: Broker) -> tuple[Holding, list[ShareRecord]]:
+    record = broker.session.held(TOPIC, 0, 0)
+    assert record is not None and isinstance(record.owner, Holding)
+    return record.owner, list(record.owner.held.values())
+
+
+def test_what_is_unread_of_a_partition_that_is_wanted_no_more_is_given_back(broker: Broker) -> None:
+    broker.fetched(broker.ask(), (0, 0, MANY))
+    broker.session.set_partitions([P1], {TOPIC: "t"})
+    assert not broker.session.has_unread
+    assert said(broker.ask().request) == [(SLICE, MANY - 1, [2])]
+
+
+def test_what_is_unread_ends_with_its_session_or_its_partition(broker: Broker) -> None:
+    broker.fetched(broker.ask(), (0, 0, MANY), (1, 0, MANY))
+    broker.session.lose([P0], NotLeaderForPartitionError("moved"))
+    assert broker.session.has_unread, "of the other one"
+    broker.session.on_connection_lost(KafkaConnectionError("gone"))
+    assert not broker.session.has_unread and not broker.session.has_pending
+
+
+def test_what_is_unread_is_released_by_name_when_the_session_does_not_list_its_partition(broker: Broker) -> None:
+    broker.fetched(broker.ask(), (0, 0, MANY))
+    for record in all_held(broker)[1]:
+        broker.session.acknowledge(record, ACCEPT)
+    broker.acknowledged(broker.ask(Demand(0)), {0: 0})
+    reopened = broker.session.reopening_request()
+    assert reopened is not None
+    broker.fetched(reopened, top=-1)  # the session is not open, and lists nothing
+    broker.session.set_partitions([P1], {TOPIC: "t"})
+    broker.fetched(broker.ask(Demand(0)))
+    closing = broker.session.close_request()
+    assert closing is not None
+    assert said(closing.request) == [(SLICE, MANY - 1, [2])]
+
+
+def test_what_cannot_be_read_later_on_is_given_back_and_what_came_before_stays(broker: Broker) -> None:
+    damaged = bytearray(batch(SLICE, 5))
+    damaged[-1] ^= 1
+    first = broker.answered(broker.ask(), {0: (batch(0, SLICE) + damaged, [acquired(0, SLICE + 4)])})
+    assert offsets(first) == list(range(SLICE))
+    outcome = broker.session.read(0.0)
+    assert [type(error) for error in outcome.partition_errors.values()] == [CorruptRecordError]
+    assert not broker.session.has_unread and broker.session.held_count == SLICE
+    assert said(broker.ask().request) == [(SLICE, SLICE + 4, [2])]
+
+
+def test_ranges_that_end_before_they_begin_are_not_said_back(broker: Broker) -> None:
+    exchange = broker.ask()
+    outcome = broker.answered(exchange, {0: (batch(0, 20), [acquired(1, 2), acquired(10, 5)])})
+    assert [type(error) for error in outcome.partition_errors.values()] == [CorruptRecordError]
+    assert said(broker.ask().request) == [(1, 2, [2])]
+
+
+def test_a_batch_that_cannot_be_opened_counts_as_a_slice(broker: Broker) -> None:
+    """It may have been inflated up to the bound to find that out, and other partitions may have such ones."""
+    damaged = bytearray(batch(0, 5))
+    damaged[-1] ^= 1
+    parts = {0: (bytes(damaged), [acquired(0, 4)]), 1: (batch(0, 5), [acquired(0, 4)])}
+    outcome = broker.answered(broker.ask(), parts)
+    assert outcome.records == [] and list(outcome.partition_errors) == [P0]
+    assert offsets(broker.session.read(0.0)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_what_was_given_back_unread_is_not_said_when_it_has_come_anew(broker: Broker, is_held: bool) -> None:
+    """It waits for a broker that cannot write acknowledgements, until its locks end and it is handed out again."""
+    broker.fetched(broker.ask(), (0, 0, MANY))
+    broker.session.set_partitions([P1], {TOPIC: "t"})
+    broker.session.set_partitions([P0, P1], {TOPIC: "t"})
+    failed = broker.ask()
+    assert said(failed.request) == [(SLICE, MANY - 1, [2])]
+    if is_held:
+        held = broker.session.held(TOPIC, 0, 0)
+        assert held is not None and isinstance(held.owner, Holding)
+        held.owner.held[MANY - 1] = broker_record(held)
+    broker.acknowledged(failed, {0: 15})
+    fetch = broker.session.reopening_request()
+    assert fetch is not None
+    broker.fetched(fetch, (0, SLICE, 5))
+    broker.now += 10.0
+    left = (SLICE + 5, MANY - 2 if is_held else MANY - 1, [2])
+    assert said(broker.ask(Demand(0)).request) == [left]
+
+
+def test_what_comes_anew_and_is_not_read_yet_ends_what_was_held_there(broker: Broker) -> None:
+    held, accepted = broker.fetched(broker.ask(), (0, SLICE, 2)).records
+    broker.session.acknowledge(accepted, ACCEPT)
+    fetch = broker.session.reopening_request()
+    assert fetch is not None
+    outcome = broker.fetched(fetch, (0, 0, MANY))
+    assert offsets(outcome) == list(range(SLICE)) and outcome.lost == [held]
+    assert [(each.record, type(each.error)) for each in outcome.acknowledged] == [(accepted, InvalidRecordStateError)]
+    assert not broker.session.has_pending
 
 
 def test_acknowledgements_that_go_with_a_poll_are_answered_soon(broker: Broker) -> None:
@@ -749,12 +903,20 @@ def test_what_comes_anew_ends_what_was_held_and_what_was_to_be_said_of_it(broker
     assert broker.session.held_count == 5
 
 
-def test_what_was_refused_together_is_not_said_of_records_that_came_anew_meanwhile(broker: Broker) -> None:
+@pytest.mark.parametrize("is_read", [True, False])
+def test_what_was_refused_together_is_not_said_of_records_that_came_anew_meanwhile(
+    broker: Broker, is_read: bool
+) -> None:
     first, second = broker.give(2)
     for record in (first, second):
         broker.session.acknowledge(record, ACCEPT)
     exchange = broker.ask(Demand(0))
-    first.owner.acquired([(anew := broker_record(first))])  # type: ignore[attr-defined]
+    anew = broker_record(first)
+    assert isinstance(first.owner, Holding)
+    if is_read:
+        first.owner.held[0] = anew
+    else:
+        first.owner.unread.append(AcquiredReader("t", 0, batch(0, 1), [AcquiredRange(0, 0, 2)], 30.0, first.owner))
     outcome = broker.acknowledged(exchange, {0: 121})
     assert [(each.record, type(each.error)) for each in outcome.acknowledged] == [(first, InvalidRecordStateError)]
     assert first.lost and not anew.lost
