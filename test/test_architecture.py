@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sasl": (),
     "wire": ("errors",),
     "protocol": ("wire", "errors"),
-    "records": ("_native", "wire", "errors"),
+    "records": ("_compiled", "_native", "wire", "errors"),
     "core": ("_compiled", "_native", "protocol", "records", "wire", "errors", "structs", "future", "config"),
     "client": (
         "bootstrap", "_native", "_version", "core", "metrics", "net", "protocol", "records", "wire", "errors",

@@ -4,22 +4,31 @@ What a broker stores every consumer has to read: a batch whose records are malfo
 stop all of them there. So each record's fields are walked through, as in :meth:`kafka.records.reader.RecordReader`, but
 nothing is cut out of the batch, and it is done a few records at a time: a batch of a few kB may hold millions.
 
-The layout is drawn in :mod:`kafka.records.reader`. A record takes about half of the time that reading it takes.
+The layout is drawn in :mod:`kafka.records.reader`. A record takes about half of the time that reading it takes, and in
+plain Python a fifteenth of that where records are laid out alike (:mod:`kafka.records.uniform`).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from kafka._compiled import is_compiled
 from kafka._native import i64
 from kafka.errors import CorruptRecordError
 from kafka.records.header import BatchHeader, Buffer
 from kafka.records.reader import far_timestamp, open_body, walk_headers
+from kafka.records.uniform import LEAST_RUN, find_run
 from kafka.records.varint import MAX_VARINT_BYTES, decode_varint
 
 NO_TIMESTAMP: Final = -1
 MAX_FAULTS: Final = 100
 """How many records that break a rule are told of; the rest of the batch is not read then."""
+
+_LOOKS_FOR_RUNS: Final = not is_compiled()
+"""Compiled, the walk takes 0.02 us for a record, which is less than slices take."""
+_BETWEEN_RUNS: Final = 256
+"""So many records are looked at one by one before the next run is looked for, and so long it may be at first: one that
+comes to nothing has cost little then. A run of full length is followed by one that may be twice as long."""
 
 _HEADER_BYTES_PER_RECORD: Final = 16
 """So many bytes of headers take as long as a record, or less."""
@@ -82,15 +91,41 @@ class BatchValidator:
         """Look at the next records, at most ``limit``, less where they have many headers; whether there is more to
         look at."""
         try:
-            self._walk(limit)
+            self._look_at(limit)
         except IndexError:
             raise CorruptRecordError(f"a record runs over the end of {self._header!r}") from None
         except CorruptRecordError as error:
             raise CorruptRecordError(f"{error.args[0]} in {self._header!r}") from None
         return self._number < self._count and len(self.faults) < MAX_FAULTS
 
-    def _walk(self, limit: i64) -> None:
-        """In the loop a record may only cost what it must; what is seldom is looked at behind it."""
+    def _look_at(self, limit: int) -> None:
+        """Runs of records that are alike at once, and what is between them one by one."""
+        longest = _BETWEEN_RUNS
+        while limit > 0 and self._number < self._count and len(self.faults) < MAX_FAULTS:
+            most = min(limit, self._count - self._number)
+            passed = self._pass_over_run(min(most, longest)) if _LOOKS_FOR_RUNS and most >= LEAST_RUN else 0
+            longest = 2 * longest if passed == longest else _BETWEEN_RUNS
+            limit -= passed if passed else self._walk(min(limit, _BETWEEN_RUNS))
+        if self._number == self._count and self._pos != self._end:
+            raise CorruptRecordError(f"{self._end - self._pos} bytes after the last of {self._count} records")
+
+    def _pass_over_run(self, most: int) -> int:
+        """Pass over records that are alike, when none of them can be at fault; how many they were."""
+        run = find_run(self._body, self._pos, self._end, self._number, most)
+        if run is None or (self._needs_keys and not run.has_keys):
+            return 0
+        least = self._header.base_timestamp
+        greatest = least + run.max_delta
+        if not self._earliest <= least <= greatest <= self._latest:
+            return 0
+        self._pos += run.records * run.step
+        self._number += run.records
+        self.max_timestamp = max(self.max_timestamp, greatest)
+        return run.records
+
+    def _walk(self, limit: i64) -> int:
+        """Look at records one by one; what that has cost, in records. In the loop a record may only cost what it must;
+        what is seldom is looked at behind it."""
         data = self._body
         pos = self._pos
         end = self._end
@@ -106,6 +141,7 @@ class BatchValidator:
         length: i64
         timestamp: i64
         record_end: i64
+        header_cost: i64 = 0
         stop = count if limit >= count - first else first + limit
         number: i64 = first
         for number in range(first, stop):
@@ -170,11 +206,11 @@ class BatchValidator:
             if needs_keys and length < 0:
                 self.faults.append(RecordFault(number, timestamp, True))
                 if len(self.faults) >= MAX_FAULTS:
-                    return
+                    return 0
             elif not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
                 self.faults.append(RecordFault(number, timestamp, False))
                 if len(self.faults) >= MAX_FAULTS:
-                    return
+                    return 0
 
             byte = data[pos]
             if byte < 0x80 and not byte & 1:
@@ -197,15 +233,13 @@ class BatchValidator:
                 continue
             if pos >= record_end:
                 raise CorruptRecordError(f"record {number} ends at byte {record_end}, before its headers")
-            limit -= (record_end - pos) // _HEADER_BYTES_PER_RECORD
+            header_cost += (record_end - pos) // _HEADER_BYTES_PER_RECORD
             pos += walk_headers(data[pos:record_end], None)
             if pos != record_end:
                 raise CorruptRecordError(f"record {number} should end at byte {record_end}, and ends at byte {pos}")
-            if number - first >= limit:
+            if number - first + header_cost >= limit:
                 break
-        if stop > first:
-            self._number = number + 1
-        if self._number == count and pos != end:
-            raise CorruptRecordError(f"{end - pos} bytes after the last of {count} records")
+        self._number = number + 1
         self._pos = pos
         self.max_timestamp = greatest
+        return number + 1 - first + header_cost

@@ -1,0 +1,133 @@
+"""Records that are laid out alike are passed over together if, and only if, the walk would take each of them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kafka.errors import CorruptRecordError
+from kafka.records import RecordBatchBuilder, decode_raw, parse_header
+from kafka.records.header import HEADER_BYTES
+from kafka.records.uniform import LEAST_RUN, Run, find_run
+from kafka.records.validator import BatchValidator
+from test.records.samples import T0
+
+
+def alike(
+    count: int, value: bytes = b"v" * 100, key: bytes | None = None, step_ms: float = 0.0, headers: int = 0
+) -> bytes:
+    builder = RecordBatchBuilder(1 << 24)
+    for number in range(count):
+        builder.append(T0 + int(number * step_ms), key, value, [("h", b"x")] * headers)
+    return builder.build()
+
+
+def runs_of(data: bytes) -> list[Run]:
+    """All of them, one behind the other, up to the first record that is in none."""
+    header = parse_header(data)
+    assert header is not None
+    found: list[Run] = []
+    pos, number = HEADER_BYTES, 0
+    while number < header.records_count:
+        run = find_run(data, pos, len(data), number, header.records_count - number)
+        if run is None:
+            break
+        found.append(run)
+        pos += run.records * run.step
+        number += run.records
+    return found
+
+
+def test_a_run_ends_where_a_number_gets_another_byte() -> None:
+    """KIP-98's layout: zigzag varints, so offsets have two bytes from 64 on, and three from 8192 on."""
+    assert [(run.records, run.step) for run in runs_of(alike(20_000))] == [
+        (64, 109), (8128, 110), (8192, 111), (3616, 111),
+    ]  # fmt: skip
+    of_times = runs_of(alike(256, step_ms=0.5))
+    assert [(run.records, run.max_delta) for run in of_times] == [(64, 31), (64, 63), (128, 127)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 50, 63, 64, 100, 5000, 8000])
+@pytest.mark.parametrize("key", [None, b"", b"k" * 63])
+def test_values_of_all_sizes_and_short_keys_make_runs(size: int, key: bytes | None) -> None:
+    (run,) = runs_of(alike(40, b"v" * size, key))
+    assert (run.records, run.has_keys) == (40, key is not None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        alike(LEAST_RUN - 1),
+        alike(40, headers=1),
+        alike(40, b"v" * 9000),
+        alike(40, key=b"k" * 64),
+        alike(40, step_ms=10_000.0),
+        alike(40, step_ms=-1.0),
+    ],
+    ids=["few", "headers", "large values", "long keys", "far timestamps", "timestamps that descend"],
+)
+def test_what_is_unusual_is_left_to_the_walk(data: bytes) -> None:
+    assert sum(run.records for run in runs_of(data)) <= 1
+    assert checked(data, 1000) == checked(data, LEAST_RUN - 1)
+
+
+def test_a_run_ends_before_the_first_record_that_is_not_like_the_others() -> None:
+    builder = RecordBatchBuilder(1 << 20)
+    for number in range(60):
+        builder.append(T0, b"k" if number == 45 else None, b"v" * (101 if number == 30 else 100))
+    data = builder.build()
+    assert [run.records for run in runs_of(data)] == [30]
+    assert checked(data, 1000) == checked(data, 1) == (T0, [])
+
+
+def checked(data: bytes, limit: int, **rules: object) -> tuple[int, list[tuple[int, int, bool]]] | None:
+    """What the validator makes of a batch, so many records at a time: the greatest timestamp, or 0 with faults, and the
+    faults; None: it is corrupt. With less than a run at a time no run is looked for."""
+    header = parse_header(data)
+    assert header is not None
+    try:
+        validator = BatchValidator(data, header, 1 << 24, **rules)  # type: ignore[arg-type]
+        while validator.read(limit):
+            pass
+    except CorruptRecordError:
+        return None
+    faults = [(fault.index, fault.timestamp, fault.is_without_key) for fault in validator.faults]
+    return 0 if faults else validator.max_timestamp, faults
+
+
+RULES: list[dict[str, object]] = [{}, {"needs_keys": True}, {"times": (T0 + 20, T0 + 60)}, {"times": (0, T0 + 127)}]
+
+
+@pytest.mark.parametrize("rules", RULES, ids=["none", "keys", "times", "not later"])
+@pytest.mark.parametrize("key", [None, b"key"])
+def test_the_same_is_found_with_and_without_runs(rules: dict[str, object], key: bytes | None) -> None:
+    for step_ms in (0.0, 0.5, 3.0):
+        data = alike(300, key=key, step_ms=step_ms)
+        assert checked(data, 1000, **rules) == checked(data, LEAST_RUN - 1, **rules) is not None
+
+
+def test_of_damaged_batches_the_same_is_found_with_and_without_runs_and_by_the_reader() -> None:
+    rng = random.Random()
+    outcomes = [0, 0]
+    for _ in range(1500):
+        count = rng.choice((20, 70, 130))
+        good = alike(count, b"v" * rng.choice((0, 3, 60, 70)), rng.choice((None, b"k")), rng.choice((0, 0.7)))
+        data = bytearray(good)
+        for _ in range(rng.choice((1, 1, 2))):
+            place = rng.randrange(HEADER_BYTES, len(data))
+            data[place] = rng.choice((rng.randrange(256), data[place] ^ 1, data[place] ^ 2, data[place] ^ 0x80, 0, 1))
+        header = parse_header(data)
+        assert header is not None
+        found = checked(bytes(data), 1000)
+        assert found == checked(bytes(data), LEAST_RUN - 1), bytes(data).hex()
+        try:
+            records = decode_raw(bytes(data), header)
+        except CorruptRecordError:
+            assert found is None, bytes(data).hex()
+        else:
+            in_order = [record[0] for record in records] == list(range(count))
+            assert (found is not None) == in_order, bytes(data).hex()
+            assert found is None or found[0] == max(record[1] for record in records)
+        outcomes[found is None] += 1
+    assert min(outcomes) > 100
