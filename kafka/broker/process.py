@@ -15,7 +15,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka.broker import registry
 from kafka.broker.background import BackgroundThread
@@ -41,6 +41,20 @@ _IDLE_RETRY_S = 0.1
 
 _LOAD_AFTER_S = 1.0
 _LOAD_PAUSE_S = 0.01
+
+
+COLLECT_AFTER: Final = 50_000
+"""So many objects more than at the last time."""
+
+
+def tune_garbage_collector() -> None:
+    """For a process that only runs a broker and has imported all handlers: never look at what there is now, and seldom
+    at the rest. Nothing of a request is in a cycle, and with Python's own threshold of 700 objects the collector took a
+    third of the time of a request with 30,000 of them."""
+    gc.collect()
+    gc.freeze()
+    _, older, oldest = gc.get_threshold()
+    gc.set_threshold(COLLECT_AFTER, older, oldest)
 
 
 class ListenError(KafkaError):
@@ -226,8 +240,7 @@ class RunningBroker:
 
     def _load_next(self, rest: Iterator[str]) -> None:
         """Import, one at a time, the handlers that nobody has asked for: the start does without them, but the files
-        may be of another release by the time that somebody does. What there is then stays for ever, so the garbage
-        collector, which a large request sets off, need not look at it again."""
+        may be of another release by the time that somebody does."""
         try:
             is_done = next(rest, None) is None
         except OSError as error:  # no descriptor is left now
@@ -237,7 +250,7 @@ class RunningBroker:
         if not is_done:
             self._loop.call_later(_LOAD_PAUSE_S, self._load_next, rest)
         elif self.options.is_process:
-            gc.freeze()
+            tune_garbage_collector()
 
     def _went_idle(self, since: float | None) -> None:
         if self._idle_timer is not None:

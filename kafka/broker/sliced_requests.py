@@ -64,6 +64,7 @@ class SlicedRequests:
         self._waiting.popleft()
         if sliced.connection.parked is sliced.cancel:  # else the request waits for something now
             sliced.connection.parked = None
+        sliced.cancel = None  # else it and the request would keep one another
         reply = sliced.reply
         if not isinstance(outcome, Reply):
             sliced.complete(reply, outcome)
@@ -75,6 +76,7 @@ class SlicedRequests:
     def _cancel(self, sliced: _Sliced) -> None:
         """The connection has ended. What the request has done stays done."""
         sliced.steps.close()
+        sliced.cancel = None
         self._waiting.remove(sliced)
 
 

@@ -5,8 +5,9 @@
     python -m test.hostile.measure --write docs/_hostile_input.txt
 
 Each case (``generator.py``) runs in a process of its own, on a broker of its own with a copy of the same directory
-(``scene.py``). Time is CPU time of the longest turn of the loop, memory the peak of the process above what it had
-before the request came. So another machine's numbers differ, and another load's do not. Linux only.
+(``scene.py``), with the garbage collector set as in a broker's process. Time is CPU time of the longest turn of the
+loop, memory the peak of the process above what it had before the request came. So another machine's numbers differ, and
+another load's do not. Linux only.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kafka.broker.process import tune_garbage_collector
 from kafka.broker.registry import MOST_ELEMENTS, load
 from kafka.wire.source import MAX_ELEMENTS
 from test.hostile.costs import (
@@ -71,7 +73,7 @@ def measure(chosen: Iterable[Case], sizes: Sequence[int], *, profile: bool = Fal
         origin = Path(folder, "origin")
         Scene(origin).hand.broker.close()
         gc.collect()
-        gc.freeze()
+        tune_garbage_collector()
         for case in chosen:
             rest = list(sizes if case.has_size else sizes[:1])
             for row in on_a_copy(lambda scene: _run(scene, case, rest, profile), origin, Path(folder, "copy")):  # noqa: B023

@@ -95,16 +95,14 @@ def _produce(broker: Broker, call: Call[ProduceRequest]) -> Steps:
         try:
             topic = broker.topic(name) if call.version < 13 else broker.topic_by_id(topic_id)
         except BrokerResponseError as error:
-            topic = error
+            topic = error.with_traceback(None)
         partitions = []
         for index, given in wanted.items():
-            try:
-                if fault is not None:
-                    raise fault
-                partitions.append((yield from _take(broker, call, topic, given)))
-            except BrokerResponseError as error:
+            taken = fault or (yield from _take(broker, call, topic, given))
+            if isinstance(taken, BrokerResponseError):
                 failed = True
-                partitions.append(_refused(broker, topic, index, error))
+                taken = _refused(broker, topic, index, taken)
+            partitions.append(taken)
             if budget.spend(sum([_size_of(data) for data in given])):
                 yield False
         responses.append(
@@ -133,28 +131,30 @@ def _size_of(data: ProduceRequest.PartitionProduceData) -> int:
 
 def _take(
     broker: Broker, call: Call[ProduceRequest], topic: Topic | BrokerResponseError, given: _Given
-) -> Generator[bool, None, _PartitionResponse]:
+) -> Generator[bool, None, _PartitionResponse | BrokerResponseError]:
     """Of a partition that is named more than once, the last batch that is one is taken, as by Kafka; what was none is
-    told nevertheless."""
+    told nevertheless.
+
+    An error is returned without its traceback: with it, error and frame hold one another, and the request's batches
+    with them, which may be 100 MB, until the garbage collector comes.
+    """
     if isinstance(topic, BrokerResponseError):
-        raise topic
-    broker.logs.log(topic, given[0].index)
+        return topic
     good = None
     fault: BrokerResponseError | None = None
-    for data in given:
-        try:
-            good = (data.index, _batch_in(call, data))
-        except BrokerResponseError as error:
-            fault = error
     response = None
     try:
+        broker.logs.log(topic, given[0].index)
+        for data in given:
+            try:
+                good = (data.index, _batch_in(call, data))
+            except BrokerResponseError as error:
+                fault = error.with_traceback(None)
         if good is not None:
             response = yield from _append(broker, call, topic, *good)
     except BrokerResponseError as error:
-        fault = fault or error
-    if fault is not None or response is None:
-        raise fault or InvalidRecordError("no records")
-    return response
+        fault = fault or error.with_traceback(None)
+    return fault or response or InvalidRecordError("no records")
 
 
 def _batch_in(call: Call[ProduceRequest], data: ProduceRequest.PartitionProduceData) -> BytesLike | None:
@@ -199,7 +199,7 @@ def _fault(request: ProduceRequest) -> BrokerResponseError | None:
                         return TransactionalIdAuthorizationFailedError("a transactional batch, no transactional id")
                     return None
     except CorruptRecordError as error:
-        return error
+        return error.with_traceback(None)
     return None
 
 

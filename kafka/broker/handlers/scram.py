@@ -90,7 +90,7 @@ def alter_user_scram_credentials(
             _check(broker.credentials, change, change.name in good)
             good[change.name] = change
         except BrokerResponseError as error:
-            errors[change.name] = error
+            errors[change.name] = error.with_traceback(None)
             good.pop(change.name, None)
     for change in list(good.values()):
         if isinstance(change, _Upsertion) and not change.salted_password:
