@@ -113,7 +113,7 @@ class OffsetStore:
             return
         named = self._named(offsets)
         home = self._topic.partition_of(group_id)
-        self._topic.append(home, [_record(group_id, where, what) for where, what in named.items()])
+        self._topic.append(home, _records(group_id, named))
         self._put(home, group_id, named)
 
     def commit_pending(
@@ -126,7 +126,7 @@ class OffsetStore:
         home = self._topic.partition_of(group_id)
         self._topic.append(
             home,
-            [_record(group_id, where, what) for where, what in named.items()],
+            _records(group_id, named),
             producer=(producer_id, producer_epoch),
         )
         pending = self._pending.setdefault(home, {}).setdefault(producer_id, {})
@@ -301,15 +301,23 @@ def _key(group_id: str, where: TopicPartition) -> bytes:
     return encode_key(OffsetCommitKey(group=group_id, topic=where.topic, partition=where.partition))
 
 
-def _record(group_id: str, where: TopicPartition, what: CommittedOffset) -> tuple[bytes, bytes]:
-    """Version 4, as Apache Kafka 4.3.0 writes it; 1 for an offset with an end of its own."""
-    value = OffsetCommitValue(
-        offset=what.offset,
-        leader_epoch=what.leader_epoch,
-        metadata=what.metadata,
-        commit_timestamp=what.committed_ms,
-        expire_timestamp=what.expires_ms,
-        topic_id=what.topic_id,
-    )
-    version = _VALUE_VERSION if what.expires_ms < 0 else _EXPIRING_VALUE_VERSION
-    return _key(group_id, where), encode_value(value, version)
+def _records(group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> list[tuple[bytes, bytes]]:
+    """Keys and values, version 4, as Apache Kafka 4.3.0 writes it; 1 for an offset with an end of its own. A key ends
+    with the partition, an int32, and is made once for each topic."""
+    prefixes: dict[str, bytes] = {}
+    found = []
+    for (topic, partition), what in offsets.items():
+        prefix = prefixes.get(topic)
+        if prefix is None:
+            prefix = prefixes[topic] = _key(group_id, TopicPartition(topic, 0))[:-4]
+        value = OffsetCommitValue(
+            offset=what.offset,
+            leader_epoch=what.leader_epoch,
+            metadata=what.metadata,
+            commit_timestamp=what.committed_ms,
+            expire_timestamp=what.expires_ms,
+            topic_id=what.topic_id,
+        )
+        version = _VALUE_VERSION if what.expires_ms < 0 else _EXPIRING_VALUE_VERSION
+        found.append((prefix + partition.to_bytes(4, "big", signed=True), encode_value(value, version)))
+    return found
