@@ -81,6 +81,6 @@ def check_replicas(broker: Broker, broker_ids: Sequence[int]) -> None:
 def by_topic(partitions: Iterable[tuple[UUID, int]]) -> dict[UUID, list[int]]:
     """Partitions as topic ids and numbers -> sorted numbers by topic, as assignments are told."""
     found: dict[UUID, list[int]] = {}
-    for topic_id, number in sorted(partitions, key=lambda one: (one[0].bytes, one[1])):
+    for topic_id, number in partitions:
         found.setdefault(topic_id, []).append(number)
-    return found
+    return {topic_id: sorted(found[topic_id]) for topic_id in sorted(found)}
