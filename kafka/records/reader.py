@@ -213,15 +213,22 @@ class RecordReader:
         """Behind the record that was read last; before the first one the batch's base offset."""
         return min(self._last_offset, MAX_OFFSET - 1) + 1
 
-    def read(self, sink: RecordSink, limit: int = MAX_OFFSET, max_header_bytes: int = MAX_OFFSET) -> bool:
+    def read(
+        self,
+        sink: RecordSink,
+        limit: int = MAX_OFFSET,
+        max_header_bytes: int = MAX_OFFSET,
+        max_skipped: int = MAX_OFFSET,
+    ) -> bool:
         """Give ``sink`` the next records, at most ``limit``, in their order; whether any are left. None is read after
-        that with which there were ``max_header_bytes`` (:attr:`header_bytes`). The sink raises nothing itself."""
+        that with which there were ``max_header_bytes`` (:attr:`header_bytes`), and none before ``max_skipped`` ones
+        and more that lie before the first offset. The sink raises nothing itself."""
         self.header_bytes = 0
         try:
             if self._older is not None:
                 self._read_older(sink, limit)
             else:
-                self._read_plain(sink, limit, max_header_bytes)
+                self._read_plain(sink, limit, max_header_bytes, max_skipped)
         except IndexError:
             raise CorruptRecordError(f"a record runs over the end of {self._header!r}") from None
         except CorruptRecordError as error:
@@ -240,7 +247,7 @@ class RecordReader:
                     return
         self._count = self._number
 
-    def _read_plain(self, sink: RecordSink, limit: i64, max_header_bytes: i64) -> None:
+    def _read_plain(self, sink: RecordSink, limit: i64, max_header_bytes: i64, max_skipped: i64) -> None:
         """From ``_body``, which is longer than ``_end`` perhaps."""
         data = self._body
         pos = self._pos
@@ -257,6 +264,7 @@ class RecordReader:
             floor = last_offset
         number = self._number
         header_bytes: i64 = 0
+        skipped: i64 = 0
         byte: i64
         second: i64
         length: i64
@@ -268,8 +276,11 @@ class RecordReader:
         if count == most_offset - base_offset + 1:
             # Offsets ascend, so without gaps the number of a record is its offset's delta: those that nobody wants are
             # passed over by their lengths.
-            unwanted: i64 = self._first_offset - base_offset
-            while number < unwanted and number < count:
+            unwanted: i64 = min(self._first_offset - base_offset, count)
+            if unwanted - number > max_skipped:
+                unwanted = number + max_skipped
+                limit = 0
+            while number < unwanted:
                 byte = data[pos]
                 second = data[pos + 1]
                 if byte < 0x80 and not byte & 1 and byte >= _LEAST_LENGTH:
@@ -350,7 +361,10 @@ class RecordReader:
                     )
                 last_offset = offset
                 pos = record_end
-                if stop < count:
+                skipped += 1
+                if skipped >= max_skipped:
+                    stop = number
+                elif stop < count:
                     stop += 1
                 continue
             last_offset = floor = offset

@@ -209,6 +209,23 @@ def test_what_large_batches_inflate_to_is_counted() -> None:
     assert [record.offset for record in reader.read(Slice())[0]] == [2, 3]
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_what_lies_before_the_acquired_records_is_passed_over_in_slices_as_well(is_compacted: bool) -> None:
+    """Two thousand records before them, and a slice of 20 passes over 320."""
+    data = compacted(list(range(0, 4000, 2))) if is_compacted else batch(0, 4000)
+    reader = AcquiredReader("t", 0, data, [AcquiredRange(3900, 3903, 1)], 30.0, None)
+    slices = []
+    while not reader.is_over:
+        records, gaps = reader.read(Slice(20))
+        slices.append(([record.offset for record in records], gaps))
+    empty = 2000 // 320 if is_compacted else 3900 // 320
+    assert slices[:empty] == [([], [])] * empty
+    found = [offset for offsets, _ in slices for offset in offsets]
+    assert found == ([3900, 3902] if is_compacted else [3900, 3901, 3902, 3903])
+    assert [each for _, gaps in slices for each in gaps] == ([(3901, 3901), (3903, 3903)] if is_compacted else [])
+    assert len(slices) <= empty + 3
+
+
 def test_so_many_batches_are_opened_in_one_slice() -> None:
     data = b"".join(batch(base, 1) for base in range(1500))
     reader = AcquiredReader("t", 0, data, [AcquiredRange(0, 1499, 1)], 30.0, None)
