@@ -7,7 +7,7 @@
 Each case (``generator.py``) runs in a process of its own, on a broker of its own with a copy of the same directory
 (``scene.py``), with the garbage collector set as in a broker's process. Time is CPU time of the longest turn of the
 loop, memory the peak of the process above what it had before the request came. So another machine's numbers differ, and
-another load's do not. Linux only.
+another load's do not, as far as processors have no neighbours. Linux only.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ from test.hostile.costs import (
     reset_peak,
 )
 from test.hostile.generator import Case, cases
-from test.hostile.scene import Scene
+from test.hostile.scene import Scene, Turn
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 """Bytes of a request. Elements of arrays have a limit of their own, which the largest size reaches in most APIs."""
+
+TRIES: Final = 3
 
 
 class Cost(NamedTuple):
@@ -97,22 +99,31 @@ def on_a_copy(work: Callable[[Scene], Iterable[tuple[Any, ...]]], origin: Path, 
 
 def _run(scene: Scene, case: Case, sizes: Sequence[int], profile: bool) -> Iterator[Cost]:
     for number, size in enumerate(sizes):
-        frame = scene.frame(case.make(size, f"z{number}y"), case.version)
         scene.turn(scene.frame(case.make(100, f"w{number}y"), case.version))  # compiles codecs, imports modules
         if profile:
             profiler = cProfile.Profile()
             profiler.enable()
-        gc.collect()
-        before = reset_peak()
-        turn = scene.turn(frame)
-        mb = (peak() - before) / 1e6
+        turn, mb, request_bytes = _least(scene, case, size, number)
         where = ""
         if profile:
             profiler.disable()
             where = _dearest(profiler)
-        yield Cost(case.title, case.api, len(frame), turn.cpu_s * 1e3, mb, turn.answer_bytes, turn.outcome, where)
+        yield Cost(case.title, case.api, request_bytes, turn.cpu_s * 1e3, mb, turn.answer_bytes, turn.outcome, where)
         if turn.cpu_s > GIVE_UP_S:
             break
+
+
+def _least(scene: Scene, case: Case, size: int, number: int) -> tuple[Turn, float, int]:
+    """What a request of this size costs, its memory in MB, and its bytes. One above the bound of time is tried again,
+    with other names, and the least counts: a machine that is shared adds to it and takes nothing away."""
+    tries: list[tuple[Turn, float, int]] = []
+    while len(tries) < TRIES and (not tries or MOST_S < tries[-1][0].cpu_s < GIVE_UP_S):
+        frame = scene.frame(case.make(size, f"z{number}{len(tries)}y"), case.version)
+        gc.collect()
+        before = reset_peak()
+        turn = scene.turn(frame)
+        tries.append((turn, (peak() - before) / 1e6, len(frame)))
+    return min(tries, key=lambda one: one[0].cpu_s)
 
 
 def _dearest(profiler: cProfile.Profile, count: int = 4) -> str:
