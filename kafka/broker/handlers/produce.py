@@ -233,18 +233,22 @@ def _append(
         return _PartitionResponse(index=index, error_code=0, base_offset=_NONE)
     partition = broker.logs.log(topic, index)
     _, magic, attributes, _, max_timestamp, *producer = _PEEK.unpack_from(batch)
+    is_transactional = magic == 2 and bool(attributes & _TRANSACTIONAL) and producer[0] >= 0
+
+    def admit() -> None:
+        if is_transactional:
+            producer_id, epoch, sequence = producer
+            where, transactional_id = TopicPartition(topic.name, index), call.request.transactional_id
+            admit_batch(broker, where, partition, transactional_id, (producer_id, epoch), sequence, call.version)
+
+    admit()  # before the batch is looked at, as Apache Kafka does
     header = partition.check(batch)
     if call.version >= BATCHES_IN_PRODUCE_SINCE:
         max_timestamp = yield from check_records(partition.name, partition.config, batch, header, broker.epoch_ms())
-        if broker.metadata.topic_by_id(topic.topic_id) is None:  # others had their turns meanwhile
+        # Others may have had their turns: the topic may be gone, and the transaction over.
+        if broker.metadata.topic_by_id(topic.topic_id) is None:
             raise (UnknownTopicOrPartitionError if call.version < 13 else UnknownTopicIdError)(f"no topic {topic.name}")
-    is_transactional = magic == 2 and bool(attributes & _TRANSACTIONAL) and producer[0] >= 0
-    if is_transactional:
-        where = TopicPartition(topic.name, index)
-        producer_id, epoch, sequence = producer
-        admit_batch(
-            broker, where, partition, call.request.transactional_id, (producer_id, epoch), sequence, call.version
-        )
+        admit()
     appended = partition.append(
         batch,
         now_ms=broker.epoch_ms(),
