@@ -19,7 +19,8 @@ from kafka.protocol.transactions import (
     ListTransactionsRequest,
     WriteTxnMarkersRequest,
 )
-from test.broker.driver import HandBroker
+from kafka.records import COMMIT, ControlMarker, control_batch
+from test.broker.driver import HandBroker, produce_request
 from test.broker.transactions.txn import (
     NEW,
     OLD,
@@ -141,6 +142,16 @@ def test_a_transactional_batch_names_its_transaction(hand: HandBroker) -> None:
         assert produce(hand, "y", producer, 0, "t", version=version).error_code == 49
         assert produce(hand, "x", (producer[0] + 9, 0), 0, "t", version=version).error_code == 49
         assert produce(hand, "x", (producer[0], 1), 0, "t", version=version).error_code == 47
+
+
+def test_the_transaction_is_asked_for_before_the_batch_is_looked_at(hand: HandBroker) -> None:
+    """Apache Kafka: ReplicaManager.handleProduceAppend verifies before LogValidator sees the batch."""
+    producer = init(hand, "x")[1:]
+    marker = control_batch(ControlMarker(COMMIT, 0), hand.epoch_ms, *producer, 0, 0)
+    request = produce_request("t", marker)
+    for transactional_id, code in (("y", 49), ("x", 87)):
+        request.transactional_id = transactional_id
+        assert hand.ask(request, NEW).responses[0].partition_responses[0].error_code == code
 
 
 def test_a_plain_batch_of_a_producer_with_an_open_transaction_is_refused(hand: HandBroker) -> None:
