@@ -123,7 +123,8 @@ def _least(scene: Scene, case: Case, size: int, number: int) -> tuple[Turn, floa
         before = reset_peak()
         turn = scene.turn(frame)
         tries.append((turn, (peak() - before) / 1e6, len(frame)))
-    return min(tries, key=lambda one: one[0].cpu_s)
+    turn, _, request_bytes = min(tries, key=lambda one: one[0].cpu_s)
+    return turn, max(mb for _, mb, _ in tries), request_bytes
 
 
 def _dearest(profiler: cProfile.Profile, count: int = 4) -> str:
