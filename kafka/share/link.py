@@ -181,8 +181,8 @@ class ShareLink:
         self._arm(now)
 
     def _read_on(self, now: float) -> None:
-        """What was acquired before comes before what is to be fetched. In record-limit mode all of it was wanted, and
-        whoever holds records may renew their locks: so it is not left unread until more are wanted."""
+        """Read the next slice of unread records before fetching more. In record-limit mode without demand, too: the
+        caller renews only the locks of records that it holds, so the locks of unread ones would expire."""
         session = self.session
         if not session.has_unread or self._closing is not None:
             return

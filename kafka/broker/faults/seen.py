@@ -1,7 +1,8 @@
 """What the broker has been asked: the last requests, in order, for tests to look at and to wait for.
 
-Only what is small is kept; a request's records would be kept in memory with it. What all of them take has a bound, too:
-a peer may send thousands of long names. Nothing is recorded until somebody says so, as ``kafka.testing`` does.
+Only the topics and partitions of a request are kept; its records would stay in memory with it. The log has a limit in
+bytes, too (:data:`MOST_BYTES`), because a client may send thousands of long names. Recording begins with
+:meth:`~kafka.broker.faults.Faults.record`, which ``kafka.testing`` calls.
 """
 
 from __future__ import annotations
