@@ -104,7 +104,7 @@ class BatchValidator:
         while limit > 0 and self._number < self._count and len(self.faults) < MAX_FAULTS:
             most = min(limit, self._count - self._number)
             passed = self._pass_over_run(min(most, longest)) if _LOOKS_FOR_RUNS and most >= LEAST_RUN else 0
-            longest = 2 * longest if passed == longest else _BETWEEN_RUNS
+            longest = 4 * longest if passed else _BETWEEN_RUNS
             limit -= passed if passed else self._walk(min(limit, _BETWEEN_RUNS))
         if self._number == self._count and self._pos != self._end:
             raise CorruptRecordError(f"{self._end - self._pos} bytes after the last of {self._count} records")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -105,6 +106,24 @@ def test_the_same_is_found_with_and_without_runs(rules: dict[str, object], key: 
     for step_ms in (0.0, 0.5, 3.0):
         data = alike(300, key=key, step_ms=step_ms)
         assert checked(data, 1000, **rules) == checked(data, LEAST_RUN - 1, **rules) is not None
+
+
+@pytest.mark.parametrize("times", [range(64), range(64, 200), range(100, 4000, 64), (127, 64), (70, 8191, 64)])
+def test_the_greatest_time_of_a_run_is_found_in_any_order(times: Sequence[int]) -> None:
+    """Of one byte, and of two of which the first, the second or both differ."""
+    rng = random.Random()
+    builder = RecordBatchBuilder(1 << 20)
+    deltas = [0] + [rng.choice(times) for _ in range(599)]
+    for delta in deltas:
+        builder.append(T0 + delta, None, b"v" * 100)
+    data = builder.build()
+    assert checked(data, 1000) == checked(data, LEAST_RUN - 1) == (T0 + max(deltas), [])
+    pos = HEADER_BYTES
+    for _ in range(64):  # where offsets get a second byte
+        pos += 1 + (data[pos] >> 1) if data[pos] < 0x80 else 2 + ((data[pos] & 0x7F) >> 1 | data[pos + 1] << 6)
+    run = find_run(data, pos, len(data), 64, 500)
+    assert run is not None
+    assert (run.records, run.max_delta) == (500, max(deltas[64:564]))
 
 
 def test_of_damaged_batches_the_same_is_found_with_and_without_runs_and_by_the_reader() -> None:
