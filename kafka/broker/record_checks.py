@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from typing import Final
 
 from kafka.broker.log import LogConfig
-from kafka.broker.slices import read_batch
+from kafka.broker.slices import read_at_once, read_in_turns
 from kafka.errors import InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError, UnsupportedCodecError
 from kafka.protocol.produce import ProduceResponse
 from kafka.records import BatchHeader
@@ -44,36 +44,65 @@ class TimestampOutOfRangeError(InvalidTimestampError):
         self.record_errors = record_errors
 
 
-def check_records(
-    name: str, config: LogConfig, batch: BytesLike, header: BatchHeader, now_ms: int
-) -> Generator[bool, None, int]:
-    """Raise for records that no consumer could read, and for those that the topic does not take; else return the
-    greatest timestamp of them all, in ms. Yields as in ``slices.py``. ``name``: the partition's; ``header``: the
-    batch's, which has been found valid.
+class RecordCheck:
+    """Looks at the records of one batch: for records that no consumer could read, and for those that the topic does not
+    take. ``name``: the partition's; ``header``: the batch's, which has been found valid.
 
-    Errors: TimestampOutOfRangeError (32), RecordsWithoutKeyError (87), CorruptRecordError (2), and for what inflates
-    above the bound MessageSizeTooLargeError (10), which makes Java's producer split the batch.
+    Both methods give the greatest timestamp of all records, in ms. Errors: TimestampOutOfRangeError (32),
+    RecordsWithoutKeyError (87), CorruptRecordError (2), and for what inflates above the bound MessageSizeTooLargeError
+    (10), which makes Java's producer split the batch.
     """
-    earliest, latest = LEAST_TIMESTAMP, UNLIMITED_MS
-    if not config.log_append_time:
-        if config.timestamp_before_ms != UNLIMITED_MS:
-            earliest = now_ms - config.timestamp_before_ms
-        if config.timestamp_after_ms != UNLIMITED_MS:
-            latest = now_ms + config.timestamp_after_ms
-    try:
-        found = yield from read_batch(
-            header,
-            lambda most: BatchValidator(batch, header, most, needs_keys=config.compacts, times=(earliest, latest)),
-        )
-    except UnsupportedCodecError:  # its library is not installed here: the header has to do
-        _check_header(header, earliest, latest)
-        return header.max_timestamp
-    except InflationLimitError as error:
-        raise MessageSizeTooLargeError(f"{name}: {error.args[0]}; send smaller batches") from None
-    if found.faults:
-        limits = f"[{max(0, now_ms - config.timestamp_before_ms)}, {now_ms + config.timestamp_after_ms}]"
-        raise _refusal(found.faults, name, limits)
-    return found.max_timestamp
+
+    def __init__(self, name: str, config: LogConfig, batch: BytesLike, header: BatchHeader, now_ms: int) -> None:
+        self._name = name
+        self._config = config
+        self._batch = batch
+        self._header = header
+        self._now_ms = now_ms
+        earliest, latest = LEAST_TIMESTAMP, UNLIMITED_MS
+        if not config.log_append_time:
+            if config.timestamp_before_ms != UNLIMITED_MS:
+                earliest = now_ms - config.timestamp_before_ms
+            if config.timestamp_after_ms != UNLIMITED_MS:
+                latest = now_ms + config.timestamp_after_ms
+        self._times = (earliest, latest)
+
+    def at_once(self) -> int | None:
+        """None when the batch is not small: it is for :meth:`in_turns`."""
+        try:
+            found = read_at_once(self._header, self._open)
+        except UnsupportedCodecError:
+            return self._timestamp_of_header()
+        return None if found is None else self._outcome(found)
+
+    def in_turns(self) -> Generator[bool, None, int]:
+        """For a batch of any size. Yields as in ``slices.py``."""
+        try:
+            found = yield from read_in_turns(self._header, self._open)
+        except UnsupportedCodecError:
+            return self._timestamp_of_header()
+        except InflationLimitError as error:
+            raise MessageSizeTooLargeError(f"{self._name}: {error.args[0]}; send smaller batches") from None
+        return self._outcome(found)
+
+    def _open(self, max_inflated_bytes: int) -> BatchValidator:
+        needs_keys = self._config.compacts
+        return BatchValidator(self._batch, self._header, max_inflated_bytes, needs_keys=needs_keys, times=self._times)
+
+    def _outcome(self, found: BatchValidator) -> int:
+        if found.faults:
+            after_ms = self._now_ms + self._config.timestamp_after_ms
+            limits = f"[{max(0, self._now_ms - self._config.timestamp_before_ms)}, {after_ms}]"
+            raise _refusal(found.faults, self._name, limits)
+        return found.max_timestamp
+
+    def _timestamp_of_header(self) -> int:
+        """The codec's library is not installed here: the header has to do."""
+        earliest, latest = self._times
+        greatest = self._header.max_timestamp
+        if greatest > latest or NO_TIMESTAMP < greatest < earliest:
+            raise TimestampOutOfRangeError([])
+        return greatest
 
 
 def _refusal(
@@ -92,11 +121,6 @@ def _refusal(
     if all(fault.is_without_key for fault in faults):
         return RecordsWithoutKeyError(_summary(errors), errors)
     return TimestampOutOfRangeError(errors)
-
-
-def _check_header(header: BatchHeader, earliest: int, latest: int) -> None:
-    if header.max_timestamp > latest or NO_TIMESTAMP < header.max_timestamp < earliest:
-        raise TimestampOutOfRangeError([])
 
 
 def _summary(errors: RecordErrors) -> str:

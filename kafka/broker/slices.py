@@ -56,25 +56,36 @@ class SliceBudget:
         return True
 
 
-def read_batch(header: BatchHeader, open_batch: Callable[[int], B]) -> Generator[bool, None, B]:
-    """Read one batch to its end with what ``open_batch(max_inflated_bytes)`` makes, and return that.
+def read_at_once(header: BatchHeader, open_batch: Callable[[int], B]) -> B | None:
+    """Read one batch to its end with what ``open_batch(max_inflated_bytes)`` makes, and return that; None when it is
+    not small, inflated too: :func:`read_in_turns` is for it.
 
-    At once, if the batch is small, inflated too; else when it is this request's turn, in slices. Errors: those of
-    ``open_batch`` and ``read``, of which :class:`~kafka.records.compression.InflationLimitError` says that the batch
-    inflates above what a broker takes.
+    Errors: those of ``open_batch`` and ``read``.
     """
-    most = inflation_bound(header.length, MAX_INFLATED_BYTES)
-    small = min(most, inflation_bound(header.length, _SMALL_INFLATED_BYTES))
-    if header.records_count <= SLICE_RECORDS:
-        try:
-            batch = open_batch(small)
-            if not batch.read(SLICE_RECORDS):
-                return batch
-            del batch
-        except InflationLimitError:
-            pass
+    if header.records_count > SLICE_RECORDS:
+        return None
+    try:
+        batch = open_batch(inflation_bound(header.length, _SMALL_INFLATED_BYTES))
+        return None if batch.read(SLICE_RECORDS) else batch
+    except InflationLimitError:
+        return None
+
+
+def read_in_turns(header: BatchHeader, open_batch: Callable[[int], B]) -> Generator[bool, None, B]:
+    """The same for a batch of any size: in slices, when it is this request's turn.
+
+    :class:`~kafka.records.compression.InflationLimitError`: the batch inflates above what a broker takes.
+    """
     yield False
-    batch = open_batch(most)
+    batch = open_batch(inflation_bound(header.length, MAX_INFLATED_BYTES))
     while batch.read(SLICE_RECORDS):
         yield True
+    return batch
+
+
+def read_batch(header: BatchHeader, open_batch: Callable[[int], B]) -> Generator[bool, None, B]:
+    """Read a batch at once if it is small, else in turns."""
+    batch = read_at_once(header, open_batch)
+    if batch is None:
+        batch = yield from read_in_turns(header, open_batch)
     return batch

@@ -188,6 +188,19 @@ def test_a_topic_that_is_deleted_while_a_batch_is_looked_at_does_not_get_it(hand
     assert partition.error_code == 3
 
 
+def test_a_topic_that_is_deleted_meanwhile_gets_none_of_the_batches_behind_either(hand: HandBroker) -> None:
+    hand.create_topic("t", partitions=2)
+    request = produce_request("t", many(hand.epoch_ms))
+    request.topic_data += produce_request("t", batch(b"v"), 1).topic_data
+    reply = hand.send(request, 9)
+    hand.tick()
+    assert hand.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3, Connection()).done
+    turns_until_done(hand, reply)
+    assert isinstance(reply.response, ProduceResponse)
+    (topic,) = reply.response.responses
+    assert [partition.error_code for partition in topic.partition_responses] == [3, 3]
+
+
 def test_a_producer_that_has_gone_leaves_no_work_behind(hand: HandBroker) -> None:
     hand.create_topic("t")
     connection = Connection()

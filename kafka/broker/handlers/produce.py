@@ -22,8 +22,8 @@ from uuid import UUID
 
 from kafka.broker.codes import error_code, error_text
 from kafka.broker.conversion import BATCHES_IN_PRODUCE_SINCE, batch_of
-from kafka.broker.log import Topic
-from kafka.broker.record_checks import RecordsWithoutKeyError, TimestampOutOfRangeError, check_records
+from kafka.broker.log import PartitionLog, Topic
+from kafka.broker.record_checks import RecordCheck, RecordsWithoutKeyError, TimestampOutOfRangeError
 from kafka.broker.registry import Call, handles, too_many
 from kafka.broker.reply import Reply
 from kafka.broker.sliced_requests import Steps
@@ -91,13 +91,9 @@ def _produce(broker: Broker, call: Call[ProduceRequest]) -> Steps:
     budget = SliceBudget()
     fault = _fault(request)
     for (name, topic_id), wanted in _by_partition(request).items():
-        topic: Topic | BrokerResponseError
-        try:
-            topic = broker.topic(name) if call.version < 13 else broker.topic_by_id(topic_id)
-        except BrokerResponseError as error:
-            topic = error.with_traceback(None)
         partitions = []
         for index, given in wanted.items():
+            topic = _topic(broker, call, name, topic_id)  # anew: others may have had their turns, and deleted it
             taken = fault or (yield from _take(broker, call, topic, given))
             if isinstance(taken, BrokerResponseError):
                 failed = True
@@ -124,6 +120,13 @@ def _by_partition(request: ProduceRequest) -> dict[tuple[str, UUID], dict[int, _
     return found
 
 
+def _topic(broker: Broker, call: Call[ProduceRequest], name: str, topic_id: UUID) -> Topic | BrokerResponseError:
+    try:
+        return broker.topic(name) if call.version < 13 else broker.topic_by_id(topic_id)
+    except BrokerResponseError as error:
+        return error.with_traceback(None)
+
+
 def _size_of(data: ProduceRequest.PartitionProduceData) -> int:
     """In bytes; with what each partition costs."""
     return PARTITION_COST_BYTES + len(data.records or b"")
@@ -144,14 +147,14 @@ def _take(
     fault: BrokerResponseError | None = None
     response = None
     try:
-        broker.logs.log(topic, given[0].index)
+        partition = broker.logs.log(topic, given[0].index)
         for data in given:
             try:
                 good = (data.index, _batch_in(call, data))
             except BrokerResponseError as error:
                 fault = error.with_traceback(None)
         if good is not None:
-            response = yield from _append(broker, call, topic, *good)
+            response = yield from _append(broker, call, topic, partition, *good)
     except BrokerResponseError as error:
         fault = fault or error.with_traceback(None)
     return fault or response or InvalidRecordError("no records")
@@ -223,7 +226,12 @@ def _has_transactional(records: bytes | bytearray | memoryview) -> bool:
 
 
 def _append(
-    broker: Broker, call: Call[ProduceRequest], topic: Topic, index: int, batch: BytesLike | None
+    broker: Broker,
+    call: Call[ProduceRequest],
+    topic: Topic,
+    partition: PartitionLog,
+    index: int,
+    batch: BytesLike | None,
 ) -> Generator[bool, None, _PartitionResponse]:
     if call.request.acks not in (-1, 0, 1):
         raise InvalidRequiredAcksError(f"acks={call.request.acks}")
@@ -231,7 +239,6 @@ def _append(
         raise InvalidTopicError(f"{topic.name} is the broker's own")
     if batch is None:
         return _PartitionResponse(index=index, error_code=0, base_offset=_NONE)
-    partition = broker.logs.log(topic, index)
     _, magic, attributes, _, max_timestamp, *producer = _PEEK.unpack_from(batch)
     is_transactional = magic == 2 and bool(attributes & _TRANSACTIONAL) and producer[0] >= 0
 
@@ -243,15 +250,22 @@ def _append(
 
     admit()  # before the batch is looked at, as Apache Kafka does
     header = partition.check(batch)
+    now_ms = broker.epoch_ms()
     if call.version >= BATCHES_IN_PRODUCE_SINCE:
-        max_timestamp = yield from check_records(partition.name, partition.config, batch, header, broker.epoch_ms())
-        # Others may have had their turns: the topic may be gone, and the transaction over.
-        if broker.metadata.topic_by_id(topic.topic_id) is None:
-            raise (UnknownTopicOrPartitionError if call.version < 13 else UnknownTopicIdError)(f"no topic {topic.name}")
-        admit()
+        check = RecordCheck(partition.name, partition.config, batch, header, now_ms)
+        found = check.at_once()
+        if found is None:
+            found = yield from check.in_turns()
+            # Others have had their turns: the topic may be gone, and the transaction over.
+            now_ms = broker.epoch_ms()
+            if broker.metadata.topic_by_id(topic.topic_id) is None:
+                error_class = UnknownTopicOrPartitionError if call.version < 13 else UnknownTopicIdError
+                raise error_class(f"no topic {topic.name}")
+            admit()
+        max_timestamp = found
     appended = partition.append(
         batch,
-        now_ms=broker.epoch_ms(),
+        now_ms=now_ms,
         header=header,
         max_timestamp=max_timestamp,
         begins_at_zero=is_transactional and call.version >= ADDS_SINCE_PRODUCE,
