@@ -8,6 +8,7 @@ ControlledShutdown v0, which only brokers send, had request header 0.
 
 from __future__ import annotations
 
+import struct
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -15,13 +16,14 @@ from kafka.errors import KafkaProtocolError
 from kafka.protocol.header import RequestHeader, ResponseHeader
 from kafka.protocol.registry import NAMES, REGISTRY
 from kafka.wire.codec import decode_from, encode_chunks
-from kafka.wire.frame import pack_length
+from kafka.wire.frame import pack_length, total_bytes
 from kafka.wire.message import Request, Response
 from kafka.wire.types import BytesLike
 
 R = TypeVar("R", bound=Response)
 
 API_VERSIONS_KEY: Final = 18
+_KEY_AND_VERSION: Final = struct.Struct(">hh")
 LARGE_BYTES: Final = 4_096
 """From this size on a chunk is handed on as it is, not copied."""
 
@@ -83,13 +85,11 @@ class ReceivedRequest(NamedTuple):
 def decode_request(frame: bytes) -> ReceivedRequest | UnknownRequest:
     """The request in a frame (without its length); KafkaProtocolError when its bytes are wrong. More bytes than the
     request has are ignored."""
-    fixed, _ = decode_from(RequestHeader, frame, 0, 1)
-    key, version = fixed.request_api_key, fixed.request_api_version
-    if key not in REGISTRY:
-        return UnknownRequest(key, version, fixed.correlation_id, fixed.client_id)
-    cls = REGISTRY[key].request
-    if not cls.min_version <= version <= cls.max_version:
-        return UnknownRequest(key, version, fixed.correlation_id, fixed.client_id)
+    key, version = _KEY_AND_VERSION.unpack_from(frame) if len(frame) >= _KEY_AND_VERSION.size else (-1, -1)
+    cls = REGISTRY[key].request if key in REGISTRY else None
+    if cls is None or not cls.min_version <= version <= cls.max_version:
+        unknown, _ = decode_from(RequestHeader, frame, 0, 1)
+        return UnknownRequest(key, version, unknown.correlation_id, unknown.client_id)
     try:
         header, position = decode_from(RequestHeader, frame, 0, request_header_version(cls, version))
         # Bytes behind a request are let pass, as Apache Kafka does: librdkafka 2.16.1 asks for all topics (Metadata
@@ -127,13 +127,13 @@ def decode_response(cls: type[R], version: int, frame: bytes | memoryview) -> R:
 
 def _with_length(chunks: list[BytesLike]) -> list[BytesLike]:
     """The length in front, and runs of small chunks joined: a socket takes few large pieces better than many small."""
+    total = total_bytes(chunks)
+    if total < LARGE_BYTES:
+        return [b"".join((pack_length(total), *chunks))]
     joined: list[BytesLike] = []
     run: list[BytesLike] = []
-    total = 0
     for chunk in chunks:
-        size = chunk.nbytes if isinstance(chunk, memoryview) else len(chunk)
-        total += size
-        if size < LARGE_BYTES:
+        if (chunk.nbytes if isinstance(chunk, memoryview) else len(chunk)) < LARGE_BYTES:
             run.append(chunk)
         else:
             joined += (b"".join(run), chunk)

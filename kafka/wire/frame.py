@@ -36,10 +36,7 @@ pack_length = _LENGTH.pack
 
 def total_bytes(pieces: list[BytesLike] | tuple[BytesLike, ...]) -> int:
     """How many bytes the pieces are together."""
-    total = 0
-    for piece in pieces:
-        total += piece.nbytes if isinstance(piece, memoryview) else len(piece)
-    return total
+    return sum([piece.nbytes if isinstance(piece, memoryview) else len(piece) for piece in pieces])
 
 
 def frame(payload: bytes) -> bytes:
