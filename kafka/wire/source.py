@@ -28,7 +28,8 @@ from kafka.wire.schema import FIXED, Field, fields_of
 
 MAX_ELEMENTS: Final = 1 << 15
 """Of a request: elements of all its arrays and its tagged fields together. :data:`ELEMENT_BYTES` bytes of its texts and
-byte strings count as one (its records do not count). It bounds the time that a broker's loop takes to read it."""
+byte strings count as one (its records do not count), and so does each UUID in an element: to make it takes as long as
+all else of it. It bounds the time that a broker's loop takes to read the request."""
 
 ELEMENT_BYTES: Final = 512
 
@@ -374,7 +375,7 @@ class ReaderSource(Source):
         least, excess = self._cost.element(each)
         size = f"{k} * {least}" if least > 1 else k
         self.add(f"if {size} > n - p: corrupt('more elements in {name} than bytes', p)")
-        charge = ELEMENT_BYTES if self._counts else excess
+        charge = ELEMENT_BYTES * (1 + self._uuids(each)) if self._counts else excess
         if charge:
             self._take(f"{k} * {charge}")
         if kind in FIXED:
@@ -399,10 +400,21 @@ class ReaderSource(Source):
         self.indent -= 1
         self.add(f"{target} = {items}")
 
+    def _uuids(self, each: Field) -> int:
+        """How many there are in one such value, but for those in arrays below it."""
+        kind, cls, _ = each.type
+        if cls is None:
+            return 1 if kind == "uuid" else 0
+        below = (one for one in fields_of(cls) if one.spec.present(self.version) and not one.type.array)
+        return sum(map(self._uuids, below))
+
     def _take(self, amount: str) -> None:
         """Take from what is left, or refuse the message."""
         if self._counts:
-            text = f"more than {MAX_ELEMENTS} elements in one request ({ELEMENT_BYTES} bytes of text count as one)"
+            text = (
+                f"more than {MAX_ELEMENTS} elements in one request ({ELEMENT_BYTES} bytes of text count as one, and so "
+                "does a UUID in an element)"
+            )
         else:
             text = f"so many small elements that the message would take more than {cost.BYTES_PER_BYTE} times its bytes"
         self.add(f"left -= {amount}")

@@ -223,18 +223,26 @@ def _filled(
     empty = len(encode(made, version))
     setattr(parent, field.name, elements(most, sample))
     each = max(1, (len(encode(made, version)) - empty) / sample)
-    weight = _elements(getattr(parent, field.name)[0])
+    weight = _elements(getattr(parent, field.name)[0], version)
     count = int(max(1, min((size - empty) / each, (most - len(path) - 8) // weight)))
     setattr(parent, field.name, elements(0, count))
     return made
 
 
-def _elements(value: Any) -> int:
-    """How many elements of arrays an element is, with all below it."""
+def _elements(value: Any, version: int) -> int:
+    """What an element of an array counts, with all below it (``wire.source.MAX_ELEMENTS``)."""
+    if isinstance(value, UUID):
+        return 2
     if not isinstance(value, Struct):
         return 1
-    below = [getattr(value, name) for name in value.fields]
-    return 1 + sum(_elements(one) for each in below for one in (each if isinstance(each, list) else ()))
+    count = 1
+    for each in _present(type(value), version):
+        below = getattr(value, each.name)
+        if each.type.array:
+            count += sum(_elements(one, version) for one in below or ())
+        elif isinstance(below, (UUID, Struct)):
+            count += _elements(below, version) - 1
+    return count
 
 
 def _stretched(

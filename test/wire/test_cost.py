@@ -206,6 +206,18 @@ def test_a_request_has_so_many_elements_or_bytes_of_text_and_no_more() -> None:
     decode(DescribeGroupsRequest, encode(DescribeGroupsRequest(groups=["n" * 32_000] * most), 0), 0)
 
 
+def test_a_uuid_counts_as_an_element_of_a_request() -> None:
+    def ask(topics: int) -> bytes:
+        rows = [FetchRequest.ForgottenTopic(topic_id=UUID(int=1 + number), partitions=[0]) for number in range(topics)]
+        return encode(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=rows), 13)
+
+    most = MAX_ELEMENTS // 3  # topic, id, partition
+    assert most > 10_000
+    assert len(decode(FetchRequest, ask(most), 13).forgotten_topics_data) == most
+    with pytest.raises(KafkaProtocolError, match="32768 elements in one request"):
+        decode(FetchRequest, ask(most + 1), 13)
+
+
 def test_the_header_of_a_request_has_no_more_tagged_fields() -> None:
     tags = b"".join(uvarint(number) + b"\0" for number in range(MAX_ELEMENTS + 1))
     data = struct.pack(">hhih", 18, 3, 1, -1) + uvarint(MAX_ELEMENTS + 1) + tags
