@@ -16,7 +16,7 @@ from kafka.errors import KafkaProtocolError
 from kafka.protocol.header import RequestHeader, ResponseHeader
 from kafka.protocol.registry import NAMES, REGISTRY
 from kafka.wire.codec import decode_from, encode_chunks
-from kafka.wire.frame import pack_length, total_bytes
+from kafka.wire.frame import pack_length
 from kafka.wire.message import Request, Response
 from kafka.wire.types import BytesLike
 
@@ -127,19 +127,19 @@ def decode_response(cls: type[R], version: int, frame: bytes | memoryview) -> R:
 
 def _with_length(chunks: list[BytesLike]) -> list[BytesLike]:
     """The length in front, and runs of small chunks joined: a socket takes few large pieces better than many small."""
-    total = total_bytes(chunks)
-    if total < LARGE_BYTES:
-        return [b"".join((pack_length(total), *chunks))]
+    sizes = list(map(len, chunks))
+    length = pack_length(sum(sizes))
+    if max(sizes) < LARGE_BYTES:
+        return [b"".join((length, *chunks))]
     joined: list[BytesLike] = []
-    run: list[BytesLike] = []
-    for chunk in chunks:
-        if (chunk.nbytes if isinstance(chunk, memoryview) else len(chunk)) < LARGE_BYTES:
+    run: list[BytesLike] = [length]
+    for chunk, size in zip(chunks, sizes, strict=True):
+        if size < LARGE_BYTES:
             run.append(chunk)
         else:
             joined += (b"".join(run), chunk)
             run = []
     joined.append(b"".join(run))
-    joined[0] = pack_length(total) + joined[0]
     return joined
 
 

@@ -18,7 +18,6 @@ from uuid import UUID
 
 from kafka.errors import IllegalArgumentError, KafkaProtocolError, UnsupportedFieldError
 from kafka.wire import message as _message
-from kafka.wire.frame import total_bytes
 from kafka.wire.message import Message, Struct
 from kafka.wire.primitives import corrupt, read_uvarint, uvarint
 from kafka.wire.source import ReaderSource, Source, WriterSource
@@ -90,7 +89,6 @@ _readers: dict[tuple[type[Struct], int], Reader] = {}
 
 _HELPERS: Final[dict[str, Any]] = {
     "corrupt": corrupt,
-    "total_bytes": total_bytes,
     "read_uvarint": read_uvarint,
     "uvarint": uvarint,
     "view": memoryview,
@@ -112,8 +110,9 @@ def _uuid(data: bytes) -> UUID:
 
 
 @_helper
-def _nbytes(data: BytesLike) -> int:
-    return data.nbytes if isinstance(data, memoryview) else len(data)
+def _flat(data: BytesLike) -> BytesLike:
+    """So that its length is in bytes."""
+    return data.cast("B") if isinstance(data, memoryview) and data.itemsize != 1 else data
 
 
 @_helper

@@ -16,7 +16,6 @@ from struct import Struct as _Struct
 from typing import Final
 
 from kafka.errors import InvalidReceiveError
-from kafka.wire.types import BytesLike
 
 DEFAULT_MAX_BYTES: Final = 100_000_000
 """librdkafka's ``receive.message.max.bytes``, and our ``receive_message_max_bytes``."""
@@ -32,11 +31,6 @@ _OTHERS: Final = {
 
 _LENGTH: Final = _Struct(">i")
 pack_length = _LENGTH.pack
-
-
-def total_bytes(pieces: list[BytesLike] | tuple[BytesLike, ...]) -> int:
-    """How many bytes the pieces are together."""
-    return sum([piece.nbytes if isinstance(piece, memoryview) else len(piece) for piece in pieces])
 
 
 def frame(payload: bytes) -> bytes:

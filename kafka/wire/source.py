@@ -174,13 +174,17 @@ class WriterSource(Source):
         else:
             self.add(f"if isinstance({v}, (list, tuple)):")
             self.indent += 1
-            self._length(f"total_bytes({v})", compact, "i")
-            self.add(f"out.extend({v})")
+            b = self.fresh("b")
+            self.add(f"{b} = [flat(piece) for piece in {v}]")
+            self._length(f"sum(map(len, {b}))", compact, "i")
+            self.add(f"out.extend({b})")
             self.indent -= 1
             self.add("else:")
             self.indent += 1
-            self._length(f"nbytes({v})", compact, "i")
-            self.add(f"a({v})")
+            b = self.fresh("b")
+            self.add(f"{b} = flat({v})")
+            self._length(f"len({b})", compact, "i")
+            self.add(f"a({b})")
             self.indent -= 1
 
     def _array(self, v: str, kind: str, cls: type[Struct] | None, compact: bool) -> None:

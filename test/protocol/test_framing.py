@@ -13,6 +13,7 @@ from kafka.protocol import framing
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.header import RequestHeader
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.produce import ProduceRequest
 from kafka.wire.codec import encode
 
 
@@ -20,6 +21,18 @@ def joined(chunks: list[bytes | bytearray | memoryview]) -> bytes:
     data = b"".join(chunks)
     assert int.from_bytes(data[:4], "big") == len(data) - 4
     return data[4:]
+
+
+def test_a_large_chunk_is_handed_on_as_it_is_and_small_ones_are_joined() -> None:
+    large = memoryview(bytes(framing.LARGE_BYTES))
+    one = ProduceRequest.PartitionProduceData(index=0, records=large)
+    other = ProduceRequest.PartitionProduceData(index=1, records=b"small")
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[one, other])
+    request = ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic])
+    before, between, behind = framing.encode_request(request, 9, 7, "me")
+    assert between is large
+    assert framing.decode_request(joined([before, between, behind])) == (request, 9, 7, "me")
+    assert len(framing.encode_request(MetadataRequest(topics=[]), 9, 7, "me")) == 1
 
 
 @pytest.mark.parametrize(("version", "header"), [(8, 1), (9, 2)])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.errors import InvalidReceiveError
-from kafka.wire.frame import FrameReader, frame, total_bytes
+from kafka.wire.frame import FrameReader, frame
 from test import strategies
 
 
@@ -48,11 +48,6 @@ def test_a_length_that_cannot_be_is_known_with_its_last_byte_behind_a_frame() ->
     assert reader.feed(frame(b"one") + b"\xff\xff\xff") == [b"one"]
     with pytest.raises(InvalidReceiveError, match="negative"):
         reader.feed(b"\xff")
-
-
-def test_the_bytes_of_pieces_are_counted_by_their_size_in_memory() -> None:
-    assert total_bytes([]) == 0
-    assert total_bytes((b"abc", bytearray(2), memoryview(bytes(8)).cast("I"))) == 13
 
 
 @pytest.mark.parametrize(("length", "why"), [(-1, "negative"), (101, "above the limit of 100")])

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kafka.protocol.header import RequestHeader, ResponseHeader
+from kafka.wire.codec import encode
 from kafka.wire.message import Message, Request, Response, Struct, field
 from kafka.wire.types import ZERO_UUID, Bytes, Int8, Records, String
 
@@ -80,6 +81,11 @@ def test_records_are_equal_by_their_bytes_in_whatever_buffers_they_are(data: Any
     assert Blob(data=b"abc") == Blob(data=data)
     assert Blob(data=data) != Blob(data=b"abd")
     assert Blob(data=[]) != Blob(data=data)
+
+
+@pytest.mark.parametrize("data", [memoryview(b"abcdefgh").cast("I"), [b"ab", memoryview(b"cdefgh").cast("H")]])
+def test_records_have_their_length_in_bytes_whatever_the_items_of_their_buffer(data: Any) -> None:
+    assert encode(Blob(data=data, more=b""), 0) == encode(Blob(data=b"abcdefgh", more=b""), 0)
 
 
 def test_long_bytes_are_shown_by_their_number() -> None:
