@@ -127,11 +127,12 @@ def _unsupported(name: str, attribute: str, version: int) -> None:
 
 @_helper
 def _write_tags(append: Callable[[bytes], None], known: dict[int, bytes], unknown: dict[int, bytes] | None) -> None:
-    fields = {**(unknown or {}), **known}
+    fields = {**unknown, **known} if unknown else known
     append(uvarint(len(fields)))
     for tag in sorted(fields):
-        append(uvarint(tag) + uvarint(len(fields[tag])))
-        append(fields[tag])
+        data = fields[tag]
+        append(uvarint(tag) + uvarint(len(data)))
+        append(data)
 
 
 def _compile(source: Source, cls: type[Struct], version: int) -> Any:

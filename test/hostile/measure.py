@@ -13,6 +13,7 @@ another load's do not, as far as processors have no neighbours. Linux only.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import cProfile
 import gc
 import io
@@ -100,20 +101,17 @@ def on_a_copy(work: Callable[[Scene], Iterable[tuple[Any, ...]]], origin: Path, 
 def _run(scene: Scene, case: Case, sizes: Sequence[int], profile: bool) -> Iterator[Cost]:
     for number, size in enumerate(sizes):
         scene.turn(scene.frame(case.make(100, f"w{number}y"), case.version))  # compiles codecs, imports modules
-        if profile:
-            profiler = cProfile.Profile()
-            profiler.enable()
-        turn, mb, request_bytes = _least(scene, case, size, number)
-        where = ""
-        if profile:
-            profiler.disable()
-            where = _dearest(profiler)
+        profiler = cProfile.Profile() if profile else None
+        turn, mb, request_bytes = _least(scene, case, size, number, profiler)
+        where = _dearest(profiler) if profiler is not None else ""
         yield Cost(case.title, case.api, request_bytes, turn.cpu_s * 1e3, mb, turn.answer_bytes, turn.outcome, where)
         if turn.cpu_s > GIVE_UP_S:
             break
 
 
-def _least(scene: Scene, case: Case, size: int, number: int) -> tuple[Turn, float, int]:
+def _least(
+    scene: Scene, case: Case, size: int, number: int, profiler: cProfile.Profile | None
+) -> tuple[Turn, float, int]:
     """What a request of this size costs, its memory in MB, and its bytes. One above the bound of time is tried again,
     with other names, and the least counts: a machine that is shared adds to it and takes nothing away."""
     tries: list[tuple[Turn, float, int]] = []
@@ -121,7 +119,8 @@ def _least(scene: Scene, case: Case, size: int, number: int) -> tuple[Turn, floa
         frame = scene.frame(case.make(size, f"z{number}{len(tries)}y"), case.version)
         gc.collect()
         before = reset_peak()
-        turn = scene.turn(frame)
+        with profiler or contextlib.nullcontext():
+            turn = scene.turn(frame)
         tries.append((turn, (peak() - before) / 1e6, len(frame)))
     turn, _, request_bytes = min(tries, key=lambda one: one[0].cpu_s)
     return turn, max(mb for _, mb, _ in tries), request_bytes
