@@ -200,9 +200,10 @@ class BatchValidator:
                     pos += 1
                 else:
                     length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
-                if length < 0 or length > record_end - pos:
+                if length < -1 or length > record_end - pos:
                     raise CorruptRecordError(f"a key of {length} bytes at byte {pos}")
-                pos += length
+                if length > 0:
+                    pos += length
             if needs_keys and length < 0:
                 self.faults.append(RecordFault(number, timestamp, True))
                 if len(self.faults) >= MAX_FAULTS:

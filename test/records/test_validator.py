@@ -53,6 +53,19 @@ def test_records_at_other_offsets_than_one_after_another_are_corrupt(deltas: lis
         validated(with_deltas(deltas))
 
 
+@pytest.mark.parametrize("null", [b"\1", b"\x81\0", b"\x81\x80\x80\x80\0"])
+def test_a_null_key_or_value_is_one_however_many_bytes_its_length_has(null: bytes) -> None:
+    """As ``ByteUtils.readVarint`` reads it."""
+    for key, value in ((null, b"\2v"), (b"\2k", null), (null, null)):
+        record = b"\0\0\0" + key + value + b"\0"
+        data = fuzz.v2_around(0, encode_varint(len(record)) + record, 1)
+        assert validated(data).faults == []
+        header = parse_header(data)
+        assert header is not None
+        wanted = (None if key is null else b"k", None if value is null else b"v")
+        assert decode_raw(data, header)[0][2:4] == wanted
+
+
 def test_what_the_validator_takes_the_reader_reads_and_what_it_refuses_the_reader_does_too() -> None:
     """Bytes of good batches are changed anywhere in the records, a thousand times."""
     rng = random.Random()
