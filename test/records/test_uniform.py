@@ -16,11 +16,15 @@ from test.records.samples import T0
 
 
 def alike(
-    count: int, value: bytes = b"v" * 100, key: bytes | None = None, step_ms: float = 0.0, headers: int = 0
+    count: int,
+    value: bytes = b"v" * 100,
+    key: bytes | None = None,
+    step_ms: float = 0.0,
+    headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> bytes:
     builder = RecordBatchBuilder(1 << 24)
     for number in range(count):
-        builder.append(T0 + int(number * step_ms), key, value, [("h", b"x")] * headers)
+        builder.append(T0 + int(number * step_ms), key, value, list(headers))
     return builder.build()
 
 
@@ -60,17 +64,44 @@ def test_values_of_all_sizes_and_short_keys_make_runs(size: int, key: bytes | No
     "data",
     [
         alike(LEAST_RUN - 1),
-        alike(40, headers=1),
         alike(40, b"v" * 9000),
         alike(40, key=b"k" * 64),
+        alike(40, headers=[("h", b"x" * 64)]),
+        alike(40, headers=[("h" * 64, b"x")]),
+        alike(40, headers=[("h", b"x")] * 64),
         alike(40, step_ms=10_000.0),
         alike(40, step_ms=-1.0),
     ],
-    ids=["few", "headers", "large values", "long keys", "far timestamps", "timestamps that descend"],
+    ids=[
+        "few", "large values", "long keys", "long headers", "long names", "many headers", "far timestamps",
+        "timestamps that descend",
+    ],
 )
 def test_what_is_unusual_is_left_to_the_walk(data: bytes) -> None:
     assert sum(run.records for run in runs_of(data)) <= 1
     assert checked(data, 1000) == checked(data, LEAST_RUN - 1)
+
+
+HEADERS: list[list[tuple[str, bytes | None]]] = [
+    [], [("", b"")], [("a", b"x" * 63), ("b" * 63, None)], [("n", None)] * 63
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("headers", HEADERS, ids=["none", "empty", "long and null", "63"])
+def test_records_with_short_headers_make_runs(headers: list[tuple[str, bytes | None]]) -> None:
+    (run,) = runs_of(alike(40, headers=headers))
+    assert run.records == 40
+
+
+def test_a_run_ends_where_a_header_is_cut_otherwise() -> None:
+    """All records have 10 bytes of headers."""
+    builder = RecordBatchBuilder(1 << 20)
+    cuts: list[list[tuple[str, bytes | None]]] = [[("ab", b"cdefg")], [("abc", b"defg")], [("a", b"b"), ("c", b"de")]]
+    for number in range(80):
+        builder.append(T0, None, b"v", cuts[number // 16 % 3])
+    data = builder.build()
+    assert [run.records for run in runs_of(data)] == [16] * 5
+    assert checked(data, 1000) == checked(data, 1) == (T0, [])
 
 
 def test_a_run_ends_before_the_first_record_that_is_not_like_the_others() -> None:
@@ -104,8 +135,9 @@ RULES: list[dict[str, object]] = [{}, {"needs_keys": True}, {"times": (T0 + 20, 
 @pytest.mark.parametrize("key", [None, b"key"])
 def test_the_same_is_found_with_and_without_runs(rules: dict[str, object], key: bytes | None) -> None:
     for step_ms in (0.0, 0.5, 3.0):
-        data = alike(300, key=key, step_ms=step_ms)
-        assert checked(data, 1000, **rules) == checked(data, LEAST_RUN - 1, **rules) is not None
+        for headers in HEADERS:
+            data = alike(300, key=key, step_ms=step_ms, headers=headers)
+            assert checked(data, 1000, **rules) == checked(data, LEAST_RUN - 1, **rules) is not None
 
 
 @pytest.mark.parametrize("times", [range(64), range(64, 200), range(100, 4000, 64), (127, 64), (70, 8191, 64)])
@@ -131,7 +163,8 @@ def test_of_damaged_batches_the_same_is_found_with_and_without_runs_and_by_the_r
     outcomes = [0, 0]
     for _ in range(1500):
         count = rng.choice((20, 70, 130))
-        good = alike(count, b"v" * rng.choice((0, 3, 60, 70)), rng.choice((None, b"k")), rng.choice((0, 0.7)))
+        value, headers = b"v" * rng.choice((0, 3, 60, 70)), rng.choice(HEADERS[:3])
+        good = alike(count, value, rng.choice((None, b"k")), rng.choice((0, 0.7)), headers)
         data = bytearray(good)
         for _ in range(rng.choice((1, 1, 2))):
             place = rng.randrange(HEADER_BYTES, len(data))
