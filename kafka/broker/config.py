@@ -72,9 +72,10 @@ class BrokerConfig:
 
     def value(self, name: str) -> str:
         """The value in force of a known setting."""
-        if not self.dynamic and name not in self.static:
-            return BROKER_SETTINGS[name].default
-        return self.sources(name)[0].value
+        if self.dynamic:
+            return self.sources(name)[0].value
+        given = self.static.get(name)
+        return BROKER_SETTINGS[name].default if given is None else given
 
     def topic_default(self, setting: Setting) -> str:
         """What the broker's settings make a topic's be, where the topic has none of its own."""

@@ -489,7 +489,8 @@ def count_headers(given: bytes | Headers | None) -> int:
     if not isinstance(given, bytes):
         return len(given)
     try:
-        return decode_varint(given, 0, MAX_VARINT_BYTES)[0]
+        byte: i64 = given[0]
+        return byte >> 1 if byte < 0x80 and not byte & 1 else decode_varint(given, 0, MAX_VARINT_BYTES)[0]
     except IndexError:
         raise CorruptRecordError("headers that run over the end of their record") from None
 
