@@ -36,12 +36,14 @@ _SECOND_OF_THREE: Final = b"".join([bytes([number | 0x80]) * 64 for number in ra
 
 class Run(NamedTuple):
     """So many ``records`` of ``step`` bytes each, and the greatest of their timestamp deltas in ms, of which none is
-    negative."""
+    negative. ``columns``: how many were compared, each of which takes at most as long as a record that is walked
+    through."""
 
     records: int
     step: int
     max_delta: int
     has_keys: bool
+    columns: int
 
 
 def find_run(data: bytes, pos: int, end: int, number: int, most: int) -> Run | None:
@@ -99,6 +101,8 @@ def find_run(data: bytes, pos: int, end: int, number: int, most: int) -> Run | N
     if lengths is None:
         return None
     for at in lengths:
+        if columns.count < LEAST_RUN:
+            break
         columns.keep_equal(at - pos)
     count = columns.count
     if count < LEAST_RUN:
@@ -110,7 +114,7 @@ def find_run(data: bytes, pos: int, end: int, number: int, most: int) -> Run | N
         max_delta = _greatest(columns.get(time_at)) >> 1
     else:
         max_delta = _greatest_of_two(columns.get(time_at), columns.get(time_at + 1))
-    return Run(count, size, max_delta, has_keys)
+    return Run(count, size, max_delta, has_keys, columns.looked_at)
 
 
 def _lengths_of_headers(data: bytes, at: int, end: int) -> list[int] | None:
@@ -120,12 +124,12 @@ def _lengths_of_headers(data: bytes, at: int, end: int) -> list[int] | None:
         return None
     found = [at]
     at += 1
-    for number in range(data[found[0]]):  # the varint is twice the number of headers: names and values
-        is_null = at < end and data[at] == 1 and number & 1
-        if at >= end or data[at] >= 0x80 or (data[at] & 1 and not is_null):
-            return None
-        found.append(at)
-        at += 1 + (data[at] >> 1)
+    for _ in range(data[found[0]] >> 1):
+        for least in (0, -1):  # of a name, and of a value, which may be null
+            if at >= end or data[at] >= 0x80 or (data[at] & 1 and (least == 0 or data[at] != 1)):
+                return None
+            found.append(at)
+            at += 1 + (data[at] >> 1)
     return found if at == end else None
 
 
@@ -166,9 +170,13 @@ class _Columns:
         self._pos = pos
         self._size = size
         self.count = count
+        self.looked_at = 0
 
     def get(self, place: int) -> bytes:
         """The bytes at this place of each record."""
+        if not self.count:
+            return b""
+        self.looked_at += 1
         first = self._pos + place
         return self._data[first : first + (self.count - 1) * self._size + 1 : self._size]
 

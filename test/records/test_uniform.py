@@ -158,6 +158,31 @@ def test_the_greatest_time_of_a_run_is_found_in_any_order(times: Sequence[int]) 
     assert (run.records, run.max_delta) == (500, max(deltas[64:564]))
 
 
+def test_runs_that_end_early_cost_no_more_than_the_records_that_they_have() -> None:
+    """Of one size, with a last header that is cut otherwise after every 16 records: each run is found in the columns of
+    256 records, or of four times those of the run before, however long the batch is."""
+    builder = RecordBatchBuilder(1 << 24)
+    cuts: list[list[tuple[str, bytes | None]]] = [[("", b"")] * 60 + [("a", b"")], [("", b"")] * 60 + [("", b"a")]]
+    for number in range(8192):
+        builder.append(T0, None, b"v", cuts[number // 16 % 2])
+    data = builder.build()
+    header = parse_header(data)
+    assert header is not None
+    validator = BatchValidator(data, header, 1 << 24)
+    slices = 1
+    while validator.read(1024):
+        slices += 1
+    assert slices >= 8192 // 16 * 2 * 60 // 1024, "each of the runs counts as much as its columns"
+
+
+def test_a_first_record_of_an_unusual_time_ends_the_search_at_once() -> None:
+    """A compressed batch's records begin at byte 0 of what is looked at."""
+    for time in (b"\1", b"\x81\1", b"\x80\x80\1"):
+        record = b"\0" + time + b"\0\1\1\0"
+        body = (bytes([2 * len(record)]) + record) * 10_000
+        assert find_run(body, 0, len(body), 0, 64) is None
+
+
 def test_of_damaged_batches_the_same_is_found_with_and_without_runs_and_by_the_reader() -> None:
     rng = random.Random()
     outcomes = [0, 0]
