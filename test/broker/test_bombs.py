@@ -30,6 +30,7 @@ T = TypeVar("T")
 EMPTY_RECORD = b"\x0c\0\0\0\1\1\0"
 
 MESSAGE_TOO_LARGE = 10
+INVALID_TIMESTAMP = 32
 CORRUPT_MESSAGE = 2
 
 
@@ -199,6 +200,33 @@ def test_a_topic_that_is_deleted_meanwhile_gets_none_of_the_batches_behind_eithe
     assert isinstance(reply.response, ProduceResponse)
     (topic,) = reply.response.responses
     assert [partition.error_code for partition in topic.partition_responses] == [3, 3]
+
+
+def test_records_that_are_refused_when_their_topic_is_gone_open_no_log(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    reply = hand.send(produce_request("t", many(hand.epoch_ms + 36_000_000)), 9)
+    assert hand.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3, Connection()).done
+    opened = len(hand.broker.logs.all_opened())
+    turns_until_done(hand, reply)
+    partition = produced(hand, reply)
+    assert (partition.error_code, partition.log_start_offset) == (INVALID_TIMESTAMP, -1)
+    assert len(hand.broker.logs.all_opened()) == opened
+
+
+def test_partitions_with_many_records_each_are_looked_at_a_few_at_a_time(hand: HandBroker) -> None:
+    """Each batch is small and read at once, and twenty of them would take longer than one turn of the loop may."""
+    hand.create_topic("t", partitions=20)
+    data = many(hand.epoch_ms, SLICE_RECORDS)
+    assert len(data) < 30_000
+    request = produce_request("t", data)
+    for number in range(1, 20):
+        request.topic_data += produce_request("t", data, number).topic_data
+    reply = hand.send(request, 9)
+    assert not reply.done
+    assert turns_until_done(hand, reply) >= 4
+    assert isinstance(reply.response, ProduceResponse)
+    (topic,) = reply.response.responses
+    assert [partition.error_code for partition in topic.partition_responses] == [0] * 20
 
 
 def test_a_producer_that_has_gone_leaves_no_work_behind(hand: HandBroker) -> None:

@@ -59,4 +59,4 @@ def test_a_batch_that_inflates_above_the_bound_is_an_error() -> None:
 def test_bytes_and_records_add_up_to_slices() -> None:
     budget = SliceBudget()
     assert [budget.spend(1 << 20) for _ in range(4)] == [False, True, False, True]
-    assert [budget.spend(0, 16_384) for _ in range(4)] == [False, True, False, True]
+    assert [budget.spend(0, 8_192) for _ in range(4)] == [False, True, False, True]

@@ -27,7 +27,7 @@ from kafka.broker.record_checks import RecordCheck, RecordsWithoutKeyError, Time
 from kafka.broker.registry import Call, handles, too_many
 from kafka.broker.reply import Reply
 from kafka.broker.sliced_requests import Steps
-from kafka.broker.slices import PARTITION_COST_BYTES, SliceBudget
+from kafka.broker.slices import PARTITION_COST_BYTES, SLICE_RECORDS, SliceBudget
 from kafka.broker.topics import INTERNAL_TOPICS
 from kafka.broker.transactions.admission import ADDS_SINCE_PRODUCE, NotAdmittedError, admit_batch
 from kafka.errors import (
@@ -67,6 +67,7 @@ _CODEC_MASK: Final = 0x07
 _TRANSACTIONAL: Final = 0x10
 _MAGIC_AT: Final = 16
 _LOW_ATTRIBUTES_AT: Final = 22
+_COUNT_AT: Final = 57
 _NONE: Final = -1
 _BY_THE_LOG: Final = (
     RecordsWithoutKeyError, InvalidTimestampError, OutOfOrderSequenceNumberError, InvalidProducerEpochError,
@@ -99,7 +100,7 @@ def _produce(broker: Broker, call: Call[ProduceRequest]) -> Steps:
                 failed = True
                 taken = _refused(broker, topic, index, taken)
             partitions.append(taken)
-            if budget.spend(sum([_size_of(data) for data in given])):
+            if budget.spend(sum([_size_of(data) for data in given]), sum([_records_of(data) for data in given])):
                 yield False
         responses.append(
             ProduceResponse.TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions)
@@ -130,6 +131,15 @@ def _topic(broker: Broker, call: Call[ProduceRequest], name: str, topic_id: UUID
 def _size_of(data: ProduceRequest.PartitionProduceData) -> int:
     """In bytes; with what each partition costs."""
     return PARTITION_COST_BYTES + len(data.records or b"")
+
+
+def _records_of(data: ProduceRequest.PartitionProduceData) -> int:
+    """How many its header claims, of those that may have been read in this turn."""
+    records = data.records
+    if not isinstance(records, (bytes, bytearray, memoryview)) or len(records) < HEADER_BYTES:
+        return 0
+    (count,) = _SIZE.unpack_from(records, _COUNT_AT)
+    return max(0, min(int(count), SLICE_RECORDS))
 
 
 def _take(
@@ -286,7 +296,8 @@ def _refused(
 ) -> _PartitionResponse:
     start = _NONE
     if isinstance(topic, Topic) and isinstance(error, _BY_THE_LOG):
-        start = broker.logs.log(topic, index).start_offset
+        opened = broker.logs.opened_log(topic.topic_id, index)  # None: the topic was deleted meanwhile
+        start = _NONE if opened is None else opened.start_offset
     errors = error.record_errors if isinstance(error, (RecordsWithoutKeyError, TimestampOutOfRangeError)) else []
     return _PartitionResponse(
         index=index,
