@@ -112,7 +112,7 @@ def _uuid(data: bytes) -> UUID:
 @_helper
 def _flat(data: BytesLike) -> BytesLike:
     """So that its length is in bytes."""
-    return data.cast("B") if isinstance(data, memoryview) and data.itemsize != 1 else data
+    return data.cast("B") if isinstance(data, memoryview) and len(data) != data.nbytes else data
 
 
 @_helper

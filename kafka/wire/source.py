@@ -405,12 +405,13 @@ class ReaderSource(Source):
         self.add(f"{target} = {items}")
 
     def _uuids(self, each: Field) -> int:
-        """How many there are in one such value, but for those in arrays below it."""
+        """How many there are in one such value, but for those in arrays below it and in tagged fields, which count
+        themselves."""
         kind, cls, _ = each.type
         if cls is None:
             return 1 if kind == "uuid" else 0
-        below = (one for one in fields_of(cls) if one.spec.present(self.version) and not one.type.array)
-        return sum(map(self._uuids, below))
+        plain, _, _ = self.split(cls)
+        return sum([self._uuids(one) for one in plain if not one.type.array])
 
     def _take(self, amount: str) -> None:
         """Take from what is left, or refuse the message."""

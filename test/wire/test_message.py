@@ -83,7 +83,14 @@ def test_records_are_equal_by_their_bytes_in_whatever_buffers_they_are(data: Any
     assert Blob(data=[]) != Blob(data=data)
 
 
-@pytest.mark.parametrize("data", [memoryview(b"abcdefgh").cast("I"), [b"ab", memoryview(b"cdefgh").cast("H")]])
+@pytest.mark.parametrize(
+    "data",
+    [
+        memoryview(b"abcdefgh").cast("I"),
+        memoryview(b"abcdefgh").cast("B", [2, 4]),
+        [b"ab", memoryview(b"cdefgh").cast("H")],
+    ],
+)
 def test_records_have_their_length_in_bytes_whatever_the_items_of_their_buffer(data: Any) -> None:
     assert encode(Blob(data=data, more=b""), 0) == encode(Blob(data=b"abcdefgh", more=b""), 0)
 
