@@ -31,7 +31,7 @@ from kafka.protocol.produce import ProduceRequest
 from kafka.protocol.quotas import AlterClientQuotasRequest
 from kafka.protocol.registry import NAMES, REGISTRY
 from kafka.protocol.telemetry import PushTelemetryRequest
-from kafka.records import CODECS, NONE, RecordBatchBuilder
+from kafka.records import CODECS, GZIP, NONE, RecordBatchBuilder
 from kafka.records.compression import codec_for
 from kafka.wire.codec import encode
 from kafka.wire.message import Request, Struct
@@ -223,25 +223,29 @@ def _filled(
     empty = len(encode(made, version))
     setattr(parent, field.name, elements(most, sample))
     each = max(1, (len(encode(made, version)) - empty) / sample)
-    weight = _elements(getattr(parent, field.name)[0], version)
-    count = int(max(1, min((size - empty) / each, (most - len(path) - 8) // weight)))
+    first = getattr(parent, field.name)[0]
+    above = 2 * len(path) + 8
+    by_api = (most - above) // _elements(first, version, uuids=False)
+    by_reader = (MAX_ELEMENTS - above) // _elements(first, version, uuids=True)
+    count = int(max(1, min((size - empty) / each, by_api, by_reader)))
     setattr(parent, field.name, elements(0, count))
     return made
 
 
-def _elements(value: Any, version: int) -> int:
-    """What an element of an array counts, with all below it (``wire.source.MAX_ELEMENTS``)."""
+def _elements(value: Any, version: int, *, uuids: bool) -> int:
+    """How many elements an element of an array is, with all below it; with its UUIDs, as ``wire.source.MAX_ELEMENTS``
+    counts, or without, as ``registry.MOST_ELEMENTS`` does."""
     if isinstance(value, UUID):
-        return 2
+        return 1 + uuids
     if not isinstance(value, Struct):
         return 1
     count = 1
     for each in _present(type(value), version):
         below = getattr(value, each.name)
         if each.type.array:
-            count += sum(_elements(one, version) for one in below or ())
-        elif isinstance(below, (UUID, Struct)):
-            count += _elements(below, version) - 1
+            count += sum(_elements(one, version, uuids=uuids) for one in below or ())
+        elif isinstance(below, (UUID, Struct)) and not each.spec.tagged(version):
+            count += _elements(below, version, uuids=uuids) - 1
     return count
 
 
@@ -358,6 +362,17 @@ def many_headers(size: int) -> tuple[bytes, int]:
     return varint(len(body)) + body, 1
 
 
+def cut_otherwise(size: int) -> tuple[bytes, int]:
+    """Records of one size with many headers, of which the last one is cut otherwise after every 16 records: for who
+    looks for what they have in common."""
+    found = []
+    for number in range(max(1, size // 132)):
+        headers = varint(61) + b"\0\0" * 60 + (b"\2a\0" if number // 16 % 2 else b"\0\2a")
+        body = b"\0\0" + varint(number) + b"\1\2v" + headers
+        found.append(varint(len(body)) + body)
+    return b"".join(found), len(found)
+
+
 def _keys(size: int, salt: str) -> Request[Any]:
     builder = RecordBatchBuilder(1 << 30, NONE)
     for number in range(max(1, size // 20)):
@@ -377,6 +392,20 @@ def _many_batches(size: int, salt: str) -> Request[Any]:
     builder.append(NOW_MS, b"k", b"")
     one = builder.build()
     return _produce(one * max(1, size // len(one)), "t")
+
+
+def _many_partitions(size: int, salt: str) -> Request[Any]:
+    """Each with a small batch of many records, of which no two neighbours have the same size."""
+    builder = RecordBatchBuilder(1 << 30, GZIP)
+    for number in range(10_000):
+        builder.append(NOW_MS, b"k", b"v" * (number % 2))
+    batch = builder.build()
+    request = _produce(batch, "t")
+    (topic,) = request.topic_data
+    topic.partition_data = [
+        ProduceRequest.PartitionProduceData(index=number, records=batch) for number in range(max(1, size // len(batch)))
+    ]
+    return request
 
 
 def _join(size: int, salt: str) -> Request[Any]:
@@ -441,8 +470,10 @@ BY_HAND: Final[dict[str, dict[str, Callable[[int, str], Request[Any]]]]] = {
         **{
             f"records: {name}, codec {codec}": _inflating(codec, body)
             for codec in CODECS
-            for name, body in (("many empty", _many_empty), ("one huge", one_huge), ("headers", many_headers))
+            for name, body in (("many empty", _many_empty), ("one huge", one_huge), ("headers", many_headers),
+                               ("headers cut otherwise", cut_otherwise))
         },
+        "records: many partitions": _many_partitions,
         "records: keys that differ": _keys,
         "records: far timestamps": _far_times,
         "records: many batches": _many_batches,
