@@ -84,14 +84,16 @@ MODULES: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
 """Module of ``kafka.broker.handlers`` -> its APIs and their versions, both inclusive."""
 
 MOST_ELEMENTS: Final[Mapping[str, int]] = {
-    "AddPartitionsToTxn": 28_000, "AlterClientQuotas": 4_000, "AlterConfigs": 2_500,
-    "AlterPartitionReassignments": 10_000, "AlterShareGroupOffsets": 1_200, "ConsumerGroupDescribe": 4_000,
-    "ConsumerGroupHeartbeat": 12_000, "CreateTopics": 10_000, "DeleteRecords": 8_000, "DeleteTopics": 4_000,
-    "DescribeConfigs": 700, "DescribeGroups": 6_000, "DescribeLogDirs": 5_500, "DescribeProducers": 1_500,
-    "DescribeQuorum": 8_000, "DescribeShareGroupOffsets": 8_000, "DescribeTopicPartitions": 10_000,
-    "DescribeTransactions": 6_000, "DescribeUserScramCredentials": 9_000, "ElectLeaders": 11_000,
-    "FindCoordinator": 12_000, "IncrementalAlterConfigs": 2_500, "OffsetCommit": 5_000, "OffsetFetch": 9_000,
-    "OffsetForLeaderEpoch": 12_000, "ShareGroupDescribe": 4_000, "TxnOffsetCommit": 8_000, "WriteTxnMarkers": 100,
+    "AddPartitionsToTxn": 8_000, "AlterClientQuotas": 4_000, "AlterConfigs": 2_500,
+    "AlterPartitionReassignments": 10_000, "AlterShareGroupOffsets": 1_200, "AlterUserScramCredentials": 9_000,
+    "ConsumerGroupDescribe": 4_000, "ConsumerGroupHeartbeat": 12_000, "CreatePartitions": 9_000,
+    "CreateTopics": 8_000, "DeleteGroups": 14_000, "DeleteRecords": 7_000, "DeleteTopics": 4_000,
+    "DescribeClientQuotas": 18_000, "DescribeConfigs": 700, "DescribeGroups": 6_000, "DescribeLogDirs": 5_500,
+    "DescribeProducers": 1_500, "DescribeQuorum": 8_000, "DescribeShareGroupOffsets": 8_000,
+    "DescribeTopicPartitions": 10_000, "DescribeTransactions": 6_000, "DescribeUserScramCredentials": 9_000,
+    "ElectLeaders": 11_000, "FindCoordinator": 12_000, "IncrementalAlterConfigs": 2_500, "LeaveGroup": 10_000,
+    "Metadata": 10_000, "OffsetCommit": 4_500, "OffsetFetch": 9_000, "OffsetForLeaderEpoch": 9_000,
+    "ShareGroupDescribe": 4_000, "TxnOffsetCommit": 8_000, "WriteTxnMarkers": 100,
 }  # fmt: skip
 """API -> how many elements the arrays of one request may have together, where an element costs so much that those
 that any request may have (``wire.source.MAX_ELEMENTS``) would keep the loop for longer than 100 ms

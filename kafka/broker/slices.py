@@ -17,8 +17,8 @@ from kafka.records import BatchHeader
 from kafka.records.compression import InflationLimitError, inflation_bound
 
 SLICE_RECORDS: Final = 10_240
-"""Read in one slice: 12 ms in plain Python, and 35 where each record has sixty headers. librdkafka's batches have at most
-10,000 records by default (``batch.num.messages``)."""
+"""Read in one slice: 12 ms in plain Python, and 35 where each record has sixty headers. librdkafka's batches have at
+most 10,000 records by default (``batch.num.messages``)."""
 
 MAX_INFLATED_BYTES: Final = 16 << 20
 """What any batch may inflate to at a broker, and 14 times its own size besides."""

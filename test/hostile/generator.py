@@ -36,7 +36,7 @@ from kafka.records.compression import codec_for
 from kafka.wire.codec import encode
 from kafka.wire.message import Request, Struct
 from kafka.wire.schema import IMPLICIT_DEFAULTS, Field, fields_of
-from kafka.wire.source import MAX_ELEMENTS
+from kafka.wire.source import ELEMENT_BYTES, MAX_ELEMENTS
 from test.broker.crash_fuzz import BITS, SENSE
 from test.records.fuzz import v2_around
 
@@ -226,7 +226,7 @@ def _filled(
     first = getattr(parent, field.name)[0]
     above = 2 * len(path) + 8
     by_api = (most - above) // _elements(first, version, uuids=False)
-    by_reader = (MAX_ELEMENTS - above) // _elements(first, version, uuids=True)
+    by_reader = (MAX_ELEMENTS - above) / (_elements(first, version, uuids=True) + each / ELEMENT_BYTES)
     count = int(max(1, min((size - empty) / each, by_api, by_reader)))
     setattr(parent, field.name, elements(0, count))
     return made
@@ -397,7 +397,7 @@ def _many_batches(size: int, salt: str) -> Request[Any]:
 def _many_partitions(size: int, salt: str) -> Request[Any]:
     """Each with a small batch of many records, of which no two neighbours have the same size."""
     builder = RecordBatchBuilder(1 << 30, GZIP)
-    for number in range(10_000):
+    for number in range(min(10_000, size)):
         builder.append(NOW_MS, b"k", b"v" * (number % 2))
     batch = builder.build()
     request = _produce(batch, "t")
