@@ -48,8 +48,8 @@ class Run(NamedTuple):
 
 def find_run(data: bytes, pos: int, end: int, number: int, most: int) -> Run | None:
     """The records between ``pos``, where record ``number`` of a batch begins, and ``end``, at most ``most``, as far as
-    they are alike, well-formed and one after another. None when these are too few, or the first one is
-    of an unusual kind: it says nothing of what is wrong with it."""
+    they are alike, well-formed and one after another. None when these are too few, or the first one is of an unusual
+    kind: it says nothing of what is wrong with it."""
     if number >= _PERIOD << 7 or data[pos] & 1:
         return None
     at = pos + 1
@@ -125,8 +125,8 @@ def _lengths_of_headers(data: bytes, at: int, end: int) -> list[int] | None:
     found = [at]
     at += 1
     for _ in range(data[found[0]] >> 1):
-        for least in (0, -1):  # of a name, and of a value, which may be null
-            if at >= end or data[at] >= 0x80 or (data[at] & 1 and (least == 0 or data[at] != 1)):
+        for is_value in (False, True):  # a value may be null, whose length is one byte of 1
+            if at >= end or data[at] >= 0x80 or (data[at] & 1 and not (is_value and data[at] == 1)):
                 return None
             found.append(at)
             at += 1 + (data[at] >> 1)

@@ -17,7 +17,7 @@ from kafka._native import i64
 from kafka.errors import CorruptRecordError
 from kafka.records.header import BatchHeader, Buffer
 from kafka.records.reader import far_timestamp, open_body, walk_headers
-from kafka.records.uniform import LEAST_RUN, find_run
+from kafka.records.uniform import LEAST_RUN, Run, find_run
 from kafka.records.varint import MAX_VARINT_BYTES, decode_varint
 
 NO_TIMESTAMP: Final = -1
@@ -103,26 +103,29 @@ class BatchValidator:
         longest = _BETWEEN_RUNS
         while limit > 0 and self._number < self._count and len(self.faults) < MAX_FAULTS:
             most = min(limit, self._count - self._number)
-            passed, cost = self._pass_over_run(min(most, longest)) if _LOOKS_FOR_RUNS and most >= LEAST_RUN else (0, 0)
-            longest = max(4 * passed, _BETWEEN_RUNS)
-            limit -= cost if passed else self._walk(min(limit, _BETWEEN_RUNS))
+            run = self._pass_over_run(min(most, longest)) if _LOOKS_FOR_RUNS and most >= LEAST_RUN else None
+            if run is None:
+                longest = _BETWEEN_RUNS
+                limit -= self._walk(min(limit, _BETWEEN_RUNS))
+            else:
+                longest = max(4 * run.records, _BETWEEN_RUNS)
+                limit -= max(run.records, run.columns)
         if self._number == self._count and self._pos != self._end:
             raise CorruptRecordError(f"{self._end - self._pos} bytes after the last of {self._count} records")
 
-    def _pass_over_run(self, most: int) -> tuple[int, int]:
-        """Pass over records that are alike, when none of them can be at fault; how many they were, and how many that
-        are walked through take as long, or longer."""
+    def _pass_over_run(self, most: int) -> Run | None:
+        """Pass over records that are alike, when none of them can be at fault."""
         run = find_run(self._body, self._pos, self._end, self._number, most)
         if run is None or (self._needs_keys and not run.has_keys):
-            return 0, 0
+            return None
         least = self._header.base_timestamp
         greatest = least + run.max_delta
         if not self._earliest <= least <= greatest <= self._latest:
-            return 0, 0
+            return None
         self._pos += run.records * run.step
         self._number += run.records
         self.max_timestamp = max(self.max_timestamp, greatest)
-        return run.records, max(run.records, run.columns)
+        return run
 
     def _walk(self, limit: i64) -> int:
         """Look at records one by one; what that has cost, in records. In the loop a record may only cost what it must;
