@@ -21,6 +21,7 @@ from kafka.records.header import (
     FRAME_BYTES,
     HEADER_BYTES,
     MAGIC_AT,
+    SIZE_AND_MAGIC,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     Buffer,
@@ -31,7 +32,6 @@ from kafka.wire.crc32c import crc32c
 
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
-_ATTRIBUTES: Final = struct.Struct(">h")
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _CRC: Final = struct.Struct(">I")
 
@@ -81,10 +81,11 @@ def set_log_append_time(batch: bytearray | memoryview, pos: int, timestamp: int)
 
     Raises :class:`~kafka.errors.CorruptRecordError` when there is no whole v2 batch.
     """
-    header = parse_header(batch, pos)
-    if header is None or header.magic != 2:
+    available = len(batch) - pos
+    size, magic = SIZE_AND_MAGIC.unpack_from(batch, pos + 8) if available >= HEADER_BYTES else (0, -1)
+    if magic != 2 or not HEADER_BYTES <= size + FRAME_BYTES <= available:
         raise CorruptRecordError(f"no whole batch v2 to stamp at byte {pos}")
-    _ATTRIBUTES.pack_into(batch, pos + ATTRIBUTES_AT, header.attributes | TIMESTAMP_TYPE_BIT)
+    batch[pos + ATTRIBUTES_AT + 1] |= TIMESTAMP_TYPE_BIT
     set_max_timestamp(batch, pos, timestamp)
 
 

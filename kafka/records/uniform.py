@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-LEAST_RUN: Final = 16
+LEAST_RUN: Final = 8
 """Fewer records are not worth the slices."""
 
 _ALL: Final = bytes(range(0x100))
@@ -62,24 +62,16 @@ def find_run(data: bytes, pos: int, end: int, number: int, most: int) -> Run | N
     size += at - pos
     offset_bytes = 1 if number < 64 else 2 if number < _PERIOD else 3
     most = min(most, (end - pos) // size, 64 - number if number < 64 else _PERIOD - number % _PERIOD)
-    if most < LEAST_RUN or not all(data.startswith(data[pos:at], pos + size * ahead) for ahead in (1, 2)):
+    lengths = data[pos:at]
+    if most < LEAST_RUN or not (data.startswith(lengths, pos + size) and data.startswith(lengths, pos + 2 * size)):
         return None
-    columns = _Columns(data, pos, size, most)
-    for place in range(at - pos):
-        columns.keep_equal(place)
-    at += 1  # attributes
-    time_at = at - pos
-    if data[at] < 0x80:
-        columns.keep(time_at, _ONE_BYTE)
-        at += 1
-    else:
-        columns.keep(time_at, _GOES_ON)
-        columns.keep(time_at + 1, _ENDS)
-        at += 2
-    offset_at = at - pos
-    at += offset_bytes
+    alike = [*range(pos, at)]
+    time_at = at + 1  # behind the attributes
+    time_bytes = 1 if data[time_at] < 0x80 else 2
+    offset_at = time_at + time_bytes
+    at = offset_at + offset_bytes
     has_keys = data[at] != 1
-    columns.keep_equal(at - pos)
+    alike.append(at)
     if has_keys:
         if data[at] & 1 or data[at] >= 0x80:
             return None
@@ -87,34 +79,44 @@ def find_run(data: bytes, pos: int, end: int, number: int, most: int) -> Run | N
     at += 1
     if at - pos + 2 > size:
         return None
-    columns.keep_equal(at - pos)
+    alike.append(at)
     value_bytes = data[at] >> 1
     if data[at] & 1:
         return None
     if data[at] >= 0x80:
         at += 1
-        columns.keep_equal(at - pos)
+        alike.append(at)
         if data[at] >= 0x80:
             return None
         value_bytes = (data[at - 1] & 0x7F) >> 1 | data[at] << 6
-    lengths = _lengths_of_headers(data, at + 1 + value_bytes, pos + size)
-    if lengths is None:
+    of_headers = _lengths_of_headers(data, at + 1 + value_bytes, pos + size)
+    if of_headers is None:
         return None
-    for at in lengths:
-        if columns.count < LEAST_RUN:
-            break
-        columns.keep_equal(at - pos)
-    count = columns.count
-    if count < LEAST_RUN:
-        return None
-    offsets = [columns.get(offset_at + place) for place in range(offset_bytes)]
+    alike += of_headers
+
+    stop = pos + most * size
+    for at in alike:
+        column = data[at:stop:size]
+        first = column[:1]
+        if column != first * len(column):
+            stop -= len(column.lstrip(first)) * size
+            if stop - pos < LEAST_RUN * size:
+                return None
+    for at, allowed in ((time_at, _ONE_BYTE),) if time_bytes == 1 else ((time_at, _GOES_ON), (time_at + 1, _ENDS)):
+        column = data[at:stop:size]
+        if column.translate(None, allowed):
+            stop -= len(column.lstrip(allowed)) * size
+            if stop - pos < LEAST_RUN * size:
+                return None
+    count = (stop - pos) // size
+    offsets = [data[at:stop:size] for at in range(offset_at, offset_at + offset_bytes)]
     if offsets != _offset_columns(number, count):
         return None
-    if data[pos + time_at] < 0x80:
-        max_delta = _greatest(columns.get(time_at)) >> 1
+    if time_bytes == 1:
+        max_delta = _greatest(data[time_at:stop:size]) >> 1
     else:
-        max_delta = _greatest_of_two(columns.get(time_at), columns.get(time_at + 1))
-    return Run(count, size, max_delta, has_keys, columns.looked_at)
+        max_delta = _greatest_of_two(data[time_at:stop:size], data[time_at + 1 : stop : size])
+    return Run(count, size, max_delta, has_keys, len(alike) + 2 * time_bytes + offset_bytes)
 
 
 def _lengths_of_headers(data: bytes, at: int, end: int) -> list[int] | None:
@@ -160,35 +162,3 @@ def _greatest_of_two(first: bytes, second: bytes) -> int:
     else:
         low = max([each for each, above in zip(first, second, strict=True) if above == high])
     return (low & 0x7F) >> 1 | high << 6
-
-
-class _Columns:
-    """``count`` records of ``size`` bytes from ``pos`` on: the first ones, as far as all that was asked holds."""
-
-    def __init__(self, data: bytes, pos: int, size: int, count: int) -> None:
-        self._data = data
-        self._pos = pos
-        self._size = size
-        self.count = count
-        self.looked_at = 0
-
-    def get(self, place: int) -> bytes:
-        """The bytes at this place of each record."""
-        if not self.count:
-            return b""
-        self.looked_at += 1
-        first = self._pos + place
-        return self._data[first : first + (self.count - 1) * self._size + 1 : self._size]
-
-    def keep(self, place: int, allowed: bytes) -> None:
-        """End the run before the first record that has another byte there than ``allowed`` ones."""
-        column = self.get(place)
-        if column.translate(None, allowed):
-            self.count -= len(column.lstrip(allowed))
-
-    def keep_equal(self, place: int) -> None:
-        """End the run before the first record that has another byte there than the first one has."""
-        column = self.get(place)
-        wanted = column[:1]
-        if column != wanted * len(column):
-            self.count -= len(column.lstrip(wanted))

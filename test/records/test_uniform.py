@@ -10,7 +10,7 @@ import pytest
 from kafka.errors import CorruptRecordError
 from kafka.records import RecordBatchBuilder, decode_raw, parse_header
 from kafka.records.header import HEADER_BYTES
-from kafka.records.uniform import LEAST_RUN, Run, _Columns, find_run
+from kafka.records.uniform import LEAST_RUN, Run, find_run
 from kafka.records.validator import BatchValidator
 from test.records.samples import T0
 
@@ -175,16 +175,12 @@ def test_runs_that_end_early_cost_no_more_than_the_records_that_they_have() -> N
     assert slices >= 8192 // 16 * 2 * 60 // 1024, "each of the runs counts as much as its columns"
 
 
-def test_a_first_record_of_an_unusual_time_leaves_no_columns() -> None:
-    """A compressed batch's records begin at byte 0 of what is looked at, and a column of no records would end before
-    that, which is counted from the end of the batch."""
+def test_a_first_record_of_an_unusual_time_makes_no_run() -> None:
+    """A compressed batch's records begin at byte 0 of what is looked at."""
     for time in (b"\1", b"\x81\1", b"\x80\x80\1"):
         record = b"\0" + time + b"\0\1\1\0"
         body = (bytes([2 * len(record)]) + record) * 10_000
         assert find_run(body, 0, len(body), 0, 64) is None
-        columns = _Columns(body, 0, 1 + len(record), 64)
-        columns.keep(2, b"\0")
-        assert (columns.count, columns.get(4)) == (0, b"")
 
 
 def test_of_damaged_batches_the_same_is_found_with_and_without_runs_and_by_the_reader() -> None:
