@@ -46,6 +46,7 @@ class BrokerConfig:
         check_broker_settings(self.static)
         self.dynamic: dict[str, dict[str, str]] = {}
         self.node_id = int(self.static.get("node.id", BROKER_SETTINGS["node.id"].default))
+        self._resources = (str(self.node_id), "")
         self.limits = BrokerLimits(
             **{field: self.number(share_setting_name(field)) for field in BrokerLimits._field_defaults}
         )
@@ -57,7 +58,7 @@ class BrokerConfig:
     def sources(self, name: str) -> list[Sourced]:
         """Every value that the setting has, the one in force first."""
         found = []
-        for resource, source in ((str(self.node_id), FROM_THIS_BROKER), ("", FROM_ALL_BROKERS)):
+        for resource, source in zip(self._resources, (FROM_THIS_BROKER, FROM_ALL_BROKERS), strict=True):
             value = self.dynamic.get(resource, {}).get(name)
             if value is not None:
                 found.append(Sourced(name, value, source))
@@ -72,8 +73,10 @@ class BrokerConfig:
 
     def value(self, name: str) -> str:
         """The value in force of a known setting."""
-        if self.dynamic:
-            return self.sources(name)[0].value
+        for resource in self._resources:
+            given = self.dynamic.get(resource, {}).get(name)
+            if given is not None:
+                return given
         given = self.static.get(name)
         return BROKER_SETTINGS[name].default if given is None else given
 

@@ -89,7 +89,7 @@ class BrokerServer:
         self._strangers: dict[_Session, float] = {}
         """Connections that are not authenticated and have to be, and when they end, the next one first."""
         self._stranger_alarm = Alarm(self.loop, self._end_strangers)
-        self._timer: LoopTimer | None = None
+        self._tick_alarm = Alarm(self.loop, self.tick)
         self._heard_from: dict[_Session, float] = {}
         """When each connection has last sent something, the longest ago first."""
         self._idle_timer: LoopTimer | None = None
@@ -134,8 +134,7 @@ class BrokerServer:
         """Stop listening, end all connections. The broker stays, and is its owner's to close."""
         self.is_closed = True
         self._stop_listening()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._tick_alarm.set(inf)
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._stranger_alarm.set(inf)
@@ -171,17 +170,13 @@ class BrokerServer:
     def tick(self) -> float | None:
         """Let the broker do what is due, and come again at its deadline, which is also the result."""
         self._is_turn_ending = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self.is_closed:
             return None
         clock = self.loop.clock
         self.broker.epoch_offset = clock.time() - clock.monotonic()
         deadline = self.broker.tick(self.loop.time())
         self._set_accepting()
-        if deadline is not None:
-            self._timer = self.loop.call_at(deadline, self.tick)
+        self._tick_alarm.set(inf if deadline is None else deadline)
         return deadline
 
     def disconnect_all(self) -> int:

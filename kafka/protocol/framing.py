@@ -24,6 +24,8 @@ R = TypeVar("R", bound=Response)
 
 API_VERSIONS_KEY: Final = 18
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
+_NO_TAGS: Final = b"\0"
+"""What response header 1 has behind the correlation id."""
 LARGE_BYTES: Final = 4_096
 """From this size on a chunk is handed on as it is, not copied."""
 
@@ -58,8 +60,8 @@ def _around_correlation_id(cls: type[Request[Any]], version: int, client_id: str
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[BytesLike]:
     """A whole frame, its length included, as chunks to be written one behind another."""
-    header = ResponseHeader(correlation_id=correlation_id)
-    chunks = encode_chunks(header, response_header_version(type(response), version))
+    behind = _NO_TAGS if response_header_version(type(response), version) else b""
+    chunks: list[BytesLike] = [pack_length(correlation_id), behind]
     chunks += encode_chunks(response, version)
     return _with_length(chunks)
 

@@ -57,8 +57,10 @@ if TYPE_CHECKING:
 MOST_ELEMENTS: Final = 16_000
 """Topics and partitions of one request together. As ``registry.MOST_ELEMENTS``, but counted in less time."""
 
-_PEEK: Final = struct.Struct(">8xi4xb4xh4xqqqhi")
-"""size, magic, attributes, base timestamp, max timestamp, producer id, producer epoch, base sequence"""
+_PEEK: Final = struct.Struct(">8xi4xb4xh")
+"""size, magic, attributes"""
+_PRODUCER: Final = struct.Struct(">qhi")
+"""id, epoch, base sequence"""
 _SIZE: Final = struct.Struct(">i")
 _LEAST_SIZE: Final = 14
 """Of what follows the frame, in any format."""
@@ -67,6 +69,7 @@ _CODEC_MASK: Final = 0x07
 _TRANSACTIONAL: Final = 0x10
 _MAGIC_AT: Final = 16
 _LOW_ATTRIBUTES_AT: Final = 22
+_PRODUCER_AT: Final = 43
 _COUNT_AT: Final = 57
 _NONE: Final = -1
 _BY_THE_LOG: Final = (
@@ -100,7 +103,8 @@ def _produce(broker: Broker, call: Call[ProduceRequest]) -> Steps:
                 failed = True
                 taken = _refused(broker, topic, index, taken)
             partitions.append(taken)
-            if budget.spend(sum([_size_of(data) for data in given]), sum([_records_of(data) for data in given])):
+            slices_ended = [budget.spend(_size_of(data), _records_of(data)) for data in given]
+            if any(slices_ended):
                 yield False
         responses.append(
             ProduceResponse.TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions)
@@ -183,7 +187,7 @@ def _batch_in(call: Call[ProduceRequest], data: ProduceRequest.PartitionProduceD
     assert isinstance(batch, (bytes, bytearray, memoryview))
     if len(batch) < HEADER_BYTES:
         raise InvalidRecordError(f"{len(batch)} bytes are no record batch")
-    size, magic, attributes, *_ = _PEEK.unpack_from(batch)
+    size, magic, attributes = _PEEK.unpack_from(batch)
     if size < _LEAST_SIZE:
         raise CorruptRecordError(f"a record batch of {size} bytes")
     if not 0 <= magic <= 2:
@@ -249,17 +253,11 @@ def _append(
         raise InvalidTopicError(f"{topic.name} is the broker's own")
     if batch is None:
         return _PartitionResponse(index=index, error_code=0, base_offset=_NONE)
-    _, magic, attributes, _, max_timestamp, *producer = _PEEK.unpack_from(batch)
-    is_transactional = magic == 2 and bool(attributes & _TRANSACTIONAL) and producer[0] >= 0
-
-    def admit() -> None:
-        if is_transactional:
-            producer_id, epoch, sequence = producer
-            where, transactional_id = TopicPartition(topic.name, index), call.request.transactional_id
-            admit_batch(broker, where, partition, transactional_id, (producer_id, epoch), sequence, call.version)
-
-    admit()  # before the batch is looked at, as Apache Kafka does
+    is_transactional = _is_transactional(batch)
+    if is_transactional:  # before the batch is looked at, as Apache Kafka does
+        _admit(broker, call, topic, partition, index, batch)
     header = partition.check(batch)
+    max_timestamp = header.max_timestamp
     now_ms = broker.epoch_ms()
     if call.version >= BATCHES_IN_PRODUCE_SINCE:
         check = RecordCheck(partition.name, partition.config, batch, header, now_ms)
@@ -271,7 +269,8 @@ def _append(
             if broker.metadata.topic_by_id(topic.topic_id) is None:
                 error_class = UnknownTopicOrPartitionError if call.version < 13 else UnknownTopicIdError
                 raise error_class(f"no topic {topic.name}")
-            admit()
+            if is_transactional:
+                _admit(broker, call, topic, partition, index, batch)
         max_timestamp = found
     appended = partition.append(
         batch,
@@ -289,6 +288,21 @@ def _append(
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=partition.start_offset,
     )
+
+
+def _is_transactional(batch: BytesLike) -> bool:
+    """Whether a batch is part of a producer's transaction; one without a producer id only says so."""
+    is_marked = batch[_MAGIC_AT] == 2 and batch[_LOW_ATTRIBUTES_AT] & _TRANSACTIONAL
+    return bool(is_marked and _PRODUCER.unpack_from(batch, _PRODUCER_AT)[0] >= 0)
+
+
+def _admit(
+    broker: Broker, call: Call[ProduceRequest], topic: Topic, partition: PartitionLog, index: int, batch: BytesLike
+) -> None:
+    """Ask whether a transactional batch may be part of the transaction. Errors: those of ``admit_batch``."""
+    producer_id, epoch, sequence = _PRODUCER.unpack_from(batch, _PRODUCER_AT)
+    where, transactional_id = TopicPartition(topic.name, index), call.request.transactional_id
+    admit_batch(broker, where, partition, transactional_id, (producer_id, epoch), sequence, call.version)
 
 
 def _refused(

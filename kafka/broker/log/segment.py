@@ -193,7 +193,9 @@ class Segment:
         position = self.index.position_of(offset)
         if self.size - position <= min(max_bytes, CHUNK_BYTES) and below >= self.next_offset and not self.damages:
             return self._read_rest(position, offset)
-        first = next((found for found in self._walk(position, self.size) if found[2] >= offset), None)
+        chunk_at = position
+        chunk = self.pool.read(self.path, position, min(CHUNK_BYTES, self.size - position))
+        first = next((found for found in self._walk(position, self.size, chunk) if found[2] >= offset), None)
         if first is None or first[1] >= below:
             return b""
         start = first[0]
@@ -203,12 +205,14 @@ class Segment:
         if below < self.next_offset:
             border = min(border, self.index.position_of(below))
         end = max(start, border)
-        for position, base, _, length in self._walk(end, stop):
+        for position, base, _, length in self._walk(end, stop, chunk[end - chunk_at :]):
             if base >= below or position + length > limit:
                 break
             end = position + length
         if end == start and min_one:
             end = start + first[3]
+        if end - chunk_at <= len(chunk):
+            return chunk[start - chunk_at : end - chunk_at]
         data = self.pool.read(self.path, start, end - start)
         if len(data) < end - start:
             raise self._corrupt(start + len(data), "the end", None)

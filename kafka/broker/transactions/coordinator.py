@@ -188,8 +188,9 @@ class TransactionCoordinator:
     def next_deadline(self) -> float | None:
         """When to call :meth:`tick` at the latest (monotonic s)."""
         timer_at = self._timers.next_when()
-        sweep_at = self._sweep_at if self._store.all else None
-        return min((at for at in (timer_at, sweep_at) if at is not None), default=None)
+        if not self._store.all:
+            return timer_at
+        return self._sweep_at if timer_at is None else min(timer_at, self._sweep_at)
 
     def tick(self, now: float) -> None:
         """Do what is due at ``now``."""
