@@ -117,7 +117,8 @@ class Lines:
         """Ask each topic for what there is room for.
 
         What ends costs memory and writes until it is settled, whether it ran or was refused: as many may be on their
-        way out at once as may be held (:data:`~kafka.tasks.pace.MOST`), and of large ones so many bytes.
+        way out at once as may be held (:data:`~kafka.tasks.pace.MOST`), and of large ones so many bytes. Short jobs are
+        asked for by whole batches (:data:`~kafka.tasks.pace.BATCH`), the last of which may go above all that.
         """
         lock_s, unfinished, here = self._delivery.lock_s, leases.unfinished_count, leases.unfinished_suspects
         # While jobs move no fetch may be out that their settling would have to wait for.
@@ -126,7 +127,7 @@ class Lines:
         most = MOST - leases.ending_count if leases.held_bytes < MOST_BYTES else 0
         self.waits_for_endings = False
         for line in self._lines.values():
-            room, least = 0, 1
+            room, least, by_batches = 0, 1, False
             if not is_able or now < line.paused_until:
                 pass
             elif line.source.suspect:
@@ -134,7 +135,8 @@ class Lines:
             elif not paused:
                 most_held = line.most_held(lock_s)
                 room = most_held + pool.may_grow - unfinished
-                if len(self._main) == 1 and most_held >= line.pace.slots + BATCH:
+                by_batches = most_held >= line.pace.slots + BATCH
+                if len(self._main) == 1 and by_batches:
                     least = BATCH
                 # What is refused may be one large batch, which comes again with each part of it that is asked for.
                 least = max(least, min(line.refused_count, MOST) // 2 // len(self._main))
@@ -143,6 +145,8 @@ class Lines:
                 self.waits_for_endings = True
             if not line.source.suspect:
                 room = -(-room // len(self._main))
+            if by_batches and room >= BATCH:
+                room = -(-room // BATCH) * BATCH
             self._want(line, room if room >= least else 0)
 
     def ask_for_nothing(self) -> None:

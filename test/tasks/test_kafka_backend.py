@@ -629,6 +629,42 @@ def test_records_are_answered_in_order_with_their_append_times_or_errors(broker:
     app.close(SOON_S)
 
 
+def test_state_records_that_come_while_others_are_written_go_together(broker: EmbeddedBroker) -> None:
+    """Each request costs worker and broker as much as the records of several jobs."""
+    app = App("together", bootstrap_servers=broker.bootstrap, partitions=1)
+    app.send("x", queue="default").raise_if_not_sent()
+    settings = read_settings({"bootstrap_servers": broker.bootstrap})
+    loop = Loop()
+    client: KafkaClient = connect(settings, loop)
+    publisher = KafkaPublisher(client, settings, BrokerClock())
+    topic = Names("together").results
+
+    def publish() -> Future[None]:
+        answered: Future[None] = Future()
+        publisher.publish([Outgoing(topic, b"1", b"key", [], 0)], lambda answers: answered.success(None))
+        return answered
+
+    assert loop.run_until(publish(), SOON_S)  # it has connected
+    last = broker.requests.count
+    broker.clock.freeze()
+    with broker.faults.delay("Produce", seconds=1.0, topic=topic) as late:
+        published = [publish()]
+        while not late.seen:
+            loop.run_once(0.01)
+        for _ in range(4):
+            published.append(publish())
+            loop.run_once(0.0)
+    broker.clock.advance(1.0)
+    broker.clock.resume()
+    for each in published:
+        assert loop.run_until(each, SOON_S)
+    assert len(broker.requests.find("Produce", topic=topic, after=last)) == 2
+    publisher.close()
+    client.close()
+    loop.close()
+    app.close(SOON_S)
+
+
 # -- results -----------------------------------------------------------------------------------------------------------
 
 

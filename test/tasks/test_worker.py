@@ -430,6 +430,24 @@ def test_records_that_are_no_jobs_are_leased_by_the_hundreds_though_no_job_tells
     assert len(process.manual.jobs) == 2  # those that may run are long until they are known to be short
 
 
+def test_short_jobs_are_leased_by_whole_batches_and_long_ones_one_for_each_slot(bench: Bench) -> None:
+    """Callers send up to 64 jobs in a batch. Of one that is leased in two parts the broker sends all, twice."""
+    bench.put_many(2000)
+    process = Process(bench, concurrency=100)
+    bench.settle()
+    for _ in range(200):
+        process.end(ran_s=5.0)
+    assert process.told.came == [100] + [1] * 200
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    for _ in range(1000):
+        process.end(ran_s=0.00001)
+    first, *others = process.told.came
+    assert first == 2
+    assert len(others) > 3
+    assert {count % 64 for count in others} == {0}
+
+
 @pytest.mark.parametrize("refused", [1, 100, 1000])
 def test_records_that_are_no_jobs_keep_no_slot_idle(bench: Bench, refused: int) -> None:
     queues = ("default", "mail", "sms")

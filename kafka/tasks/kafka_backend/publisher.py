@@ -1,8 +1,9 @@
 """The worker's way to write: groups of records in, one answer for each group out.
 
 Two producers over one client. Job records (retries, suspects) go in small batches like those of an app's own producer,
-since share groups hand batches out whole; state records and dead ones are read in order by plain consumers and go in
-large ones.
+since a share group hands out a batch again for each part of it; state records and dead ones are read in order by plain
+consumers and go in large ones. Of these a node has one request at a time: what comes meanwhile is one batch, and where
+jobs are short there are less than half as many requests. Who waits for a result waits for two answers at most.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class KafkaPublisher:
         )
         self._states = KafkaProducer(
             client=client,
+            max_in_flight_requests_per_connection=1,
             **producer_configs(settings, linger_s=0, batch_bytes=STATE_BATCH_BYTES, batch_records=0),
         )
 
