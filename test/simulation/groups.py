@@ -81,6 +81,8 @@ class GroupMember:
             self.is_fenced = True
             if not any(each.instance_id == self.instance_id and each is not self for each in story.members):
                 story.world.violate(f"{self.name} is fenced, and nobody has taken its place")
+            elif story.is_calm:
+                story.have_somebody()
         else:
             story.world.violate(f"{self.name}: {error!r}")
 
@@ -130,6 +132,7 @@ class GroupStory(Story):
         self.session_s = rng.choice((3.0, 6.0))
         self.max_poll_s = rng.choice((4.0, 8.0))
         self.names = 0
+        self.is_calm = False
 
     @property
     def may_grow(self) -> bool:
@@ -233,6 +236,11 @@ class GroupStory(Story):
     def calm(self) -> None:
         while self.to_produce > 0:
             self.produce()
+        self.is_calm = True
+        self.have_somebody()
+
+    def have_somebody(self) -> None:
+        """A member that lives and reads everything. The last one may turn out to be fenced by one that has died."""
         if not self.living():
             self.join()
         self.living()[0].subscribe(tuple(self.counts))

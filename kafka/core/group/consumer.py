@@ -124,7 +124,7 @@ class ConsumerMember(ConsumerAnswers):
 
     def poll(self, now: float) -> list[Effect]:
         self._watch_user(now)
-        step = self._holdings.next_step()
+        step = self._holdings.next_step(self._is_target_current)
         if step is not None:
             self._effects.append(step)
         if self._holdings.is_free:
@@ -217,6 +217,7 @@ class ConsumerMember(ConsumerAnswers):
         if speech is None:
             return
         request = speech()
+        self._is_target_current = self._is_target_current and request.topic_partitions is None
         self._said = Said(Ask(next(self._numbers), request, self._request_timeout_s), request.member_epoch < JOIN_EPOCH)
         self._effects.append(self._said.ask)
 
@@ -225,7 +226,7 @@ class ConsumerMember(ConsumerAnswers):
         return self._heartbeats.leave(self.member_id)
 
     def _heartbeat(self) -> ConsumerGroupHeartbeatRequest:
-        return self._heartbeats.heartbeat(self.member_id, self._epoch, self._wanted, self._holdings.held)
+        return self._heartbeats.heartbeat(self.member_id, self._epoch, self._wanted, self._holdings.claimed)
 
     # -- what was carried out ----------------------------------------------------------------------------------------
 

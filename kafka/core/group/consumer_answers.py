@@ -109,6 +109,9 @@ class ConsumerAnswers:
         # The group has this member, or may have it: a leave is owed, by a static member before it joins again, too.
         self._is_known = False
         self._said: Said | None = None
+        # False while a heartbeat that lists the owned partitions has no answer. The broker goes by that list: it may
+        # have assigned to others what is in the target and not owned yet, in an answer that was lost.
+        self._is_target_current = True
         self._numbers = count()
         self._due_at = inf
         self._metadata_at = -inf
@@ -160,7 +163,7 @@ class ConsumerAnswers:
 
     def _accepted(self, response: ConsumerGroupHeartbeatResponse, now: float) -> None:
         self._failures = 0
-        self._is_known = True
+        self._is_known = self._is_target_current = True
         self._epoch = response.member_epoch
         self.member_id = response.member_id or self.member_id
         next_s = interval_s(response.heartbeat_interval_ms)

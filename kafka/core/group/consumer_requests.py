@@ -6,14 +6,13 @@ the last one arrived. In between, a heartbeat says what has changed. When heartb
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from kafka.core.group.holdings import IdPartition
 from kafka.core.group.machine import Subscription
 from kafka.core.partitions import by_topic
 from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
-from kafka.structs import TopicPartition
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -56,7 +55,7 @@ class Heartbeats:
         self._owned = True
 
     def heartbeat(
-        self, member_id: str, epoch: int, wanted: Subscription, held: Mapping[IdPartition, TopicPartition]
+        self, member_id: str, epoch: int, wanted: Subscription, claimed: Iterable[IdPartition]
     ) -> ConsumerGroupHeartbeatRequest:
         """The next one."""
         is_full = self._all or epoch == JOIN_EPOCH
@@ -75,7 +74,7 @@ class Heartbeats:
             # "" takes back a former one; who never had one leaves the field out, which older versions lack
             subscribed_topic_regex=(wanted.pattern or "") if says_topics and self._had_pattern else None,
             server_assignor=self._server_assignor if is_full else None,
-            topic_partitions=_topics(held) if says_owned else None,
+            topic_partitions=_topics(claimed) if says_owned else None,
         )
 
     def leave(self, member_id: str) -> ConsumerGroupHeartbeatRequest:

@@ -43,6 +43,12 @@ class Holdings:
         return frozenset(self.held.values())
 
     @property
+    def claimed(self) -> Mapping[IdPartition, TopicPartition]:
+        """What a heartbeat has to list: what is held, and what the user is being given. A list without the latter would
+        allow the broker to assign it to another at once."""
+        return self._next_held if isinstance(self.under_way, Assign) else self.held
+
+    @property
     def is_free(self) -> bool:
         """Nothing is held, and nothing is being done."""
         return not self.held and self.under_way is None
@@ -70,10 +76,11 @@ class Holdings:
         if self._giving_up is None or is_lost:
             self._giving_up = Lose if is_lost else Revoke
 
-    def next_step(self) -> Step | None:
-        """What to do now; None while something is being done, and when there is nothing."""
+    def next_step(self, may_add: bool = True) -> Step | None:
+        """What to do now; None while something is being done, and when there is nothing. ``may_add``: the broker has
+        confirmed the target, so what is missing may be assigned."""
         if self.under_way is None:
-            self.under_way = self._release() if self._target is None else self._reconcile(self._target)
+            self.under_way = self._release() if self._target is None else self._reconcile(self._target, may_add)
             return self.under_way
         return None
 
@@ -82,7 +89,7 @@ class Holdings:
         self._next_held = {}
         return None if giving_up is None or not self.held else giving_up(self.owned)
 
-    def _reconcile(self, target: frozenset[IdPartition]) -> Step | None:
+    def _reconcile(self, target: frozenset[IdPartition], may_add: bool) -> Step | None:
         if target is self._announced and len(self.held) == len(target):
             return None
         kept = {each: partition for each, partition in self.held.items() if each in target}
@@ -93,7 +100,8 @@ class Holdings:
             self._next_held = kept
             return Revoke(self.owned - frozenset(kept.values()))
         added = {each: TopicPartition(name, each[1]) for each in missing if (name := names[each[0]]) is not None}
-        if not added and (target == self._announced or self.unresolved):
+        nothing_new = not added and (target == self._announced or bool(self.unresolved))
+        if nothing_new or (added and not may_add):
             return None
         self._announcing = target
         self._next_held = {**kept, **added}

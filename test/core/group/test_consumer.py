@@ -98,8 +98,8 @@ def test_what_is_to_be_let_go_is_revoked_first_and_acknowledged_before_anything_
     assert effects == [Revoke(parts(2, 3))]
     assert bench.member.owned == parts(0, 1, 2, 3)
     effects = bench.done(effects)
-    assert bench.owned_said() == {JOBS: [0, 1]}
     assert effects == [Assign(parts(0, 1) | parts(5, topic="logs"), parts(5, topic="logs"))]
+    assert bench.owned_said() == {JOBS: [0, 1], LOGS: [5]}, "what is being added is claimed already"
     bench.answer(3)
     assert bench.member.generation == 3
     bench.done(effects)
@@ -116,6 +116,20 @@ def test_a_rebalance_that_only_takes_away_ends_with_an_assignment_of_nothing_new
     bench.done(effects)
     bench.answer(3)
     assert bench.member.state_name == "stable"
+
+
+def test_a_heartbeat_claims_what_the_user_is_being_given() -> None:
+    """One that is due for another reason meanwhile. If it said that nothing is owned, the broker would give the
+    partition to another at once, while this member reads and commits it."""
+    bench = Bench()
+    bench.join([0])
+    bench.beat()
+    effects = bench.done(bench.answer(2, {}))
+    assert effects == [Assign(frozenset(), frozenset())]
+    bench.done(effects)
+    assert bench.owned_said() == {}
+    assert bench.answer(3, {JOBS: [1]}) == [Assign(parts(1), parts(1))]
+    assert bench.owned_said() == {JOBS: [1]}
 
 
 def test_a_target_that_changes_during_a_step_is_what_the_next_step_goes_by() -> None:
@@ -266,6 +280,25 @@ def test_a_topic_that_metadata_does_not_name_is_asked_for_and_waited_for() -> No
     assert effects == [Assign(parts(0) | parts(0, 1, topic="logs"), parts(0, 1, topic="logs"))]
     bench.done(effects)
     assert bench.owned_said() == {JOBS: [0], LOGS: [0, 1]}
+
+
+def test_what_waited_for_a_name_is_not_assigned_while_the_broker_may_have_given_it_to_another() -> None:
+    """The heartbeat says that nothing is owned, so the broker has nothing to wait for before it moves a partition. The
+    answer that says so is lost, and only then the topic gets its name."""
+    bench = Bench(names={})
+    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.poll()
+    bench.answer(2, {JOBS: [0, 1]})
+    bench.poll(INTERVAL_S)
+    bench.fail(KafkaConnectionError("lost"))
+    bench.poll(INTERVAL_S)
+    assert bench.owned_said() == {}
+    bench.names[JOBS] = "jobs"
+    bench.member.metadata_changed({}, bench.now)
+    assert bench.poll() == []
+    assert [type(each) for each in bench.fail(KafkaConnectionError("lost"))] == [ForgetCoordinator]
+    bench.beat()
+    assert bench.answer(3, {JOBS: [1]}) == [Assign(parts(1), parts(1))]
 
 
 def test_while_no_topic_of_the_target_has_a_name_the_user_is_told_nothing() -> None:
