@@ -24,8 +24,6 @@ R = TypeVar("R", bound=Response)
 
 API_VERSIONS_KEY: Final = 18
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
-_NO_TAGS: Final = b"\0"
-"""What response header 1 has behind the correlation id."""
 LARGE_BYTES: Final = 4_096
 """From this size on a chunk is handed on as it is, not copied."""
 
@@ -60,10 +58,16 @@ def _around_correlation_id(cls: type[Request[Any]], version: int, client_id: str
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[BytesLike]:
     """A whole frame, its length included, as chunks to be written one behind another."""
-    behind = _NO_TAGS if response_header_version(type(response), version) else b""
+    behind = _behind_correlation_id(response_header_version(type(response), version))
     chunks: list[BytesLike] = [pack_length(correlation_id), behind]
     chunks += encode_chunks(response, version)
     return _with_length(chunks)
+
+
+@lru_cache(maxsize=2)
+def _behind_correlation_id(version: int) -> bytes:
+    """What a response's header has behind the correlation id, the same in all responses."""
+    return b"".join(encode_chunks(ResponseHeader(correlation_id=0), version))[4:]
 
 
 class UnknownRequest(NamedTuple):

@@ -102,8 +102,10 @@ def find_run(data: bytes, pos: int, end: int, number: int, most: int) -> Run | N
             stop -= len(column.lstrip(first)) * size
             if stop - pos < LEAST_RUN * size:
                 return None
+    times = []
     for at, allowed in ((time_at, _ONE_BYTE),) if time_bytes == 1 else ((time_at, _GOES_ON), (time_at + 1, _ENDS)):
         column = data[at:stop:size]
+        times.append(column)
         if column.translate(None, allowed):
             stop -= len(column.lstrip(allowed)) * size
             if stop - pos < LEAST_RUN * size:
@@ -113,10 +115,10 @@ def find_run(data: bytes, pos: int, end: int, number: int, most: int) -> Run | N
     if offsets != _offset_columns(number, count):
         return None
     if time_bytes == 1:
-        max_delta = _greatest(data[time_at:stop:size]) >> 1
+        max_delta = _greatest(times[0][:count]) >> 1
     else:
-        max_delta = _greatest_of_two(data[time_at:stop:size], data[time_at + 1 : stop : size])
-    return Run(count, size, max_delta, has_keys, len(alike) + 2 * time_bytes + offset_bytes)
+        max_delta = _greatest_of_two(times[0][:count], times[1][:count])
+    return Run(count, size, max_delta, has_keys, len(alike) + time_bytes + offset_bytes)
 
 
 def _lengths_of_headers(data: bytes, at: int, end: int) -> list[int] | None:

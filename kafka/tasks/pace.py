@@ -13,8 +13,8 @@ from __future__ import annotations
 
 BATCH = 64
 """Records that a producer of jobs puts into a batch at most, about. The broker sends a batch again for each part of it
-that is asked for, so who leases by the hundreds asks for multiples of this: with any number, a third more records than
-are leased come and are passed over."""
+that is asked for, so a worker that leases by the hundreds asks for multiples of this: with other numbers, a third more
+records than are leased come and are passed over."""
 MOST = 1024
 RECOVERY_S = 1.0
 HOP_S = 0.003

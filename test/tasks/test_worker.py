@@ -215,13 +215,15 @@ def test_nothing_is_accepted_before_its_result_is_durable(bench: Bench) -> None:
     assert [verdict for _, verdict in process.delivery.settled] == [Verdict.ACCEPT]
 
 
-def test_long_jobs_are_leased_one_for_each_slot(bench: Bench) -> None:
-    bench.put_many(20)
-    process = Process(bench, concurrency=2)
+@pytest.mark.parametrize("slots", [2, 100])
+def test_long_jobs_are_leased_one_for_each_slot(bench: Bench, slots: int) -> None:
+    bench.put_many(10 * slots)
+    process = Process(bench, concurrency=slots)
     bench.settle()
-    for _ in range(6):
+    for _ in range(3 * slots):
         process.end(ran_s=5.0)
-        assert process.worker.statistics()["held"] == 2
+        assert process.worker.statistics()["held"] == slots
+    assert process.told.came == [slots] + [1] * 3 * slots
 
 
 def test_short_jobs_are_leased_by_the_hundreds(bench: Bench) -> None:
@@ -232,6 +234,19 @@ def test_short_jobs_are_leased_by_the_hundreds(bench: Bench) -> None:
         process.end(ran_s=0.00002)
     assert process.worker.statistics()["held"] > 300
     assert process.worker.statistics()["held"] <= 1024
+
+
+def test_short_jobs_are_leased_by_whole_batches(bench: Bench) -> None:
+    """Callers send up to 64 jobs in a batch. Of one that is leased in two parts the broker sends all, twice."""
+    bench.put_many(2000)
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    for _ in range(1000):
+        process.end(ran_s=0.00001)
+    first, *others = process.told.came
+    assert first == 2
+    assert len(others) > 3
+    assert {count % 64 for count in others} == {0}
 
 
 def test_two_queues_share_the_slots(bench: Bench) -> None:
@@ -428,24 +443,6 @@ def test_records_that_are_no_jobs_are_leased_by_the_hundreds_though_no_job_tells
     bench.put_many(10)
     bench.settle()
     assert len(process.manual.jobs) == 2  # those that may run are long until they are known to be short
-
-
-def test_short_jobs_are_leased_by_whole_batches_and_long_ones_one_for_each_slot(bench: Bench) -> None:
-    """Callers send up to 64 jobs in a batch. Of one that is leased in two parts the broker sends all, twice."""
-    bench.put_many(2000)
-    process = Process(bench, concurrency=100)
-    bench.settle()
-    for _ in range(200):
-        process.end(ran_s=5.0)
-    assert process.told.came == [100] + [1] * 200
-    process = Process(bench, concurrency=2)
-    bench.settle()
-    for _ in range(1000):
-        process.end(ran_s=0.00001)
-    first, *others = process.told.came
-    assert first == 2
-    assert len(others) > 3
-    assert {count % 64 for count in others} == {0}
 
 
 @pytest.mark.parametrize("refused", [1, 100, 1000])

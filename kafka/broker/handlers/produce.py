@@ -47,6 +47,7 @@ from kafka.errors import (
 )
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
 from kafka.records import HEADER_BYTES, ZSTD
+from kafka.records.header import ATTRIBUTES_AT, CODEC_MASK, FRAME_BYTES, MAGIC_AT, TRANSACTIONAL_BIT
 from kafka.structs import TopicPartition
 from kafka.wire.message import Response
 from kafka.wire.types import BytesLike
@@ -64,11 +65,7 @@ _PRODUCER: Final = struct.Struct(">qhi")
 _SIZE: Final = struct.Struct(">i")
 _LEAST_SIZE: Final = 14
 """Of what follows the frame, in any format."""
-FRAME_BYTES: Final = 12
-_CODEC_MASK: Final = 0x07
-_TRANSACTIONAL: Final = 0x10
-_MAGIC_AT: Final = 16
-_LOW_ATTRIBUTES_AT: Final = 22
+_LOW_ATTRIBUTES_AT: Final = ATTRIBUTES_AT + 1
 _PRODUCER_AT: Final = 43
 _COUNT_AT: Final = 57
 _NONE: Final = -1
@@ -199,7 +196,7 @@ def _batch_in(call: Call[ProduceRequest], data: ProduceRequest.PartitionProduceD
         raise InvalidRecordError("a produce request has exactly one record batch for each partition")
     if magic in (0, 1):
         raise InvalidRecordError(f"the record format {magic} is too old for version {call.version}")
-    if magic == 2 and attributes & _CODEC_MASK == ZSTD and call.version < 7:
+    if magic == 2 and attributes & CODEC_MASK == ZSTD and call.version < 7:
         raise UnsupportedCompressionTypeError("zstd needs version 7 of Produce")
     return batch
 
@@ -226,14 +223,14 @@ def _has_transactional(records: bytes | bytearray | memoryview) -> bool:
         (size,) = _SIZE.unpack_from(records, at + 8)
         if size < _LEAST_SIZE:
             raise CorruptRecordError(f"a record batch of {size} bytes")
-        if len(records) - at <= _MAGIC_AT:
+        if len(records) - at <= MAGIC_AT:
             return False
-        magic = records[at + _MAGIC_AT]
+        magic = records[at + MAGIC_AT]
         if magic > 2:
             raise CorruptRecordError(f"there is no record format {magic}")
         if len(records) - at < size + FRAME_BYTES:
             return False
-        if magic == 2 and size + FRAME_BYTES > _LOW_ATTRIBUTES_AT and records[at + _LOW_ATTRIBUTES_AT] & _TRANSACTIONAL:
+        if size + FRAME_BYTES > _LOW_ATTRIBUTES_AT and _is_marked(records, at):
             return True
         at += size + FRAME_BYTES
     return False
@@ -290,10 +287,14 @@ def _append(
     )
 
 
+def _is_marked(records: BytesLike, at: int) -> bool:
+    """Whether the batch at this position says that it is transactional."""
+    return records[at + MAGIC_AT] == 2 and records[at + _LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT != 0
+
+
 def _is_transactional(batch: BytesLike) -> bool:
-    """Whether a batch is part of a producer's transaction; one without a producer id only says so."""
-    is_marked = batch[_MAGIC_AT] == 2 and batch[_LOW_ATTRIBUTES_AT] & _TRANSACTIONAL
-    return bool(is_marked and _PRODUCER.unpack_from(batch, _PRODUCER_AT)[0] >= 0)
+    """Whether a batch is part of a producer's transaction; one without a producer id is only marked so."""
+    return _is_marked(batch, 0) and _PRODUCER.unpack_from(batch, _PRODUCER_AT)[0] >= 0
 
 
 def _admit(

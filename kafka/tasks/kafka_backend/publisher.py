@@ -1,9 +1,10 @@
 """The worker's way to write: groups of records in, one answer for each group out.
 
 Two producers over one client. Job records (retries, suspects) go in small batches like those of an app's own producer,
-since a share group hands out a batch again for each part of it; state records and dead ones are read in order by plain
-consumers and go in large ones. Of these a node has one request at a time: what comes meanwhile is one batch, and where
-jobs are short there are less than half as many requests. Who waits for a result waits for two answers at most.
+since a broker sends the whole batch again for each part of it that is acquired; state records and dead ones are read in
+order by plain consumers and go in large ones. Of these one request is in flight to each node: records published
+meanwhile share a batch, and where jobs are short there are less than half as many requests. A result waits for two
+answers at most.
 """
 
 from __future__ import annotations
