@@ -226,8 +226,6 @@ class GroupDriver:
             self._client.coordinators.forget(self._coordinator)
         elif isinstance(effect, Report):
             self._on_report(effect.error, effect.is_fatal)
-            if effect.is_fatal:
-                self._has_left()
         elif isinstance(effect, NeedMetadata):
             self._learn(effect)
         elif isinstance(effect, Left):
@@ -320,6 +318,7 @@ class GroupDriver:
         """Do nothing from now on; the group finds out by itself unless :meth:`leave` was called before."""
         if not self._is_closed:
             self._is_closed = True
+            self.pending = None
             self._alarm.set(inf)
             self._client.cluster.remove_listener(self._metadata_changed)
             if self in self._client.dependants:

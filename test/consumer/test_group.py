@@ -443,6 +443,34 @@ def test_closing_on_a_loop_leaves_the_group_when_everything_was_carried_out(grou
         consumer.poll(0)
 
 
+def test_closing_on_a_loop_gives_partitions_up_first_when_the_member_is_fenced_meanwhile(group: Group) -> None:
+    consumer = group.subscribed()
+    group.do(Assign(BOTH, BOTH))
+    group.it.run(2)
+    group.machine.then = {"leave": [Revoke(BOTH)], "revoked": [Left()]}
+    done = consumer.close_async()
+    group.do(Report(FencedInstanceIdError("another one"), is_fatal=True))
+    assert not done.is_done
+    group.it.run(1)
+    assert done.is_done
+    assert group.story[-1] == ("revoked", set(BOTH))
+    assert group.machine.heard == ["assigned", "leave", "revoked"]
+
+
+def test_closing_right_after_unsubscribing_ends_once_and_in_silence(
+    group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = group.subscribed()
+    group.do(Assign(BOTH, BOTH))
+    group.it.run(2)
+    consumer.unsubscribe()
+    group.do(Revoke(BOTH))
+    done = consumer.close_async()
+    group.it.run(1)
+    assert done.is_done
+    assert [record for record in caplog.records if record.levelname != "INFO"] == []
+
+
 def test_unsubscribing_on_a_loop_gives_the_partitions_up_in_good_order(group: Group) -> None:
     consumer = group.subscribed()
     group.do(Assign(BOTH, BOTH))
