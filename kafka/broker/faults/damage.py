@@ -10,6 +10,7 @@ import random
 from typing import Any, Final
 
 from kafka.records import HEADER_BYTES
+from kafka.records.header import FRAME_BYTES
 from kafka.wire.frame import pack_length
 from kafka.wire.message import Struct
 from kafka.wire.types import BytesLike
@@ -18,7 +19,6 @@ LENGTH_BYTES: Final = 4
 CORRELATION_BYTES: Final = 4
 CRC_COVERS_FROM: Final = 21
 HALF: Final = 0.5
-_FRAME_BYTES: Final = 12
 
 
 def kept_bytes(size: int, keep: float | None) -> int:
@@ -59,7 +59,7 @@ def corrupted_batches(data: BytesLike, count: int, rng: random.Random) -> bytes:
     pieces: list[bytes] = []
     at = 0
     while at + HEADER_BYTES <= len(data):
-        end = at + _FRAME_BYTES + int.from_bytes(data[at + 8 : at + 12], "big")
+        end = at + FRAME_BYTES + int.from_bytes(data[at + 8 : at + 12], "big")
         if not at + HEADER_BYTES <= end <= len(data):
             break
         pieces.append(flipped(data[at:end], CRC_COVERS_FROM, count, rng))

@@ -45,13 +45,13 @@ from kafka.protocol.share import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from kafka.records.header import FRAME_BYTES
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
 _BATCH: Final = struct.Struct(">qi11xi")
 """base offset, size, last offset delta"""
-_FRAME_BYTES: Final = 12
 _LAST_DELTA_END: Final = 27
 
 
@@ -345,7 +345,7 @@ def _walk(data: bytes | memoryview) -> list[tuple[int, int, int]]:
     at, size = 0, len(data)
     while at + _LAST_DELTA_END <= size:
         base, length, delta = _BATCH.unpack_from(data, at)
-        at += length + _FRAME_BYTES
+        at += length + FRAME_BYTES
         if at > size:
             break
         found.append((base, base + delta, at))

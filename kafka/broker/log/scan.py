@@ -20,8 +20,7 @@ from typing import NamedTuple
 from kafka.broker.private_files import open_private
 from kafka.errors import CorruptRecordError
 from kafka.records import HEADER_BYTES, BatchHeader, check_crc, parse_header
-
-MAGIC_AT = 16
+from kafka.records.header import MAGIC_AT
 
 
 class Damage(NamedTuple):

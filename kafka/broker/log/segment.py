@@ -39,6 +39,7 @@ from kafka.broker.log.scan import Damage, scan_segment
 from kafka.broker.private_files import open_private
 from kafka.errors import CorruptRecordError
 from kafka.records import HEADER_BYTES, BatchHeader
+from kafka.records.header import FRAME_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,6 @@ _TIMESTAMPS = struct.Struct(">27xqq")
 """base and greatest timestamp of a batch"""
 _PEEK = struct.Struct(">qi4xb6xi")
 """base offset, size, magic, last offset delta"""
-FRAME_BYTES = 12
 CHUNK_BYTES = 2 * INTERVAL_BYTES
 """What is read at once to find a batch."""
 

@@ -217,7 +217,8 @@ class ConsumerMember(ConsumerAnswers):
         if speech is None:
             return
         request = speech()
-        self._is_target_current = self._is_target_current and request.topic_partitions is None
+        if request.topic_partitions is not None:
+            self._is_target_current = False
         self._said = Said(Ask(next(self._numbers), request, self._request_timeout_s), request.member_epoch < JOIN_EPOCH)
         self._effects.append(self._said.ask)
 

@@ -77,7 +77,8 @@ class Said(NamedTuple):
 
 class ConsumerAnswers:
     """See the module, and :class:`kafka.core.group.consumer.ConsumerMember`, which this is the lower half of. Of its
-    attributes that class writes the phase and when the next request is due, too."""
+    attributes that class writes the phase, the request in flight, whether the target is current, and when the next
+    request is due, too."""
 
     def __init__(
         self,
