@@ -2,13 +2,14 @@
 
 A handler is a function in ``handlers/``, marked with what it handles::
 
-    @handles(MetadataRequest, versions=(0, 13))
+    @handles(MetadataRequest)
     def metadata(broker: Broker, call: Call[MetadataRequest]) -> MetadataResponse: ...
 
-It returns the response, or a :class:`~kafka.broker.reply.Reply` that is completed later. ``MODULES`` says the same of
-all modules without importing one: a broker tells what it serves from there, and imports a module when the first request
-for it comes. So a new handler is a mark in its module and an entry here, and they may not differ; a new module's
-docstring says what it does and what it lacks beside Apache Kafka (the documentation shows it).
+It returns the response, or a :class:`~kafka.broker.reply.Reply` that is completed later. ``MODULES`` declares which
+module handles which APIs, and their versions, which are declared nowhere else: the broker's answer to ApiVersions
+comes from there, and a module is imported when the first request for it arrives. To add a handler, mark a function
+and add a row to ``MODULES``; to add a version, change the row. A module's docstring says what it does and how it
+differs from Apache Kafka (the documentation shows it).
 """
 
 from __future__ import annotations
@@ -32,54 +33,45 @@ log = logging.getLogger(__name__)
 Q = TypeVar("Q", bound="Request[Any]")
 
 MODULES: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
-    "acls": {"DescribeAcls": (0, 3), "CreateAcls": (0, 3), "DeleteAcls": (0, 3)},
-    "alter_configs": {"AlterConfigs": (0, 2)},
-    "api_versions": {"ApiVersions": (0, 4)},
-    "classic_groups": {
-        "JoinGroup": (0, 9), "SyncGroup": (0, 5), "Heartbeat": (0, 4), "LeaveGroup": (0, 5), "DescribeGroups": (0, 6),
+    "cluster": {
+        "DescribeLogDirs": (0, 5), "AlterReplicaLogDirs": (0, 2), "DescribeQuorum": (0, 2), "UpdateFeatures": (0, 2),
+        "DescribeCluster": (0, 2), "UnregisterBroker": (0, 0), "AddRaftVoter": (0, 1), "RemoveRaftVoter": (0, 0),
     },
-    "cluster": {"DescribeCluster": (0, 2)},
-    "config_resources": {"ListConfigResources": (0, 1)},
-    "configs": {"DescribeConfigs": (0, 4), "IncrementalAlterConfigs": (0, 1)},
-    "consumer_groups": {"ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1)},
-    "coordinator": {"FindCoordinator": (0, 6)},
-    "delegation_tokens": {
-        "CreateDelegationToken": (0, 3), "RenewDelegationToken": (0, 2), "ExpireDelegationToken": (0, 2),
-        "DescribeDelegationToken": (0, 3),
+    "configs": {
+        "DescribeConfigs": (0, 4), "AlterConfigs": (0, 2), "IncrementalAlterConfigs": (0, 1),
+        "DescribeClientQuotas": (0, 1), "AlterClientQuotas": (0, 1), "ListConfigResources": (0, 1),
     },
     "fetch": {"Fetch": (0, 18)},
-    "groups": {"ListGroups": (0, 5), "DeleteGroups": (0, 2)},
+    "groups": {
+        "JoinGroup": (0, 9), "Heartbeat": (0, 4), "LeaveGroup": (0, 5), "SyncGroup": (0, 5), "DescribeGroups": (0, 6),
+        "ListGroups": (0, 5), "DeleteGroups": (0, 2), "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
+    },
     "list_offsets": {"ListOffsets": (0, 11), "OffsetForLeaderEpoch": (0, 4)},
-    "log_dirs": {"DescribeLogDirs": (0, 5), "AlterReplicaLogDirs": (0, 2)},
-    "metadata": {"Metadata": (0, 13)},
+    "metadata": {
+        "Metadata": (0, 13), "FindCoordinator": (0, 6), "ApiVersions": (0, 4), "DescribeTopicPartitions": (0, 0),
+    },
     "offsets": {"OffsetCommit": (0, 10), "OffsetFetch": (0, 10), "OffsetDelete": (0, 0)},
-    "partitions": {"CreatePartitions": (0, 3), "DeleteRecords": (0, 2)},
     "produce": {"Produce": (0, 13)},
-    "producer_ids": {"InitProducerId": (0, 5)},
-    "quorum": {
-        "DescribeQuorum": (0, 2), "UnregisterBroker": (0, 0), "AddRaftVoter": (0, 1), "RemoveRaftVoter": (0, 0),
-        "UpdateFeatures": (0, 2),
+    "security": {
+        "SaslHandshake": (0, 1), "DescribeAcls": (0, 3), "CreateAcls": (0, 3), "DeleteAcls": (0, 3),
+        "SaslAuthenticate": (0, 2), "CreateDelegationToken": (0, 3), "RenewDelegationToken": (0, 2),
+        "ExpireDelegationToken": (0, 2), "DescribeDelegationToken": (0, 3), "DescribeUserScramCredentials": (0, 0),
+        "AlterUserScramCredentials": (0, 0),
     },
-    "quotas": {"DescribeClientQuotas": (0, 1), "AlterClientQuotas": (0, 1)},
-    "reassignments": {
-        "ElectLeaders": (0, 2), "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0),
-    },
-    "sasl": {"SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2)},
-    "scram": {"DescribeUserScramCredentials": (0, 0), "AlterUserScramCredentials": (0, 0)},
-    "share_acknowledge": {"ShareAcknowledge": (1, 2)},
-    "share_fetch": {"ShareFetch": (1, 2)},
-    "share_groups": {
-        "ShareGroupHeartbeat": (1, 1), "ShareGroupDescribe": (1, 1), "DescribeShareGroupOffsets": (0, 1),
-        "AlterShareGroupOffsets": (0, 0), "DeleteShareGroupOffsets": (0, 0),
+    "share": {
+        "ShareGroupHeartbeat": (1, 1), "ShareGroupDescribe": (1, 1), "ShareFetch": (1, 2), "ShareAcknowledge": (1, 2),
+        "DescribeShareGroupOffsets": (0, 1), "AlterShareGroupOffsets": (0, 0), "DeleteShareGroupOffsets": (0, 0),
     },
     "telemetry": {"GetTelemetrySubscriptions": (0, 0), "PushTelemetry": (0, 0)},
-    "topic_partitions": {"DescribeTopicPartitions": (0, 0)},
-    "topics": {"CreateTopics": (0, 7), "DeleteTopics": (0, 6)},
-    "transactions": {
-        "AddPartitionsToTxn": (0, 5), "AddOffsetsToTxn": (0, 4), "EndTxn": (0, 5), "TxnOffsetCommit": (0, 5),
+    "topics": {
+        "CreateTopics": (0, 7), "DeleteTopics": (0, 6), "DeleteRecords": (0, 2), "CreatePartitions": (0, 3),
+        "ElectLeaders": (0, 2), "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0),
     },
-    "txn_listings": {"DescribeTransactions": (0, 0), "ListTransactions": (0, 2), "DescribeProducers": (0, 0)},
-    "txn_markers": {"WriteTxnMarkers": (0, 2)},
+    "transactions": {
+        "InitProducerId": (0, 5), "AddPartitionsToTxn": (0, 5), "AddOffsetsToTxn": (0, 4), "EndTxn": (0, 5),
+        "WriteTxnMarkers": (0, 2), "TxnOffsetCommit": (0, 5), "DescribeProducers": (0, 0),
+        "DescribeTransactions": (0, 0), "ListTransactions": (0, 2),
+    },
 }  # fmt: skip
 """Module of ``kafka.broker.handlers`` -> its APIs and their versions, both inclusive."""
 
@@ -190,25 +182,23 @@ def _elements_left(message: Struct, most: int) -> int:
 
 def handles(
     request: type[Q],
-    versions: tuple[int, int],
     *,
     opens: Callable[[Q], list[Named]] | None = None,
     most_opened: int | None = None,
 ) -> Callable[[Callable[[Broker, Call[Q]], Outcome]], Callable[[Broker, Call[Q]], Outcome]]:
-    """Make the decorated function the handler of these versions of a request (both inclusive). ``opens``: the
-    partitions of a request whose logs it opens; when they are many, that is done first, in slices. A request with more
-    of them than ``most_opened`` ends its connection, as those of :data:`MOST_ELEMENTS`."""
-    low, high = versions
-    if not request.min_version <= low <= high <= request.max_version:
-        raise ValueError(f"{request.__name__} has no versions {low} to {high}")
+    """Make the decorated function the handler of a request, in the versions that :data:`MODULES` declares. ``opens``:
+    the partitions of a request whose logs it opens; when they are many, that is done first, in slices. A request with
+    more of them than ``most_opened`` ends its connection, as those of :data:`MOST_ELEMENTS`."""
 
     def register(function: Callable[[Broker, Call[Q]], Outcome]) -> Callable[[Broker, Call[Q]], Outcome]:
         key, module = request.api_key, function.__module__.rpartition(".")[2]
+        row = HANDLERS.get(key)
+        if row is None or row.module != module:
+            raise ValueError(f"{module} handles {request.__name__}, and MODULES does not say so")
+        if not request.min_version <= row.min_version <= row.max_version <= request.max_version:
+            raise ValueError(f"{request.__name__} has no versions {row.min_version} to {row.max_version}")
         if key in _FUNCTIONS:
             raise ValueError(f"{request.__name__} has two handlers")
-        row = HANDLERS.get(key)
-        if row is None or (row.min_version, row.max_version, row.module) != (low, high, module):
-            raise ValueError(f"{module} handles {request.__name__} {low} to {high}, and MODULES does not say so")
         _FUNCTIONS[key] = function
         if opens is not None:
 

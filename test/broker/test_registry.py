@@ -7,6 +7,7 @@ from importlib import import_module
 import pytest
 
 from kafka.broker import registry
+from kafka.broker.handlers.metadata import metadata
 from kafka.broker.registry import HANDLERS, KEYS, MODULES, MOST_ELEMENTS, handles, load
 from kafka.protocol.groups import DescribeGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -30,7 +31,7 @@ def test_a_mark_that_the_table_does_not_know_of_is_refused(monkeypatch: pytest.M
     load()
     monkeypatch.delitem(registry._FUNCTIONS, PushTelemetryRequest.api_key)
     with pytest.raises(ValueError, match="MODULES does not say so"):
-        handles(PushTelemetryRequest, versions=(0, 0))(lambda broker, call: None)  # type: ignore[arg-type, return-value]
+        handles(PushTelemetryRequest)(lambda broker, call: None)  # type: ignore[arg-type, return-value]
 
 
 def test_every_module_marks_what_the_table_says_that_it_handles() -> None:
@@ -43,12 +44,13 @@ def test_every_module_marks_what_the_table_says_that_it_handles() -> None:
 def test_a_second_handler_of_a_request_is_refused() -> None:
     load()
     with pytest.raises(ValueError, match="two handlers"):
-        handles(MetadataRequest, versions=(0, 1))(lambda broker, call: None)  # type: ignore[arg-type, return-value]
+        handles(MetadataRequest)(metadata)
 
 
-def test_versions_that_the_message_lacks_are_refused() -> None:
+def test_versions_that_the_message_lacks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HANDLERS[MetadataRequest.api_key], "max_version", 99)
     with pytest.raises(ValueError, match="has no versions"):
-        handles(MetadataRequest, versions=(0, 99))
+        handles(MetadataRequest)(metadata)
 
 
 @pytest.mark.parametrize("name", MODULES)

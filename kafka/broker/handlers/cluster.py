@@ -1,15 +1,53 @@
-"""DescribeCluster (KIP-700): the id, and the one broker, which is its own controller.
+"""The cluster: DescribeCluster (KIP-700), the KRaft quorum, features, and the log directory. There is one broker,
+which is its own controller.
 
-Different from Apache Kafka 4.3.0: nothing that is known.
+Different from Apache Kafka 4.3.0: there is no ``__cluster_metadata`` log, so DescribeQuorum shows one voter that is
+always up to date at offset 0; the broker cannot unregister itself (there it does, and vanishes from the metadata);
+``kraft.version`` can be raised only in a request that validates, so that voters never change; there is one log
+directory, the path of ``--data-dir``, and it is never cordoned.
 """
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.codes import error_code, error_text
+from kafka.broker.features import KRAFT_VERSION, SAFE_DOWNGRADE, UPGRADE, FeatureUpdate
+from kafka.broker.log import Topic
 from kafka.broker.operations import ALL_CLUSTER_OPERATIONS, NOT_ASKED
 from kafka.broker.registry import Call, handles
+from kafka.errors import (
+    BrokerIdNotRegisteredError,
+    BrokerResponseError,
+    InconsistentClusterIdError,
+    InvalidRequestError,
+    InvalidUpdateVersionError,
+    LogDirNotFoundError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
 from kafka.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
+from kafka.protocol.log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from kafka.protocol.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from kafka.wire.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
@@ -21,7 +59,7 @@ NOT_OF_CONTROLLERS: Final = (
 )
 
 
-@handles(DescribeClusterRequest, versions=(0, 2))
+@handles(DescribeClusterRequest)
 def describe_cluster(broker: Broker, call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
     wanted = call.request.endpoint_type
     if wanted != BROKERS:
@@ -46,4 +84,217 @@ def describe_cluster(broker: Broker, call: Call[DescribeClusterRequest]) -> Desc
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS
         if call.request.include_cluster_authorized_operations
         else NOT_ASKED,
+    )
+
+
+# -- quorum and features ----------------------------------------------------------------------------------------------
+
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+CONTROLLER: Final = "CONTROLLER"
+UNSUPPORTED: Final = error_code(UnsupportedVersionError)
+_NODES_SINCE: Final = 2
+
+
+@handles(DescribeQuorumRequest)
+def describe_quorum(broker: Broker, call: Call[DescribeQuorumRequest]) -> DescribeQuorumResponse:
+    asked = [(topic.topic_name, one.partition_index) for topic in call.request.topics for one in topic.partitions]
+    is_known = asked == [(METADATA_TOPIC, 0)]
+    host, port = broker.endpoint(call.connection)
+    node = DescribeQuorumResponse.Node(
+        node_id=broker.config.node_id,
+        listeners=[DescribeQuorumResponse.Listener(name=CONTROLLER, host=host, port=port)],
+    )
+    return DescribeQuorumResponse(
+        error_code=0,
+        error_message="",
+        topics=[
+            DescribeQuorumResponse.TopicData(
+                topic_name=topic.topic_name,
+                partitions=[
+                    _quorum(broker, call.version) if is_known else _no_quorum(one.partition_index, call.version)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in call.request.topics
+        ],
+        nodes=[node] if is_known and call.version >= _NODES_SINCE else [],
+    )
+
+
+def _quorum(broker: Broker, version: int) -> DescribeQuorumResponse.PartitionData:
+    voter = DescribeQuorumResponse.ReplicaState(replica_id=broker.config.node_id, log_end_offset=0)
+    if version >= 1:
+        voter.last_fetch_timestamp = voter.last_caught_up_timestamp = broker.epoch_ms()
+    return DescribeQuorumResponse.PartitionData(
+        partition_index=0,
+        error_code=0,
+        error_message="",
+        leader_id=broker.config.node_id,
+        leader_epoch=1,
+        high_watermark=0,
+        current_voters=[voter],
+        observers=[],
+    )
+
+
+def _no_quorum(index: int, version: int) -> DescribeQuorumResponse.PartitionData:
+    text = "This server does not host this topic-partition." if version >= _NODES_SINCE else ""
+    return DescribeQuorumResponse.PartitionData(
+        partition_index=index,
+        error_code=error_code(UnknownTopicOrPartitionError),
+        error_message=text,
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
+    )
+
+
+@handles(UnregisterBrokerRequest)
+def unregister_broker(broker: Broker, call: Call[UnregisterBrokerRequest]) -> UnregisterBrokerResponse:
+    wanted = call.request.broker_id
+    if wanted == broker.config.node_id:
+        code, text = InvalidRequestError.errno, f"Broker ID {wanted} is the one that is asked, and it is the only one"
+    else:
+        code, text = BrokerIdNotRegisteredError.errno, f"Broker ID {wanted} is not currently registered"
+    return UnregisterBrokerResponse(throttle_time_ms=0, error_code=int(code or 0), error_message=text)
+
+
+@handles(AddRaftVoterRequest)
+def add_raft_voter(broker: Broker, call: Call[AddRaftVoterRequest]) -> AddRaftVoterResponse:
+    request = call.request
+    code, text = _voter_refusal(broker, request, "Add", "adding")
+    if code == UNSUPPORTED and CONTROLLER not in {listener.name for listener in request.listeners}:
+        shown = ", ".join(f"ListenerName({one.name})={one.host}/<unresolved>:{one.port}" for one in request.listeners)
+        code = error_code(InvalidRequestError)
+        text = (
+            f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{shown}}})) for the default "
+            f"listener ListenerName({CONTROLLER})"
+        )
+    return AddRaftVoterResponse(throttle_time_ms=0, error_code=code, error_message=text)
+
+
+@handles(RemoveRaftVoterRequest)
+def remove_raft_voter(broker: Broker, call: Call[RemoveRaftVoterRequest]) -> RemoveRaftVoterResponse:
+    code, text = _voter_refusal(broker, call.request, "Remove", "removing")
+    return RemoveRaftVoterResponse(throttle_time_ms=0, error_code=code, error_message=text)
+
+
+def _voter_refusal(
+    broker: Broker, request: AddRaftVoterRequest | RemoveRaftVoterRequest, noun: str, verb: str
+) -> tuple[int, str]:
+    if request.cluster_id is not None and request.cluster_id != broker.ids.cluster_id:
+        text = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{broker.ids.cluster_id}"'
+        return error_code(InconsistentClusterIdError), text
+    if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
+        return error_code(InvalidRequestError), f"{noun} voter request didn't include a valid voter"
+    return UNSUPPORTED, f"Cluster doesn't support {verb} voter because the kraft.version feature is 0"
+
+
+@handles(UpdateFeaturesRequest)
+def update_features(broker: Broker, call: Call[UpdateFeaturesRequest]) -> UpdateFeaturesResponse:
+    request = call.request
+    updates = [
+        FeatureUpdate(
+            one.feature,
+            one.max_version_level,
+            one.upgrade_type if call.version else SAFE_DOWNGRADE if one.allow_downgrade else UPGRADE,
+        )
+        for one in request.feature_updates
+    ]
+    try:
+        broker.features.update(updates, validate_only=True)
+        if not request.validate_only:
+            if any(one.name == KRAFT_VERSION and one.level for one in updates):
+                raise InvalidUpdateVersionError("The one controller of this broker has a fixed set of voters.")
+            broker.features.update(updates, validate_only=False)
+    except BrokerResponseError as error:
+        return UpdateFeaturesResponse(
+            throttle_time_ms=0, error_code=error_code(error), error_message=error_text(error), results=[]
+        )
+    results = [
+        UpdateFeaturesResponse.UpdatableFeatureResult(feature=one.name, error_code=0, error_message="NONE")
+        for one in updates
+    ]
+    return UpdateFeaturesResponse(
+        throttle_time_ms=0, error_code=0, error_message=None, results=results if call.version < 2 else []
+    )
+
+
+# -- log directories --------------------------------------------------------------------------------------------------
+
+
+_VOLUME_SINCE: Final = 4
+
+
+@handles(DescribeLogDirsRequest)
+def describe_log_dirs(broker: Broker, call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
+    wanted: list[tuple[Topic, list[int]]] = []
+    if call.request.topics is None:
+        wanted = [(topic, list(range(topic.partitions))) for topic in broker.metadata]
+    else:
+        numbers_of: dict[str, dict[int, None]] = {}
+        for asked in call.request.topics:
+            numbers_of.setdefault(asked.topic, {}).update(dict.fromkeys(asked.partitions))
+        for name, numbers in numbers_of.items():
+            topic = broker.metadata.topic(name)
+            if topic is not None:
+                wanted.append((topic, [one for one in numbers if 0 <= one < topic.partitions]))
+    result = DescribeLogDirsResponse.DescribeLogDirsResult(
+        error_code=0,
+        log_dir=broker.logs.path,
+        topics=[
+            DescribeLogDirsResponse.DescribeLogDirsTopic(
+                name=topic.name,
+                partitions=[
+                    DescribeLogDirsResponse.DescribeLogDirsPartition(
+                        partition_index=number,
+                        partition_size=broker.logs.size_of(topic, number),
+                        offset_lag=0,
+                        is_future_key=False,
+                    )
+                    for number in found
+                ],
+            )
+            for topic, found in wanted
+            if found
+        ],
+    )
+    if call.version >= _VOLUME_SINCE:
+        with contextlib.suppress(OSError):
+            volume = shutil.disk_usage(broker.logs.path)
+            result.total_bytes, result.usable_bytes = volume.total, volume.free
+    return DescribeLogDirsResponse(throttle_time_ms=0, error_code=0, results=[result])
+
+
+@handles(AlterReplicaLogDirsRequest)
+def alter_replica_log_dirs(broker: Broker, call: Call[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
+    codes: dict[str, dict[int, int]] = {}
+    for directory in call.request.dirs:
+        is_ours = directory.path == broker.logs.path
+        for asked in directory.topics:
+            topic = broker.metadata.topic(asked.name)
+            for number in asked.partitions:
+                code = 0
+                if not is_ours:
+                    code = error_code(LogDirNotFoundError)
+                elif topic is None or not 0 <= number < topic.partitions:
+                    code = error_code(UnknownTopicOrPartitionError)
+                codes.setdefault(asked.name, {})[number] = code
+    return AlterReplicaLogDirsResponse(
+        throttle_time_ms=0,
+        results=[
+            AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
+                topic_name=name,
+                partitions=[
+                    AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(
+                        partition_index=number, error_code=code
+                    )
+                    for number, code in found.items()
+                ],
+            )
+            for name, found in codes.items()
+        ],
     )

@@ -1,13 +1,17 @@
-"""DescribeConfigs, IncrementalAlterConfigs: settings of topics (2), of the broker (4), of client metrics (16: what
-clients are to push, KIP-714), of groups (32).
+"""Configurations and client quotas: settings of topics (2), of the broker (4), of client metrics (16: what clients
+push, KIP-714) and of groups (32); ListConfigResources (KIP-1000, KIP-1142) lists the resources, in version 0 those of
+client metrics alone.
 
-Topics have all of Kafka's settings; those that the broker acts on are in ``LogConfig`` (``log/log_config.py``). Of
-the broker's settings the ones in ``settings.py`` are known; the dynamic ones may be changed, for this broker or (empty
-name) for all.
+Topics have all of Kafka's settings; those that the broker acts on are in ``LogConfig`` (``log/log_config.py``). Of the
+broker's settings the ones in ``settings.py`` are known; the dynamic ones may be changed, for this broker or (empty
+name) for all. AlterConfigs replaces all that a resource has set, with the checks of IncrementalAlterConfigs, which
+clients should use instead. Quotas are checked, stored and described.
 
 Different from Apache Kafka 4.3.0: of groups the settings of share and consumer groups, none of streams groups; loggers
 (8) are refused with INVALID_REQUEST (42); no documentation texts; changes show at once; of the broker's settings only
-those that mean something here, and those of listeners and share groups are read-only.
+those that mean something here, and those of listeners and share groups are read-only; a resource that AlterConfigs
+names twice gets INVALID_REQUEST (42; there, the request is never answered); quotas throttle no client; of hosts, only
+addresses and ``localhost`` are valid in a quota (there, whatever can be resolved).
 """
 
 from __future__ import annotations
@@ -19,16 +23,10 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.broker.client_metrics import CLIENT_METRICS_SETTINGS, KIND, check_client_metrics
 from kafka.broker.codes import error_code, error_text
-from kafka.broker.config import (
-    FROM_ALL_BROKERS,
-    FROM_CLIENT_METRICS,
-    FROM_DEFAULT,
-    FROM_GROUP,
-    FROM_TOPIC,
-    Sourced,
-)
+from kafka.broker.config import FROM_ALL_BROKERS, FROM_CLIENT_METRICS, FROM_DEFAULT, FROM_GROUP, FROM_TOPIC, Sourced
 from kafka.broker.features import ELIGIBLE_LEADERS, MIN_ISR
 from kafka.broker.groups.group_settings import GROUP_NUMBERS, check_consumer_settings
+from kafka.broker.quotas import Component, QuotaChange
 from kafka.broker.registry import Call, handles
 from kafka.broker.settings import (
     BOOLEAN,
@@ -51,12 +49,23 @@ from kafka.errors import (
     InvalidRequestError,
     UnknownError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from kafka.protocol.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from kafka.protocol.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
 )
 
 if TYPE_CHECKING:
@@ -64,11 +73,12 @@ if TYPE_CHECKING:
 
 TOPIC: Final = 2
 BROKER: Final = 4
+BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 
-KINDS: Final = frozenset({TOPIC, BROKER, 8, CLIENT_METRICS, GROUP})
-"""All that Kafka has; loggers, too."""
+KINDS: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
+"""Resource types that Apache Kafka has, but not all of which are served: BROKER_LOGGER is refused."""
 
 HIDDEN: Final = frozenset({"log.initial.task.delay.ms"})
 """Settings of the broker that Kafka does not show."""
@@ -98,7 +108,7 @@ def topic_value(broker: Broker, own: Mapping[str, str], name: str) -> Sourced:
 # -- describe --------------------------------------------------------------------------------------------------------
 
 
-@handles(DescribeConfigsRequest, versions=(0, 4))
+@handles(DescribeConfigsRequest)
 def describe_configs(broker: Broker, call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
     request = call.request
     odd = [one.resource_type for one in request.resources if one.resource_type not in KINDS]
@@ -275,7 +285,7 @@ def _check_broker_name(broker: Broker, name: str, noun: str, text: str) -> None:
 # -- alter -----------------------------------------------------------------------------------------------------------
 
 
-@handles(IncrementalAlterConfigsRequest, versions=(0, 1))
+@handles(IncrementalAlterConfigsRequest)
 def incremental_alter_configs(
     broker: Broker, call: Call[IncrementalAlterConfigsRequest]
 ) -> IncrementalAlterConfigsResponse:
@@ -460,3 +470,150 @@ def _changed(own: Mapping[str, str], changes: _Changes, lists: Mapping[str, str]
         else:
             raise UnknownError(f"there is no operation {operation}")
     return changed
+
+
+# -- AlterConfigs -----------------------------------------------------------------------------------------------------
+
+
+_STORED_KINDS: Final = {TOPIC: "topic", BROKER: "broker", CLIENT_METRICS: KIND, GROUP: "group"}
+
+_Change = IncrementalAlterConfigsRequest.AlterableConfig
+
+
+@handles(AlterConfigsRequest)
+def alter_configs(broker: Broker, call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
+    request = call.request
+    count_of = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    responses = []
+    for resource in request.resources:
+        code, text = 0, None
+        try:
+            if count_of[resource.resource_type, resource.resource_name] > 1:
+                raise InvalidRequestError("Each resource must appear at most once.")
+            _replace(broker, resource, request.validate_only)
+        except BrokerResponseError as error:
+            code, text = error_code(error), error_text(error) or None
+        responses.append(
+            AlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=text,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
+
+
+def _replace(broker: Broker, resource: AlterConfigsRequest.AlterConfigsResource, validate_only: bool) -> None:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == TOPIC and not name:
+        raise InvalidRequestError("Default topic resources are not allowed.")
+    given = {one.name for one in resource.configs}
+    own = broker.metadata.config(_STORED_KINDS[kind], name) if kind in _STORED_KINDS else {}
+    changes = [_Change(name=one.name, config_operation=SET, value=one.value) for one in resource.configs]
+    changes += [_Change(name=key, config_operation=DELETE, value=None) for key in own if key not in given]
+    wanted = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=kind, resource_name=name, configs=changes
+    )
+    alter_resource(broker, wanted, validate_only)
+
+
+# -- ListConfigResources ----------------------------------------------------------------------------------------------
+
+
+@handles(ListConfigResourcesRequest)
+def list_config_resources(broker: Broker, call: Call[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
+    wanted = set(call.request.resource_types) if call.version else {CLIENT_METRICS}
+    if not wanted <= KINDS:
+        code = error_code(UnsupportedVersionError)
+        return ListConfigResourcesResponse(throttle_time_ms=0, error_code=code, config_resources=[])
+    node = str(broker.config.node_id)
+    names = {
+        CLIENT_METRICS: list(broker.metadata.configs(KIND)),
+        GROUP: list(broker.metadata.configs("group")),
+        BROKER_LOGGER: [node],
+        BROKER: [node],
+        TOPIC: [topic.name for topic in broker.metadata],
+    }
+    return ListConfigResourcesResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        config_resources=[
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+            for kind, found in names.items()
+            for name in found
+            if not wanted or kind in wanted
+        ],
+    )
+
+
+# -- client quotas ----------------------------------------------------------------------------------------------------
+
+
+_Entity = tuple[tuple[str, "str | None"], ...]
+
+
+@handles(DescribeClientQuotasRequest)
+def describe_client_quotas(
+    broker: Broker, call: Call[DescribeClientQuotasRequest]
+) -> DescribeClientQuotasResponse:
+    request = call.request
+    components = [Component(one.entity_type, one.match_type, one.match) for one in request.components]
+    try:
+        found = broker.quotas.find(components, request.strict)
+    except BrokerResponseError as error:
+        return DescribeClientQuotasResponse(
+            throttle_time_ms=0, error_code=error_code(error), error_message=error_text(error), entries=None
+        )
+    kind = DescribeClientQuotasResponse
+    return kind(
+        throttle_time_ms=0,
+        error_code=0,
+        error_message="",
+        entries=[
+            kind.EntryData(
+                entity=[kind.EntityData(entity_type=name, entity_name=value) for name, value in entity.items()],
+                values=[kind.ValueData(key=key, value=value) for key, value in values.items()],
+            )
+            for entity, values in found
+        ],
+    )
+
+
+@handles(AlterClientQuotasRequest)
+def alter_client_quotas(broker: Broker, call: Call[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
+    request = call.request
+    keys = [_entity(entry) for entry in request.entries]
+    count_of = Counter(keys)
+    results: dict[_Entity, tuple[int, str | None]] = {}
+    for key, entry in zip(keys, request.entries, strict=True):
+        changes = [QuotaChange(one.key, None if one.remove else one.value) for one in entry.ops]
+        code, text = 0, None
+        try:
+            if count_of[key] > 1 or len({one.key for one in changes}) < len(changes):
+                shown = ", ".join(f"{kind}={name}" for kind, name in key)
+                raise InvalidRequestError(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{shown}}})")
+            broker.quotas.alter(dict(key), changes, request.validate_only)
+        except BrokerResponseError as error:
+            code, text = error_code(error), error_text(error)
+        results[key] = code, text
+    if not request.validate_only:
+        broker.quotas.write_names()
+        broker.sync_metadata()
+    kind = AlterClientQuotasResponse
+    return kind(
+        throttle_time_ms=0,
+        entries=[
+            kind.EntryData(
+                error_code=code,
+                error_message=text,
+                entity=[kind.EntityData(entity_type=name, entity_name=value) for name, value in key],
+            )
+            for key, (code, text) in results.items()
+        ],
+    )
+
+
+def _entity(entry: AlterClientQuotasRequest.EntryData) -> _Entity:
+    """The entity; of a kind that is named twice the last one counts, as in Kafka."""
+    return tuple(sorted({one.entity_type: one.entity_name for one in entry.entity}.items()))

@@ -53,7 +53,7 @@ def _named(request: FetchRequest) -> list[Named]:
     return [(topic.topic or topic.topic_id, one.partition) for topic in request.topics for one in topic.partitions]
 
 
-@handles(FetchRequest, versions=(0, 18), opens=_named, most_opened=10_000)
+@handles(FetchRequest, opens=_named, most_opened=10_000)
 def fetch(broker: Broker, call: Call[FetchRequest]) -> FetchResponse | Reply:
     request = call.request
     try:

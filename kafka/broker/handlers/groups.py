@@ -1,26 +1,80 @@
-"""ListGroups and DeleteGroups: groups of every kind, one name space.
+"""Consumer groups: the classic protocol (KIP-62, 345, 394, 559, 814), the consumer group protocol (KIP-848, KIP-1251),
+and the requests about groups of every type, share groups included (ListGroups, DeleteGroups).
 
-Different from Apache Kafka 4.3.0: streams groups are not here; groups are listed in the order in which they came.
+Classic groups: a member whose JoinGroup or SyncGroup waits stays in the group when its connection ends, as in Kafka;
+its session timeout decides. Consumer groups: the first heartbeat of a new group already returns its assignment;
+members that subscribe with a regular expression get theirs with the second. Groups of classic members are converted and
+converted back (``group.consumer.migration.policy``).
+
+Different from Apache Kafka 4.3.0: a second JoinGroup or SyncGroup of a member that waits completes the first with
+REBALANCE_IN_PROGRESS (27), where there it is never answered; of regular expressions the rare classes of Unicode are
+refused, and so are very large ones (``regex.py`` and ``regex_syntax.py`` in ``kafka/broker/groups`` tell the limits);
+where members are subscribed to different topics, ``uniform`` gives as many partitions to each, but perhaps others;
+racks are stored and not used; there are no streams groups; groups are listed in the order of their creation, members
+in the order of their joining.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import UUID
 
-from kafka.broker.codes import error_code
+from kafka.broker.codes import error_code, error_text
 from kafka.broker.groups.classic_group import ClassicGroup
+from kafka.broker.groups.classic_member import Join, JoinAnswer, Sync, SyncAnswer
+from kafka.broker.groups.consumer_group import ConsumerGroup, Heartbeat
+from kafka.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Partition
 from kafka.broker.groups.embedded_protocol import PROTOCOL_TYPE
+from kafka.broker.groups.group_settings import consumer_settings
+from kafka.broker.groups.states import ClassicState
+from kafka.broker.operations import ALL_GROUP_OPERATIONS, NOT_ASKED
 from kafka.broker.registry import Call, handles
-from kafka.errors import BrokerResponseError, KafkaStorageError, NotCoordinatorError
-from kafka.protocol.groups import DeleteGroupsRequest, DeleteGroupsResponse, ListGroupsRequest, ListGroupsResponse
+from kafka.broker.reply import Reply
+from kafka.broker.topics import by_topic
+from kafka.errors import (
+    BrokerResponseError,
+    GroupIdNotFoundError,
+    InconsistentGroupProtocolError,
+    InvalidGroupIdError,
+    InvalidRequestError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    KafkaStorageError,
+    NotCoordinatorError,
+    UnsupportedAssignorError,
+)
+from kafka.protocol.consumer_group import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from kafka.protocol.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
+    from kafka.protocol.share import ShareGroupHeartbeatResponse
 
 _Listed = ListGroupsResponse.ListedGroup
 
 
-@handles(ListGroupsRequest, versions=(0, 5))
+@handles(ListGroupsRequest)
 def list_groups(broker: Broker, call: Call[ListGroupsRequest]) -> ListGroupsResponse:
     states = {state.lower() for state in call.request.states_filter}
     types = {kind.lower() for kind in call.request.types_filter}
@@ -28,13 +82,13 @@ def list_groups(broker: Broker, call: Call[ListGroupsRequest]) -> ListGroupsResp
         error_code=0,
         groups=[
             group
-            for group in _all(broker)
+            for group in _all_groups(broker)
             if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
         ],
     )
 
 
-def _all(broker: Broker) -> list[_Listed]:
+def _all_groups(broker: Broker) -> list[_Listed]:
     found = []
     for name, group in broker.groups.groups.items():
         if isinstance(group, ClassicGroup):
@@ -49,13 +103,13 @@ def _all(broker: Broker) -> list[_Listed]:
     return found
 
 
-@handles(DeleteGroupsRequest, versions=(0, 2))
+@handles(DeleteGroupsRequest)
 def delete_groups(broker: Broker, call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
     results = []
     for name in dict.fromkeys(call.request.groups_names):
         code = 0
         try:
-            _delete(broker, name)
+            _delete_group(broker, name)
         except KafkaStorageError:
             code = error_code(NotCoordinatorError)
         except BrokerResponseError as error:
@@ -64,9 +118,388 @@ def delete_groups(broker: Broker, call: Call[DeleteGroupsRequest]) -> DeleteGrou
     return DeleteGroupsResponse(throttle_time_ms=0, results=results)
 
 
-def _delete(broker: Broker, name: str) -> None:
+def _delete_group(broker: Broker, name: str) -> None:
     if name in broker.share.groups:
         broker.share.delete(name)
         broker.sessions.drop_group(name)
     else:
         broker.groups.delete(name)
+
+
+# -- classic groups ---------------------------------------------------------------------------------------------------
+
+
+FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
+FIRST_WITH_KNOWN_IDS: Final = 4
+FIRST_WITH_SKIPPING: Final = 9
+FIRST_WITH_NULL_PROTOCOL: Final = 7
+FIRST_SYNC_WITH_PROTOCOL: Final = 5
+FIRST_LEAVE_OF_SEVERAL: Final = 3
+FIRST_DESCRIBE_WITH_ERRORS: Final = 6
+
+
+@handles(JoinGroupRequest)
+def join_group(broker: Broker, call: Call[JoinGroupRequest]) -> Reply:
+    request = call.request
+    reply = Reply()
+
+    def done(answer: JoinAnswer) -> None:
+        broker.complete(reply, call, _join_response(answer, call.version))
+
+    low, high = (broker.config.number(f"group.{word}.session.timeout.ms") for word in ("min", "max"))
+    if not request.group_id:
+        done(JoinAnswer(InvalidGroupIdError, request.member_id))
+    elif not low <= request.session_timeout_ms <= high:
+        done(JoinAnswer(InvalidSessionTimeoutError, request.member_id))
+    else:
+        has_timeout = call.version >= FIRST_WITH_REBALANCE_TIMEOUT
+        wanted = Join(
+            request.member_id,
+            request.group_instance_id,
+            call.client_id or "",
+            f"/{call.connection.host}",
+            request.protocol_type,
+            tuple((one.name, bytes(one.metadata)) for one in request.protocols),
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,
+            call.version >= FIRST_WITH_KNOWN_IDS,
+            call.version >= FIRST_WITH_SKIPPING,
+            request.reason,
+        )
+        broker.groups.join(request.group_id, wanted, done, call.now)
+    return reply
+
+
+def _join_response(answer: JoinAnswer, version: int) -> JoinGroupResponse:
+    name = answer.protocol_name
+    return JoinGroupResponse(
+        error_code=error_code(answer.error),
+        generation_id=answer.generation,
+        protocol_type=answer.protocol_type,
+        protocol_name="" if name is None and version < FIRST_WITH_NULL_PROTOCOL else name,
+        leader=answer.leader,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=[
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=member_id, group_instance_id=instance_id, metadata=metadata
+            )
+            for member_id, instance_id, metadata in answer.members
+        ],
+    )
+
+
+@handles(SyncGroupRequest)
+def sync_group(broker: Broker, call: Call[SyncGroupRequest]) -> Reply:
+    request = call.request
+    reply = Reply()
+
+    def done(answer: SyncAnswer) -> None:
+        response = SyncGroupResponse(
+            error_code=error_code(answer.error),
+            protocol_type=answer.protocol_type,
+            protocol_name=answer.protocol_name,
+            assignment=answer.assignment,
+        )
+        broker.complete(reply, call, response)
+
+    has_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if call.version >= FIRST_SYNC_WITH_PROTOCOL and not has_protocol:
+        done(SyncAnswer(InconsistentGroupProtocolError))
+    elif not request.group_id:
+        done(SyncAnswer(InvalidGroupIdError))
+    else:
+        wanted = Sync(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            request.protocol_type,
+            request.protocol_name,
+            {one.member_id: bytes(one.assignment) for one in request.assignments},
+        )
+        broker.groups.sync(request.group_id, wanted, done, call.now)
+    return reply
+
+
+@handles(HeartbeatRequest)
+def heartbeat(broker: Broker, call: Call[HeartbeatRequest]) -> HeartbeatResponse:
+    request = call.request
+    code = 0
+    try:
+        if not request.group_id:
+            raise InvalidGroupIdError("")
+        broker.groups.classic_heartbeat(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id, call.now
+        )
+    except BrokerResponseError as error:
+        code = error_code(error)
+    return HeartbeatResponse(error_code=code)
+
+
+@handles(LeaveGroupRequest)
+def leave_group(broker: Broker, call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
+    request = call.request
+    if not request.group_id:
+        return LeaveGroupResponse(error_code=error_code(InvalidGroupIdError))
+    is_one = call.version < FIRST_LEAVE_OF_SEVERAL
+    members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)] if is_one else request.members
+    try:
+        leaving = [(member.member_id, member.group_instance_id) for member in members]
+        errors = broker.groups.leave(request.group_id, leaving, call.now)
+    except BrokerResponseError as error:
+        return LeaveGroupResponse(error_code=error_code(error))
+    if is_one:
+        return LeaveGroupResponse(error_code=error_code(errors[0]))
+    return LeaveGroupResponse(
+        error_code=0,
+        members=[
+            LeaveGroupResponse.MemberResponse(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error_code(error)
+            )
+            for member, error in zip(members, errors, strict=True)
+        ],
+    )
+
+
+@handles(DescribeGroupsRequest)
+def describe_groups(broker: Broker, call: Call[DescribeGroupsRequest]) -> DescribeGroupsResponse:
+    operations = ALL_GROUP_OPERATIONS if call.request.include_authorized_operations else NOT_ASKED
+    groups = []
+    for group_id in call.request.groups:
+        try:
+            groups.append(_described_classic_group(broker.groups.classic(group_id), operations))
+        except GroupIdNotFoundError as error:
+            has_error = call.version >= FIRST_DESCRIBE_WITH_ERRORS
+            groups.append(
+                DescribeGroupsResponse.DescribedGroup(
+                    error_code=error_code(GroupIdNotFoundError) if has_error else 0,
+                    error_message=str(error.args[0]) if has_error else None,
+                    group_id=group_id,
+                    group_state=ClassicState.DEAD.value,
+                    protocol_type="",
+                    protocol_data="",
+                    members=[],
+                    authorized_operations=NOT_ASKED if has_error else operations,
+                )
+            )
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _described_classic_group(group: ClassicGroup, operations: int) -> DescribeGroupsResponse.DescribedGroup:
+    """What members said is shown while everybody agrees on the protocol."""
+    protocol = group.protocol_name if group.state is ClassicState.STABLE else None
+    return DescribeGroupsResponse.DescribedGroup(
+        error_code=0,
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[
+            DescribeGroupsResponse.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=b"" if protocol is None else member.metadata(protocol),
+                member_assignment=member.assignment,
+            )
+            for member in group.in_order()
+        ],
+        authorized_operations=operations,
+    )
+
+
+# -- consumer groups --------------------------------------------------------------------------------------------------
+
+
+FIRST_WITH_IDS_BY_CLIENTS: Final = 1
+
+CONSUMER_MEMBER, CLASSIC_MEMBER = 1, 0
+"""Member types of ConsumerGroupDescribe."""
+
+
+@handles(ConsumerGroupHeartbeatRequest)
+def consumer_group_heartbeat(
+    broker: Broker, call: Call[ConsumerGroupHeartbeatRequest]
+) -> ConsumerGroupHeartbeatResponse:
+    request = call.request
+    try:
+        _check_consumer_heartbeat(broker, call)
+        if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+            answer = broker.groups.consumer_leave(
+                request.group_id, request.member_id, request.instance_id, request.member_epoch, call.now
+            )
+        else:
+            answer = broker.groups.heartbeat(request.group_id, _consumer_heartbeat(broker, call), call.now)
+    except KafkaStorageError:
+        return heartbeat_error(ConsumerGroupHeartbeatResponse, NotCoordinatorError(""))
+    except BrokerResponseError as error:
+        return heartbeat_error(ConsumerGroupHeartbeatResponse, error)
+    return heartbeat_response(
+        ConsumerGroupHeartbeatResponse, answer.member_id, answer.epoch, answer.heartbeat_interval_ms, answer.assignment
+    )
+
+
+def _consumer_heartbeat(broker: Broker, call: Call[ConsumerGroupHeartbeatRequest]) -> Heartbeat:
+    request = call.request
+    owned = request.topic_partitions
+    return Heartbeat(
+        request.member_id or broker.groups.new_consumer_member_id(),
+        request.member_epoch,
+        request.instance_id,
+        request.rack_id,
+        call.client_id or "",
+        f"/{call.connection.host}",
+        request.rebalance_timeout_ms,
+        None if request.subscribed_topic_names is None else frozenset(request.subscribed_topic_names),
+        request.subscribed_topic_regex,
+        request.server_assignor,
+        None if owned is None else frozenset((one.topic_id, number) for one in owned for number in one.partitions),
+    )
+
+
+def _check_consumer_heartbeat(broker: Broker, call: Call[ConsumerGroupHeartbeatRequest]) -> None:
+    """Raise what is wrong with a request whatever the group is."""
+    request = call.request
+    may_lack_id = call.version < FIRST_WITH_IDS_BY_CLIENTS and request.member_epoch in (JOIN_EPOCH, STATIC_LEAVE_EPOCH)
+    for name, text in (
+        ("GroupId", request.group_id),
+        ("MemberId", "by the broker" if may_lack_id else request.member_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        if text is not None and not text.strip():
+            raise InvalidRequestError(f"{name} can't be empty.")
+    if request.member_epoch == JOIN_EPOCH:
+        if request.rebalance_timeout_ms == -1:
+            raise InvalidRequestError("RebalanceTimeoutMs must be provided in first request.")
+        if request.topic_partitions is None or request.topic_partitions:
+            raise InvalidRequestError("TopicPartitions must be empty when (re-)joining.")
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            raise InvalidRequestError(
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+            )
+    elif request.member_epoch == STATIC_LEAVE_EPOCH:
+        if request.instance_id is None:
+            raise InvalidRequestError("InstanceId can't be null.")
+    elif request.member_epoch < STATIC_LEAVE_EPOCH:
+        raise InvalidRequestError("MemberEpoch is invalid.")
+    known = consumer_settings(broker.config.value, {}).assignors
+    if request.server_assignor is not None and request.server_assignor not in known:
+        raise UnsupportedAssignorError(
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(known)}."
+        )
+
+
+@handles(ConsumerGroupDescribeRequest)
+def consumer_group_describe(
+    broker: Broker, call: Call[ConsumerGroupDescribeRequest]
+) -> ConsumerGroupDescribeResponse:
+    operations = ALL_GROUP_OPERATIONS if call.request.include_authorized_operations else NOT_ASKED
+    groups = []
+    for group_id in call.request.group_ids:
+        try:
+            if not group_id:
+                raise InvalidGroupIdError("")
+            groups.append(_described_consumer_group(broker, broker.groups.consumer(group_id), operations))
+        except BrokerResponseError as error:
+            groups.append(
+                ConsumerGroupDescribeResponse.DescribedGroup(
+                    error_code=error_code(error),
+                    error_message=error_text(error) or None,
+                    group_id=group_id,
+                    group_state="",
+                    group_epoch=0,
+                    assignment_epoch=0,
+                    assignor_name="",
+                    members=[],
+                )
+            )
+    return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+
+
+def _described_consumer_group(
+    broker: Broker, group: ConsumerGroup, operations: int
+) -> ConsumerGroupDescribeResponse.DescribedGroup:
+    return ConsumerGroupDescribeResponse.DescribedGroup(
+        error_code=0,
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.picture.epoch,
+        assignment_epoch=group.picture.assignment_epoch,
+        assignor_name=group.assignor,
+        authorized_operations=operations,
+        members=[
+            ConsumerGroupDescribeResponse.Member(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                rack_id=member.rack_id,
+                member_epoch=member.epoch,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                subscribed_topic_names=sorted(member.topics),
+                subscribed_topic_regex=member.regex,
+                assignment=_described_assignment(broker, member.holds()),
+                target_assignment=_described_assignment(
+                    broker, group.picture.target.get(member.member_id, frozenset())
+                ),
+                member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def _described_assignment(broker: Broker, partitions: Iterable[Partition]) -> ConsumerGroupDescribeResponse.Assignment:
+    return ConsumerGroupDescribeResponse.Assignment(
+        topic_partitions=[
+            ConsumerGroupDescribeResponse.TopicPartitions(
+                topic_id=topic_id, topic_name=topic.name, partitions=numbers
+            )
+            for topic_id, numbers in by_topic(partitions).items()
+            if (topic := broker.metadata.topic_by_id(topic_id)) is not None
+        ]
+    )
+
+
+# -- responses to heartbeats ------------------------------------------------------------------------------------------
+
+
+_Response = TypeVar("_Response", ConsumerGroupHeartbeatResponse, "ShareGroupHeartbeatResponse")
+
+
+def heartbeat_error(kind: type[_Response], error: KafkaError) -> _Response:
+    """The answer that says no."""
+    return kind(
+        throttle_time_ms=0,
+        error_code=error_code(error),
+        error_message=error_text(error),
+        member_epoch=0,
+        heartbeat_interval_ms=0,
+    )
+
+
+def heartbeat_response(
+    kind: type[_Response],
+    member_id: str,
+    epoch: int,
+    interval_ms: int,
+    assigned: Collection[tuple[UUID, int]] | None,
+) -> _Response:
+    """The answer to a member. ``assigned``: its partitions, or None when it is not told them again."""
+    assignment = None
+    if assigned is not None:
+        assignment = kind.Assignment(
+            topic_partitions=[
+                kind.TopicPartitions(topic_id=topic_id, partitions=numbers)
+                for topic_id, numbers in by_topic(assigned).items()
+            ]
+        )
+    return kind(
+        throttle_time_ms=0,
+        error_code=0,
+        member_id=member_id,
+        member_epoch=epoch,
+        heartbeat_interval_ms=interval_ms,
+        assignment=assignment,
+    )

@@ -46,7 +46,7 @@ SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_
 _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
-@handles(ListOffsetsRequest, versions=(0, 11))
+@handles(ListOffsetsRequest)
 def list_offsets(broker: Broker, call: Call[ListOffsetsRequest]) -> Response | Reply:
     return broker.in_slices(call, _list_offsets(broker, call))
 
@@ -142,7 +142,7 @@ def _named(request: OffsetForLeaderEpochRequest) -> list[Named]:
     return [(topic.topic, one.partition) for topic in request.topics for one in topic.partitions]
 
 
-@handles(OffsetForLeaderEpochRequest, versions=(0, 4), opens=_named)
+@handles(OffsetForLeaderEpochRequest, opens=_named)
 def offset_for_leader_epoch(broker: Broker, call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[

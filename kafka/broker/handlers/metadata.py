@@ -1,57 +1,73 @@
-"""Metadata: this broker, its topics, their partitions, all of which it leads.
+"""What a client asks for first: ApiVersions (KIP-35, 511, 584), Metadata, DescribeTopicPartitions (KIP-966) and
+FindCoordinator. This broker leads every partition and coordinates everything.
 
-A topic that is missing is made when the request allows it and ``auto.create.topics.enable`` says so, with the broker's
-``num.partitions``. As in Apache Kafka, the answer that makes it still says UNKNOWN_TOPIC_OR_PARTITION (3), and the next
-one has it. One request makes :data:`MOST_MADE` at most; clients ask again, and that makes the next ones.
+ApiVersions lists the requests of the release that is played, as far as there are handlers; the features are that
+release's, too, except those whose APIs are not served. A version that the release lacks never comes this far
+(:mod:`kafka.broker.release`).
 
+Metadata creates a missing topic when the request allows it and ``auto.create.topics.enable`` is set, with the broker's
+``num.partitions``. As in Apache Kafka, the response that creates it still says UNKNOWN_TOPIC_OR_PARTITION (3), and the
+next one has it. One request creates :data:`MOST_MADE` at most; clients ask again, and that creates the next ones.
 Leader epochs go up by two with each start of the broker, as those of a lone Apache Kafka do.
 
-Different from Apache Kafka 4.3.0: no authorizer, so everybody may do everything.
+FindCoordinator creates the internal topic of a coordinator's state when a client first asks for that coordinator.
+
+Different from Apache Kafka 4.3.0: no APIs of streams groups (88, 89) and of brokers' share state (83 to 87), and no
+``streams.version`` while those of streams are missing; no authorizer, so every client may do everything; the internal
+topic exists at once, so the first FindCoordinator is never answered with COORDINATOR_NOT_AVAILABLE (15).
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from kafka.broker.codes import error_code
 from kafka.broker.log import Topic
 from kafka.broker.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED
 from kafka.broker.registry import Call, handles
+from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kafka.broker.topics import INTERNAL_TOPICS, check_topic_name, create_topic
 from kafka.errors import (
     BrokerResponseError,
     InvalidRequestError,
+    KafkaStorageError,
     UnknownError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.topics import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from kafka.wire.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
-_UNKNOWN_ID: Final = error_code(UnknownTopicIdError)
+_UNKNOWN_TOPIC_ID: Final = error_code(UnknownTopicIdError)
 MOST_MADE: Final = 500
 """Topics that one request makes: some tens of ms."""
 IDS_SINCE = 12
 """The first version that may ask for topics by their ids; versions 10 and 11 only show them."""
 
 
-@handles(MetadataRequest, versions=(0, 13))
+@handles(MetadataRequest)
 def metadata(broker: Broker, call: Call[MetadataRequest]) -> MetadataResponse:
     request = call.request
     node_id = broker.config.node_id
-    fault = _fault(call)
+    fault = _request_error(call)
     if fault:
-        return _refused(request, fault)
+        return _error_response(request, fault)
     if request.topics is None or (call.version == 0 and not request.topics):
-        topics = [_describe(broker, topic) for topic in broker.metadata]
+        topics = [_described_topic(broker, topic) for topic in broker.metadata]
     else:
-        topics = _asked_for(broker, request)
+        topics = _requested_topics(broker, request)
     if request.include_topic_authorized_operations:
         for topic in topics:
-            if topic.error_code != _UNKNOWN_ID:
+            if topic.error_code != _UNKNOWN_TOPIC_ID:
                 topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
     host, port = broker.endpoint(call.connection)
     return MetadataResponse(
@@ -65,7 +81,7 @@ def metadata(broker: Broker, call: Call[MetadataRequest]) -> MetadataResponse:
     )
 
 
-def _fault(call: Call[MetadataRequest]) -> int:
+def _request_error(call: Call[MetadataRequest]) -> int:
     """The error code of a request that names a topic in no way that its version has, as measured; 0 when it is well."""
     for wanted in call.request.topics or ():
         if call.version < IDS_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID):
@@ -75,7 +91,7 @@ def _fault(call: Call[MetadataRequest]) -> int:
     return 0
 
 
-def _refused(request: MetadataRequest, code: int) -> MetadataResponse:
+def _error_response(request: MetadataRequest, code: int) -> MetadataResponse:
     topics = [
         MetadataResponse.MetadataResponseTopic(
             error_code=code, name=wanted.name or "", topic_id=wanted.topic_id, partitions=[]
@@ -85,7 +101,7 @@ def _refused(request: MetadataRequest, code: int) -> MetadataResponse:
     return MetadataResponse(brokers=[], topics=topics, error_code=code)
 
 
-def _asked_for(broker: Broker, request: MetadataRequest) -> list[MetadataResponse.MetadataResponseTopic]:
+def _requested_topics(broker: Broker, request: MetadataRequest) -> list[MetadataResponse.MetadataResponseTopic]:
     """Each topic once. Where one is asked for by its id, those that have no id are left out; ids that nobody knows come
     first, topics that are missing last."""
     wanted = request.topics or []
@@ -93,23 +109,23 @@ def _asked_for(broker: Broker, request: MetadataRequest) -> list[MetadataRespons
     if ids:
         found = {topic_id: broker.metadata.topic_by_id(topic_id) for topic_id in ids}
         unknown = [
-            MetadataResponse.MetadataResponseTopic(error_code=_UNKNOWN_ID, name=None, topic_id=one, partitions=[])
+            MetadataResponse.MetadataResponseTopic(error_code=_UNKNOWN_TOPIC_ID, name=None, topic_id=one, partitions=[])
             for one, topic in found.items()
             if topic is None
         ]
-        return unknown + [_describe(broker, topic) for topic in found.values() if topic is not None]
+        return unknown + [_described_topic(broker, topic) for topic in found.values() if topic is not None]
     names = dict.fromkeys(one.name or "" for one in wanted)
     there = [topic for topic in map(broker.metadata.topic, names) if topic is not None]
     missing = [name for name in names if broker.metadata.topic(name) is None]
-    described = [_describe(broker, topic) for topic in there]
+    described = [_described_topic(broker, topic) for topic in there]
     made: list[str] = []
-    described += [_missing(broker, name, request.allow_auto_topic_creation, made) for name in missing]
+    described += [_create_or_report_missing(broker, name, request.allow_auto_topic_creation, made) for name in missing]
     if made:
         broker.topics_changed(made)
     return described
 
 
-def _missing(
+def _create_or_report_missing(
     broker: Broker, name: str, may_create: bool, made: list[str]
 ) -> MetadataResponse.MetadataResponseTopic:
     code = error_code(UnknownTopicOrPartitionError)
@@ -128,7 +144,7 @@ def _missing(
     )
 
 
-def _describe(broker: Broker, topic: Topic) -> MetadataResponse.MetadataResponseTopic:
+def _described_topic(broker: Broker, topic: Topic) -> MetadataResponse.MetadataResponseTopic:
     nodes = [broker.config.node_id]
     return MetadataResponse.MetadataResponseTopic(
         error_code=0,
@@ -147,3 +163,209 @@ def _describe(broker: Broker, topic: Topic) -> MetadataResponse.MetadataResponse
             for number in range(topic.partitions)
         ],
     )
+
+
+# -- ApiVersions ------------------------------------------------------------------------------------------------------
+
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@handles(ApiVersionsRequest)
+def api_versions(broker: Broker, call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
+    if call.version >= 3:
+        for text in (call.request.client_software_name, call.request.client_software_version):
+            if not _SOFTWARE.fullmatch(text):
+                return ApiVersionsResponse(error_code=error_code(InvalidRequestError), api_keys=[])
+        call.connection.software = (call.request.client_software_name, call.request.client_software_version)
+    release = broker.release
+    return ApiVersionsResponse(
+        error_code=0,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=row.key, min_version=row.least, max_version=row.most)
+            for row in release.apis()
+        ],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=least, max_version=most)
+            for name, least, most in release.supported_features()
+            if least or call.version >= 4  # a minimum of 0 broke clients before version 4 (KAFKA-17011)
+        ],
+        finalized_features_epoch=broker.features.epoch,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in broker.features.finalized().items()
+        ],
+    )
+
+
+# -- DescribeTopicPartitions ------------------------------------------------------------------------------------------
+
+
+_DescribedTopic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_DescribedPartition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+_Cursor = DescribeTopicPartitionsResponse.Cursor
+
+
+@handles(DescribeTopicPartitionsRequest)
+def describe_topic_partitions(
+    broker: Broker, call: Call[DescribeTopicPartitionsRequest]
+) -> DescribeTopicPartitionsResponse:
+    request = call.request
+    named = [topic.name for topic in request.topics]
+    cursor = request.cursor
+    fault = _cursor_error(named, cursor)
+    if fault is not None:
+        code = error_code(fault)
+        refused = [_DescribedTopic(error_code=code, name=name, topic_id=ZERO_UUID, partitions=[]) for name in named]
+        return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=refused)
+    names = sorted(set(named) if named else {topic.name for topic in broker.metadata})
+    left = max(1, min(request.response_partition_limit, broker.config.number("max.request.partition.size.limit")))
+    topics: list[_DescribedTopic] = []
+    for name in names:
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        if left == 0:
+            return _page(topics, _Cursor(topic_name=name, partition_index=0))
+        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        topic = broker.metadata.topic(name)
+        if topic is None:
+            topics.append(_missing_topic(name))
+            continue
+        end = min(topic.partitions, first + left)
+        topics.append(_described_partitions(broker, topic, range(first, end)))
+        left -= max(0, end - first)
+        if end < topic.partitions:
+            return _page(topics, _Cursor(topic_name=name, partition_index=end))
+    return _page(topics, None)
+
+
+def _cursor_error(
+    named: list[str], cursor: DescribeTopicPartitionsRequest.Cursor | None
+) -> type[BrokerResponseError] | None:
+    if cursor is None:
+        return UnknownError if "" in named else None
+    if cursor.partition_index < 0 or (named and cursor.topic_name not in named):
+        return InvalidRequestError
+    return None
+
+
+def _page(topics: list[_DescribedTopic], cursor: _Cursor | None) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=cursor)
+
+
+def _missing_topic(name: str) -> _DescribedTopic:
+    code = error_code(UnknownTopicOrPartitionError)
+    try:
+        check_topic_name(name)
+    except BrokerResponseError as error:
+        code = error_code(error)
+    return _DescribedTopic(
+        error_code=code, name=name, topic_id=ZERO_UUID, partitions=[], topic_authorized_operations=ALL_TOPIC_OPERATIONS
+    )
+
+
+def _described_partitions(broker: Broker, topic: Topic, numbers: range) -> _DescribedTopic:
+    node_id = broker.config.node_id
+    return _DescribedTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _DescribedPartition(
+                error_code=0,
+                partition_index=number,
+                leader_id=node_id,
+                leader_epoch=broker.ids.leader_epoch(topic, number),
+                replica_nodes=[node_id],
+                isr_nodes=[node_id],
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=[],
+            )
+            for number in numbers
+        ],
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
+# -- FindCoordinator --------------------------------------------------------------------------------------------------
+
+
+log = logging.getLogger(__name__)
+
+GROUP_COORDINATOR: Final = 0
+TRANSACTION_COORDINATOR: Final = 1
+SHARE_COORDINATOR: Final = 2
+
+STATE_TOPICS: Final = {
+    GROUP_COORDINATOR: CONSUMER_OFFSETS,
+    TRANSACTION_COORDINATOR: TRANSACTION_STATE,
+    SHARE_COORDINATOR: SHARE_GROUP_STATE,
+}
+"""Key type -> the topic of the coordinator's state."""
+
+NO_SUCH_KIND: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+
+
+@handles(FindCoordinatorRequest)
+def find_coordinator(broker: Broker, call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+    request = call.request
+    host, port = broker.endpoint(call.connection)
+    node_id = broker.config.node_id
+    if call.version < 4:
+        why = _key_error(request.key, request.key_type, call.version)
+        if why is not None:
+            return FindCoordinatorResponse(
+                error_code=error_code(InvalidRequestError), error_message=why, node_id=-1, host="", port=-1
+            )
+        _ensure_state_topic(broker, request.key_type)
+        return FindCoordinatorResponse(error_code=0, error_message="NONE", node_id=node_id, host=host, port=port)
+    coordinators = []
+    for key in request.coordinator_keys:
+        why = _key_error(key, request.key_type, call.version)
+        if why is not None:
+            coordinators.append(
+                FindCoordinatorResponse.Coordinator(
+                    key=key, node_id=-1, host="", port=-1,
+                    error_code=error_code(InvalidRequestError), error_message=why,
+                )
+            )  # fmt: skip
+        else:
+            _ensure_state_topic(broker, request.key_type)
+            coordinators.append(
+                FindCoordinatorResponse.Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
+            )
+    return FindCoordinatorResponse(coordinators=coordinators)
+
+
+def _ensure_state_topic(broker: Broker, key_type: int) -> None:
+    try:
+        broker.state.topic(STATE_TOPICS[key_type]).ensure()
+    except KafkaStorageError as error:
+        log.error("the coordinator has nowhere to write: %s", error)  # whoever writes is told
+
+
+def _key_error(key: str, key_type: int, version: int) -> str | None:
+    """Kafka's text about a key that has no coordinator, or None."""
+    if key_type not in STATE_TOPICS or (key_type == SHARE_COORDINATOR and version < 6):
+        return NO_SUCH_KIND
+    if key_type == SHARE_COORDINATOR:
+        parts = key.rsplit(":", 2)
+        if len(parts) != 3 or not parts[0] or not parts[2].isdigit() or not _is_topic_id(parts[1]):
+            return ""
+    return None
+
+
+def _is_topic_id(text: str) -> bool:
+    """Kafka writes ids as 22 characters of base64url."""
+    if len(text) == 22:
+        return True
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

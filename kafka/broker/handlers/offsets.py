@@ -10,13 +10,12 @@ Different from Apache Kafka 4.3.0: offsets of topics that are gone are not liste
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from kafka.broker.broker import NO_LIMIT
 from kafka.broker.codes import error_code
-from kafka.broker.handlers.refused_first import refused_first
 from kafka.broker.log import Topic
 from kafka.broker.offset_store import CommittedOffset
 from kafka.broker.registry import Call, handles
@@ -44,6 +43,7 @@ from kafka.structs import TopicPartition
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
+
 FIRST_WITH_TOPIC_IDS: Final = 10
 FIRST_FETCH_OF_GROUPS: Final = 8
 
@@ -52,7 +52,6 @@ NO_OFFSET: Final = CommittedOffset(-1, -1, "", -1)
 _CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
 _WantedPartition = OffsetCommitRequest.OffsetCommitRequestPartition
 _DeletedPartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
-
 
 
 def _find(broker: Broker, name: str, topic_id: UUID | None) -> tuple[Topic | None, int]:
@@ -65,7 +64,7 @@ def _find(broker: Broker, name: str, topic_id: UUID | None) -> tuple[Topic | Non
 # -- commit ----------------------------------------------------------------------------------------------------------
 
 
-@handles(OffsetCommitRequest, versions=(0, 10))
+@handles(OffsetCommitRequest)
 def offset_commit(broker: Broker, call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
     request = call.request
     has_ids = call.version >= FIRST_WITH_TOPIC_IDS
@@ -98,7 +97,7 @@ def offset_commit(broker: Broker, call: Call[OffsetCommitRequest]) -> OffsetComm
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponse.OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
-            for (name, topic_id), partitions in refused_first(refused, answered)
+            for (name, topic_id), partitions in errors_first(refused, answered)
         ]
     )
 
@@ -144,7 +143,7 @@ def _commit(
 # -- fetch -----------------------------------------------------------------------------------------------------------
 
 
-@handles(OffsetFetchRequest, versions=(0, 10))
+@handles(OffsetFetchRequest)
 def offset_fetch(broker: Broker, call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
     request = call.request
     if call.version >= FIRST_FETCH_OF_GROUPS:
@@ -246,7 +245,7 @@ def _all_of(broker: Broker, group_id: str) -> dict[str, list[int]]:
 # -- delete ----------------------------------------------------------------------------------------------------------
 
 
-@handles(OffsetDeleteRequest, versions=(0, 0))
+@handles(OffsetDeleteRequest)
 def offset_delete(broker: Broker, call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
     request = call.request
     refused: dict[str, list[_DeletedPartition]] = {}
@@ -281,7 +280,7 @@ def offset_delete(broker: Broker, call: Call[OffsetDeleteRequest]) -> OffsetDele
         throttle_time_ms=0,
         topics=[
             OffsetDeleteResponse.OffsetDeleteResponseTopic(name=name, partitions=partitions)
-            for name, partitions in refused_first(refused, answered)
+            for name, partitions in errors_first(refused, answered)
         ],
     )
 
@@ -299,3 +298,28 @@ def _delete(
         else:
             gone.append(where)
     broker.offsets.delete(group_id, gone)
+
+
+# -- the order of the response ---------------------------------------------------------------------------------------
+
+K = TypeVar("K", bound=Hashable)
+P = TypeVar("P")
+
+
+def errors_first(refused: Mapping[K, list[P]], answered: Iterable[tuple[K, list[P]]]) -> list[tuple[K, list[P]]]:
+    """Topics and results of their partitions, in Kafka's order, for requests that name offsets of many partitions.
+
+    Apache Kafka checks topics and partitions first, and passes those that exist to the coordinator. Its response has
+    what was refused by then, and behind it the coordinator's results: under the same topic if that is there already.
+
+        asked       a: 0 1 9      b: 0      (a has two partitions)
+        answered    a: 9 0 1      b: 0
+
+    A known topic without partitions is left out, an unknown one without partitions is not.
+    """
+    if not refused:
+        return list(answered)
+    found = {key: list(partitions) for key, partitions in refused.items()}
+    for key, partitions in answered:
+        found.setdefault(key, []).extend(partitions)
+    return list(found.items())

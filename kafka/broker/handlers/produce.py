@@ -78,7 +78,7 @@ _BY_THE_LOG: Final = (
 _PartitionResponse = ProduceResponse.PartitionProduceResponse
 
 
-@handles(ProduceRequest, versions=(0, 13))
+@handles(ProduceRequest)
 def produce(broker: Broker, call: Call[ProduceRequest]) -> Response | Reply:
     if sum([1 + len(topic.partition_data) for topic in call.request.topic_data]) > MOST_ELEMENTS:
         return too_many(call, MOST_ELEMENTS)

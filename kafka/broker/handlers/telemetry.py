@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
 
-@handles(GetTelemetrySubscriptionsRequest, versions=(0, 0))
+@handles(GetTelemetrySubscriptionsRequest)
 def get_telemetry_subscriptions(
     broker: Broker, call: Call[GetTelemetrySubscriptionsRequest]
 ) -> GetTelemetrySubscriptionsResponse:
@@ -61,7 +61,7 @@ def get_telemetry_subscriptions(
     )
 
 
-@handles(PushTelemetryRequest, versions=(0, 0))
+@handles(PushTelemetryRequest)
 def push_telemetry(broker: Broker, call: Call[PushTelemetryRequest]) -> PushTelemetryResponse:
     telemetry = broker.telemetry
     code = 0

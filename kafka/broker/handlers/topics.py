@@ -1,4 +1,9 @@
-"""CreateTopics and DeleteTopics. Both are done when they are answered, whatever the timeout.
+"""Topics and partitions: CreateTopics, DeleteTopics, CreatePartitions (KIP-195), DeleteRecords (KIP-107), and the
+requests of leader election and reassignment, which are checked and find nothing to do: one broker leads every
+partition.
+
+All are complete when they are answered, whatever the timeout. DeleteRecords moves the log start offset, for share
+groups too, and deletes the segments below it.
 
 Different from Apache Kafka 4.3.0: one broker, so a replication factor other than 1 (or -1) is refused (38), as there.
 """
@@ -6,43 +11,71 @@ Different from Apache Kafka 4.3.0: one broker, so a replication factor other tha
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka.broker.codes import error_code, error_text
 from kafka.broker.handlers.configs import topic_value
 from kafka.broker.log import Topic
-from kafka.broker.registry import Call, handles
-from kafka.broker.settings import TOPIC_SETTINGS, check_topic_settings
-from kafka.broker.topics import MAX_PARTITIONS_PER_REQUEST, check_new_topic, check_replicas, create_topic
+from kafka.broker.registry import Call, Named, handles
+from kafka.broker.settings import TOPIC_SETTINGS, check_topic_settings, list_of
+from kafka.broker.topics import (
+    INTERNAL_TOPICS,
+    MAX_PARTITIONS_PER_REQUEST,
+    check_new_topic,
+    check_replicas,
+    create_topic,
+)
 from kafka.errors import (
     BrokerResponseError,
+    ElectionNotNeededError,
     InvalidConfigurationError,
     InvalidPartitionsError,
     InvalidReplicationAssignmentError,
     InvalidReplicationFactorError,
     InvalidRequestError,
+    InvalidTopicError,
+    NoReassignmentInProgressError,
+    OffsetOutOfRangeError,
     PolicyViolationError,
+    UnknownError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from kafka.protocol.topics import CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse
+from kafka.protocol.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from kafka.protocol.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from kafka.wire.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
-_Result = CreateTopicsResponse.CreatableTopicResult
+_CreateResult = CreateTopicsResponse.CreatableTopicResult
 _DeleteResult = DeleteTopicsResponse.DeletableTopicResult
 
 
-@handles(CreateTopicsRequest, versions=(0, 7))
+@handles(CreateTopicsRequest)
 def create_topics(broker: Broker, call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
     request = call.request
     count_of = Counter(wanted.name for wanted in request.topics)
     total = sum(_partitions_asked_for(broker, wanted) for wanted in request.topics)
     if total > MAX_PARTITIONS_PER_REQUEST:
         excessive = PolicyViolationError("Excessively large number of partitions per request.")
-        return CreateTopicsResponse(topics=[_refused(wanted.name, excessive) for wanted in request.topics])
+        return CreateTopicsResponse(topics=[_create_error(wanted.name, excessive) for wanted in request.topics])
     once = sum(1 for count in count_of.values() if count == 1)
     results = []
     made = []
@@ -56,17 +89,17 @@ def create_topics(broker: Broker, call: Call[CreateTopicsRequest]) -> CreateTopi
             if not request.validate_only:
                 made.append(wanted.name)
         except BrokerResponseError as error:
-            results.append(_refused(wanted.name, error))
+            results.append(_create_error(wanted.name, error))
     if made:
         broker.topics_changed(made)
     return CreateTopicsResponse(topics=results)
 
 
-def _refused(name: str, error: BrokerResponseError) -> _Result:
-    return _Result(name=name, error_code=error_code(error), error_message=error_text(error), configs=[])
+def _create_error(name: str, error: BrokerResponseError) -> _CreateResult:
+    return _CreateResult(name=name, error_code=error_code(error), error_message=error_text(error), configs=[])
 
 
-def _create(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> _Result:
+def _create(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> _CreateResult:
     check_new_topic(broker, wanted.name)
     settings: dict[str, str] = {}
     for setting in wanted.configs:
@@ -80,7 +113,7 @@ def _create(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, validate
     else:
         topic = create_topic(broker, wanted.name, partitions, settings)
     shown = {name: topic_value(broker, settings, name) for name in TOPIC_SETTINGS}
-    return _Result(
+    return _CreateResult(
         name=wanted.name,
         topic_id=topic.topic_id,
         error_code=0,
@@ -134,7 +167,7 @@ def _check_assignments(broker: Broker, wanted: CreateTopicsRequest.CreatableTopi
         raise InvalidReplicationAssignmentError("partitions should be a consecutive 0-based integer sequence")
 
 
-@handles(DeleteTopicsRequest, versions=(0, 6))
+@handles(DeleteTopicsRequest)
 def delete_topics(broker: Broker, call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     request = call.request
     if call.version < 6:
@@ -149,7 +182,7 @@ def delete_topics(broker: Broker, call: Call[DeleteTopicsRequest]) -> DeleteTopi
             if one.name is not None and count_of[one.name] > 1:
                 raise InvalidRequestError("Duplicate topic name.")
             topic = _topic_to_delete(broker, one)
-            _delete(broker, topic)
+            _delete_topic(broker, topic)
             gone.append(topic.name)
             responses.append(_DeleteResult(name=topic.name, topic_id=topic.topic_id, error_code=0))
         except BrokerResponseError as error:
@@ -182,7 +215,7 @@ def _topic_to_delete(broker: Broker, wanted: DeleteTopicsRequest.DeleteTopicStat
     return topic
 
 
-def _delete(broker: Broker, topic: Topic) -> None:
+def _delete_topic(broker: Broker, topic: Topic) -> None:
     for log in broker.logs.opened(topic):
         broker.purgatory.touch(log)
     broker.logs.delete_topic(topic.name)
@@ -190,3 +223,202 @@ def _delete(broker: Broker, topic: Topic) -> None:
     broker.offsets.topic_deleted(topic.name)
     broker.share.topic_deleted(topic.topic_id)
     broker.sessions.drop_partitions((topic.topic_id, number) for number in range(topic.partitions))
+
+
+# -- partitions and records -------------------------------------------------------------------------------------------
+
+
+TO_THE_END = -1
+
+
+@handles(CreatePartitionsRequest)
+def create_partitions(broker: Broker, call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
+    request = call.request
+    count_of = Counter(wanted.name for wanted in request.topics)
+    more = 0
+    results = []
+    grown = []
+    for wanted in {one.name: one for one in request.topics}.values():  # one answer for each name
+        code, text = 0, None
+        try:
+            if count_of[wanted.name] > 1:
+                raise InvalidRequestError("Duplicate topic name.")
+            more += _check_growth(broker, wanted)
+            if more > MAX_PARTITIONS_PER_REQUEST:
+                raise UnknownError("more partitions than one request can make")  # -1: Kafka's answer
+            if not request.validate_only:
+                broker.metadata.grow_topic(wanted.name, wanted.count)
+                grown.append(wanted.name)
+        except BrokerResponseError as error:
+            code, text = error_code(error), error_text(error) or None
+        results.append(
+            CreatePartitionsResponse.CreatePartitionsTopicResult(
+                name=wanted.name, error_code=code, error_message=text
+            )
+        )
+    if grown:
+        broker.topics_changed(grown)
+    return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+
+
+def _check_growth(broker: Broker, wanted: CreatePartitionsRequest.CreatePartitionsTopic) -> int:
+    """How many partitions are to be added."""
+    topic = broker.topic(wanted.name)
+    if wanted.count == topic.partitions:
+        raise InvalidPartitionsError(f"Topic already has {topic.partitions} partition(s).")
+    if wanted.count < topic.partitions:
+        raise InvalidPartitionsError(
+            f"The topic {wanted.name} currently has {topic.partitions} partition(s); {wanted.count} would not be an "
+            "increase."
+        )
+    more = wanted.count - topic.partitions
+    if wanted.assignments is not None:
+        if len(wanted.assignments) != more:
+            raise InvalidReplicationAssignmentError(
+                f"Attempted to add {more} additional partition(s), but only {len(wanted.assignments)} assignment(s) "
+                "were specified."
+            )
+        for assignment in wanted.assignments:
+            check_replicas(broker, assignment.broker_ids)
+    return more
+
+
+def _named_partitions(request: DeleteRecordsRequest) -> list[Named]:
+    return [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
+
+
+@handles(DeleteRecordsRequest, opens=_named_partitions)
+def delete_records(broker: Broker, call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
+    wanted: dict[str, dict[int, int]] = {}  # of a partition that is named twice the last counts
+    for topic in call.request.topics:
+        for one in topic.partitions:
+            wanted.setdefault(topic.name, {})[one.partition_index] = one.offset
+    return DeleteRecordsResponse(
+        throttle_time_ms=0,
+        topics=[
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=name,
+                partitions=[_delete_records(broker, name, number, offset) for number, offset in offsets.items()],
+            )
+            for name, offsets in wanted.items()
+        ],
+    )
+
+
+def _delete_records(
+    broker: Broker, name: str, number: int, offset: int
+) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
+    code, start = 0, -1
+    try:
+        topic = broker.topic(name)
+        log = broker.logs.log(topic, number)
+        if name in INTERNAL_TOPICS:
+            raise InvalidTopicError(f"{name} is the broker's own")
+        policy = list_of(broker.topic_setting(topic, "cleanup.policy"))
+        if "compact" in policy and "delete" not in policy:
+            raise PolicyViolationError(f"{name} is compacted, so its records cannot be deleted")
+        if offset == TO_THE_END:
+            offset = log.end_offset
+        if offset < 0:
+            raise OffsetOutOfRangeError(f"{log.name} has no offset {offset}")
+        start = log.delete_before(offset)
+        broker.log_start_moved(topic, number, start)
+    except BrokerResponseError as error:
+        code = error_code(error)
+    return DeleteRecordsResponse.DeleteRecordsPartitionResult(
+        partition_index=number, low_watermark=start, error_code=code
+    )
+
+
+# -- leaders and reassignments ----------------------------------------------------------------------------------------
+
+
+PREFERRED, UNCLEAN = 0, 1
+_ELECTION_TYPES: Final = (PREFERRED, UNCLEAN)
+
+_ElectionResult = ElectLeadersResponse.ReplicaElectionResult
+
+
+@handles(ElectLeadersRequest)
+def elect_leaders(broker: Broker, call: Call[ElectLeadersRequest]) -> ElectLeadersResponse:
+    request = call.request
+    is_unknown = request.election_type not in _ELECTION_TYPES
+    if request.topic_partitions is None:
+        results = (
+            [] if is_unknown else [_ElectionResult(topic=topic.name, partition_result=[]) for topic in broker.metadata]
+        )
+    else:
+        results = [
+            _ElectionResult(
+                topic=asked.topic,
+                partition_result=[_elect(broker, asked.topic, one, request.election_type) for one in asked.partitions],
+            )
+            for asked in request.topic_partitions
+        ]
+    asks_for_some = request.topic_partitions is None or bool(results)
+    code = error_code(InvalidRequestError) if is_unknown and call.version >= 1 and asks_for_some else 0
+    return ElectLeadersResponse(throttle_time_ms=0, error_code=code, replica_election_results=results)
+
+
+def _elect(broker: Broker, name: str, number: int, kind: int) -> ElectLeadersResponse.PartitionResult:
+    topic = broker.metadata.topic(name)
+    error: type[BrokerResponseError]
+    if kind not in _ELECTION_TYPES:
+        error, text = InvalidRequestError, f"Unknown election type {kind}"
+    elif topic is None:
+        error, text = UnknownTopicOrPartitionError, f"No such topic as {name}"
+    elif not 0 <= number < topic.partitions:
+        error, text = UnknownTopicOrPartitionError, f"No such partition as {name}-{number}"
+    else:
+        error, text = ElectionNotNeededError, "Leader election not needed for topic partition."
+    return ElectLeadersResponse.PartitionResult(
+        partition_id=number, error_code=error_code(error), error_message=text
+    )
+
+
+@handles(AlterPartitionReassignmentsRequest)
+def alter_partition_reassignments(
+    broker: Broker, call: Call[AlterPartitionReassignmentsRequest]
+) -> AlterPartitionReassignmentsResponse:
+    request = call.request
+    return AlterPartitionReassignmentsResponse(
+        throttle_time_ms=0,
+        allow_replication_factor_change=request.allow_replication_factor_change or not request.topics,
+        error_code=0,
+        error_message=None if request.topics else "",
+        responses=[
+            AlterPartitionReassignmentsResponse.ReassignableTopicResponse(
+                name=topic.name, partitions=[_reassign(broker, topic.name, one) for one in topic.partitions]
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _reassign(
+    broker: Broker, name: str, wanted: AlterPartitionReassignmentsRequest.ReassignablePartition
+) -> AlterPartitionReassignmentsResponse.ReassignablePartitionResponse:
+    number = wanted.partition_index
+    code, text = 0, None
+    try:
+        topic = broker.metadata.topic(name)
+        if topic is None:
+            raise UnknownTopicOrPartitionError(f"Unable to find a topic named {name}.")
+        if not 0 <= number < topic.partitions:
+            raise UnknownTopicOrPartitionError(f"Unable to find partition {name}:{number}.")
+        if wanted.replicas is None:
+            code = error_code(NoReassignmentInProgressError)
+        else:
+            check_replicas(broker, wanted.replicas)
+    except BrokerResponseError as error:
+        code, text = error_code(error), error_text(error)
+    return AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
+        partition_index=number, error_code=code, error_message=text
+    )
+
+
+@handles(ListPartitionReassignmentsRequest)
+def list_partition_reassignments(
+    broker: Broker, call: Call[ListPartitionReassignmentsRequest]
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(throttle_time_ms=0, error_code=0, error_message=None, topics=[])

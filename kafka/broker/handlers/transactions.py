@@ -1,40 +1,61 @@
-"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit: what producers ask of a coordinator (KIP-98, KIP-890).
+"""Transactions (KIP-98, 360, 664, 890, 994, 1152): InitProducerId, the requests of a transactional producer,
+WriteTxnMarkers, and the descriptions of transactions and producers.
 
-Which protocol a producer speaks is told by the version of EndTxn: 5 raises the epoch with each end. Older versions of
-requests know fewer errors::
+InitProducerId gives an idempotent producer a new id with epoch 0 each time, and a transactional id its own producer id
+with a new epoch, which fences the previous producer. The version of EndTxn says which protocol a producer speaks: 5
+raises the epoch with each end. Older versions of requests know fewer errors::
 
-    PRODUCER_FENCED (90)           from AddPartitionsToTxn 2, AddOffsetsToTxn 2, EndTxn 2; before, and in
-                                   TxnOffsetCommit, INVALID_PRODUCER_EPOCH (47)
+    PRODUCER_FENCED (90)           from InitProducerId 4, AddPartitionsToTxn 2, AddOffsetsToTxn 2, EndTxn 2; before,
+                                   and in TxnOffsetCommit, INVALID_PRODUCER_EPOCH (47)
     TRANSACTION_ABORTABLE (120)    from TxnOffsetCommit 4; before, INVALID_TXN_STATE (48)
 
+InitProducerId 6 (two-phase commit, KIP-939) is not served: Apache Kafka 4.3.0 neither lists nor answers it. The
+duration filter of ListTransactions counts from a transaction's start to now, also for one that has ended; an id that
+never had a transaction counts as one of infinite duration. WriteTxnMarkers comes from another coordinator or from an
+operator who aborts a hanging transaction; this broker's coordinator writes its own markers without a request. A marker
+with a producer id or epoch below 0, for a partition that exists, fails the whole request; one with an unknown
+transaction version (-1) is not written.
+
 Different from Apache Kafka 4.3.0: EndTxn is answered when the markers are written, not before, so that no client sees a
-Prepare state; a transaction that takes too long is aborted on the dot, not at the next look of every 10 s;
-AddPartitionsToTxn without any transaction is answered, not left waiting for ever; a transaction in a log that no
-coordinator knows is ended after ``transaction.max.timeout.ms``.
+Prepare state; a transaction that times out is aborted at once, not at the next check of every 10 s; AddPartitionsToTxn
+without any transaction is answered, not left waiting for ever; a transaction in a log that no coordinator knows is
+ended after ``transaction.max.timeout.ms``; a pattern of transactional ids may be refused as too large or too expensive
+(``regex.py`` in ``kafka/broker/groups`` tells the limits); an error message says more; WriteTxnMarkers is answered also
+with a partition twice in one marker (it is written once) and with a marker that has something to write before one that
+has not; when a marker of a higher coordinator epoch was written this way, Kafka's own coordinator waits for ever in a
+Prepare state, where here the transaction is completed, with a warning.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.codes import error_code
-from kafka.broker.handlers.refused_first import refused_first
+from kafka.broker.codes import error_code, error_text
+from kafka.broker.groups.regex import check_regex, resolve
+from kafka.broker.handlers.offsets import errors_first
 from kafka.broker.offset_store import CommittedOffset
 from kafka.broker.registry import Call, handles
 from kafka.broker.reply import Reply
-from kafka.broker.topics import INTERNAL_TOPICS
+from kafka.broker.state.state_topic import CONSUMER_OFFSETS
+from kafka.broker.topics import INTERNAL_TOPICS, check_topic_name
 from kafka.broker.transactions.admission import admit_offsets
+from kafka.broker.transactions.markers import Marker, write_marker
+from kafka.broker.transactions.states import BY_TITLE
 from kafka.broker.transactions.transaction import Producer
 from kafka.errors import (
     BrokerResponseError,
     InvalidGroupIdError,
     InvalidProducerEpochError,
+    InvalidRegularExpressionError,
+    InvalidRequestError,
     KafkaStorageError,
     NotCoordinatorError,
     OffsetMetadataTooLargeError,
     OperationNotAttemptedError,
     ProducerFencedError,
     TopicAuthorizationFailedError,
+    TransactionalIdNotFoundError,
     UnknownTopicOrPartitionError,
 )
 from kafka.protocol.transactions import (
@@ -42,15 +63,25 @@ from kafka.protocol.transactions import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
     EndTxnRequest,
     EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from kafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from kafka.broker.broker import Broker
 
@@ -60,7 +91,7 @@ _OLD_PROTOCOL: Final = 0
 _NEW_PROTOCOL: Final = 2
 _BATCHED_SINCE: Final = 4
 
-_Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+_AddedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 _TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 _PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 _OffsetResult = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
@@ -76,7 +107,7 @@ def _code(error: BrokerResponseError, version: int) -> int:
 # -- partitions and groups --------------------------------------------------------------------------------------------
 
 
-@handles(AddPartitionsToTxnRequest, versions=(0, 5))
+@handles(AddPartitionsToTxnRequest)
 def add_partitions(broker: Broker, call: Call[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
     request = call.request
     if call.version < _BATCHED_SINCE:
@@ -99,7 +130,7 @@ def add_partitions(broker: Broker, call: Call[AddPartitionsToTxnRequest]) -> Add
 
 
 def _add(
-    broker: Broker, version: int, transactional_id: str, producer: Producer, topics: Sequence[_Topic]
+    broker: Broker, version: int, transactional_id: str, producer: Producer, topics: Sequence[_AddedTopic]
 ) -> list[_TopicResult]:
     """All partitions, or none when one of them is not there: the others then are OPERATION_NOT_ATTEMPTED (55)."""
     codes = _unfit(broker, version, topics)
@@ -114,7 +145,7 @@ def _add(
     return _as_asked(topics, 0)
 
 
-def _as_asked(topics: Sequence[_Topic], code: int) -> list[_TopicResult]:
+def _as_asked(topics: Sequence[_AddedTopic], code: int) -> list[_TopicResult]:
     return [
         _TopicResult(
             name=topic.name,
@@ -127,7 +158,7 @@ def _as_asked(topics: Sequence[_Topic], code: int) -> list[_TopicResult]:
 
 
 def _verify(
-    broker: Broker, version: int, transactional_id: str, producer: Producer, topics: Sequence[_Topic]
+    broker: Broker, version: int, transactional_id: str, producer: Producer, topics: Sequence[_AddedTopic]
 ) -> list[_TopicResult]:
     codes = _unfit(broker, version, topics)
     if codes:
@@ -142,7 +173,7 @@ def _verify(
     return _results(topics, codes, 0)
 
 
-def _unfit(broker: Broker, version: int, topics: Sequence[_Topic]) -> dict[TopicPartition, int]:
+def _unfit(broker: Broker, version: int, topics: Sequence[_AddedTopic]) -> dict[TopicPartition, int]:
     """UNKNOWN_TOPIC_OR_PARTITION (3) for each partition that is not there; to clients (before version 4) also
     TOPIC_AUTHORIZATION_FAILED (29) for those of internal topics."""
     codes = {}
@@ -156,7 +187,7 @@ def _unfit(broker: Broker, version: int, topics: Sequence[_Topic]) -> dict[Topic
     return codes
 
 
-def _results(topics: Sequence[_Topic], codes: Mapping[TopicPartition, int], other: int) -> list[_TopicResult]:
+def _results(topics: Sequence[_AddedTopic], codes: Mapping[TopicPartition, int], other: int) -> list[_TopicResult]:
     """Each partition once, each topic once."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
@@ -176,7 +207,7 @@ def _results(topics: Sequence[_Topic], codes: Mapping[TopicPartition, int], othe
     ]
 
 
-@handles(AddOffsetsToTxnRequest, versions=(0, 4))
+@handles(AddOffsetsToTxnRequest)
 def add_offsets(broker: Broker, call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
     request = call.request
     code = 0
@@ -192,7 +223,7 @@ def add_offsets(broker: Broker, call: Call[AddOffsetsToTxnRequest]) -> AddOffset
 # -- ends -------------------------------------------------------------------------------------------------------------
 
 
-@handles(EndTxnRequest, versions=(0, 5))
+@handles(EndTxnRequest)
 def end_transaction(broker: Broker, call: Call[EndTxnRequest]) -> EndTxnResponse | Reply:
     request = call.request
     is_new = call.version >= EPOCH_BUMP_SINCE_END
@@ -218,7 +249,7 @@ def end_transaction(broker: Broker, call: Call[EndTxnRequest]) -> EndTxnResponse
 # -- offsets ----------------------------------------------------------------------------------------------------------
 
 
-@handles(TxnOffsetCommitRequest, versions=(0, 5))
+@handles(TxnOffsetCommitRequest)
 def commit_offsets(broker: Broker, call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     """Offsets that hold when the transaction is committed, and are nobody's until then."""
     request = call.request
@@ -250,7 +281,7 @@ def commit_offsets(broker: Broker, call: Call[TxnOffsetCommitRequest]) -> TxnOff
             refused.setdefault(topic.name, [])
     if answered:
         try:
-            _commit(broker, call, offsets)
+            _commit_pending(broker, call, offsets)
         except BrokerResponseError as error:
             is_disk = isinstance(error, KafkaStorageError)
             code = error_code(NotCoordinatorError() if is_disk else error)
@@ -261,12 +292,12 @@ def commit_offsets(broker: Broker, call: Call[TxnOffsetCommitRequest]) -> TxnOff
         throttle_time_ms=0,
         topics=[
             TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=name, partitions=partitions)
-            for name, partitions in refused_first(refused, answered)
+            for name, partitions in errors_first(refused, answered)
         ],
     )
 
 
-def _commit(
+def _commit_pending(
     broker: Broker, call: Call[TxnOffsetCommitRequest], offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> None:
     """Check who commits, and keep the offsets as pending ones."""
@@ -287,3 +318,238 @@ def _commit(
         partitions=[(broker.topic(where.topic).topic_id, where.partition) for where in offsets],
     )
     broker.offsets.commit_pending(request.group_id, *producer, offsets)
+
+
+# -- producer ids -----------------------------------------------------------------------------------------------------
+
+
+PRODUCER_FENCED_SINCE_INIT: Final = 4
+
+
+@handles(InitProducerIdRequest)
+def init_producer_id(broker: Broker, call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
+    request = call.request
+    try:
+        if (request.producer_id < 0) != (request.producer_epoch < 0):
+            raise InvalidRequestError("a producer id without an epoch, or an epoch without an id")
+        expected = None if request.producer_id < 0 else (request.producer_id, request.producer_epoch)
+        producer_id, epoch = broker.transactions.init_producer_id(
+            request.transactional_id, request.transaction_timeout_ms, expected
+        )
+    except BrokerResponseError as error:
+        code = error_code(error)
+        if isinstance(error, ProducerFencedError) and call.version < PRODUCER_FENCED_SINCE_INIT:
+            code = error_code(InvalidProducerEpochError)
+        return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_epoch=-1)
+    return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=producer_id, producer_epoch=epoch)
+
+
+# -- descriptions -----------------------------------------------------------------------------------------------------
+
+
+_NO_OFFSET: Final = -1
+
+_DescribedTransaction = DescribeTransactionsResponse.TransactionState
+_DescribedPartition = DescribeProducersResponse.PartitionResponse
+
+
+@handles(DescribeTransactionsRequest)
+def describe_transactions(
+    broker: Broker, call: Call[DescribeTransactionsRequest]
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        throttle_time_ms=0,
+        transaction_states=[_described_transaction(broker, name) for name in call.request.transactional_ids],
+    )
+
+
+def _described_transaction(broker: Broker, transactional_id: str) -> _DescribedTransaction:
+    found = broker.transactions.get(transactional_id)
+    if found is None:
+        error = TransactionalIdNotFoundError if transactional_id else InvalidRequestError
+        return _DescribedTransaction(
+            error_code=error_code(error()),
+            transactional_id=transactional_id,
+            transaction_state="",
+            transaction_timeout_ms=0,
+            transaction_start_time_ms=0,
+            producer_id=0,
+            producer_epoch=0,
+            topics=[],
+        )
+    topics: dict[str, list[int]] = {}
+    for partition in sorted(found.partitions):
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return _DescribedTransaction(
+        error_code=0,
+        transactional_id=transactional_id,
+        transaction_state=found.state.title,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.epoch,
+        topics=[
+            DescribeTransactionsResponse.TopicData(topic=topic, partitions=numbers)
+            for topic, numbers in topics.items()
+        ],
+    )
+
+
+@handles(ListTransactionsRequest)
+def list_transactions(broker: Broker, call: Call[ListTransactionsRequest]) -> ListTransactionsResponse:
+    request = call.request
+    unknown = list(dict.fromkeys(name for name in request.state_filters if name not in BY_TITLE))
+    states = {BY_TITLE[name] for name in request.state_filters if name in BY_TITLE}
+    producers = frozenset(request.producer_id_filters)
+    try:
+        named = _matching_ids(broker, request.transactional_id_pattern)
+    except InvalidRegularExpressionError as error:
+        return ListTransactionsResponse(
+            throttle_time_ms=0, error_code=error_code(error), unknown_state_filters=[], transaction_states=[]
+        )
+    now_ms = broker.epoch_ms()
+    found = [
+        ListTransactionsResponse.TransactionState(
+            transactional_id=name, producer_id=one.producer_id, transaction_state=one.state.title
+        )
+        for name, one in broker.transactions.all.items()
+        if (not request.state_filters or one.state in states)
+        and (not producers or one.producer_id in producers)
+        and (request.duration_filter < 0 or now_ms - one.start_ms > request.duration_filter)
+        and (named is None or name in named)
+    ]
+    return ListTransactionsResponse(
+        throttle_time_ms=0, error_code=0, unknown_state_filters=unknown, transaction_states=found
+    )
+
+
+def _matching_ids(broker: Broker, pattern: str | None) -> frozenset[str] | None:
+    """The transactional ids that match as a whole; None: all. InvalidRegularExpressionError (128), also for a pattern
+    that takes too long."""
+    if not pattern:
+        return None
+    check_regex(pattern)
+    found = resolve([pattern], broker.transactions.all)[pattern]
+    if found is None:
+        raise InvalidRegularExpressionError(f"the pattern takes too long on {len(broker.transactions.all)} ids")
+    return found
+
+
+@handles(DescribeProducersRequest)
+def describe_producers(broker: Broker, call: Call[DescribeProducersRequest]) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        throttle_time_ms=0,
+        topics=[
+            DescribeProducersResponse.TopicResponse(
+                name=topic.name,
+                partitions=[_producers(broker, topic.name, number) for number in topic.partition_indexes],
+            )
+            for topic in call.request.topics
+        ],
+    )
+
+
+def _producers(broker: Broker, topic: str, number: int) -> _DescribedPartition:
+    try:
+        check_topic_name(topic)
+        entries = broker.logs.log(broker.topic(topic), number).producers.entries
+    except BrokerResponseError as error:
+        return _DescribedPartition(
+            partition_index=number,
+            error_code=error_code(error),
+            error_message=error_text(error),
+            active_producers=[],
+        )
+    return _DescribedPartition(
+        partition_index=number,
+        error_code=0,
+        active_producers=[
+            DescribeProducersResponse.ProducerState(
+                producer_id=producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.updated_ms,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=_NO_OFFSET if entry.txn_start_offset is None else entry.txn_start_offset,
+            )
+            for producer_id, entry in entries.items()
+        ],
+    )
+
+
+# -- markers ----------------------------------------------------------------------------------------------------------
+
+
+_UNKNOWN_SERVER_ERROR: Final = -1
+_UNKNOWN_VERSION: Final = -1
+
+_Marker = WriteTxnMarkersRequest.WritableTxnMarker
+_Codes = dict[int, dict[TopicPartition, int]]
+"""Producer id -> partition -> error code."""
+
+
+@handles(WriteTxnMarkersRequest)
+def write_markers(broker: Broker, call: Call[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
+    codes: _Codes = {}
+    for one in call.request.markers:
+        there = []
+        for partition in dict.fromkeys(_partitions(one)):
+            if _is_there(broker, partition):
+                there.append(partition)
+            else:
+                codes.setdefault(one.producer_id, {})[partition] = error_code(UnknownTopicOrPartitionError)
+        is_nobodys = one.producer_id < 0 or one.producer_epoch < 0
+        if is_nobodys and any(partition.topic != CONSUMER_OFFSETS for partition in there):
+            return _response(_all_failed(call.request.markers))  # as in Kafka, with those before it written
+        marker = Marker(
+            one.producer_id, one.producer_epoch, one.transaction_result, one.coordinator_epoch, one.transaction_version
+        )
+        for partition in there:
+            is_refused = is_nobodys or one.transaction_version == _UNKNOWN_VERSION
+            code = _UNKNOWN_SERVER_ERROR if is_refused else _write(broker, partition, marker)
+            codes.setdefault(one.producer_id, {})[partition] = code
+    return _response(codes)
+
+
+def _partitions(marker: _Marker) -> Iterator[TopicPartition]:
+    return (TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes)
+
+
+def _is_there(broker: Broker, partition: TopicPartition) -> bool:
+    topic = broker.metadata.topic(partition.topic)
+    return topic is not None and 0 <= partition.partition < topic.partitions
+
+
+def _all_failed(markers: Sequence[_Marker]) -> _Codes:
+    return {one.producer_id: dict.fromkeys(_partitions(one), _UNKNOWN_SERVER_ERROR) for one in markers}
+
+
+def _response(codes: _Codes) -> WriteTxnMarkersResponse:
+    """A row for each producer, however many markers of it there were."""
+    results = []
+    for producer_id, by_partition in codes.items():
+        topics: dict[str, list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]] = {}
+        for partition, code in by_partition.items():
+            topics.setdefault(partition.topic, []).append(
+                WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult(
+                    partition_index=partition.partition, error_code=code
+                )
+            )
+        results.append(
+            WriteTxnMarkersResponse.WritableTxnMarkerResult(
+                producer_id=producer_id,
+                topics=[
+                    WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(name=name, partitions=partitions)
+                    for name, partitions in topics.items()
+                ],
+            )
+        )
+    return WriteTxnMarkersResponse(markers=results)
+
+
+def _write(broker: Broker, partition: TopicPartition, marker: Marker) -> int:
+    try:
+        write_marker(broker, partition, marker)
+    except BrokerResponseError as error:
+        return error_code(error)
+    return 0

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from kafka.broker.handlers.offsets import errors_first
 from kafka.protocol.groups import DeleteGroupsRequest, ListGroupsRequest
 from kafka.protocol.offsets import OffsetCommitRequest, OffsetFetchRequest
 from kafka.wire.types import ZERO_UUID
@@ -130,3 +131,12 @@ def test_groups_with_offsets_are_listed_and_can_be_deleted(hand: HandBroker) -> 
     assert [row.error_code for row in answer.results] == [0, 69]
     hand.restart()
     assert hand.ask(ListGroupsRequest()).groups == []
+
+
+def test_what_is_refused_comes_before_what_the_coordinator_answers_for_the_same_topic() -> None:
+    assert errors_first({"b": [9], "a": [7]}, [("a", [0]), ("c", [1])]) == [("b", [9]), ("a", [7, 0]), ("c", [1])]
+
+
+def test_a_topic_that_is_named_twice_stays_twice_unless_something_is_refused() -> None:
+    assert errors_first({}, [("a", [0]), ("a", [1])]) == [("a", [0]), ("a", [1])]
+    assert errors_first({"b": []}, [("a", [0]), ("a", [1])]) == [("b", []), ("a", [0, 1])]
