@@ -1,7 +1,8 @@
-"""Trying again: what an error asks for before the next attempt, how long to wait, and the one loop that does it.
+"""Retries: what an error asks for before the next attempt, how long to wait, and the one loop that does it.
 
-:func:`classify` reads :data:`RECOVERIES`; an error that it does not list goes by its ``retriable`` and
-``invalid_metadata``. :class:`Backoff` counts nothing and keeps no time: it turns a number of failures into a wait.
+:class:`ErrorTable` says what to do about an error; each protocol area has tables of its own, and :data:`RETRY_ACTIONS`
+is that of requests in general. :class:`Backoff` counts nothing and keeps no time: it turns a number of failures into a
+wait.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from math import inf
-from typing import Final, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from kafka.core.dialogue import Dialogue, Forget, RefreshMetadata, Sleep, now, within
 from kafka.core.routing import Coordinator, Target
@@ -28,6 +29,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 LEAST_INTERVAL_S: Final = 0.1
@@ -47,7 +49,7 @@ class Rng(Protocol):
     def random(self) -> float: ...
 
 
-class Recovery(Enum):
+class RetryAction(Enum):
     """What to do before the next attempt."""
 
     GIVE_UP = "the error is final"
@@ -56,31 +58,63 @@ class Recovery(Enum):
     FIND_COORDINATOR = "wait, and look the coordinator up"
 
 
-RECOVERIES: Final[Mapping[type[BaseException], Recovery]] = {
-    NotCoordinatorError: Recovery.FIND_COORDINATOR,
-    CoordinatorNotAvailableError: Recovery.FIND_COORDINATOR,
-    CoordinatorLoadInProgressError: Recovery.RETRY,  # it is the right one, and not ready yet
-    NotControllerError: Recovery.REFRESH,
-    KafkaConnectionError: Recovery.REFRESH,
-    NetworkExceptionError: Recovery.REFRESH,
-    RequestTimedOutError: Recovery.REFRESH,
-    UnknownTopicOrPartitionError: Recovery.REFRESH,
-    KafkaTimeoutError: Recovery.GIVE_UP,  # the caller's own limit
-    UnknownBrokerIdError: Recovery.GIVE_UP,  # the caller's own choice; ``ask_brokers`` has looked again, too
-    CorrelationIdError: Recovery.GIVE_UP,  # the peer cannot be trusted with what we sent
-}
-"""Where the error's own ``retriable`` and ``invalid_metadata`` do not say it all. The nearest base class counts."""
+class ErrorTable(Generic[A]):
+    """What to do about an error: Kafka error class -> action (a member of the table's enum, or a record).
+
+    The row of the error's nearest base class counts. An error in no row goes by what its class says of itself: one with
+    ``invalid_metadata`` gets ``refresh``, one that is ``retriable`` gets ``retry``, any other (also one that is not
+    Kafka's) gets ``otherwise``. A table without ``refresh`` takes ``retry`` there, one without ``retry`` takes
+    ``otherwise``. A new error code is one more row.
+    """
+
+    __slots__ = ("otherwise", "refresh", "retry", "rows")
+
+    def __init__(
+        self, rows: Mapping[type[BaseException], A], *, otherwise: A, retry: A | None = None, refresh: A | None = None
+    ) -> None:
+        self.rows: Mapping[type[BaseException], A] = dict(rows)
+        self.otherwise = otherwise
+        self.retry = otherwise if retry is None else retry
+        self.refresh = self.retry if refresh is None else refresh
+
+    def action_for(self, error: BaseException) -> A:
+        """What to do about ``error``."""
+        for cls in type(error).__mro__:
+            action = self.rows.get(cls)
+            if action is not None:
+                return action
+        if getattr(error, "invalid_metadata", False):
+            return self.refresh
+        return self.retry if getattr(error, "retriable", False) else self.otherwise
+
+    def extended(self, rows: Mapping[type[BaseException], A]) -> ErrorTable[A]:
+        """A table with these rows added, or in place of its own; the same defaults."""
+        return ErrorTable({**self.rows, **rows}, otherwise=self.otherwise, retry=self.retry, refresh=self.refresh)
 
 
-def classify(error: BaseException) -> Recovery:
-    """What ``error`` asks for."""
-    for cls in type(error).__mro__:
-        found = RECOVERIES.get(cls)
-        if found is not None:
-            return found
-    if getattr(error, "invalid_metadata", False):
-        return Recovery.REFRESH
-    return Recovery.RETRY if getattr(error, "retriable", False) else Recovery.GIVE_UP
+RETRY_ACTIONS: Final = ErrorTable(
+    {
+        NotCoordinatorError: RetryAction.FIND_COORDINATOR,
+        CoordinatorNotAvailableError: RetryAction.FIND_COORDINATOR,
+        CoordinatorLoadInProgressError: RetryAction.RETRY,  # it is the right one, and not ready yet
+        NotControllerError: RetryAction.REFRESH,
+        KafkaConnectionError: RetryAction.REFRESH,
+        NetworkExceptionError: RetryAction.REFRESH,
+        RequestTimedOutError: RetryAction.REFRESH,
+        UnknownTopicOrPartitionError: RetryAction.REFRESH,
+        KafkaTimeoutError: RetryAction.GIVE_UP,  # the caller's own limit
+        UnknownBrokerIdError: RetryAction.GIVE_UP,  # the caller chose the node; ``ask_brokers`` has refreshed already
+        CorrelationIdError: RetryAction.GIVE_UP,  # the peer cannot be trusted with what we sent
+    },
+    refresh=RetryAction.REFRESH,
+    retry=RetryAction.RETRY,
+    otherwise=RetryAction.GIVE_UP,
+)
+
+
+def classify(error: BaseException) -> RetryAction:
+    """What ``error`` asks for before the next attempt."""
+    return RETRY_ACTIONS.action_for(error)
 
 
 class Backoff:
@@ -116,8 +150,7 @@ def retrying(
 
     Between attempts it does what :func:`classify` says: for ``topics`` or, when ``target`` is a coordinator, for that.
     No request of an attempt is waited for beyond that. After the last attempt its error is raised; when the time is up,
-    KafkaTimeoutError from it. ``what`` says in the
-    text what was being done ("create the topic jobs").
+    KafkaTimeoutError from it. ``what`` says in its text what was being done ("create the topic jobs").
     """
     began = yield from now()
     failures = 0
@@ -126,9 +159,9 @@ def retrying(
             return (yield from (attempt() if timeout_s == inf else within(began + timeout_s, attempt())))
         except KafkaError as error:
             failures += 1
-            recovery = classify(error)
-            moved = isinstance(target, Coordinator) and recovery in (Recovery.FIND_COORDINATOR, Recovery.REFRESH)
-            if recovery is Recovery.GIVE_UP or failures >= attempts:
+            action = classify(error)
+            moved = isinstance(target, Coordinator) and action in (RetryAction.FIND_COORDINATOR, RetryAction.REFRESH)
+            if action is RetryAction.GIVE_UP or failures >= attempts:
                 raise
             wait_s = backoff.delay_s(failures)
             passed_s = (yield from now()) - began
@@ -137,9 +170,9 @@ def retrying(
         if moved and isinstance(target, Coordinator):
             yield Forget(target)
         yield Sleep(wait_s)
-        if recovery is Recovery.REFRESH and not moved:
+        if action is RetryAction.REFRESH and not moved:
             try:
                 yield RefreshMetadata(topics, began + timeout_s)
             except KafkaError as error:
-                if classify(error) is Recovery.GIVE_UP and not isinstance(error, KafkaTimeoutError):
+                if classify(error) is RetryAction.GIVE_UP and not isinstance(error, KafkaTimeoutError):
                     raise

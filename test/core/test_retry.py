@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.core.dialogue import Dialogue, Forget, Now, RefreshMetadata, Sleep, Step
-from kafka.core.retry import Backoff, Recovery, classify, interval_s, retrying
+from kafka.core.retry import Backoff, ErrorTable, RetryAction, classify, interval_s, retrying
 from kafka.core.routing import Coordinator
 from kafka.errors import (
     ERRORS_BY_CODE,
@@ -44,27 +44,27 @@ def test_an_interval_that_a_broker_asks_for_is_kept_within_bounds(told_ms: int, 
 @pytest.mark.parametrize(
     ("error", "recovery"),
     [
-        (NotCoordinatorError(), Recovery.FIND_COORDINATOR),
-        (CoordinatorLoadInProgressError(), Recovery.RETRY),
-        (NotLeaderForPartitionError(), Recovery.REFRESH),
-        (KafkaConnectionError(), Recovery.REFRESH),
-        (RequestTimedOutError(), Recovery.REFRESH),
-        (ThrottlingQuotaExceededError(), Recovery.RETRY),
-        (KafkaTimeoutError(), Recovery.GIVE_UP),
-        (InvalidTopicError(), Recovery.GIVE_UP),
-        (UnknownBrokerIdError(), Recovery.GIVE_UP),
-        (IncompatibleBrokerVersion(), Recovery.GIVE_UP),
-        (ValueError(), Recovery.GIVE_UP),
+        (NotCoordinatorError(), RetryAction.FIND_COORDINATOR),
+        (CoordinatorLoadInProgressError(), RetryAction.RETRY),
+        (NotLeaderForPartitionError(), RetryAction.REFRESH),
+        (KafkaConnectionError(), RetryAction.REFRESH),
+        (RequestTimedOutError(), RetryAction.REFRESH),
+        (ThrottlingQuotaExceededError(), RetryAction.RETRY),
+        (KafkaTimeoutError(), RetryAction.GIVE_UP),
+        (InvalidTopicError(), RetryAction.GIVE_UP),
+        (UnknownBrokerIdError(), RetryAction.GIVE_UP),
+        (IncompatibleBrokerVersion(), RetryAction.GIVE_UP),
+        (ValueError(), RetryAction.GIVE_UP),
     ],
 )
-def test_errors_ask_for_what_the_table_says(error: Exception, recovery: Recovery) -> None:
+def test_errors_ask_for_what_the_table_says(error: Exception, recovery: RetryAction) -> None:
     assert classify(error) is recovery
 
 
 @pytest.mark.parametrize("code", sorted(ERRORS_BY_CODE))
 def test_a_code_is_tried_again_exactly_when_kafka_calls_it_retriable(code: int) -> None:
     error = ERRORS_BY_CODE[code]()
-    assert (classify(error) is not Recovery.GIVE_UP) == error.retriable
+    assert (classify(error) is not RetryAction.GIVE_UP) == error.retriable
 
 
 def test_waits_double_up_to_the_most() -> None:
@@ -157,3 +157,26 @@ def test_a_refresh_that_fails_for_a_while_does_not_end_the_retries() -> None:
 
     dialogue = retrying(attempts(KafkaConnectionError(), "done"), what="x", backoff=BACKOFF)
     assert drive(dialogue, answer)[0] == "done"
+
+
+def test_an_error_table_takes_the_nearest_base_class_then_what_the_class_says() -> None:
+    table = ErrorTable(
+        {KafkaConnectionError: "connect", NotCoordinatorError: "find"},
+        refresh="refresh",
+        retry="retry",
+        otherwise="end",
+    )
+    longer = table.extended({InvalidTopicError: "create", NotCoordinatorError: "wait"})
+    assert table.action_for(NotCoordinatorError()) == "find"
+    assert table.action_for(type("Reset", (KafkaConnectionError,), {})()) == "connect"
+    assert table.action_for(NotLeaderForPartitionError()) == "refresh"
+    assert table.action_for(ThrottlingQuotaExceededError()) == "retry"
+    assert table.action_for(ValueError()) == table.action_for(InvalidTopicError()) == "end"
+    assert longer.action_for(InvalidTopicError()) == "create"
+    assert longer.action_for(NotCoordinatorError()) == "wait"
+    assert longer.action_for(ThrottlingQuotaExceededError()) == "retry"
+
+
+def test_an_error_table_without_a_retriable_default_gives_up_on_all_other_errors() -> None:
+    table = ErrorTable({NotCoordinatorError: "find"}, otherwise="end")
+    assert table.action_for(ThrottlingQuotaExceededError()) == table.action_for(NotLeaderForPartitionError()) == "end"

@@ -13,7 +13,7 @@ from kafka.core.admin.producers import producers_request, read_producers
 from kafka.core.admin.transaction_values import AbortTransactionSpec, PartitionProducerState, ProducerState
 from kafka.core.dialogue import Dialogue
 from kafka.core.partitions import by_topic
-from kafka.core.retry import Backoff, Recovery, classify, retrying
+from kafka.core.retry import Backoff, RetryAction, classify, retrying
 from kafka.errors import (
     BrokerResponseError,
     IllegalArgumentError,
@@ -146,7 +146,7 @@ class _Abort:
         try:
             yield from self._ask(build, _read_markers)
         except KafkaError as error:
-            is_final = classify(error) is Recovery.GIVE_UP or type(error) in _UNWRITTEN
+            is_final = classify(error) is RetryAction.GIVE_UP or type(error) in _UNWRITTEN
             if self._blind is None or not self._is_sent or is_final:
                 raise
             self.unclear = error
@@ -159,7 +159,7 @@ class _Abort:
         try:
             return all_or_raise(found)[partition]
         except BrokerResponseError as error:
-            if classify(error) is Recovery.GIVE_UP:
+            if classify(error) is RetryAction.GIVE_UP:
                 raise
             raise _Final(error) from None
 

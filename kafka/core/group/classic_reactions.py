@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from kafka.core.retry import Recovery, classify
+from kafka.core.retry import RetryAction, classify
 from kafka.errors import (
     BrokerResponseError,
     CoordinatorLoadInProgressError,
@@ -99,9 +99,9 @@ def reaction_to(error: BaseException, table: Table) -> Reaction:
         if found is not None:
             return found
     recovery = classify(error)
-    if isinstance(error, KafkaTimeoutError) or recovery in (Recovery.FIND_COORDINATOR, Recovery.REFRESH):
+    if isinstance(error, KafkaTimeoutError) or recovery in (RetryAction.FIND_COORDINATOR, RetryAction.REFRESH):
         return Reaction.FIND_COORDINATOR  # no answer, or a broker's: it may be another one by now
-    if recovery is Recovery.RETRY:
+    if recovery is RetryAction.RETRY:
         return Reaction.RETRY
     # What is no answer of a broker's: the request cannot be written, the client is closed, nobody lets us in.
     return Reaction.REPORT if isinstance(error, BrokerResponseError) else Reaction.GIVE_UP

@@ -31,7 +31,7 @@ from kafka.core.group.offset_messages import (
     most_version,
     read_offsets,
 )
-from kafka.core.retry import Backoff, Recovery, classify
+from kafka.core.retry import Backoff, RetryAction, classify
 from kafka.core.routing import Coordinator
 from kafka.errors import (
     Cancelled,
@@ -250,7 +250,7 @@ def _insist(
         except Cancelled:
             raise
         except KafkaError as error:  # no answer, or nobody knows who the coordinator is
-            is_final = classify(error) is Recovery.GIVE_UP
+            is_final = classify(error) is RetryAction.GIVE_UP
             faults = dict.fromkeys(left, _Fault(error, Reaction.FAIL if is_final else Reaction.FIND))
         for fault in {fault.reaction: fault for fault in faults.values()}.values():
             if fault.reaction in (Reaction.FENCED, Reaction.EPOCH):
