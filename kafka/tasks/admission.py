@@ -1,6 +1,7 @@
 """From a lease to a job that may run, and from an outcome to what ends its lease: records and tables meet here.
 
-:class:`Clerk` reads a leased record, asks :func:`kafka.tasks.outcome.admit`, and makes a :class:`Job`; it asks
+:class:`AdmissionPolicy` reads a leased record, asks :func:`kafka.tasks.outcome.admit`, and makes a :class:`Job`; it
+asks
 :func:`kafka.tasks.outcome.decide` about an outcome and has the records made that carry the decision out. It keeps no
 job and no lease: the worker does.
 """
@@ -12,53 +13,53 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka.log_limit import LimitedLog
-from kafka.tasks.consequences import Consequences, fault_of
-from kafka.tasks.delivery import Delivery, Lease
-from kafka.tasks.envelope import Envelope, decode, shown, too_many_headers
+from kafka.tasks.delivery import JobDelivery, JobLease
+from kafka.tasks.envelope import Envelope, decode, too_many_headers, truncated_repr
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.options import WorkerOptions, is_task_name, limits
 from kafka.tasks.outcome import (
-    Decision,
-    Lost,
-    Move,
-    NoJob,
+    ChildLost,
+    InvalidRecord,
+    JobDecision,
+    JobHistory,
+    JobPolicy,
+    JobSucceeded,
+    MoveTarget,
     NotStarted,
     Outcome,
-    Policy,
-    Standing,
-    Succeeded,
-    Unknown,
+    UnknownTask,
     admit,
     crashes_of,
     decide,
 )
 from kafka.tasks.runner import Job
-from kafka.tasks.settling import Ending
+from kafka.tasks.settlement import Settlement
+from kafka.tasks.state_records import StateRecords, outcome_error
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
 
 log = logging.getLogger(__name__)
 
 
-MOST_TEXT = 500
+MAX_ERROR_CHARACTERS = 500
 """Characters of an error's first line in the log; all of it is in the dead topic and the result."""
 
-MOST_LINES = 20
-MOST_LINE = 300
+MAX_TRACEBACK_LINES = 20
+MAX_LINE_CHARACTERS = 300
 """Last lines of the traceback of a job that failed for good in the log, and characters of each."""
 
 
-MOST_NAMES = 100
+MAX_UNKNOWN_NAMES = 100
 """Unknown tasks that the log names; whoever enqueues others' names without end fills no log."""
 
 
-_ANY = Standing()
+_NO_HISTORY = JobHistory()
 """For a success, whose decision asks for none: to make one costs a microsecond."""
 
 
-class Hold:
-    """Keep a lease for ``seconds``, then let others have the job: :meth:`Clerk.let_go`."""
+class AdmissionHold:
+    """Keep a lease for ``seconds``, then let others have the job: :meth:`AdmissionPolicy.let_go`."""
 
     __slots__ = ("seconds",)
 
@@ -66,14 +67,14 @@ class Hold:
         self.seconds = seconds
 
 
-class Clerk:
+class AdmissionPolicy:
     """Applies the tables to the tasks of one worker. ``results_partitions``: ids that name others are no ids."""
 
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],
-        consequences: Consequences,
-        delivery: Delivery,
+        consequences: StateRecords,
+        delivery: JobDelivery,
         results_partitions: int,
         numbers: WorkerOptions,
     ) -> None:
@@ -83,11 +84,11 @@ class Clerk:
         self._results_partitions = results_partitions
         self._numbers = numbers
         self._limits: dict[Task[..., Any], tuple[float | None, float | None]] = {}
-        self._policies: dict[tuple[str, bool], Policy] = {}
+        self._policies: dict[tuple[str, bool], JobPolicy] = {}
         self._unknown: set[str] = set()  # those that were told
         self._lines = LimitedLog(log)
 
-    def admit(self, lease: Lease, now_ms: int) -> Job | Ending | Hold:
+    def admit(self, lease: JobLease, now_ms: int) -> Job | Settlement | AdmissionHold:
         """A job that may run, or how the lease ends without a run."""
         try:
             if lease.headers_left_out:
@@ -97,16 +98,16 @@ class Clerk:
                 raise BadRecord("bad-id", f"there is no results partition {envelope.results_partition}, which it names")
             task = self._tasks.get(envelope.name) if envelope.name != ERROR_TASK else None
             if task is None and not is_task_name(envelope.name):
-                raise BadRecord("bad-name", f"no task can be called {shown(envelope.name)}")
+                raise BadRecord("bad-name", f"no task can be called {truncated_repr(envelope.name)}")
         except BadRecord as error:
             said = "the record %s is no job and goes to the dead topic: %s"
             self._lines.warning((error.cause, lease.source.topic), said, lease.origin, error.text)
-            record = self._consequences.no_job(lease, NoJob(error.cause, error.text), now_ms)
-            return Ending(lease, None, [record], is_dead=True)
+            record = self._consequences.no_job(lease, InvalidRecord(error.cause, error.text), now_ms)
+            return Settlement(lease, None, [record], is_dead=True)
         suspect = lease.source.suspect
         crashes = crashes_of(envelope.crashes, lease.deliveries, suspect, lease.spared)
         if task is None or suspect or crashes or lease.deliveries > 1 or envelope.expires_ms is not None:
-            known, policy, standing = task is not None, self._policy(envelope), _standing(lease, envelope, crashes)
+            known, policy, standing = task is not None, self._policy(envelope), _history(lease, envelope, crashes)
             outcome = admit(envelope.name, standing, policy, known=known, suspect=suspect, now_ms=now_ms)
             if outcome is not None:
                 return self.end(lease, envelope, outcome, crashes, now_ms)
@@ -118,17 +119,19 @@ class Clerk:
             return Job(lease, envelope, task, *found, crashes)
         return Job(lease, envelope, task, *self._limits_of(task, envelope.soft_timeout, envelope.timeout), crashes)
 
-    def end(self, lease: Lease, envelope: Envelope, outcome: Outcome, crashes: int, now_ms: int) -> Ending | Hold:
+    def end(
+        self, lease: JobLease, envelope: Envelope, outcome: Outcome, crashes: int, now_ms: int
+    ) -> Settlement | AdmissionHold:
         """How a lease ends after ``outcome``; ``crashes`` are those behind the job."""
         policy = self._policy(envelope)
-        standing = _ANY if isinstance(outcome, Succeeded) else _standing(lease, envelope, crashes)
+        standing = _NO_HISTORY if isinstance(outcome, JobSucceeded) else _history(lease, envelope, crashes)
         decision = decide(outcome, standing, policy, now_ms)
         if decision.hold_s:
             self._tell_of_unknown(envelope, lease, policy)
-            return Hold(decision.hold_s)
+            return AdmissionHold(decision.hold_s)
         return self._ending(lease, envelope, outcome, decision, policy, now_ms)
 
-    def let_go(self, lease: Lease, is_due: bool, now_ms: int) -> Ending | None:
+    def let_go(self, lease: JobLease, is_due: bool, now_ms: int) -> Settlement | None:
         """How a lease ends that was held since its task is unknown here; None: it is released. ``is_due`` False: before
         its time, which does not count. A suspect is never released, that would be a crash behind it.
         """
@@ -136,34 +139,42 @@ class Clerk:
             return None
         envelope = decode(lease.value, lease.headers)
         policy, crashes = self._policy(envelope), crashes_of(envelope.crashes, lease.deliveries, True, lease.spared)
-        outcome: Outcome = Unknown(envelope.name, True) if is_due else NotStarted()
-        decision = decide(outcome, _standing(lease, envelope, crashes), policy, now_ms)
+        outcome: Outcome = UnknownTask(envelope.name, True) if is_due else NotStarted()
+        decision = decide(outcome, _history(lease, envelope, crashes), policy, now_ms)
         return self._ending(lease, envelope, outcome, decision, policy, now_ms)
 
     def _ending(
-        self, lease: Lease, envelope: Envelope, outcome: Outcome, decision: Decision, policy: Policy, now_ms: int
-    ) -> Ending:
+        self,
+        lease: JobLease,
+        envelope: Envelope,
+        outcome: Outcome,
+        decision: JobDecision,
+        policy: JobPolicy,
+        now_ms: int,
+    ) -> Settlement:
         records = self._consequences.of(decision, outcome, envelope, lease, now_ms)
-        if decision.move is Move.DEAD:
+        if decision.move is MoveTarget.DEAD:
             place = records[0].topic
             said = "%s %s has failed for good (%s) and is in %s; cause %s%s"
             name, cause = envelope.name, decision.cause
-            kind = (cause, name if name in self._tasks else "", fault_of(outcome).type)
-            self._lines.warning(kind, said, name, envelope.id, _brief(outcome), place, cause, _where(outcome))
+            kind = (cause, name if name in self._tasks else "", outcome_error(outcome).type)
+            self._lines.warning(
+                kind, said, name, envelope.id, _error_summary(outcome), place, cause, _traceback_tail(outcome)
+            )
         elif decision.state is JobState.RETRY:
             self._tell_of_retry(envelope, outcome, decision, policy)
         move = decision.move
-        is_dead = move is Move.DEAD
-        is_last = is_dead or move is Move.NOWHERE
-        is_move = move is Move.SUSPECT or (move is Move.SAME and lease.source.suspect)
-        return Ending(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last)
+        is_dead = move is MoveTarget.DEAD
+        is_last = is_dead or move is MoveTarget.NOWHERE
+        is_move = move is MoveTarget.SUSPECT or (move is MoveTarget.SAME and lease.source.suspect)
+        return Settlement(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last)
 
     def tell_the_rest(self) -> None:
         """Say in the log how many lines were left out of it since the last ones."""
         self._lines.flush()
 
-    def _tell_of_retry(self, envelope: Envelope, outcome: Outcome, decision: Decision, policy: Policy) -> None:
-        if isinstance(outcome, Lost):
+    def _tell_of_retry(self, envelope: Envelope, outcome: Outcome, decision: JobDecision, policy: JobPolicy) -> None:
+        if isinstance(outcome, ChildLost):
             level, run, most = logging.WARNING, f"crash {decision.crashes}", policy.crash_limit
         elif log.isEnabledFor(logging.INFO):
             assert policy.max_attempts is not None  # an error of a task without a policy is final
@@ -171,19 +182,19 @@ class Clerk:
         else:
             return
         name, said = envelope.name, "%s %s runs again after %s of %d (%s)"
-        kind = ("again", name, fault_of(outcome).type)
-        self._lines.write(level, kind, said, name, envelope.id, run, most, _brief(outcome))
+        kind = ("again", name, outcome_error(outcome).type)
+        self._lines.write(level, kind, said, name, envelope.id, run, most, _error_summary(outcome))
 
-    def _tell_of_unknown(self, envelope: Envelope, lease: Lease, policy: Policy) -> None:
+    def _tell_of_unknown(self, envelope: Envelope, lease: JobLease, policy: JobPolicy) -> None:
         """Once for each name: its jobs wait for another worker, and nothing else would show that."""
         name = envelope.name
-        if name in self._unknown or len(self._unknown) >= MOST_NAMES:
+        if name in self._unknown or len(self._unknown) >= MAX_UNKNOWN_NAMES:
             return
         self._unknown.add(name)
-        outcome, longest_s = Unknown(name, lease.source.suspect), self._delivery.lock_s / 3
+        outcome, longest_s = UnknownTask(name, lease.source.suspect), self._delivery.lock_s / 3
         waits_s, deliveries, unknown = 0.0, lease.deliveries, envelope.unknown
         while True:
-            hold_s = decide(outcome, Standing(deliveries=deliveries, unknown=unknown), policy, 0).hold_s
+            hold_s = decide(outcome, JobHistory(deliveries=deliveries, unknown=unknown), policy, 0).hold_s
             if not hold_s:
                 break
             waits_s += min(hold_s, longest_s)
@@ -208,7 +219,7 @@ class Clerk:
             (filled.soft_timeout, filled.timeout),
         )
 
-    def _policy(self, envelope: Envelope) -> Policy:
+    def _policy(self, envelope: Envelope) -> JobPolicy:
         task = self._tasks.get(envelope.name)
         stored = envelope.store_result
         if stored is None:
@@ -217,34 +228,34 @@ class Clerk:
         policy = self._policies.get(key)
         if policy is None or policy.delivery_limit != self._delivery.delivery_limit:
             attempts = task.retry.max_attempts if task is not None and task.retry is not None else None
-            policy = Policy(attempts, self._numbers.crash_limit, self._delivery.delivery_limit, stored)
+            policy = JobPolicy(attempts, self._numbers.crash_limit, self._delivery.delivery_limit, stored)
             self._policies[key] = policy
         return policy
 
 
-def _standing(lease: Lease, envelope: Envelope, crashes: int) -> Standing:
-    return Standing(
+def _history(lease: JobLease, envelope: Envelope, crashes: int) -> JobHistory:
+    return JobHistory(
         envelope.attempt, crashes, lease.deliveries, envelope.expires_ms, envelope.unknown, lease.spared
     )
 
 
-def _brief(outcome: Outcome) -> str:
-    fault = fault_of(outcome)
+def _error_summary(outcome: Outcome) -> str:
+    fault = outcome_error(outcome)
     first, _, more = fault.text.partition("\n")
-    return f"{fault.type}: {_cut(first, MOST_TEXT, bool(more))}"
+    return f"{fault.type}: {_truncate(first, MAX_ERROR_CHARACTERS, bool(more))}"
 
 
-def _where(outcome: Outcome) -> str:
+def _traceback_tail(outcome: Outcome) -> str:
     """The end of its traceback, as lines below the first; empty when it has none."""
-    lines = fault_of(outcome).traceback.splitlines()
+    lines = outcome_error(outcome).traceback.splitlines()
     if not lines:
         return ""
-    last = [_cut(line, MOST_LINE) for line in lines[-MOST_LINES:]]
-    if len(lines) > MOST_LINES:
-        last.insert(0, f"... {len(lines) - MOST_LINES} lines left out: all are in the dead topic ...")
+    last = [_truncate(line, MAX_LINE_CHARACTERS) for line in lines[-MAX_TRACEBACK_LINES:]]
+    if len(lines) > MAX_TRACEBACK_LINES:
+        last.insert(0, f"... {len(lines) - MAX_TRACEBACK_LINES} lines left out: all are in the dead topic ...")
     return "\n" + "\n".join(last)
 
 
-def _cut(text: str, most: int, is_cut: bool = False) -> str:
+def _truncate(text: str, most: int, is_cut: bool = False) -> str:
     """The first ``most`` characters, with a mark where more follow, or ``is_cut`` says so."""
     return f"{text[:most]}..." if is_cut or len(text) > most else text

@@ -18,9 +18,9 @@ from types import NoneType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError
-from kafka.tasks.backend import Backend, Route, open_backend
+from kafka.tasks.backend import Backend, QueueRoute, open_backend
 from kafka.tasks.context import Context
-from kafka.tasks.enqueued import note
+from kafka.tasks.enqueued_jobs import add_to_current_run
 from kafka.tasks.envelope import Envelope, Header
 from kafka.tasks.errors import PayloadTooLarge, UnknownQueue, did_you_mean
 from kafka.tasks.hooks import ERROR_TASK, ErrorHandler, Handlers, SuccessHandler
@@ -30,10 +30,10 @@ from kafka.tasks.options import TaskOptions, call_options, check_task_name, task
 from kafka.tasks.payload import encode_call
 from kafka.tasks.results import StateRecord
 from kafka.tasks.retry import Retry
-from kafka.tasks.settings import ClientSettings, patience, read_settings
+from kafka.tasks.settings import ClientSettings, optional_timeout, read_settings
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
-from kafka.tasks.topics import Names, check_queue
+from kafka.tasks.topics import TopicNames, check_queue
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,7 +50,7 @@ class App:
     """
 
     def __init__(self, name: str, **settings: Any) -> None:
-        self.names = Names(name)
+        self.names = TopicNames(name)
         self.settings = read_settings(settings)
         self.tasks: dict[str, Task[..., Any]] = {}
         """The declared tasks by name."""
@@ -59,7 +59,7 @@ class App:
         self._lock = threading.RLock()
         self._local = threading.local()
         self._backend: Backend | None = None
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[str, QueueRoute] = {}
         self._has_been_used = False
         _apps.add(self)
 
@@ -208,11 +208,11 @@ class App:
         """Many jobs, one flush: ``with app.batch() as b: task.delay(...)``; leaving it flushes, and raises the first
         error of a job that did not arrive. ``b.jobs`` are the handles made by this thread meanwhile.
         """
-        return Batch(self, patience("timeout", timeout))
+        return Batch(self, optional_timeout("timeout", timeout))
 
     def flush(self, timeout: Seconds | None = None) -> None:
         """Wait until all jobs enqueued so far are acknowledged; ``KafkaTimeoutError`` after ``timeout`` seconds."""
-        seconds = patience("timeout", timeout)
+        seconds = optional_timeout("timeout", timeout)
         if self._backend is not None:
             self._backend.flush(seconds)
 
@@ -242,7 +242,7 @@ class App:
 
     def close(self, timeout: Seconds | None = None) -> None:
         """Flush and disconnect. Using the app again connects again."""
-        seconds = patience("timeout", timeout)
+        seconds = optional_timeout("timeout", timeout)
         if not self._has_been_used:
             return
         with self._lock:
@@ -303,10 +303,10 @@ class App:
         batch: Batch | None = getattr(self._local, "batch", None)
         if batch is not None:
             batch.jobs.append(handle)
-        note(handle)
+        add_to_current_run(handle)
         return handle
 
-    def _route(self, queue: str) -> Route:
+    def _route(self, queue: str) -> QueueRoute:
         route = self.backend().route(queue, queue in self._queues)
         self._routes[queue] = route
         return route

@@ -1,6 +1,6 @@
 """Where an app's jobs are kept, as the app and the worker see it: two small interfaces, and how one is found.
 
-:class:`Backend` is for those who enqueue and ask for results (any thread); :class:`WorkerSide` is what a worker gets
+:class:`Backend` is for those who enqueue and ask for results (any thread); :class:`WorkerBackend` is what a worker gets
 (its loop's thread only). A back end is found by the scheme of ``bootstrap_servers`` in ``BACKENDS``: ``host:port`` is
 ``kafka``, ``embedded:DIR`` is ``embedded``. A new one is one more row there, whose function takes the app's name and
 settings and returns a connected :class:`Backend`.
@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafka.errors import KafkaConfigurationError
-from kafka.tasks.delivery import Delivery, DeliveryEvents, Publisher
+from kafka.tasks.delivery import DeliveryEvents, JobDelivery, Publisher
 from kafka.tasks.envelope import Header
-from kafka.tasks.ids import BrokerClock
+from kafka.tasks.ids import BrokerTimeEstimate
 from kafka.tasks.results import StateRecord
 from kafka.tasks.settings import Settings
 
 
-class Sent(Protocol):
+class RecordFuture(Protocol):
     """The producer's future of one record, as far as a handle looks at it."""
 
     @property
@@ -32,7 +32,7 @@ class Sent(Protocol):
         """Why it was given up."""
 
 
-class Route(NamedTuple):
+class QueueRoute(NamedTuple):
     """Where the jobs of a queue go: the topic, and the largest payload that it takes."""
 
     topic: str
@@ -44,20 +44,20 @@ class Backend(Protocol):
 
     address: str
     """The brokers as the app's settings have them, for messages."""
-    clock: BrokerClock
+    clock: BrokerTimeEstimate
     new_id: Callable[[], str]
     """Makes the next job id: broker time, this process's results partition."""
 
-    def route(self, queue: str, declared: bool) -> Route:
+    def route(self, queue: str, declared: bool) -> QueueRoute:
         """The way to a queue; its topics exist afterwards.
 
         A queue that the app does not declare must have its topic already: :class:`kafka.tasks.errors.UnknownQueue`.
         """
 
-    def send(self, topic: str, value: bytes, headers: list[Header]) -> Sent:
+    def send(self, topic: str, value: bytes, headers: list[Header]) -> RecordFuture:
         """Hand one job record to the producer; returns at once. Jobs are spread over all partitions."""
 
-    def send_state(self, record: StateRecord) -> Sent:
+    def send_state(self, record: StateRecord) -> RecordFuture:
         """Hand one state record to the producer."""
 
     def flush(self, timeout: float | None) -> None:
@@ -69,17 +69,17 @@ class Backend(Protocol):
     def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
         """The same once it is final, or as it is after ``timeout`` seconds."""
 
-    def worker_side(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerSide:
+    def worker_side(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
         """What a worker of ``queues`` needs, living on ``loop``."""
 
-    def board_reader(self) -> BoardReader:
+    def board_reader(self) -> SnapshotReader:
         """A reader of what the app's workers say of themselves, with a connection of its own."""
 
     def close(self, timeout: float | None = None) -> None:
         """Flush and close the clients."""
 
 
-class Board(Protocol):
+class SnapshotPublisher(Protocol):
     """Where workers tell of themselves, so that whoever asks finds all of an app's, on whichever machine.
 
     On the loop's thread. Nobody waits for it, and nothing that a worker does depends on it: what cannot be written is
@@ -93,7 +93,7 @@ class Board(Protocol):
         """Let what is under way arrive, driving the loop for ``timeout_s`` seconds at most; then let go."""
 
 
-class Posted(NamedTuple):
+class PublishedSnapshot(NamedTuple):
     """What is known of one worker: what it said last, and the seconds since then."""
 
     worker_id: str
@@ -101,10 +101,10 @@ class Posted(NamedTuple):
     age_s: float
 
 
-class BoardReader(Protocol):
+class SnapshotReader(Protocol):
     """What workers have said lately; for one thread that may block. Changes nothing at the brokers."""
 
-    def read(self, wait_s: float = 0.0) -> list[Posted]:
+    def read(self, wait_s: float = 0.0) -> list[PublishedSnapshot]:
         """The workers that have said something within the last minute and have not left; takes in news for ``wait_s``
         seconds first."""
 
@@ -112,20 +112,20 @@ class BoardReader(Protocol):
         """Disconnect."""
 
 
-def _reached() -> None:
+def _always_connected() -> None:
     """For back ends that cannot lose their broker."""
 
 
-class WorkerSide(NamedTuple):
+class WorkerBackend(NamedTuple):
     """A worker's half of a back end. ``board`` None: its workers cannot be found by others. ``unreached``: the last
     error when no broker is connected ("": not known), None when one is.
     """
 
-    delivery: Delivery
+    delivery: JobDelivery
     publisher: Publisher
     results_partitions: int
-    board: Board | None = None
-    unreached: Callable[[], str | None] = _reached
+    board: SnapshotPublisher | None = None
+    unreached: Callable[[], str | None] = _always_connected
 
 
 BACKENDS: dict[str, str] = {

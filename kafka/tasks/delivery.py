@@ -15,13 +15,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from kafka.errors import KafkaError
 from kafka.tasks.envelope import Header
-from kafka.tasks.outcome import Verdict
+from kafka.tasks.outcome import LeaseVerdict
 
 DRAIN_S: Final = 2.0
 """So long at most brokers that are asked for jobs are waited for; a long poll is over after half a second."""
 
 
-class Source(NamedTuple):
+class JobSource(NamedTuple):
     """A topic that jobs are leased from: a queue's own, or that of its suspects."""
 
     queue: str
@@ -29,7 +29,7 @@ class Source(NamedTuple):
     suspect: bool = False
 
 
-class Lease:
+class JobLease:
     """One record that is ours until it is settled or its lock is lost.
 
     ``value`` and ``headers`` are the record's, ``deliveries`` its delivery count with this one, ``partition`` and
@@ -57,7 +57,7 @@ class Lease:
 
     def __init__(
         self,
-        source: Source,
+        source: JobSource,
         value: bytes | None,
         headers: Sequence[Header],
         deliveries: int,
@@ -87,7 +87,7 @@ class Lease:
         return f"{self.source.topic}:{self.partition}:{self.offset}"
 
 
-class Outgoing(NamedTuple):
+class OutgoingRecord(NamedTuple):
     """One record to be written; ``partition`` None: any."""
 
     topic: str
@@ -97,14 +97,14 @@ class Outgoing(NamedTuple):
     partition: int | None = None
 
 
-class Contact(NamedTuple):
+class BrokerContact(NamedTuple):
     """When the brokers last answered for a source.
 
     ``at``: monotonic seconds of the last heartbeat or fetch that was answered without an error, None when none was yet;
     ``interval_s``: how often there is one at least.
     """
 
-    source: Source
+    source: JobSource
     at: float | None
     interval_s: float
 
@@ -112,10 +112,10 @@ class Contact(NamedTuple):
 class DeliveryEvents(Protocol):
     """What a delivery tells the worker, on the loop's thread."""
 
-    def leased(self, leases: list[Lease]) -> None:
+    def leased(self, leases: list[JobLease]) -> None:
         """Jobs have come, as many as were asked for at most."""
 
-    def lost(self, leases: list[Lease], reason: str) -> None:
+    def lost(self, leases: list[JobLease], reason: str) -> None:
         """The locks of these are gone (lock timeout, disconnect, an acknowledgement refused). Suspects that were
         settled may be among them, when the broker did not take that.
         """
@@ -124,10 +124,10 @@ class DeliveryEvents(Protocol):
         """Nothing more will come: the group cannot be joined, or not any more."""
 
     def left(self) -> None:
-        """After :meth:`Delivery.close`: everything is settled as far as it could be, and the groups are left."""
+        """After :meth:`JobDelivery.close`: everything is settled as far as it could be, and the groups are left."""
 
 
-class Delivery(Protocol):
+class JobDelivery(Protocol):
     """Where jobs come from and how their leases end."""
 
     @property
@@ -137,7 +137,7 @@ class Delivery(Protocol):
     delivery_limit: int
     """After so many deliveries the broker drops a record in silence."""
 
-    def want(self, source: Source, count: int) -> None:
+    def want(self, source: JobSource, count: int) -> None:
         """Ask for up to ``count`` more jobs from ``source``, instead of what was asked before; 0: none.
 
         Never more come, whatever a producer has put into one batch: what is held is bounded by what is asked for.
@@ -152,11 +152,11 @@ class Delivery(Protocol):
     def look(self, queue: str) -> None:
         """There are suspects of this queue now: what is wanted of them is asked for at once."""
 
-    def renew(self, leases: Sequence[Lease]) -> None:
+    def renew(self, leases: Sequence[JobLease]) -> None:
         """Start the locks of these anew."""
 
     def settle(
-        self, leases: Sequence[Lease], verdict: Verdict, answered: Callable[[], object] | None = None
+        self, leases: Sequence[JobLease], verdict: LeaseVerdict, answered: Callable[[], object] | None = None
     ) -> None:
         """End these leases: ACCEPT, RELEASE or REJECT. Sent soon, many at a time.
 
@@ -164,21 +164,21 @@ class Delivery(Protocol):
         answered or never will.
         """
 
-    def contacts(self) -> list[Contact]:
+    def contacts(self) -> list[BrokerContact]:
         """When the brokers last answered, for each source."""
 
     def close(self) -> None:
         """Settle what is due, close the sessions, leave the groups; :meth:`DeliveryEvents.left` follows."""
 
 
-Published = Callable[[Sequence["int | BaseException"]], None]
+PublishCallback = Callable[[Sequence["int | BaseException"]], None]
 """Called once with an answer for each record: its append time in ms (-1: unknown), or why it is not there."""
 
 
 class Publisher(Protocol):
     """How records are written."""
 
-    def publish(self, records: Sequence[Outgoing], done: Published) -> None:
+    def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
         """Write the records, durably (acks=all), and call ``done`` on the loop when the last is answered."""
 
     def close(self) -> None:

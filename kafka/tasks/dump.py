@@ -15,18 +15,18 @@ from typing import Protocol
 
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.runner import Job
-from kafka.tasks.stopping import Stage
+from kafka.tasks.shutdown import WorkerStage
 
 log = logging.getLogger(__name__)
 
-MOST_JOBS = 50
+MAX_JOBS = 50
 
 
-class Dumped(Protocol):
+class DumpedWorker(Protocol):
     """What is read of a :class:`kafka.tasks.worker.Worker`."""
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> WorkerStage:
         """How far its stop has come."""
 
     def statistics(self) -> dict[str, int]:
@@ -40,7 +40,7 @@ class Dumped(Protocol):
         """None before it has begun."""
 
 
-def dump(worker: Dumped, now: float) -> None:
+def dump(worker: DumpedWorker, now: float) -> None:
     """Write it all to the log; ``now`` is monotonic seconds."""
     pool = worker.pool
     log.warning("%s", "\n".join([*_state(worker, pool, now), *_stacks()]))
@@ -48,7 +48,7 @@ def dump(worker: Dumped, now: float) -> None:
         pool.dump()
 
 
-def _state(worker: Dumped, pool: Pool | None, now: float) -> Iterator[str]:
+def _state(worker: DumpedWorker, pool: Pool | None, now: float) -> Iterator[str]:
     counts = ", ".join(f"{name} {count}" for name, count in worker.statistics().items())
     yield f"state of this worker: {worker.stage.name}; {counts}"
     if pool is None:
@@ -62,11 +62,11 @@ def _state(worker: Dumped, pool: Pool | None, now: float) -> Iterator[str]:
         yield f"  child {child.pid} (generation {child.generation}): {child.state}, {child.jobs} jobs ended{rss}{runs}"
     begun = {child.job_id for child in pool.children()}  # told above, with their ages, which their children know
     running = [job for job in worker.running() if job.envelope.id not in begun]
-    for job in running[:MOST_JOBS]:
+    for job in running[:MAX_JOBS]:
         age = "not begun" if job.started_at is None else f"for {now - job.started_at:.1f} s"
         yield f"  {job!r}: {age}"
-    if len(running) > MOST_JOBS:
-        yield f"  and {len(running) - MOST_JOBS} jobs more"
+    if len(running) > MAX_JOBS:
+        yield f"  and {len(running) - MAX_JOBS} jobs more"
 
 
 def _stacks() -> Iterator[str]:

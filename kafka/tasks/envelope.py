@@ -18,7 +18,7 @@ write a job with two of them and a worker can look at a job without decoding its
 
 The time of the enqueue is in the id, that of this attempt is the record's own timestamp. Headers that are not in the
 table (trace context, say) are carried along unchanged. A dead record is the job's record with value and headers as they
-were, and ``dead-*`` headers added (:class:`Death`), so that it can be replayed by leaving those out.
+were, and ``dead-*`` headers added (:class:`DeadLetter`), so that it can be replayed by leaving those out.
 
 A new header is one more row in ``_FIELDS`` and one more field of :class:`Envelope`.
 """
@@ -150,7 +150,7 @@ def decode(value: bytes | None, headers: Sequence[Header]) -> Envelope:
                 fields[attribute] = from_text(_text(header, raw))
             except ValueError:
                 known = job_id if job_id is not None and is_id(job_id) else None
-                raise BadRecord("bad-header", f"the header {header!r} cannot be {shown(raw)}", known) from None
+                raise BadRecord("bad-header", f"the header {header!r} cannot be {truncated_repr(raw)}", known) from None
         elif not header.startswith(DEAD):
             extra.append((header, raw))
     if len(extra) > MOST_EXTRA:
@@ -159,7 +159,7 @@ def decode(value: bytes | None, headers: Sequence[Header]) -> Envelope:
         missing = " and ".join(repr(h) for h, found in (("id", job_id), ("name", name)) if found is None)
         raise BadRecord("no-job", f"a record without the header {missing} is no job", job_id)
     if not is_id(job_id):
-        raise BadRecord("bad-id", f"{shown(job_id)} is no job id: 32 lower-case hex digits")
+        raise BadRecord("bad-id", f"{truncated_repr(job_id)} is no job id: 32 lower-case hex digits")
     if not name:
         raise BadRecord("no-job", "the task's name is empty", job_id)
     if value is None:
@@ -177,7 +177,7 @@ def too_many_headers(count: int) -> BadRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class DeadLetter:
     """Why a record is in the dead topic: a short ``cause``, the error's ``type``, ``text`` and ``traceback``, and
     where and when (``host``, ``time_ms`` on the broker's clock, ``origin`` as TOPIC:PARTITION:OFFSET).
     """
@@ -204,13 +204,13 @@ class Death:
         return [(DEAD + name, text.encode("utf-8", "backslashreplace")) for name, text in pairs if text]
 
 
-def death_of(headers: Iterable[Header]) -> Death | None:
+def dead_letter_of(headers: Iterable[Header]) -> DeadLetter | None:
     """The death that a dead record's headers tell, or None when they tell none."""
     found = {name[len(DEAD) :]: _lenient(raw) for name, raw in headers if name.startswith(DEAD)}
     if "cause" not in found:
         return None
     time = found.get("time", "")
-    return Death(
+    return DeadLetter(
         found["cause"],
         found.get("type", ""),
         found.get("text", ""),
@@ -231,10 +231,10 @@ def _text(header: str, raw: bytes | None) -> str:
     try:
         return str(raw, "utf-8")
     except UnicodeDecodeError:
-        raise BadRecord("bad-header", f"the header {header!r} is no UTF-8 text: {shown(raw)}") from None
+        raise BadRecord("bad-header", f"the header {header!r} is no UTF-8 text: {truncated_repr(raw)}") from None
 
 
-def shown(found: str | bytes | None) -> str:
+def truncated_repr(found: str | bytes | None) -> str:
     """What a record holds, as an error tells it: the beginning, and how long it is when there is more."""
     if found is None or len(found) <= MOST_SHOWN:
         return repr(found)

@@ -3,7 +3,8 @@
 They run where the job ran, after it and within its limits, so they can neither block the worker's loop nor end the
 worker. A job whose process was killed, or whose thread was given up at the hard limit, has no such place any more: the
 worker then has the error handlers run by the pool, as a job of the hidden task :data:`ERROR_TASK`, which no topic knows
-and whose outcome is only logged (:class:`LostJobs`). An error in a handler is logged and changes nothing about the job.
+and whose outcome is only logged (:class:`LostJobHandlers`). An error in a handler is logged and changes nothing about
+the job.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.delivery import JobLease, JobSource
 from kafka.tasks.envelope import Envelope
 from kafka.tasks.errors import BadRecord, TimeLimit, WorkerLost
-from kafka.tasks.outcome import Failed, Lost, Outcome, Succeeded
+from kafka.tasks.outcome import AttemptFailed, ChildLost, JobSucceeded, Outcome
 from kafka.tasks.payload import decode_call, encode_call
 from kafka.tasks.runner import Job
 
@@ -38,7 +39,7 @@ MOST_ARGUMENTS = 262_144
 """Bytes of a killed job's payload above which its handlers are not told the arguments."""
 
 _FACTS = ("cause", "signal", "exit_code", "rss_bytes", "peak_rss_bytes", "cpu_s")
-"""Of a :class:`Lost`, for its :class:`WorkerLost`."""
+"""Of a :class:`ChildLost`, for its :class:`WorkerLost`."""
 
 ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType | None]"
 
@@ -82,7 +83,7 @@ class Handlers:
             self._tell(finished_job(job), None, error)
 
     def run_lost(self, job: Mapping[str, Any], lost: Mapping[str, Any]) -> None:
-        """What the hidden task does, with what :class:`LostJobs` has written down."""
+        """What the hidden task does, with what :class:`LostJobHandlers` has written down."""
         error: BaseException = TimeLimit(lost["text"]) if lost["cause"] == "time" else WorkerLost(**lost)
         self._tell(FinishedJob(**job), lost["signal"], error)
 
@@ -109,7 +110,7 @@ def finished_job(job: Job, most_bytes: int | None = None) -> FinishedJob:
     return FinishedJob(envelope.id, envelope.name, envelope.attempt, job.lease.deliveries, args, kwargs)
 
 
-class LostJobs:
+class LostJobHandlers:
     """Runs of the hidden task that wait for a slot or run. ``task`` None: the app has no error handler."""
 
     __slots__ = ("_running", "_task", "_waiting")
@@ -126,17 +127,17 @@ class LostJobs:
         """A job has ended: if it was killed or given up, its handlers are due."""
         if self._task is None:
             return
-        if isinstance(outcome, Lost) and outcome.counts:
+        if isinstance(outcome, ChildLost) and outcome.counts:
             lost = {name: getattr(outcome, name) for name in _FACTS}
             lost["text"] = outcome.fault().text
-        elif isinstance(outcome, Failed) and not outcome.is_told:
+        elif isinstance(outcome, AttemptFailed) and not outcome.is_told:
             lost = {"cause": "time", "text": outcome.fault.text, "signal": outcome.kill_signal}
         else:
             return
         seen = finished_job(job, MOST_ARGUMENTS)
         value = encode_call(ERROR_TASK, (asdict(seen), lost), {})
         envelope = Envelope(seen.id, ERROR_TASK, value, store_result=False)
-        lease = Lease(Source("", ""), value, [], 1)
+        lease = JobLease(JobSource("", ""), value, [], 1)
         self._waiting.append(Job(lease, envelope, self._task, None, HANDLER_S))
 
     def start(self, most: int, submit: Callable[[Job], None]) -> None:
@@ -152,7 +153,7 @@ class LostJobs:
         if job not in self._running:
             return False
         self._running.remove(job)
-        if not isinstance(outcome, Succeeded):
+        if not isinstance(outcome, JobSucceeded):
             log.error("the error handlers for job %s have not ended well: %r", job.envelope.id, outcome)
         return True
 

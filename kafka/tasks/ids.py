@@ -10,9 +10,9 @@ A job id is 128 bits as 32 lower-case hex digits, not a UUID::
 :func:`kafka.tasks.results.look_up`.
 
 Why the broker's time: the look-up starts at ``ListOffsets(ms - 60 s)`` on a topic with LogAppendTime, so a client whose
-clock is three minutes ahead would look behind its own result. :class:`BrokerClock` learns the difference from the
-append times in produce answers. The random part comes from the operating system: a generator of our own would repeat
-itself in forked children.
+clock is three minutes ahead would look behind its own result. :class:`BrokerTimeEstimate` learns the difference from
+the append times in produce answers. The random part comes from the operating system: a generator of our own would
+repeat itself in forked children.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _elapsed = _elapsed_clock()
 _EPOCH = time.time() - _elapsed()
 
 
-class BrokerClock:
+class BrokerTimeEstimate:
     """This process's wall clock, corrected to the broker's.
 
     A step of the wall clock must not come in: until the next answer had told of it, each job with an ``expires`` of
@@ -99,7 +99,7 @@ class IdMaker:
 
     __slots__ = ("_after_ms", "_clock", "partition")
 
-    def __init__(self, partition: int, clock: BrokerClock, after_ms: int = 0) -> None:
+    def __init__(self, partition: int, clock: BrokerTimeEstimate, after_ms: int = 0) -> None:
         if not 0 <= partition < MAX_PARTITIONS:
             raise ValueError(f"a results partition is 0 to {MAX_PARTITIONS - 1}, not {partition}")
         self.partition = partition

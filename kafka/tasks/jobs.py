@@ -11,12 +11,12 @@ import time
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from kafka.tasks.backend import Backend, Sent
+from kafka.tasks.backend import Backend, RecordFuture
 from kafka.tasks.errors import JobFailed, JobRevoked, JobTimeout, JobUnknown, NoResult
 from kafka.tasks.ids import time_of
 from kafka.tasks.payload import decode_value
 from kafka.tasks.results import StateRecord
-from kafka.tasks.settings import patience
+from kafka.tasks.settings import optional_timeout
 from kafka.tasks.states import READY, JobState
 
 R = TypeVar("R")
@@ -31,7 +31,7 @@ class JobHandle(Generic[R]):
     __slots__ = ("_backend", "_is_stored", "_sent", "_ttl_s", "id")
 
     def __init__(
-        self, job_id: str, backend: Backend, ttl_s: float, sent: Sent | None = None, is_stored: bool = True
+        self, job_id: str, backend: Backend, ttl_s: float, sent: RecordFuture | None = None, is_stored: bool = True
     ) -> None:
         self.id = job_id
         """32 hex digits; enough to find the job's state from any process."""
@@ -56,7 +56,7 @@ class JobHandle(Generic[R]):
         """Wait until the job has ended, for at most ``timeout`` seconds; whether it has. Raises what :meth:`result`
         raises at once: :class:`NoResult`, and the producer's error.
         """
-        record = self._ended(patience("timeout", timeout))
+        record = self._ended(optional_timeout("timeout", timeout))
         return record is not None and record.state in READY
 
     def result(self, timeout: float | timedelta | None = None) -> R:
@@ -67,7 +67,7 @@ class JobHandle(Generic[R]):
         producer's error when the job could not be enqueued. A job with ``store_result=False`` leaves no record of a
         success to wait for: :class:`NoResult` at once, from the handle that enqueued it; a bare id does not know that.
         """
-        timeout = patience("timeout", timeout)
+        timeout = optional_timeout("timeout", timeout)
         record = self._ended(timeout)
         if record is None or record.state not in READY:
             raise self._not_ended(record, timeout)

@@ -12,9 +12,9 @@ import itertools
 from collections.abc import Iterable
 from typing import Final
 
-from kafka.tasks.delivery import Lease
+from kafka.tasks.delivery import JobLease
 
-NEW, BUFFERED, WAITING, RUNNING, SETTLING, MOVING, HELD, GONE = range(8)
+NEW, BUFFERED, WAITING, RUNNING, SETTLING, MOVING, HELD, FINISHED = range(8)
 """Stages of a lease. WAITING: a suspect that has no slot yet. MOVING: settling, on its way to the suspects. HELD: kept
 for a while before others may have it. GONE: settled, or its lock is lost and nothing of it is left here.
 """
@@ -30,7 +30,7 @@ still being written.
 """
 
 
-MOST_SPARED: Final = 1000
+MAX_EXCUSED: Final = 1000
 """Suspects whose lost locks are remembered, the last ones."""
 
 
@@ -56,15 +56,15 @@ class Leases:
         self.unfinished_count = 0
         self.unfinished_suspects = 0
         self.suspects = 0
-        self._held: dict[Lease, None] = {}
-        self._holding: list[tuple[float, int, Lease]] = []
+        self._held: dict[JobLease, None] = {}
+        self._holding: list[tuple[float, int, JobLease]] = []
         self._holds = itertools.count()  # holds that end at once end in their order
         self._spared: dict[tuple[str, int, int], set[int]] = {}  # topic, partition, offset: delivery counts
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def add(self, lease: Lease, now: float, lock_s: float) -> None:
+    def add(self, lease: JobLease, now: float, lock_s: float) -> None:
         """A lease has come."""
         lease.leased_at = now
         lease.locked_until = now + lock_s
@@ -78,7 +78,7 @@ class Leases:
                 lost = self._spared.get((lease.source.topic, lease.partition, lease.offset), ())
                 lease.spared = sum(count < lease.deliveries for count in lost)
 
-    def move(self, lease: Lease, stage: int) -> None:
+    def move(self, lease: JobLease, stage: int) -> None:
         """The lease is in another stage now."""
         was, lease.stage = lease.stage, stage
         change = _UNFINISHED[stage] - _UNFINISHED[was]
@@ -89,11 +89,11 @@ class Leases:
         self.ending_count += _ENDING[stage] - _ENDING[was]
         if stage == MOVING or was == MOVING:
             self.moving += (stage == MOVING) - (was == MOVING)
-        if stage == GONE:
+        if stage == FINISHED:
             self._forget(lease)
             lease.job = None  # a job has its lease: left to the garbage collector, the two cost it a fifth of a worker
 
-    def lose(self, lease: Lease, is_spared: bool) -> bool:
+    def lose(self, lease: JobLease, is_spared: bool) -> bool:
         """Its lock is gone. False when that changes nothing: it is over, or known to be lost. ``is_spared``: that is no
         crash of the job's.
         """
@@ -102,28 +102,28 @@ class Leases:
         if is_spared and lease.source.suspect:
             self._spare(lease)
         lease.lost = True
-        if lease.stage == GONE:
+        if lease.stage == FINISHED:
             return False
         self._forget(lease)
         if lease.stage == RUNNING:
             lease.job.cancelled = True
         elif _UNFINISHED[lease.stage]:
-            self.move(lease, GONE)
+            self.move(lease, FINISHED)
         return True
 
-    def _forget(self, lease: Lease) -> None:
+    def _forget(self, lease: JobLease) -> None:
         if lease in self._held:
             del self._held[lease]
             self.held_bytes -= len(lease.value or b"")
             if lease.source.suspect:
                 self.suspects -= 1
 
-    def _spare(self, lease: Lease) -> None:
+    def _spare(self, lease: JobLease) -> None:
         where = (lease.source.topic, lease.partition, lease.offset)
         counts = self._spared.pop(where, set())
         counts.add(lease.deliveries)
         self._spared[where] = counts
-        if len(self._spared) > MOST_SPARED:
+        if len(self._spared) > MAX_EXCUSED:
             del self._spared[next(iter(self._spared))]
 
     @property
@@ -131,41 +131,41 @@ class Leases:
         """What is held and has ended, or will without a run."""
         return len(self._held) - self.unfinished_count
 
-    def running(self) -> list[Lease]:
+    def running(self) -> list[JobLease]:
         """Those whose jobs are with the pool."""
         return [lease for lease in self._held if lease.stage == RUNNING]
 
-    def renewed(self, now: float, lock_s: float) -> list[Lease]:
+    def renewed(self, now: float, lock_s: float) -> list[JobLease]:
         """Those to renew, with new ends of their locks: all but buffered ones, which start soon or are given back."""
         leases = [lease for lease in self._held if lease.stage != BUFFERED]
         for lease in leases:
             lease.locked_until = now + lock_s
         return leases
 
-    def run_out(self, now: float) -> list[Lease]:
+    def run_out(self, now: float) -> list[JobLease]:
         """Those whose locks have ended by our own clock."""
         return [lease for lease in self._held if now >= lease.locked_until]
 
     # -- leases that are kept for a while -----------------------------------------------------------------------------
 
-    def hold(self, lease: Lease, until: float) -> None:
+    def hold(self, lease: JobLease, until: float) -> None:
         """Keep it until then."""
         self.move(lease, HELD)
         heapq.heappush(self._holding, (until, next(self._holds), lease))
 
-    def take_due(self, now: float) -> list[Lease]:
+    def take_due(self, now: float) -> list[JobLease]:
         """Those that have been held for long enough."""
-        found: list[Lease] = []
+        found: list[JobLease] = []
         while self._holding and self._holding[0][0] <= now:
             found.append(heapq.heappop(self._holding)[2])
-        return _ours(found)
+        return _not_lost(found)
 
-    def take_held(self, only_suspects: bool = False) -> list[Lease]:
+    def take_held(self, only_suspects: bool = False) -> list[JobLease]:
         """All that are held."""
         held = [each for each in self._holding if not only_suspects or each[2].source.suspect]
         self._holding = [each for each in self._holding if only_suspects and not each[2].source.suspect]
         heapq.heapify(self._holding)
-        return _ours(lease for _, _, lease in held)
+        return _not_lost(lease for _, _, lease in held)
 
     @property
     def due_at(self) -> float:
@@ -173,5 +173,5 @@ class Leases:
         return self._holding[0][0] if self._holding else float("inf")
 
 
-def _ours(leases: Iterable[Lease]) -> list[Lease]:
+def _not_lost(leases: Iterable[JobLease]) -> list[JobLease]:
     return [lease for lease in leases if not lease.lost]

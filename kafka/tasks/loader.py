@@ -48,18 +48,18 @@ def _import(name: str, where: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise LoadError(f"there is no module {error.name!r} (looked in {where} and on Python's path)") from None
-        raise LoadError(f"importing {name} failed: {error}{_place(error)}") from error
+        raise LoadError(f"importing {name} failed: {error}{_source_position(error)}") from error
     except (Exception, SystemExit) as error:
-        raise LoadError(f"importing {name} failed: {_told(error)}{_place(error)}") from error
+        raise LoadError(f"importing {name} failed: {_error_text(error)}{_source_position(error)}") from error
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, KafkaError) and error.args:  # its text begins with its class already
         return str(error.args[0])
     return f"{type(error).__name__}: {error}"
 
 
-def _place(error: BaseException) -> str:
+def _source_position(error: BaseException) -> str:
     frames = error.__traceback__
     place = ""
     while frames is not None:

@@ -1,33 +1,33 @@
 """What becomes of a job: two pure functions over plain data.
 
 :func:`admit` looks at a job that was just leased and says why it should *not* run (None: run it). :func:`decide` maps
-an outcome to a :class:`Decision`. Neither touches a record: :mod:`kafka.tasks.consequences` makes the records of a
+an outcome to a :class:`JobDecision`. Neither touches a record: :mod:`kafka.tasks.state_records` makes the records of a
 decision, and the worker sends them and settles the lease afterwards. The whole mapping is this table (rows are tried
 from the top; ``test_outcome.py`` walks every cell):
 
 ==============  ===============================  =======  ==========  ========  =================
 outcome         when                             verdict  moves to    state     cause
 ==============  ===============================  =======  ==========  ========  =================
-Succeeded       stored                           ACCEPT   --          SUCCESS
-Succeeded       store_result=False               ACCEPT   --          --
-Failed          no policy                        ACCEPT   dead        FAILURE   error
-Failed          its error is not listed          ACCEPT   dead        FAILURE   error-not-listed
-Failed          attempts used up                 ACCEPT   dead        FAILURE   attempts
-Failed          expired meanwhile                ACCEPT   dead        FAILURE   expired
-Failed          otherwise                        ACCEPT   queue       RETRY
-Cancelled       always                           ACCEPT   --          REVOKED   cancelled
-Expired         always                           ACCEPT   --          REVOKED   expired
-Crashed         below the crash limit            ACCEPT   suspect     --
-Crashed         at the crash limit               ACCEPT   dead        FAILURE   crashes
-Lost            it counts, below the limit       ACCEPT   queue       RETRY
-Lost            it counts, at the limit          ACCEPT   dead        FAILURE   lost-CAUSE
-Lost            it does not count                ACCEPT   same        --
-Suspicious      always                           ACCEPT   suspect     --
+JobSucceeded    stored                           ACCEPT   --          SUCCESS
+JobSucceeded    store_result=False               ACCEPT   --          --
+AttemptFailed   no policy                        ACCEPT   dead        FAILURE   error
+AttemptFailed   its error is not listed          ACCEPT   dead        FAILURE   error-not-listed
+AttemptFailed   attempts used up                 ACCEPT   dead        FAILURE   attempts
+AttemptFailed   expired meanwhile                ACCEPT   dead        FAILURE   expired
+AttemptFailed   otherwise                        ACCEPT   queue       RETRY
+JobCancelled    always                           ACCEPT   --          REVOKED   cancelled
+JobExpired      always                           ACCEPT   --          REVOKED   expired
+WorkerCrashed   below the crash limit            ACCEPT   suspect     --
+WorkerCrashed   at the crash limit               ACCEPT   dead        FAILURE   crashes
+ChildLost       it counts, below the limit       ACCEPT   queue       RETRY
+ChildLost       it counts, at the limit          ACCEPT   dead        FAILURE   lost-CAUSE
+ChildLost       it does not count                ACCEPT   same        --
+SuspectedCrash  always                           ACCEPT   suspect     --
 NotStarted      always                           ACCEPT   same        --
-Unknown         hand-outs left                   RELEASE  --          --
-Unknown         hand-outs left, a suspect        ACCEPT   same        --
-Unknown         on the last but one              ACCEPT   dead        FAILURE   unknown-task
-NoJob           always                           ACCEPT   dead        FAILURE   the record's own
+UnknownTask     hand-outs left                   RELEASE  --          --
+UnknownTask     hand-outs left, a suspect        ACCEPT   same        --
+UnknownTask     on the last but one              ACCEPT   dead        FAILURE   unknown-task
+InvalidRecord   always                           ACCEPT   dead        FAILURE   the record's own
 LockLost        always                           DROP     --          --
 ==============  ===============================  =======  ==========  ========  =================
 
@@ -35,7 +35,7 @@ Why a retry is not a RELEASE: the broker's delivery count rises with every hand-
 (at most 10), and the broker drops the record in silence after it. So it is no attempt counter and no crash counter; a
 count of 2 or more on a queue is a suspicion, and only deliveries on the suspect topic, each of one job that starts at
 once, are counted as crashes. So nothing is released there: a suspect whose task is unknown is written anew, with its
-hand-outs to such workers in a header. FAILURE of NoJob is written only where at least the id could be read.
+hand-outs to such workers in a header. FAILURE of InvalidRecord is written only where at least the id could be read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from kafka.tasks.states import JobState
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ErrorInfo:
     """An error as data: class name, message, traceback text. Host and time are added where it is written."""
 
     type: str
@@ -59,41 +59,41 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Succeeded:
+class JobSucceeded:
     """The function returned; ``value`` is its encoded result (empty when none is to be stored)."""
 
     value: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class AttemptFailed:
     """The function raised. ``listed``: the task's policy lists the error as worth another attempt. ``kill_signal``: its
     child was ended with this signal at its hard limit. ``is_told``: the error handlers were called where it ran.
     """
 
-    fault: Fault
+    fault: ErrorInfo
     listed: bool = True
     kill_signal: int | None = None
     is_told: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class JobCancelled:
     """The task, or its caller, wants no result."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class JobExpired:
     """Its time had passed before it started."""
 
 
 @dataclass(frozen=True, slots=True)
-class Crashed:
+class WorkerCrashed:
     """Whatever ran it died."""
 
-    fault: Fault
+    fault: ErrorInfo
 
 
 LOST_CAUSES: dict[str, str] = {
@@ -106,11 +106,11 @@ LOST_CAUSES: dict[str, str] = {
     "frozen": "it stood still",
     "stopped": "the worker stops",
 }
-"""Causes of :class:`Lost`, and what they say to people."""
+"""Causes of :class:`ChildLost`, and what they say to people."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class ChildLost:
     """The child process died in which the job had begun.
 
     ``cause`` is a key of :data:`LOST_CAUSES`; ``rss_bytes`` what it was last seen to hold, ``peak_rss_bytes`` the most
@@ -127,10 +127,10 @@ class Lost:
     peak_rss_bytes: int | None = None
     cpu_s: float | None = None
 
-    def fault(self) -> Fault:
+    def fault(self) -> ErrorInfo:
         """``WorkerLost`` with all that is known of the death, on one line."""
         cause = LOST_CAUSES.get(self.cause, self.cause)
-        return Fault("WorkerLost", f"the process that ran it is gone: {'; '.join((cause, *self.facts()))}")
+        return ErrorInfo("WorkerLost", f"the process that ran it is gone: {'; '.join((cause, *self.facts()))}")
 
     def facts(self) -> Iterator[str]:
         """How it ended and what it used, as far as that is known."""
@@ -164,7 +164,7 @@ def _signal_name(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspicious:
+class SuspectedCrash:
     """Delivered before: perhaps its worker died while it held the job."""
 
 
@@ -174,7 +174,7 @@ class NotStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownTask:
     """This worker has no task of that name; another one may. ``suspect``: the job is one."""
 
     name: str
@@ -182,7 +182,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
-class NoJob:
+class InvalidRecord:
     """The record is no job."""
 
     cause: str
@@ -195,11 +195,12 @@ class LockLost:
 
 
 Outcome: TypeAlias = (
-    "Succeeded | Failed | Cancelled | Expired | Crashed | Lost | Suspicious | NotStarted | Unknown | NoJob | LockLost"
+    "JobSucceeded | AttemptFailed | JobCancelled | JobExpired | WorkerCrashed | ChildLost | SuspectedCrash | NotStarted"
+    " | UnknownTask | InvalidRecord | LockLost"
 )
 
 
-class Verdict(Enum):
+class LeaseVerdict(Enum):
     """What the delivery is told about a lease. DROP: nothing, it is no longer ours."""
 
     ACCEPT = "accept"
@@ -208,7 +209,7 @@ class Verdict(Enum):
     DROP = "drop"
 
 
-class Move(Enum):
+class MoveTarget(Enum):
     """Where a new record of the job goes before its lease is accepted."""
 
     NOWHERE = "nowhere"
@@ -219,7 +220,7 @@ class Move(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class JobPolicy:
     """The numbers that a decision depends on.
 
     ``max_attempts`` counts all attempts; None: the task has no policy, an error is final. ``delivery_limit`` is the
@@ -233,7 +234,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobHistory:
     """How far a job has come: this run's attempt, the crashes counted so far, the deliveries of its present record, how
     often it was a suspect of workers that did not know it, and of how many deliveries no worker is known to have died.
     """
@@ -247,7 +248,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class JobDecision:
     """What to do: settle with ``verdict`` once a record ``move`` and a ``state`` record are durable.
 
     ``attempt`` and ``crashes`` are those of the moved record, ``clean`` counts one more clean give-back, ``unknown``
@@ -255,8 +256,8 @@ class Decision:
     first.
     """
 
-    verdict: Verdict
-    move: Move = Move.NOWHERE
+    verdict: LeaseVerdict
+    move: MoveTarget = MoveTarget.NOWHERE
     state: JobState | None = None
     attempt: int = 1
     crashes: int = 0
@@ -266,9 +267,9 @@ class Decision:
     unknown: int = 0
 
 
-_STORED = Decision(Verdict.ACCEPT, state=JobState.SUCCESS)
-_NOT_STORED = Decision(Verdict.ACCEPT)
-_DROPPED = Decision(Verdict.DROP)
+_STORED = JobDecision(LeaseVerdict.ACCEPT, state=JobState.SUCCESS)
+_NOT_STORED = JobDecision(LeaseVerdict.ACCEPT)
+_DROPPED = JobDecision(LeaseVerdict.DROP)
 
 
 def crashes_of(recorded: int, deliveries: int, suspect: bool, spared: int = 0) -> int:
@@ -278,57 +279,63 @@ def crashes_of(recorded: int, deliveries: int, suspect: bool, spared: int = 0) -
     return recorded + deliveries - 1 - spared if suspect else recorded
 
 
-def admit(name: str, standing: Standing, policy: Policy, *, known: bool, suspect: bool, now_ms: int) -> Outcome | None:
+def admit(
+    name: str, standing: JobHistory, policy: JobPolicy, *, known: bool, suspect: bool, now_ms: int
+) -> Outcome | None:
     """Why a job that was just leased must not run; None when it may. ``standing.crashes``: :func:`crashes_of`.
 
     A suspect with spared deliveries is written anew first: other workers could not tell them from crashes, and the
     broker's limit counts them.
     """
     if standing.expires_ms is not None and now_ms >= standing.expires_ms:
-        return Expired()
+        return JobExpired()
     if not known:
-        return Unknown(name, suspect)
+        return UnknownTask(name, suspect)
     if standing.crashes >= policy.crash_limit:
-        return Crashed(Fault("WorkerLost", f"{standing.crashes} workers died while they ran this job"))
+        return WorkerCrashed(ErrorInfo("WorkerLost", f"{standing.crashes} workers died while they ran this job"))
     if suspect:
         return NotStarted() if standing.spared else None
-    return Suspicious() if standing.deliveries > 1 else None
+    return SuspectedCrash() if standing.deliveries > 1 else None
 
 
-def decide(outcome: Outcome, standing: Standing, policy: Policy, now_ms: int) -> Decision:
+def decide(outcome: Outcome, standing: JobHistory, policy: JobPolicy, now_ms: int) -> JobDecision:
     """The table of this module's docstring. ``standing.crashes`` includes the crash that a Crashed outcome reports, and
     not the one that a Lost reports."""
-    if isinstance(outcome, Succeeded):
+    if isinstance(outcome, JobSucceeded):
         return _STORED if policy.store_result else _NOT_STORED
-    if isinstance(outcome, Failed):
+    if isinstance(outcome, AttemptFailed):
         cause = _final(outcome, standing, policy, now_ms)
         if cause:
             return _dead(standing, cause)
-        return Decision(
-            Verdict.ACCEPT, Move.QUEUE, JobState.RETRY, attempt=standing.attempt + 1, crashes=standing.crashes
+        return JobDecision(
+            LeaseVerdict.ACCEPT,
+            MoveTarget.QUEUE,
+            JobState.RETRY,
+            attempt=standing.attempt + 1,
+            crashes=standing.crashes,
         )
     if isinstance(outcome, LockLost):
         return _DROPPED
-    if isinstance(outcome, Cancelled):
-        return Decision(Verdict.ACCEPT, state=JobState.REVOKED, attempt=standing.attempt, cause="cancelled")
-    if isinstance(outcome, Expired):
-        return Decision(Verdict.ACCEPT, state=JobState.REVOKED, attempt=standing.attempt, cause="expired")
-    if isinstance(outcome, Crashed):
+    if isinstance(outcome, JobCancelled):
+        return JobDecision(LeaseVerdict.ACCEPT, state=JobState.REVOKED, attempt=standing.attempt, cause="cancelled")
+    if isinstance(outcome, JobExpired):
+        return JobDecision(LeaseVerdict.ACCEPT, state=JobState.REVOKED, attempt=standing.attempt, cause="expired")
+    if isinstance(outcome, WorkerCrashed):
         if standing.crashes >= policy.crash_limit:
             return _dead(standing, "crashes")
-        return _moved(standing, Move.SUSPECT)
-    if isinstance(outcome, Lost):
+        return _moved(standing, MoveTarget.SUSPECT)
+    if isinstance(outcome, ChildLost):
         return _lost(outcome, standing, policy)
-    if isinstance(outcome, Suspicious):
-        return _moved(standing, Move.SUSPECT)
+    if isinstance(outcome, SuspectedCrash):
+        return _moved(standing, MoveTarget.SUSPECT)
     if isinstance(outcome, NotStarted):
-        return _moved(standing, Move.SAME, clean=1)
-    if isinstance(outcome, Unknown):
+        return _moved(standing, MoveTarget.SAME, clean=1)
+    if isinstance(outcome, UnknownTask):
         return _unknown(outcome, standing, policy)
     return _dead(standing, outcome.cause)
 
 
-def _final(outcome: Failed, standing: Standing, policy: Policy, now_ms: int) -> str:
+def _final(outcome: AttemptFailed, standing: JobHistory, policy: JobPolicy, now_ms: int) -> str:
     """The cause for which a failed job is not tried again; empty when it is."""
     if policy.max_attempts is None:
         return "error"
@@ -341,17 +348,17 @@ def _final(outcome: Failed, standing: Standing, policy: Policy, now_ms: int) -> 
     return ""
 
 
-def _lost(outcome: Lost, standing: Standing, policy: Policy) -> Decision:
+def _lost(outcome: ChildLost, standing: JobHistory, policy: JobPolicy) -> JobDecision:
     if not outcome.counts:
-        return _moved(standing, Move.SAME, clean=1)
+        return _moved(standing, MoveTarget.SAME, clean=1)
     crashes = standing.crashes + 1
-    state, move, cause = JobState.RETRY, Move.QUEUE, ""
+    state, move, cause = JobState.RETRY, MoveTarget.QUEUE, ""
     if crashes >= policy.crash_limit:
-        state, move, cause = JobState.FAILURE, Move.DEAD, f"lost-{outcome.cause}"
-    return Decision(Verdict.ACCEPT, move, state, attempt=standing.attempt, crashes=crashes, cause=cause)
+        state, move, cause = JobState.FAILURE, MoveTarget.DEAD, f"lost-{outcome.cause}"
+    return JobDecision(LeaseVerdict.ACCEPT, move, state, attempt=standing.attempt, crashes=crashes, cause=cause)
 
 
-def _unknown(outcome: Unknown, standing: Standing, policy: Policy) -> Decision:
+def _unknown(outcome: UnknownTask, standing: JobHistory, policy: JobPolicy) -> JobDecision:
     times = standing.unknown + 1 if outcome.suspect else standing.deliveries
     if times >= policy.delivery_limit - 1:
         return _dead(standing, "unknown-task")
@@ -359,15 +366,20 @@ def _unknown(outcome: Unknown, standing: Standing, policy: Policy) -> Decision:
     if outcome.suspect:
         if standing.spared or standing.deliveries >= policy.delivery_limit - 1:  # the broker drops it after the next
             hold_s = 0.0
-        return replace(_moved(standing, Move.SAME), unknown=1, hold_s=hold_s)
-    return Decision(Verdict.RELEASE, attempt=standing.attempt, hold_s=hold_s)
+        return replace(_moved(standing, MoveTarget.SAME), unknown=1, hold_s=hold_s)
+    return JobDecision(LeaseVerdict.RELEASE, attempt=standing.attempt, hold_s=hold_s)
 
 
-def _dead(standing: Standing, cause: str) -> Decision:
-    return Decision(
-        Verdict.ACCEPT, Move.DEAD, JobState.FAILURE, attempt=standing.attempt, crashes=standing.crashes, cause=cause
+def _dead(standing: JobHistory, cause: str) -> JobDecision:
+    return JobDecision(
+        LeaseVerdict.ACCEPT,
+        MoveTarget.DEAD,
+        JobState.FAILURE,
+        attempt=standing.attempt,
+        crashes=standing.crashes,
+        cause=cause,
     )
 
 
-def _moved(standing: Standing, move: Move, clean: int = 0) -> Decision:
-    return Decision(Verdict.ACCEPT, move, attempt=standing.attempt, crashes=standing.crashes, clean=clean)
+def _moved(standing: JobHistory, move: MoveTarget, clean: int = 0) -> JobDecision:
+    return JobDecision(LeaseVerdict.ACCEPT, move, attempt=standing.attempt, crashes=standing.crashes, clean=clean)

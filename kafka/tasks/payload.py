@@ -32,7 +32,7 @@ def encode_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> byt
                 _refuse_changed_keys(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise NotSerialisable(
-            f"{_culprit(args, kwargs)} of task {name} cannot be sent as JSON: {_reason(error)}. "
+            f"{_offending_argument(args, kwargs)} of task {name} cannot be sent as JSON: {_reason(error)}. "
             "Pass texts, numbers, booleans, None, lists and dicts with text keys, "
             "for example an object's id or a date's isoformat()"
         ) from None
@@ -101,7 +101,7 @@ def _refuse_changed_keys(value: Any) -> None:
                 _refuse_changed_keys(inner)
 
 
-def _culprit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def _offending_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     named = [(f"argument {i}", value) for i, value in enumerate(args, 1)]
     named += [(f"argument {name!r}", value) for name, value in kwargs.items()]
     for label, value in named:

@@ -27,10 +27,10 @@ from collections.abc import Generator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from kafka.tasks.envelope import Header, shown
+from kafka.tasks.envelope import Header, truncated_repr
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.ids import is_id, partition_of, time_of
-from kafka.tasks.outcome import Fault
+from kafka.tasks.outcome import ErrorInfo
 from kafka.tasks.states import READY, JobState
 
 LATE_AFTER_MS = 60_000
@@ -103,7 +103,7 @@ def decode(key: bytes | None, value: bytes | None, headers: Sequence[Header], ti
         numbers = found.get("attempt"), found.get("delivery")
         if len(raw) > MOST_SHORTENED or any(len(number or b"") > MOST_DIGITS for number in numbers):
             raise ValueError("a header is longer than any state and any number")  # the cache keeps what it is asked
-        said = _said(raw, *numbers)
+        said = _parse_headers(raw, *numbers)
         if said is None:
             return None
         state, attempt, delivery = said
@@ -111,18 +111,18 @@ def decode(key: bytes | None, value: bytes | None, headers: Sequence[Header], ti
     except ValueError as error:
         raise BadRecord("bad-state", f"a damaged state record: {str(error)[:MOST_SHORTENED]}") from None
     if not is_id(job_id):
-        raise BadRecord("bad-state", f"a state record whose key is no job id: {shown(key)}")
+        raise BadRecord("bad-state", f"a state record whose key is no job id: {truncated_repr(key)}")
     return StateRecord(job_id, state, attempt, delivery, bytes(value or b""), time_ms)
 
 
 @lru_cache(maxsize=1024)
-def _said(state: bytes, attempt: bytes | None, delivery: bytes | None) -> tuple[JobState, int, int] | None:
+def _parse_headers(state: bytes, attempt: bytes | None, delivery: bytes | None) -> tuple[JobState, int, int] | None:
     """What the headers of a state record say: nearly all say the same. None: a state of a later release."""
     known: JobState | None = _NAMES.get(state.decode("ascii", "replace"))
     return None if known is None else (known, int(attempt or b"1"), int(delivery or b"1"))
 
 
-def fault_value(fault: Fault, host: str, time_ms: int) -> bytes:
+def error_value(fault: ErrorInfo, host: str, time_ms: int) -> bytes:
     """The value of a FAILURE or RETRY record."""
     body = {"type": fault.type, "text": fault.text, "traceback": fault.traceback, "host": host, "time": time_ms}
     return _json(body)
@@ -149,7 +149,7 @@ def _json(body: dict[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
-def better(old: StateRecord | None, new: StateRecord, *, same_topic: bool = True) -> bool:
+def supersedes(old: StateRecord | None, new: StateRecord, *, same_topic: bool = True) -> bool:
     """Whether ``new``, which comes later in the log, takes the place of ``old``.
 
     ``same_topic=False``: ``old`` is from the late topic and ``new`` from the other one, which goes before it.
@@ -190,7 +190,7 @@ class ResultView:
                 self._forget()
             return record.state in READY
         old, old_late = held
-        if not better(old, record, same_topic=late or not old_late):
+        if not supersedes(old, record, same_topic=late or not old_late):
             self.ignored += record.state in READY
             return False
         self.ignored += old.state in READY
@@ -217,14 +217,14 @@ class ResultView:
 # -- one job from its bare id ------------------------------------------------------------------------------------------
 
 
-class EndOffset(NamedTuple):
+class FetchEndOffset(NamedTuple):
     """Wanted: the end offset (read_committed) of a partition."""
 
     late: bool
     partition: int
 
 
-class OffsetAt(NamedTuple):
+class FetchOffsetAt(NamedTuple):
     """Wanted: the first offset whose record was appended at ``time_ms`` or later, or -1 (ListOffsets by time)."""
 
     late: bool
@@ -232,7 +232,7 @@ class OffsetAt(NamedTuple):
     time_ms: int
 
 
-class Read(NamedTuple):
+class ReadStates(NamedTuple):
     """Wanted: state records of ``job_id`` from ``offset`` on, as a list in log order.
 
     Stop at offset ``until`` (not read; None: no bound, wait for at least one more record of this job), at a record
@@ -247,25 +247,25 @@ class Read(NamedTuple):
     until_ms: int | None
 
 
-Want: TypeAlias = "EndOffset | OffsetAt | Read"
+LookUpRequest: TypeAlias = "FetchEndOffset | FetchOffsetAt | ReadStates"
 
 
-def look_up(job_id: str) -> Generator[Want, Any, StateRecord | None]:
+def look_up(job_id: str) -> Generator[LookUpRequest, Any, StateRecord | None]:
     """The dialogue that finds a job's state from its id alone; returns its best record, or None when there is none.
 
     End offsets are taken *before* the look-up by time: when that answers -1 (no record so late, yet), reading goes on
-    from there and nothing written meanwhile is missed. Wants are answered with an offset (:class:`EndOffset`,
-    :class:`OffsetAt`) or a list of :class:`StateRecord` (:class:`Read`).
+    from there and nothing written meanwhile is missed. Wants are answered with an offset (:class:`FetchEndOffset`,
+    :class:`FetchOffsetAt`) or a list of :class:`StateRecord` (:class:`ReadStates`).
     """
     partition, enqueued = partition_of(job_id), time_of(job_id)
     best: StateRecord | None = None
     for late, until_ms in ((False, enqueued + LATE_AFTER_MS), (True, None)):
-        end: int = yield EndOffset(late, partition)
-        start: int = yield OffsetAt(late, partition, max(0, enqueued - SKEW_MS))
+        end: int = yield FetchEndOffset(late, partition)
+        start: int = yield FetchOffsetAt(late, partition, max(0, enqueued - SKEW_MS))
         if 0 <= start < end:
-            records: list[StateRecord] = yield Read(late, partition, job_id, start, end, until_ms)
+            records: list[StateRecord] = yield ReadStates(late, partition, job_id, start, end, until_ms)
             for record in records:
-                if better(best, record):
+                if supersedes(best, record):
                     best = record
         if best is not None and best.state in READY:
             break

@@ -15,13 +15,13 @@ from functools import partial
 from types import CoroutineType, FrameType
 from typing import Any, Protocol
 
-from kafka.tasks import copies
+from kafka.tasks import task_forks
 from kafka.tasks.context import Context
-from kafka.tasks.delivery import Lease
-from kafka.tasks.enqueued import Enqueued
+from kafka.tasks.delivery import JobLease
+from kafka.tasks.enqueued_jobs import EnqueuedJobs
 from kafka.tasks.envelope import Envelope
 from kafka.tasks.errors import BadRecord, Cancel, NotSerialisable, PayloadTooLarge
-from kafka.tasks.outcome import Cancelled, Failed, Fault, Outcome, Succeeded
+from kafka.tasks.outcome import AttemptFailed, ErrorInfo, JobCancelled, JobSucceeded, Outcome
 from kafka.tasks.payload import decode_call, encode_value
 from kafka.tasks.task import Task
 
@@ -51,7 +51,7 @@ class Job:
 
     def __init__(
         self,
-        lease: Lease,
+        lease: JobLease,
         envelope: Envelope,
         task: Task[..., Any],
         soft_s: float | None = None,
@@ -76,12 +76,12 @@ class Job:
         return f"<Job {self.envelope.name} {self.envelope.id} attempt {self.envelope.attempt}>"
 
 
-class Window(Protocol):
+class SignalWindow(Protocol):
     """When the soft limit may be raised by a signal: from just before the task's function is called to just after."""
 
     disarm: Callable[[int], object]
     """Called with 0 when the function has ended: a function of C, so that nothing can happen between."""
-    waiting: Waiting | None
+    waiting: InterruptibleCoroutine | None
     """While the function is a coroutine: what to strike when the coroutine does not run itself."""
 
     def open(self) -> None:
@@ -95,7 +95,7 @@ class Window(Protocol):
         """All that its limits hold for is over."""
 
 
-class Waiting(Protocol):
+class InterruptibleCoroutine(Protocol):
     """A coroutine on an event loop. What a signal raises in the loop, or in another task, would never reach it."""
 
     def is_running(self, frame: FrameType | None) -> bool:
@@ -105,7 +105,7 @@ class Waiting(Protocol):
         """Have ``error`` raised where it waits. From a signal handler."""
 
 
-class _NoWindow:
+class _NoSignalWindow:
     """In the worker's own process: no signal raises anything here. One for each run."""
 
     __slots__ = ("_app", "_forks", "waiting")
@@ -114,15 +114,15 @@ class _NoWindow:
 
     def __init__(self, job: Job) -> None:
         self._app = job.task.app
-        self._forks = copies.forks
-        self.waiting: Waiting | None = None
+        self._forks = task_forks.fork_count
+        self.waiting: InterruptibleCoroutine | None = None
 
     def open(self) -> None:
         """Nothing to open."""
 
     def ended(self, error: BaseException | None) -> None:
-        if copies.forks != self._forks:
-            copies.leave(error, self._app)
+        if task_forks.fork_count != self._forks:
+            task_forks.exit_forked_copy(error, self._app)
 
     def close(self) -> None:
         """Nothing to close."""
@@ -131,7 +131,7 @@ class _NoWindow:
 _NO_LOOP = RuntimeError("a copy of the worker's process, made by os.fork(), has no event loop to wait on")
 
 
-class _Stepped:
+class _AwaitableWrapper:
     """A coroutine that is awaited step by step, through this."""
 
     __slots__ = ("_steps",)
@@ -139,10 +139,10 @@ class _Stepped:
     def __init__(self, coroutine: Awaitable[Any]) -> None:
         self._steps: Any = coroutine.__await__()
 
-    def __await__(self) -> _Stepped:
+    def __await__(self) -> _AwaitableWrapper:
         return self
 
-    def __iter__(self) -> _Stepped:
+    def __iter__(self) -> _AwaitableWrapper:
         return self
 
     def __next__(self) -> Any:
@@ -158,7 +158,7 @@ class _Stepped:
         self._steps.close()
 
 
-class _Steps(_Stepped):
+class _ForkCheckedAwaitable(_AwaitableWrapper):
     """Awaits a coroutine on an event loop that others use, too. A copy of the process ends where the coroutine would
     wait: the loop is a copy there, and would go on with all of the others. (Beside the 3 us that the loop takes each
     time that a coroutine waits, this could not be measured.)
@@ -166,7 +166,7 @@ class _Steps(_Stepped):
 
     __slots__ = ("_window",)
 
-    def __init__(self, coroutine: Awaitable[Any], window: _NoWindow) -> None:
+    def __init__(self, coroutine: Awaitable[Any], window: _NoSignalWindow) -> None:
         super().__init__(coroutine)
         self._window = window
 
@@ -181,7 +181,7 @@ class _Steps(_Stepped):
         return for_what
 
 
-def run(job: Job, window: Window | None = None) -> Outcome:
+def run(job: Job, window: SignalWindow | None = None) -> Outcome:
     """Run the job in this thread and say what came of it. Takes the time of the run down in ``job``.
 
     ``window`` None: this is the worker's own process. A coroutine is run to its end on an event loop of its own. The
@@ -190,21 +190,21 @@ def run(job: Job, window: Window | None = None) -> Outcome:
     """
     job.started_at = started_at = time.monotonic()
     error: BaseException | None = None
-    window = window or _NoWindow(job)
+    window = window or _NoSignalWindow(job)
     disarm = window.disarm
-    enqueued = Enqueued()
+    enqueued = EnqueuedJobs()
     try:
-        call = call_of(job)
+        call = bind_call(job)
         window.open()
         value = call()
         if type(value) is CoroutineType:
-            value = _to_its_end(value, window)
+            value = _run_coroutine(value, window)
         disarm(0)
         window.ended(None)
         if enqueued:
             enqueued.settle()
         window.close()
-        outcome = returned(job, value)
+        outcome = outcome_of_value(job, value)
     except BaseException as raised:
         struck = raised
         try:
@@ -213,11 +213,11 @@ def run(job: Job, window: Window | None = None) -> Outcome:
             struck = late
         window.ended(struck)
         window.close()
-        outcome, error = failed(job, struck)
+        outcome, error = outcome_of_error(job, struck)
     finally:
         enqueued.end()
     try:
-        tell(job, outcome, error)
+        call_handlers(job, outcome, error)
     finally:
         job.ran_s = time.monotonic() - started_at
     return outcome
@@ -232,98 +232,99 @@ async def run_async(job: Job, limited_by: Callable[[], type[BaseException] | Non
 
     job.started_at = started_at = time.monotonic()
     error: BaseException | None = None
-    window = _NoWindow(job)
-    enqueued = Enqueued()
+    window = _NoSignalWindow(job)
+    enqueued = EnqueuedJobs()
     try:
-        value = await _Steps(call_of(job)(), window)
+        value = await _ForkCheckedAwaitable(bind_call(job)(), window)
         window.ended(None)
         if enqueued:
             await asyncio.to_thread(enqueued.settle)
-        outcome = returned(job, value)
+        outcome = outcome_of_value(job, value)
     except BaseException as raised:
         window.ended(raised)
         limit = limited_by()
         if limit is not None and type(raised).__name__ == "CancelledError":
             raised = limit("it was cancelled at its limit").with_traceback(raised.__traceback__)
-        outcome, error = failed(job, raised)
+        outcome, error = outcome_of_error(job, raised)
     finally:
         enqueued.end()
-    tell(job, outcome, error)
+    call_handlers(job, outcome, error)
     job.ran_s = time.monotonic() - started_at
     return outcome
 
 
-class _Unfit(Exception):
+class _PayloadError(Exception):
     """What goes into the function or comes out of it is no JSON, or too large. ``fault`` says which; another attempt is
     no use.
     """
 
-    def __init__(self, fault: Fault, error: Exception) -> None:
+    def __init__(self, fault: ErrorInfo, error: Exception) -> None:
         super().__init__(fault.text)
         self.fault = fault
         self.error = error
 
 
-def call_of(job: Job) -> Callable[[], Any]:
+def bind_call(job: Job) -> Callable[[], Any]:
     """The call of the task's function with the job's arguments."""
     envelope, task = job.envelope, job.task
     try:
         args, kwargs = decode_call(envelope.value)
     except BadRecord as error:
-        raise _Unfit(Fault("BadRecord", error.text), error) from None
+        raise _PayloadError(ErrorInfo("BadRecord", error.text), error) from None
     if task.bind:
         context = Context(envelope.id, envelope.name, envelope.attempt, job.lease.deliveries, lambda: job.cancelled)
         return partial(task.function, context, *args, **kwargs)
     return partial(task.function, *args, **kwargs)
 
 
-def returned(job: Job, value: Any) -> Outcome:
-    """The outcome of a function that returned ``value``; raises what :func:`failed` takes when it cannot be stored."""
+def outcome_of_value(job: Job, value: Any) -> Outcome:
+    """The outcome of a function that returned ``value``; raises what :func:`outcome_of_error` takes when it cannot
+    be stored."""
     if isinstance(value, Cancel):
-        return Cancelled(_text(value.reason))
+        return JobCancelled(_text(value.reason))
     envelope = job.envelope
     stored = envelope.store_result if envelope.store_result is not None else job.task.store_result
     if not stored:
-        return Succeeded(b"")
+        return JobSucceeded(b"")
     try:
         encoded = encode_value(envelope.name, value)
     except NotSerialisable as error:
-        raise _Unfit(Fault("NotSerialisable", str(error.args[0])), error) from None
+        raise _PayloadError(ErrorInfo("NotSerialisable", str(error.args[0])), error) from None
     most = job.task.app.settings.max_payload_bytes
     if len(encoded) > most:
         text = (
             f"the result of task {envelope.name} is {len(encoded)} bytes, and max_payload_bytes is {most}: store it"
             " elsewhere and return where it is, or raise max_payload_bytes and the topics' max.message.bytes"
         )
-        raise _Unfit(Fault("PayloadTooLarge", text), PayloadTooLarge(text))
-    return Succeeded(encoded)
+        raise _PayloadError(ErrorInfo("PayloadTooLarge", text), PayloadTooLarge(text))
+    return JobSucceeded(encoded)
 
 
-def failed(job: Job, error: BaseException) -> tuple[Outcome, BaseException]:
+def outcome_of_error(job: Job, error: BaseException) -> tuple[Outcome, BaseException]:
     """The outcome of a function that raised ``error``, and the error as handlers get it."""
     if isinstance(error, Cancel):
-        return Cancelled(_text(error.reason)), error
-    if isinstance(error, _Unfit):
-        return Failed(error.fault, listed=False), error.error
-    return Failed(fault_of(error), job.task.retries(error)), error
+        return JobCancelled(_text(error.reason)), error
+    if isinstance(error, _PayloadError):
+        return AttemptFailed(error.fault, listed=False), error.error
+    return AttemptFailed(error_info(error), job.task.retries(error)), error
 
 
-def tell(job: Job, outcome: Outcome, error: BaseException | None) -> None:
+def call_handlers(job: Job, outcome: Outcome, error: BaseException | None) -> None:
     """Call the app's handlers."""
     if job.is_given_up:
         return
     handlers = job.task.app.handlers
-    if isinstance(outcome, Succeeded):
+    if isinstance(outcome, JobSucceeded):
         if handlers.successes:
             handlers.succeeded(job)
-    elif handlers.errors and isinstance(outcome, Failed) and error is not None:
+    elif handlers.errors and isinstance(outcome, AttemptFailed) and error is not None:
         handlers.failed(job, error)
 
 
-def _to_its_end(coroutine: CoroutineType[Any, Any, Any], window: Window) -> Any:
+def _run_coroutine(coroutine: CoroutineType[Any, Any, Any], window: SignalWindow) -> Any:
     import asyncio  # some 3 MB and 30 ms that most workers do not need
 
-    limited = _Limited(coroutine)
+    limited = _LoopCoroutine(coroutine)
     window.waiting = limited
     try:
         return asyncio.run(limited.run())
@@ -335,8 +336,8 @@ def _to_its_end(coroutine: CoroutineType[Any, Any, Any], window: Window) -> Any:
         window.waiting = None
 
 
-class _Limited(_Stepped):
-    """A coroutine on a loop of its own that can be struck: implements :class:`Waiting`.
+class _LoopCoroutine(_AwaitableWrapper):
+    """A coroutine on a loop of its own that can be struck: implements :class:`InterruptibleCoroutine`.
 
     A strike is a cancellation that arrives as another error. When the coroutine has ended, and the loop waits for
     others that do not end when they are cancelled, a strike stops the loop; ``late`` is the error then.
@@ -361,7 +362,7 @@ class _Limited(_Stepped):
         return await self
 
     def is_running(self, frame: FrameType | None) -> bool:
-        """See :class:`Waiting`. Before it has begun, what is raised ends the run."""
+        """See :class:`InterruptibleCoroutine`. Before it has begun, what is raised ends the run."""
         if self._loop is None:
             return True
         its_own = self._coroutine.cr_frame
@@ -370,7 +371,7 @@ class _Limited(_Stepped):
         return frame is not None
 
     def strike(self, error: BaseException) -> None:
-        """See :class:`Waiting`."""
+        """See :class:`InterruptibleCoroutine`."""
         if self._task.done():
             self.late = error
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -388,7 +389,7 @@ class _Limited(_Stepped):
         return self._steps.throw(error)
 
 
-def fault_of(error: BaseException) -> Fault:
+def error_info(error: BaseException) -> ErrorInfo:
     """An exception as data, without the first frames of its traceback, which are ours and asyncio's."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -399,7 +400,7 @@ def fault_of(error: BaseException) -> Fault:
         lines = "".join(traceback.format_exception(kind, error, frames))
     except BaseException as second:
         lines = f"<its traceback cannot be made: {type(second).__name__}>"
-    return Fault(name, _text(error), cut(lines, TRACEBACK_CHARACTERS, TRACEBACK_BYTES))
+    return ErrorInfo(name, _text(error), truncate_middle(lines, TRACEBACK_CHARACTERS, TRACEBACK_BYTES))
 
 
 def _is_ours(path: str) -> bool:
@@ -412,10 +413,10 @@ def _text(value: object) -> str:
         text = str(value)
     except BaseException as error:
         text = f"<its text cannot be made: {type(error).__name__}>"
-    return cut(text, TEXT_CHARACTERS, TEXT_BYTES)
+    return truncate_middle(text, TEXT_CHARACTERS, TEXT_BYTES)
 
 
-def cut(text: str, most: int, most_bytes: int) -> str:
+def truncate_middle(text: str, most: int, most_bytes: int) -> str:
     """``text``, or its first and last part with a note of how many characters are left out between.
 
     ``most_bytes`` is that of the parts as UTF-8.

@@ -24,9 +24,9 @@ from kafka.tasks.dump import dump
 from kafka.tasks.errors import UnknownQueue, did_you_mean
 from kafka.tasks.health import Monitor
 from kafka.tasks.pools import PROCESS_POOLS, PoolSettings, check_pool, make_loop, make_pool
-from kafka.tasks.pools.collector import calm
-from kafka.tasks.pools.joblog import show_jobs
-from kafka.tasks.worker import Timers, Worker, WorkerOptions
+from kafka.tasks.pools.gc_tuning import reduce_collections
+from kafka.tasks.pools.job_logging import show_jobs
+from kafka.tasks.worker import Worker, WorkerOptions, WorkerTimers
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ less; write state and stacks to the log. Those that the platform lacks are left 
 """
 
 
-class ServeLoop(Timers, Protocol):
+class ServeLoop(WorkerTimers, Protocol):
     """The loop that a worker runs on: :class:`kafka.net.loop.Loop` has this surface."""
 
     def call_soon_threadsafe(self, callback: Callable[..., Any]) -> Any:
@@ -84,8 +84,8 @@ def run_worker(
 
     ``settings``: all that can be said about the pool, ``concurrency`` included. ``health``: PORT or HOST:PORT where
     probes and scrapes are answered. ``is_alone``: the process is the worker's own. When tasks do not run in it, its
-    garbage collector is set to look seldom (:mod:`kafka.tasks.pools.collector`); when they do, its log handlers show
-    which job a line is of (:mod:`kafka.tasks.pools.joblog`).
+    garbage collector is set to look seldom (:mod:`kafka.tasks.pools.gc_tuning`); when they do, its log handlers show
+    which job a line is of (:mod:`kafka.tasks.pools.job_logging`).
 
     In the main thread signals stop it (:data:`SIGNALS`); in another, whoever got it through ``on_start`` does, on the
     loop's thread: ``loop.call_soon_threadsafe(worker.stop)``.
@@ -125,7 +125,7 @@ def run_worker(
         if health is not None:
             monitor.listen(health)
         if is_alone:
-            calm() if pool in PROCESS_POOLS else show_jobs()
+            reduce_collections() if pool in PROCESS_POOLS else show_jobs()
         side = backend.worker_side(loop, wanted, worker)
         worker.start(side, slots)
         monitor.start(slots, side)

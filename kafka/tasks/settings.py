@@ -36,7 +36,7 @@ def seconds(name: str, value: Any) -> float:
     return float(value)
 
 
-def patience(name: str, value: Any) -> float | None:
+def optional_timeout(name: str, value: Any) -> float | None:
     """How long a caller waits: seconds from 0 on, a ``timedelta``, or None (as more than a century) for any time."""
     if value is None:
         return None
@@ -49,7 +49,7 @@ def patience(name: str, value: Any) -> float | None:
     return float(value) if value <= LONGEST_S else None
 
 
-def _whole(least: int, most: int) -> Callable[[str, Any], int]:
+def _integer(least: int, most: int) -> Callable[[str, Any], int]:
     def check(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise IllegalArgumentError(f"{name} is a whole number from {least} to {most}, not {value!r}")
@@ -107,7 +107,7 @@ def _compression(name: str, value: Any) -> str | None:
 
 
 @dataclass(frozen=True)
-class Setting:
+class QueueSetting:
     """One row: the default, the check (name, value) -> value, the unit, and what it is for."""
 
     default: Any
@@ -116,32 +116,42 @@ class Setting:
     doc: str
 
 
-SETTINGS: dict[str, Setting] = {
-    "bootstrap_servers": Setting("embedded:.kafka", _servers, "", "host:port of brokers, or embedded:DIR for our own"),
-    "default_queue": Setting("default", _queue, "", "the queue of tasks that name none"),
-    "queues": Setting((), _queues, "", "queues that no task of this app declares, but jobs are sent to"),
-    "partitions": Setting(8, _whole(1, 65_536), "", "partitions of topics that the app creates"),
-    "replication_factor": Setting(None, optional(_whole(1, 32_767)), "", "of these; None: the broker's default"),
-    "min_insync_replicas": Setting(None, optional(_whole(1, 32_767)), "", "of these; None: the broker's default"),
-    "create_topics": Setting(True, flag, "", "create missing topics on first use; else they are checked"),
-    "max_payload_bytes": Setting(1_000_000, _whole(1024, 100_000_000), "bytes", "largest payload of a job or result"),
-    "result_ttl": Setting(86_400.0, seconds, "s", "how long results are kept"),
-    "dead_ttl": Setting(2_592_000.0, seconds, "s", "how long dead jobs are kept"),
-    "store_result": Setting(True, flag, "", "write a record for a success, unless the task says otherwise"),
-    "track_queued": Setting(False, flag, "", "write a record of each enqueue: a bare id is known at once"),
-    "track_started": Setting(False, flag, "", "write a record when a job starts"),
-    "retry": Setting(None, optional(retry_policy), "", "the policy of tasks that have none of their own"),
-    "timeout": Setting(None, optional(seconds), "s", "hard limit of a job's run, unless the task says otherwise"),
-    "soft_timeout": Setting(None, optional(seconds), "s", "soft limit of a job's run, unless the task says otherwise"),
-    "crash_limit": Setting(3, _whole(1, 100), "", "workers that a job may kill before it is dead"),
-    "stop_grace": Setting(20.0, seconds, "s", "how long a stopping worker waits for running jobs"),
-    "kill_grace": Setting(5.0, seconds, "s", "how long it waits after it has asked them to end"),
-    "linger": Setting(0.002, seconds, "s", "how long the producer of jobs waits for more of them"),
-    "batch_bytes": Setting(16_384, _whole(1024, 1_000_000), "bytes", "of the batches of jobs; small ones share well"),
-    "compression": Setting(None, _compression, "", "of jobs and results"),
-    "connect_timeout": Setting(5.0, seconds, "s", "how long each server may take to answer at all, at first"),
-    "request_timeout": Setting(40.0, seconds, "s", "how long a broker may take to answer"),
-    "result_view": Setting(100_000, _whole(100, 100_000_000), "jobs", "results that a client keeps in memory"),
+SETTINGS: dict[str, QueueSetting] = {
+    "bootstrap_servers": QueueSetting(
+        "embedded:.kafka", _servers, "", "host:port of brokers, or embedded:DIR for our own"
+    ),
+    "default_queue": QueueSetting("default", _queue, "", "the queue of tasks that name none"),
+    "queues": QueueSetting((), _queues, "", "queues that no task of this app declares, but jobs are sent to"),
+    "partitions": QueueSetting(8, _integer(1, 65_536), "", "partitions of topics that the app creates"),
+    "replication_factor": QueueSetting(None, optional(_integer(1, 32_767)), "", "of these; None: the broker's default"),
+    "min_insync_replicas": QueueSetting(
+        None, optional(_integer(1, 32_767)), "", "of these; None: the broker's default"
+    ),
+    "create_topics": QueueSetting(True, flag, "", "create missing topics on first use; else they are checked"),
+    "max_payload_bytes": QueueSetting(
+        1_000_000, _integer(1024, 100_000_000), "bytes", "largest payload of a job or result"
+    ),
+    "result_ttl": QueueSetting(86_400.0, seconds, "s", "how long results are kept"),
+    "dead_ttl": QueueSetting(2_592_000.0, seconds, "s", "how long dead jobs are kept"),
+    "store_result": QueueSetting(True, flag, "", "write a record for a success, unless the task says otherwise"),
+    "track_queued": QueueSetting(False, flag, "", "write a record of each enqueue: a bare id is known at once"),
+    "track_started": QueueSetting(False, flag, "", "write a record when a job starts"),
+    "retry": QueueSetting(None, optional(retry_policy), "", "the policy of tasks that have none of their own"),
+    "timeout": QueueSetting(None, optional(seconds), "s", "hard limit of a job's run, unless the task says otherwise"),
+    "soft_timeout": QueueSetting(
+        None, optional(seconds), "s", "soft limit of a job's run, unless the task says otherwise"
+    ),
+    "crash_limit": QueueSetting(3, _integer(1, 100), "", "workers that a job may kill before it is dead"),
+    "stop_grace": QueueSetting(20.0, seconds, "s", "how long a stopping worker waits for running jobs"),
+    "kill_grace": QueueSetting(5.0, seconds, "s", "how long it waits after it has asked them to end"),
+    "linger": QueueSetting(0.002, seconds, "s", "how long the producer of jobs waits for more of them"),
+    "batch_bytes": QueueSetting(
+        16_384, _integer(1024, 1_000_000), "bytes", "of the batches of jobs; small ones share well"
+    ),
+    "compression": QueueSetting(None, _compression, "", "of jobs and results"),
+    "connect_timeout": QueueSetting(5.0, seconds, "s", "how long each server may take to answer at all, at first"),
+    "request_timeout": QueueSetting(40.0, seconds, "s", "how long a broker may take to answer"),
+    "result_view": QueueSetting(100_000, _integer(100, 100_000_000), "jobs", "results that a client keeps in memory"),
 }
 """Name -> row, in the order of the documentation."""
 
@@ -205,11 +215,11 @@ def read_settings(given: dict[str, Any]) -> Settings:
         raise KafkaConfigurationError(
             f"soft_timeout ({values['soft_timeout']:g} s) must be below timeout ({values['timeout']:g} s)"
         )
-    values["bootstrap_servers"] = _anchored(values["bootstrap_servers"])
+    values["bootstrap_servers"] = _with_absolute_directory(values["bootstrap_servers"])
     return Settings(client=client, **values)
 
 
-def _anchored(servers: str) -> str:
+def _with_absolute_directory(servers: str) -> str:
     """``embedded:DIR`` with the directory as it is meant now. Who connects later may be elsewhere: a daemon, or a task
     that has changed its directory and would send its jobs to a broker of its own there."""
     directory = servers.removeprefix(EMBEDDED)

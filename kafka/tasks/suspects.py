@@ -29,20 +29,20 @@ from typing import Final
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.runner import Job
 
-SUSPECTING_S: Final = 0.25
+EXPECT_SUSPECTS_S: Final = 0.25
 """After a suspect was leased the pool is not filled ahead for this long: more of them are to be expected."""
 
-SHORT_S: Final = 0.01
+SHORT_JOB_S: Final = 0.01
 """Of jobs that take less on average, suspects are leased while all slots are taken, and twice as many as there are
 slots: they start at once all the same, and each costs a part of a fetch instead of a whole one.
 """
 
-BRIEF_S: Final = 1.0
+BRIEF_JOB_S: Final = 1.0
 """Of jobs that take less on average one suspect is leased though all slots are taken, and waits for the next that is
 free: behind a backlog there is no other moment, for what is here already takes each slot at once.
 """
 
-PATIENCE_S: Final = 1.0
+ISOLATION_WAIT_S: Final = 1.0
 """So long a suspect that has to run alone waits for others to end, the first time."""
 
 
@@ -59,7 +59,7 @@ class Suspects:
         self._expected_until = 0.0
         self._is_careful = False  # the last that came had a crash behind it
         self._waits_since = 0.0  # the last of those
-        self._patience_s = PATIENCE_S
+        self._patience_s = ISOLATION_WAIT_S
         self._others_until = 0.0  # until then none waits for the pool to be empty
 
     def came(self, job: Job, now: float) -> bool:
@@ -69,7 +69,7 @@ class Suspects:
         if self._is_careful:
             self._waits_since = now
         is_first = now >= self._expected_until
-        self._expected_until = now + SUSPECTING_S
+        self._expected_until = now + EXPECT_SUSPECTS_S
         return is_first
 
     @property
@@ -127,7 +127,7 @@ class Suspects:
     def start(self, pool: Pool, held: int, is_moving: bool, submit: Callable[[Job], None]) -> bool:
         """Start those that may; whether other jobs may start too. ``held``: as of :meth:`due_at`."""
         if not pool.busy and not self._waiting:  # who waits next starts anew
-            self._patience_s, self._others_until = PATIENCE_S, 0.0
+            self._patience_s, self._others_until = ISOLATION_WAIT_S, 0.0
         while self._waiting and self._alone is None and not is_moving:
             job = self._waiting[0]
             if job.lease.lost:
@@ -140,7 +140,7 @@ class Suspects:
             self._waiting.popleft()
             if job.crashes:
                 self._alone = job
-                self._patience_s, self._others_until = PATIENCE_S, 0.0
+                self._patience_s, self._others_until = ISOLATION_WAIT_S, 0.0
             submit(job)
         return self._alone is None
 
@@ -160,10 +160,10 @@ class Suspects:
         if self.is_one_alone:
             return 0
         free = pool.concurrency - pool.busy
-        least = 1 if mean_s is not None and mean_s <= BRIEF_S else 0
+        least = 1 if mean_s is not None and mean_s <= BRIEF_JOB_S else 0
         if self._is_careful:
             return 0 if self._waiting else min(1, max(least, free))
-        if mean_s is not None and mean_s <= SHORT_S:
+        if mean_s is not None and mean_s <= SHORT_JOB_S:
             return max(0, 2 * pool.concurrency - unfinished)
         return 0 if self._waiting else max(least, free)
 

@@ -3,7 +3,7 @@
 :class:`Task` is what ``@app.task`` puts in the function's place: calling it calls the function, ``delay`` enqueues a
 job. :class:`Call` is what ``task.using(...)`` gives: the same ``delay``, with other options, which so never share the
 user's keyword space. What both send besides the payload is made once, at the declaration: a job costs its JSON, its id
-and one list. How a payload reaches the broker is the app's affair (:class:`Enqueue`).
+and one list. How a payload reaches the broker is the app's affair (:class:`JobEnqueuer`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ V = TypeVar("V")
 _NO_ID = "0" * 32
 
 
-class Enqueue(Protocol):
+class JobEnqueuer(Protocol):
     """What a task needs of its app."""
 
     handlers: Handlers
@@ -65,7 +65,7 @@ class Task(Generic[P, R]):
     """
 
     def __init__(
-        self, app: Enqueue, function: Callable[..., R], options: TaskOptions, said: TaskOptions | None = None
+        self, app: JobEnqueuer, function: Callable[..., R], options: TaskOptions, said: TaskOptions | None = None
     ) -> None:
         self.app = app
         self.function = function

@@ -12,8 +12,8 @@ topic                policy                                   holds
 ===================  =======================================  =========================================================
 
 All have LogAppendTime: a job's id carries the broker's time, which clients learn from their produce answers, and a
-reader of results looks up by it. A new topic of an app is one more function here and one more line in :class:`Names`;
-queue names that would collide with an app's own topics are refused by :func:`check_queue`.
+reader of results looks up by it. A new topic of an app is one more function here and one more line in
+:class:`TopicNames`; queue names that would collide with an app's own topics are refused by :func:`check_queue`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check_queue(queue: str) -> str:
     return queue
 
 
-class Names:
+class TopicNames:
     """The topic names of one app."""
 
     __slots__ = ("app", "late", "results", "workers")
@@ -85,7 +85,7 @@ class TopicPlan:
 
 
 @dataclass(frozen=True)
-class Shape:
+class TopicDefaults:
     """What an app's settings say of its topics; times in seconds, sizes in bytes."""
 
     partitions: int = 8
@@ -100,7 +100,7 @@ HEADROOM_BYTES = 64 * 1024
 """What a record batch may need beside one payload: headers, a dead record's traceback, the batch's own header."""
 
 
-def queue_plans(names: Names, queue: str, shape: Shape) -> list[TopicPlan]:
+def queue_plans(names: TopicNames, queue: str, shape: TopicDefaults) -> list[TopicPlan]:
     """The topics of one queue."""
     kept = _configs(shape, {"retention.ms": "-1", "retention.bytes": "-1"})
     dead = _configs(shape, {"retention.ms": _ms(shape.dead_ttl_s), "retention.bytes": "-1"})
@@ -111,7 +111,7 @@ def queue_plans(names: Names, queue: str, shape: Shape) -> list[TopicPlan]:
     ]
 
 
-def results_plans(names: Names, shape: Shape) -> list[TopicPlan]:
+def results_plans(names: TopicNames, shape: TopicDefaults) -> list[TopicPlan]:
     """The topics of the app's results. Deletion is by whole segments: one is a 24th of a result's life."""
     segment = str(max(60_000, int(shape.result_ttl_s * 1000 / 24)))
     life = {"retention.ms": _ms(shape.result_ttl_s), "retention.bytes": "-1", "segment.ms": segment}
@@ -125,7 +125,7 @@ WORKERS_KEPT_S = 600.0
 """How long the snapshots of workers are kept at least: readers look at the last minute."""
 
 
-def workers_plan(names: Names, shape: Shape) -> TopicPlan:
+def workers_plan(names: TopicNames, shape: TopicDefaults) -> TopicPlan:
     """The topic of the workers' snapshots.
 
     Not compacted: a compacted topic is read from its beginning, and a broker leaves its newest segment as it is. This
@@ -154,7 +154,7 @@ def group_configs(read_committed: bool = False) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _configs(shape: Shape, own: Mapping[str, str]) -> dict[str, str]:
+def _configs(shape: TopicDefaults, own: Mapping[str, str]) -> dict[str, str]:
     configs = {
         "cleanup.policy": "delete",
         "message.timestamp.type": "LogAppendTime",
@@ -187,7 +187,7 @@ class TopicAdmin(Protocol):
 
 
 @dataclass(frozen=True)
-class Found:
+class ExistingTopic:
     """A topic as it is: what producers and readers need to know of it."""
 
     name: str
@@ -195,9 +195,9 @@ class Found:
     max_message_bytes: int
 
 
-def ensure(
+def ensure_topics(
     admin: TopicAdmin, plans: Iterable[TopicPlan], *, create: bool, warn: Callable[[str], Any] = lambda _: None
-) -> dict[str, Found]:
+) -> dict[str, ExistingTopic]:
     """See to it that the topics exist; what they are like, by name.
 
     ``create=False``: a missing one is a :class:`KafkaConfigurationError` that tells how to make it. A topic that exists
@@ -222,7 +222,7 @@ def ensure(
     return {name: _check(wanted[name], partitions, admin.configs(name), warn) for name, partitions in there.items()}
 
 
-def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: Callable[[str], Any]) -> Found:
+def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: Callable[[str], Any]) -> ExistingTopic:
     def differs(key: str) -> bool:
         return key in configs and configs[key] != plan.configs[key]
 
@@ -240,4 +240,4 @@ def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: C
         if key in plan.configs and plan.configs[key] == "-1" and differs(key):
             warn(f"the topic {plan.name} has {key}={configs[key]}: jobs that wait longer are lost; set it to -1")
     limit = configs.get("max.message.bytes", plan.configs["max.message.bytes"])
-    return Found(plan.name, partitions, int(limit))
+    return ExistingTopic(plan.name, partitions, int(limit))

@@ -2,11 +2,12 @@
 
 One object on one loop in one thread; tasks run elsewhere (in the pool). It decides nothing about a job by itself
 (:mod:`kafka.tasks.admission`, by the tables of :mod:`kafka.tasks.outcome`), makes no records
-(:mod:`kafka.tasks.consequences`), sends none (:mod:`kafka.tasks.settling`) and talks to no broker
+(:mod:`kafka.tasks.state_records`), sends none (:mod:`kafka.tasks.settlement`) and talks to no broker
 (:mod:`kafka.tasks.delivery`). Its parts own what it decides by: :class:`Leases` the stage of each lease,
-:class:`Lines` the buffers and how much to ask for, :class:`Suspects` who runs alone, :class:`Stopping` how far the
-stop has come, :class:`LostJobs` the handlers of killed jobs; :class:`Feeder` knows the way into the pool,
-:class:`Exits` the way out. What is left here is a job's way through them::
+:class:`SourceBuffers` the buffers and how much to ask for, :class:`Suspects` who runs alone, :class:`WorkerShutdown`
+how far the stop has come, :class:`LostJobHandlers` the handlers of killed jobs; :class:`Dispatcher` knows the way into
+the pool,
+:class:`JobCompletion` the way out. What is left here is a job's way through them::
 
     leased --+--> buffered ---> running ---> settling --> gone
              |       |  ^          |            ^
@@ -32,28 +33,28 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from kafka.errors import KafkaError
-from kafka.tasks.admission import Clerk
-from kafka.tasks.backend import WorkerSide
-from kafka.tasks.consequences import Consequences
-from kafka.tasks.delivery import Lease, Outgoing, Source
+from kafka.tasks.admission import AdmissionPolicy
+from kafka.tasks.backend import WorkerBackend
+from kafka.tasks.completion import COUNTS, JobCompletion
+from kafka.tasks.delivery import JobLease, JobSource, OutgoingRecord
+from kafka.tasks.dispatcher import Dispatcher
 from kafka.tasks.errors import PoolFailed
-from kafka.tasks.exits import COUNTS, Exits
-from kafka.tasks.feeding import Feeder
-from kafka.tasks.hooks import ERROR_TASK, LostJobs
-from kafka.tasks.leases import GONE, HELD, NEW, RUNNING, SETTLING, Leases
-from kafka.tasks.lines import Lines
+from kafka.tasks.hooks import ERROR_TASK, LostJobHandlers
+from kafka.tasks.leases import FINISHED, HELD, NEW, RUNNING, SETTLING, Leases
 from kafka.tasks.options import WorkerOptions
-from kafka.tasks.outcome import Failed, LockLost, Lost, Outcome, Succeeded, Verdict
+from kafka.tasks.outcome import AttemptFailed, ChildLost, JobSucceeded, LeaseVerdict, LockLost, Outcome
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.runner import Job
-from kafka.tasks.settling import Ending, Settler
+from kafka.tasks.settlement import Settlement, Settler
+from kafka.tasks.shutdown import WorkerShutdown, WorkerStage
+from kafka.tasks.source_buffers import SourceBuffers
+from kafka.tasks.state_records import StateRecords
 from kafka.tasks.states import JobState
-from kafka.tasks.stopping import Stage, Stopping
 from kafka.tasks.suspects import Suspects
 from kafka.tasks.task import Task
-from kafka.tasks.topics import Names
+from kafka.tasks.topics import TopicNames
 
-__all__ = ["Stage", "Timers", "Worker", "WorkerOptions"]
+__all__ = ["Worker", "WorkerOptions", "WorkerStage", "WorkerTimers"]
 
 log = logging.getLogger(__name__)
 
@@ -68,12 +69,12 @@ YIELD_S = 0.6
 long poll of others, which a release does not wake. It would get them back itself at once else.
 """
 
-AGAIN_S: Final = 1.0
+SUSPECT_PAUSE_S: Final = 1.0
 """After giving back a suspect that waited for an empty pool, a worker leases no suspects of that queue for so long. One
 that stops writes what could not be written again after so long."""
 
 
-class Timers(Protocol):
+class WorkerTimers(Protocol):
     """What the worker needs of its loop."""
 
     def time(self) -> float:
@@ -93,9 +94,9 @@ class Worker:
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],
-        names: Names,
+        names: TopicNames,
         queues: Sequence[str],
-        timers: Timers,
+        timers: WorkerTimers,
         now_ms: Callable[[], int],
         host: str,
         options: WorkerOptions | None = None,
@@ -110,12 +111,12 @@ class Worker:
         self._now_ms = now_ms
         self._options = options or WorkerOptions()
         self._on_left = on_left
-        self._consequences = Consequences(names, host)
+        self._consequences = StateRecords(names, host)
         self._leases = Leases()
-        self._arrived: deque[Lease] = deque()  # leases that nobody has looked at yet
+        self._arrived: deque[JobLease] = deque()  # leases that nobody has looked at yet
         self._suspects = Suspects()
-        self._stopping = Stopping(self._options.stop_grace_s, self._options.kill_grace_s)
-        self._lost_jobs = LostJobs(tasks.get(ERROR_TASK))
+        self._stopping = WorkerShutdown(self._options.stop_grace_s, self._options.kill_grace_s)
+        self._lost_jobs = LostJobHandlers(tasks.get(ERROR_TASK))
         self._is_started = False
         self._is_degraded = False
         self._is_drained = False
@@ -124,26 +125,28 @@ class Worker:
         self._timer: Any = None
         self._timer_at = float("inf")
 
-    def start(self, side: WorkerSide, pool: Pool) -> None:
+    def start(self, side: WorkerBackend, pool: Pool) -> None:
         """Begin to lease."""
         self._delivery = side.delivery
         self._publisher = side.publisher
         self._pool = pool
-        self._clerk = Clerk(self._tasks, self._consequences, side.delivery, side.results_partitions, self._options)
+        self._clerk = AdmissionPolicy(
+            self._tasks, self._consequences, side.delivery, side.results_partitions, self._options
+        )
         self._settler = Settler(
             side.delivery, side.publisher, self._consequences, self._settled, self._too_large, self._refused
         )
-        self._exits = Exits(self._clerk, self._settler, self._leases, self._now_ms, self._hold_until)
-        self._lines = Lines(self._names, self._queue_names, side.delivery, pool.concurrency)
+        self._exits = JobCompletion(self._clerk, self._settler, self._leases, self._now_ms, self._hold_until)
+        self._lines = SourceBuffers(self._names, self._queue_names, side.delivery, pool.concurrency)
         on_started = self._tell_started if self._options.track_started else None
-        self._feeder = Feeder(pool, self._leases, self._lines, self._suspects, self._lost_jobs, on_started)
+        self._feeder = Dispatcher(pool, self._leases, self._lines, self._suspects, self._lost_jobs, on_started)
         self._seen_at = self._timers.time()
         self._renew_at = self._seen_at + self._delivery.lock_s / 3
         self._is_started = True
         self.finished()  # the pool wakes once until it is asked, and may have done so while the worker connected
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> WorkerStage:
         """How far its stop has come."""
         return self._stopping.stage
 
@@ -154,7 +157,7 @@ class Worker:
 
     # -- what the delivery tells --------------------------------------------------------------------------------------
 
-    def leased(self, leases: list[Lease]) -> None:
+    def leased(self, leases: list[JobLease]) -> None:
         """See :class:`kafka.tasks.delivery.DeliveryEvents`."""
         now, lock_s = self._timers.time(), self._delivery.lock_s
         self._counts["leased"] += len(leases)
@@ -197,7 +200,7 @@ class Worker:
         self._exits.flush()
         self._go()
 
-    def lost(self, leases: list[Lease], reason: str) -> None:
+    def lost(self, leases: list[JobLease], reason: str) -> None:
         """See :class:`kafka.tasks.delivery.DeliveryEvents`."""
         self._look_at_the_clock(self._timers.time())
         self._lose(leases, reason)
@@ -208,13 +211,13 @@ class Worker:
         log.error("the worker stops: %s", error)
         if self.error is None:
             self.error = error
-        if self.stage is Stage.WORKING:
+        if self.stage is WorkerStage.WORKING:
             self.stop()
 
     def left(self) -> None:
         """See :class:`kafka.tasks.delivery.DeliveryEvents`."""
-        if self.stage is not Stage.LEFT:
-            self._stopping.enter(Stage.LEFT, self._timers.time())
+        if self.stage is not WorkerStage.LEFT:
+            self._stopping.enter(WorkerStage.LEFT, self._timers.time())
             if self._timer is not None:
                 self._timer.cancel()
             self._publisher.close()
@@ -232,7 +235,7 @@ class Worker:
             return
         self._look_at_the_clock(self._timers.time())
         now_ms = self._now_ms()
-        ran: dict[Source, list[float]] = {}
+        ran: dict[JobSource, list[float]] = {}
         for job, outcome in self._pool.finished():
             if self._lost_jobs.ended(job, outcome):
                 continue
@@ -243,10 +246,10 @@ class Worker:
             is_lost = lease.lost or isinstance(outcome, LockLost)
             if is_lost or lease.stage != RUNNING:
                 if is_lost:
-                    self._leases.move(lease, GONE)
+                    self._leases.move(lease, FINISHED)
                 self._counts["dropped"] += 1
                 continue
-            if not isinstance(outcome, Succeeded):
+            if not isinstance(outcome, JobSucceeded):
                 if self._ended_by_the_stop(job, outcome):
                     self._exits.give_back(job)
                     continue
@@ -281,14 +284,14 @@ class Worker:
         """Stop; called again, go one stage further. Before :meth:`start`: start, and leave at once."""
         if not self._is_started:
             self._is_drained = True
-            self._stopping.enter(Stage.DRAINING, self._timers.time())
+            self._stopping.enter(WorkerStage.DRAINING, self._timers.time())
             return
         self._next_stage()
         self._go()
 
     def stop_gracefully(self) -> None:
         """Stop, and leave it at that when called again."""
-        if self.stage is Stage.WORKING:
+        if self.stage is WorkerStage.WORKING:
             self.stop()
 
     def resize(self, by: int) -> None:
@@ -332,11 +335,11 @@ class Worker:
     def _hold_until(self, hold_s: float) -> float:
         return self._timers.time() + min(hold_s, self._delivery.lock_s / 3)
 
-    def _settled(self, leases: list[Lease], well: bool) -> None:
+    def _settled(self, leases: list[JobLease], well: bool) -> None:
         was_moving = self._leases.moving
         for lease in leases:
             lease.lost = lease.lost or not well  # its lock runs out by itself, and is not spared for that
-            self._leases.move(lease, GONE)
+            self._leases.move(lease, FINISHED)
         if not well:
             self._counts["unsettled"] += len(leases)
         if (was_moving and not self._leases.moving) or self._suspects.go_first or self._lines.waits_for_endings:
@@ -344,22 +347,22 @@ class Worker:
         else:
             self._maybe_leave()
 
-    def _refused(self, leases: list[Lease]) -> None:
+    def _refused(self, leases: list[JobLease]) -> None:
         """What follows from these jobs could not be written. Others go on meanwhile, also where they were to move."""
         for lease in leases:
             self._leases.move(lease, SETTLING)
         if self._stopping.has_begun:
-            self._renew_at = min(self._renew_at, self._timers.time() + AGAIN_S)
+            self._renew_at = min(self._renew_at, self._timers.time() + SUSPECT_PAUSE_S)
         self._go()
 
-    def _too_large(self, ending: Ending, record: Outgoing) -> Ending:
-        return self._exits.too_large(ending, record)
+    def _too_large(self, ending: Settlement, record: OutgoingRecord) -> Settlement:
+        return self._exits.result_too_large(ending, record)
 
     def _ended_by_the_stop(self, job: Job, outcome: Outcome) -> bool:
         """It ended because this worker stops: it runs again elsewhere, and that is no failure of its own."""
-        if isinstance(outcome, Lost):
-            return self.stage >= Stage.ABANDONING
-        if not isinstance(outcome, Failed) or not job.cancelled:
+        if isinstance(outcome, ChildLost):
+            return self.stage >= WorkerStage.ABANDONING
+        if not isinstance(outcome, AttemptFailed) or not job.cancelled:
             return False
         return self._stopping.interrupts and outcome.fault.type.endswith("SoftTimeLimit")
 
@@ -406,7 +409,7 @@ class Worker:
         self._exits.flush()
         self._settler.write_again()  # the last: it may start jobs
 
-    def _lose(self, leases: Sequence[Lease], reason: str, is_spared: bool = True) -> None:
+    def _lose(self, leases: Sequence[JobLease], reason: str, is_spared: bool = True) -> None:
         count = 0
         for lease in leases:
             is_running = lease.stage == RUNNING
@@ -430,11 +433,11 @@ class Worker:
         """A suspect has waited to be the only job here, and slots have idled, for long enough."""
         job = self._suspects.take_due(self._pool, self._leases.suspects, now)
         if job is not None:
-            self._lines.pause(job.lease.source, now + AGAIN_S)
+            self._lines.pause(job.lease.source, now + SUSPECT_PAUSE_S)
             self._exits.give_back(job)
             self._exits.flush()
 
-    def _let_go(self, leases: list[Lease], is_due: bool) -> None:
+    def _let_go(self, leases: list[JobLease], is_due: bool) -> None:
         """Of tasks that are unknown here: others may have them."""
         if not leases:
             return
@@ -443,7 +446,7 @@ class Worker:
         released = [lease for lease in leases if not self._exits.let_go(lease, is_due)]
         self._exits.flush()
         if released:
-            self._delivery.settle(released, Verdict.RELEASE)
+            self._delivery.settle(released, LeaseVerdict.RELEASE)
             self._settled(released, True)
 
     # -- stopping -----------------------------------------------------------------------------------------------------
@@ -453,14 +456,14 @@ class Worker:
         if stage is None:
             return
         log.info("the worker is %s", stage.name)
-        if stage is Stage.DRAINING:
+        if stage is WorkerStage.DRAINING:
             self._lines.ask_for_nothing()
             self._delivery.drain(self._drained)
             self._let_go_unstarted()
             self._settler.write_again()
-        elif stage is Stage.INTERRUPTING:
+        elif stage is WorkerStage.INTERRUPTING:
             self._pool.interrupt()
-        elif stage is Stage.ABANDONING:
+        elif stage is WorkerStage.ABANDONING:
             self._abandon()
         else:
             self._leave()
@@ -497,7 +500,7 @@ class Worker:
 
     def _leave(self) -> None:
         self._lost_jobs.drop()
-        self._stopping.enter(Stage.LEAVING, self._timers.time())
+        self._stopping.enter(WorkerStage.LEAVING, self._timers.time())
         self._renew_at = float("inf")
         self._delivery.close()
 
@@ -505,7 +508,7 @@ class Worker:
 
     def _arm(self) -> None:
         """Set the loop's timer to the next deadline, when that is not the one it has."""
-        if self.stage >= Stage.LEAVING:
+        if self.stage >= WorkerStage.LEAVING:
             return
         now = self._timers.time()
         self._pool.backlog = self._lines.buffered_count

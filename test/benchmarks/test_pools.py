@@ -30,9 +30,9 @@ from typing import NamedTuple
 import pytest
 
 from kafka.tasks import PoolSettings
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.delivery import JobLease, JobSource
 from kafka.tasks.envelope import Envelope
-from kafka.tasks.outcome import Outcome, Succeeded
+from kafka.tasks.outcome import JobSucceeded, Outcome
 from kafka.tasks.payload import decode_value, encode_call
 from kafka.tasks.pools import Pool, make_pool
 from kafka.tasks.runner import Job
@@ -274,9 +274,9 @@ def test_hand_out_to_start(figures: Report) -> None:
             for number in range(SINGLES):
                 value = encode_call("waited", (time.monotonic(),), {})
                 envelope = Envelope(f"{number:032x}", "waited", value)
-                pool.submit(Job(Lease(Source("bench", "bench"), value, [], 1), envelope, task))
+                pool.submit(Job(JobLease(JobSource("bench", "bench"), value, [], 1), envelope, task))
                 outcome = _next_outcome(pool)
-                assert isinstance(outcome, Succeeded), outcome
+                assert isinstance(outcome, JobSucceeded), outcome
                 times_ms.append(decode_value(outcome.value) * 1000)
         finally:
             pool.stop(1.0)

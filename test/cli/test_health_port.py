@@ -19,7 +19,7 @@ import pytest
 
 from kafka.cli import main
 from kafka.tasks import App, Directory, start_methods
-from kafka.tasks.kafka_backend import board_reader
+from kafka.tasks.kafka_backend import snapshot_reader
 from kafka.testing import EmbeddedBroker
 from test.support.waiting import until
 
@@ -144,11 +144,11 @@ def test_a_worker_that_is_killed_is_shown_with_its_jobs_until_it_is_silent_for_l
                 until(lambda: "kafka_tasks_children_rss_bytes" in worker.get("/metrics")[1], within_s=SOON_S)
             worker.process.send_signal(signal.SIGKILL)
             worker.process.wait()
-            now_ms = board_reader._now_ms
-            monkeypatch.setattr(board_reader, "_now_ms", lambda: now_ms() + 20_000)
+            now_ms = snapshot_reader._now_ms
+            monkeypatch.setattr(snapshot_reader, "_now_ms", lambda: now_ms() + 20_000)
             assert all(seen.is_silent for seen in directory.workers())
             assert mine() == ["mail.send"]
-            monkeypatch.setattr(board_reader, "_now_ms", lambda: now_ms() + 70_000)
+            monkeypatch.setattr(snapshot_reader, "_now_ms", lambda: now_ms() + 70_000)
             assert mine() == []
 
 

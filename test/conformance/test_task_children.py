@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from kafka.tasks.outcome import Succeeded
+from kafka.tasks.outcome import JobSucceeded
 from kafka.tasks.pools.settings import start_methods
 from test.tasks.pools import enqueuing_app as tasks
 from test.tasks.pools.nursery import Nursery
@@ -27,11 +27,11 @@ def test_a_task_enqueues_and_the_workers_own_connection_goes_on(
         with Nursery(method, "test.tasks.pools.enqueuing_app:app", app=app) as nursery:
             child = nursery.start()
             sent = nursery.run(child, tasks.jobs["enqueue"], 5)
-            assert isinstance(sent, Succeeded), sent
+            assert isinstance(sent, JobSucceeded), sent
             ids = json.loads(sent.value)
             assert len(set(ids)) == 5
             last = nursery.run(child, tasks.jobs["enqueue_without_waiting"])
-            assert isinstance(last, Succeeded), last
+            assert isinstance(last, JobSucceeded), last
             child.retire()  # what was enqueued and not flushed goes out before it ends
             assert nursery.end_of(child)[0].code == 0
         tasks.jobs["other"].delay(2)

@@ -27,7 +27,7 @@ from kafka.tasks import (
     UnknownQueue,
     run_worker,
 )
-from kafka.tasks.envelope import Death, death_of
+from kafka.tasks.envelope import DeadLetter, dead_letter_of
 from kafka.tasks.ids import make_id
 from kafka.tasks.kafka_backend.admin import Administration, begin_groups
 from kafka.tasks.kafka_backend.connection import connect
@@ -118,11 +118,11 @@ class Bench:
             consumer.assign(ends)
             return poll_until(lambda: all(consumer.position(place) >= end for place, end in ends.items()), consumer)
 
-    def dead(self, count: int = 1) -> list[Death]:
+    def dead(self, count: int = 1) -> list[DeadLetter]:
         """The deaths in the dead topic, once there are ``count``."""
 
-        def look() -> list[Death | None]:
-            found = [death_of(record.headers) for record in self.records(self.app.names.dead("default"))]
+        def look() -> list[DeadLetter | None]:
+            found = [dead_letter_of(record.headers) for record in self.records(self.app.names.dead("default"))]
             return found if len(found) >= count else []
 
         return [death for death in until(look, f"{count} deaths") if death is not None]

@@ -23,7 +23,7 @@ import pytest
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.tasks import READY, JobFailed, JobHandle, JobState
-from kafka.tasks.envelope import Death, death_of
+from kafka.tasks.envelope import DeadLetter, dead_letter_of
 from kafka.tasks.results import decode
 from test.faults.pool_jobs import make_app
 from test.support.process_table import MARK, Process, children_of, fds_of, marked, process, tcp_inodes
@@ -43,7 +43,7 @@ class Ledger:
 
     def __init__(self, servers: str, *topics: str) -> None:
         self.states: dict[str, list[JobState]] = collections.defaultdict(list)
-        self.deaths: dict[str, list[Death]] = collections.defaultdict(list)
+        self.deaths: dict[str, list[DeadLetter]] = collections.defaultdict(list)
         self._consumer = KafkaConsumer(bootstrap_servers=servers, group_id=None, auto_offset_reset="earliest")
         self._topics = topics
         self._places: list[TopicPartition] = []
@@ -73,7 +73,7 @@ class Ledger:
         )
 
     def _note(self, key: Any, value: Any, headers: Any) -> None:
-        death = death_of(headers)
+        death = dead_letter_of(headers)
         if death is not None:
             self.deaths[dict(headers)["id"].decode()].append(death)
             return
@@ -276,7 +276,7 @@ class PoolCrew:
         self.ledger.read()
         return self.ledger.states[handle.id]
 
-    def death(self, handle: JobHandle[Any]) -> Death:
+    def death(self, handle: JobHandle[Any]) -> DeadLetter:
         """Its record in the dead topic."""
         self.check([handle])
         (found,) = self.ledger.deaths[handle.id]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafka.tasks.pools.supervision import CLOGGED_S, MOST_CLOGGED
+from kafka.tasks.pools.supervision import FULL_CHANNEL_RETRY_S, MAX_FULL_CHANNEL
 from kafka.testing import EmbeddedBroker
 from test.faults.pool_crew import PoolCrew, PoolWorker, wait_for
 from test.faults.test_pools_stopped import ended
@@ -109,7 +109,8 @@ def test_a_large_job_waits_for_descriptors_and_costs_no_child(
         large = crew.delay("length", "x" * LARGE)
         wait_for(lambda: "Too many open files" in worker.log(), "it cannot be written", crew)
         crew.works(8)  # nobody waits behind it
-        given_up_at = time.monotonic() + (MOST_CLOGGED + 2) * CLOGGED_S  # what takes nothing for so long is killed
+        # what takes nothing for so long is killed
+        given_up_at = time.monotonic() + (MAX_FULL_CHANNEL + 2) * FULL_CHANNEL_RETRY_S
         while time.monotonic() < given_up_at:
             assert worker.children() == children
             time.sleep(0.05)

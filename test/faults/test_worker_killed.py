@@ -12,7 +12,7 @@ import pytest
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.tasks import READY, JobFailed
-from kafka.tasks.envelope import death_of
+from kafka.tasks.envelope import dead_letter_of
 from kafka.tasks.results import decode
 from test.faults.counted_jobs import Crew
 from test.support.waiting import until
@@ -159,7 +159,7 @@ def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(servers: str
     with pytest.raises(JobFailed, match="3 workers died"):
         bad.result(A_LOCK_AND_MORE_S)
     (dead,) = read_all(servers, team.app.names.dead("default"))
-    death = death_of(dead[2])
+    death = dead_letter_of(dead[2])
     assert death is not None
     assert (death.cause, death.type) == ("crashes", "WorkerLost")
     assert len(team.starts()[bad.id]) == 4, team.logs()

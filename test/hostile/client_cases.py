@@ -35,13 +35,13 @@ from kafka.records.compression import inflation_bound
 from kafka.records.varint import encode_varint
 from kafka.structs import TopicPartition
 from kafka.tasks import App
-from kafka.tasks.backend import WorkerSide
-from kafka.tasks.delivery import Source
-from kafka.tasks.kafka_backend.board_reader import KafkaBoardReader
+from kafka.tasks.backend import WorkerBackend
+from kafka.tasks.delivery import JobSource
 from kafka.tasks.kafka_backend.delivery import _Member
-from kafka.tasks.kafka_backend.results import Results, _Tail
-from kafka.tasks.outcome import Succeeded
-from kafka.tasks.pools.channel import ChildEnds, ParentEnds
+from kafka.tasks.kafka_backend.results import ResultReader, _PartitionTail
+from kafka.tasks.kafka_backend.snapshot_reader import KafkaSnapshotReader
+from kafka.tasks.outcome import JobSucceeded
+from kafka.tasks.pools.channel import ChildChannel, ParentChannel
 from kafka.tasks.pools.frames import encode as encode_frame
 from kafka.tasks.pools.messages import DONE, PROGRESS, encode_done
 from kafka.tasks.pools.processes import ChannelDamaged
@@ -368,9 +368,9 @@ def _admitted() -> Iterator[Case]:
         app.task(name="note")(print)
         worker = Worker(app.tasks, app.names, ("default",), loop, lambda: T0, "host")
         delivery = FakeDelivery(queues, loop, worker)
-        worker.start(WorkerSide(delivery, FakePublisher(queues, loop), 8), ManualPool(2, lambda: None))
+        worker.start(WorkerBackend(delivery, FakePublisher(queues, loop), 8), ManualPool(2, lambda: None))
         member = object.__new__(_Member)
-        source = Source("default", app.names.suspect("default") if suspect else app.names.queue("default"), suspect)
+        source = JobSource("default", app.names.suspect("default") if suspect else app.names.queue("default"), suspect)
         member._source, member._events, member._held = source, cast(Any, worker), {}
         each = len(headers) + len(value or b"") + 10
         count = min(max(1, size // each), 2000)
@@ -404,10 +404,10 @@ def _share_record(offset: int, value: bytes | None, headers: bytes) -> Any:
 
 def _results() -> Iterator[Case]:
     def taken(make: Callable[[int], list[ConsumerRecord]], size: int, each: int) -> tuple[int, Iterable[Step]]:
-        results = object.__new__(Results)
+        results = object.__new__(ResultReader)
         results._lines = _silent()
         results._names = App("shop", bootstrap_servers="fake://").names
-        tail = _Tail({}, 0, 100_000)
+        tail = _PartitionTail({}, 0, 100_000)
         results._tails, results._waiting = {0: tail}, {}
         records = make(size)
         found = {TopicPartition(results._names.results, 0): records}
@@ -422,7 +422,7 @@ def _results() -> Iterator[Case]:
                        lambda size, make=make, each=each: taken(make, size, each))  # fmt: skip
 
     def posted(size: int) -> tuple[int, Iterable[Step]]:
-        board = object.__new__(KafkaBoardReader)
+        board = object.__new__(KafkaSnapshotReader)
         board._words, board._ahead_ms = {}, 0
         word = b"[" * 60_000
         records = [ConsumerRecord("w", 0, 0, n, T0, 0, b"%d" % n, word, None) for n in range(size // len(word) or 1)]
@@ -433,7 +433,7 @@ def _results() -> Iterator[Case]:
 
         return len(records) * len(word), [note, board._posted]
 
-    yield Case("workers topic", "words of 60 kB", "kafka.tasks.kafka_backend.board_reader:MOST_WORKERS", posted,
+    yield Case("workers topic", "words of 60 kB", "kafka.tasks.kafka_backend.snapshot_reader:MOST_WORKERS", posted,
                is_on_loop=False)  # fmt: skip
 
 
@@ -449,8 +449,8 @@ def _silent() -> Any:
 
 def _channel() -> Iterator[Case]:
     def sent(data: Callable[[int], bytes], size: int) -> tuple[int, Iterable[Step]]:
-        parent = ParentEnds(4, True)
-        child = ChildEnds(4, parent.for_child, parent.page)
+        parent = ParentChannel(4, True)
+        child = ChildChannel(4, parent.for_child, parent.page)
         news = child._news
         news.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
         news.setblocking(False)
@@ -477,11 +477,11 @@ def _channel() -> Iterator[Case]:
     def repeated(frame: bytes) -> Callable[[int], bytes]:
         return lambda size: frame * max(1, size // len(frame))
 
-    done = encode_done(1, Succeeded(b"x" * 60_000), 0.0, 0.0)
+    done = encode_done(1, JobSucceeded(b"x" * 60_000), 0.0, 0.0)
     for name, data in {
         "garbage": bytes,
         "frames of nothing": repeated(encode_frame(4, PROGRESS, b"")),
-        "small outcomes": repeated(encode_frame(4, DONE, encode_done(1, Succeeded(b""), 0.0, 0.0))),
+        "small outcomes": repeated(encode_frame(4, DONE, encode_done(1, JobSucceeded(b""), 0.0, 0.0))),
         "outcomes of 60 kB": repeated(encode_frame(4, DONE, done)),
         "the start of a frame": lambda size: encode_frame(4, PROGRESS, bytes(128 * 1024))[:-1],
     }.items():

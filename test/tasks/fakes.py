@@ -14,24 +14,24 @@ from typing import Any
 
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
-from kafka.tasks.backend import Route, WorkerSide
-from kafka.tasks.delivery import Contact, DeliveryEvents, Lease, Outgoing, Published, Source
+from kafka.tasks.backend import QueueRoute, WorkerBackend
+from kafka.tasks.delivery import BrokerContact, DeliveryEvents, JobLease, JobSource, OutgoingRecord, PublishCallback
 from kafka.tasks.envelope import Envelope, Header
 from kafka.tasks.errors import UnknownQueue
-from kafka.tasks.ids import BrokerClock, IdMaker, make_id
-from kafka.tasks.outcome import Outcome, Verdict
+from kafka.tasks.ids import BrokerTimeEstimate, IdMaker, make_id
+from kafka.tasks.outcome import LeaseVerdict, Outcome
 from kafka.tasks.payload import encode_call
 from kafka.tasks.pools.base import SimplePool
 from kafka.tasks.results import ResultView, StateRecord, decode, encode
 from kafka.tasks.runner import Job
 from kafka.tasks.settings import Settings
-from kafka.tasks.topics import Names
+from kafka.tasks.topics import TopicNames
 
 
 class Record:
     """A record in a list, with what a share partition knows of it."""
 
-    def __init__(self, topic: str, offset: int, outgoing: Outgoing, time_ms: int) -> None:
+    def __init__(self, topic: str, offset: int, outgoing: OutgoingRecord, time_ms: int) -> None:
         self.topic = topic
         self.offset = offset
         self.value = outgoing.value
@@ -57,7 +57,7 @@ class Queues:
         self.topics: dict[str, list[Record]] = defaultdict(list)
         self.deliveries: list[FakeDelivery] = []
 
-    def append(self, outgoing: Outgoing) -> int:
+    def append(self, outgoing: OutgoingRecord) -> int:
         time_ms = int(self.clock.time() * 1000)
         log = self.topics[outgoing.topic]
         log.append(Record(outgoing.topic, len(log), outgoing, time_ms))
@@ -69,7 +69,7 @@ class Queues:
         """Records of a queue that are not settled."""
         return [record for record in self.topics[topic] if not record.is_done]
 
-    def states(self, names: Names) -> list[StateRecord]:
+    def states(self, names: TopicNames) -> list[StateRecord]:
         """All state records, the results topic first."""
         found = []
         for topic in (names.results, names.late):
@@ -86,9 +86,9 @@ class FakeDelivery:
     def __init__(self, queues: Queues, loop: Loop, events: DeliveryEvents, lock_s: float = 30.0) -> None:
         self.lock_s = lock_s
         self.delivery_limit = 5
-        self.wants: dict[Source, int] = {}
-        self.renewed: list[list[Lease]] = []
-        self.settled: list[tuple[Lease, Verdict]] = []
+        self.wants: dict[JobSource, int] = {}
+        self.renewed: list[list[JobLease]] = []
+        self.settled: list[tuple[JobLease, LeaseVerdict]] = []
         self.is_closed = False
         self.is_silent = False
         self.drained: Callable[[], object] | None = None
@@ -98,7 +98,7 @@ class FakeDelivery:
         self._is_looking = False
         queues.deliveries.append(self)
 
-    def want(self, source: Source, count: int) -> None:
+    def want(self, source: JobSource, count: int) -> None:
         self.wants[source] = count
         self.look_soon()
 
@@ -120,7 +120,7 @@ class FakeDelivery:
         self._is_looking = False
         now = self._loop.time()
         for source, count in list(self.wants.items()):
-            leases: list[Lease] = []
+            leases: list[JobLease] = []
             for record in self._queues.topics[source.topic]:
                 if len(leases) == count or self.is_closed:
                     break
@@ -131,32 +131,32 @@ class FakeDelivery:
                     record.holder = self
                     record.locked_until = now + self.lock_s
                     leases.append(
-                        Lease(source, record.value, record.headers, record.deliveries, 0, record.offset, record)
+                        JobLease(source, record.value, record.headers, record.deliveries, 0, record.offset, record)
                     )
             if leases:
                 self.wants[source] = count - len(leases)
                 self._events.leased(leases)
 
-    def renew(self, leases: Sequence[Lease]) -> None:
+    def renew(self, leases: Sequence[JobLease]) -> None:
         self.renewed.append(list(leases))
         for lease in self._held(leases):
             lease.token.locked_until = self._loop.time() + self.lock_s
 
     def settle(
-        self, leases: Sequence[Lease], verdict: Verdict, answered: Callable[[], object] | None = None
+        self, leases: Sequence[JobLease], verdict: LeaseVerdict, answered: Callable[[], object] | None = None
     ) -> None:
         for lease in self._held(leases):
             self.settled.append((lease, verdict))
             lease.token.holder = None
-            lease.token.is_done = verdict is not Verdict.RELEASE
+            lease.token.is_done = verdict is not LeaseVerdict.RELEASE
         if answered is not None:
             self._loop.call_soon(answered)
         for delivery in self._queues.deliveries:
             delivery.look_soon()
 
-    def _held(self, leases: Sequence[Lease]) -> list[Lease]:
-        ours: list[Lease] = []
-        lost: list[Lease] = []
+    def _held(self, leases: Sequence[JobLease]) -> list[JobLease]:
+        ours: list[JobLease] = []
+        lost: list[JobLease] = []
         for lease in leases:
             record = lease.token
             held = record.holder is self and record.locked_until > self._loop.time()
@@ -165,8 +165,8 @@ class FakeDelivery:
             self._loop.call_soon(self._events.lost, lost, "INVALID_RECORD_STATE")
         return ours
 
-    def contacts(self) -> list[Contact]:
-        return [Contact(source, self._loop.time(), 5.0) for source in self.wants]
+    def contacts(self) -> list[BrokerContact]:
+        return [BrokerContact(source, self._loop.time(), 5.0) for source in self.wants]
 
     def close(self) -> None:
         self.release_all()
@@ -195,7 +195,7 @@ class FakePublisher:
         self._loop = loop
         self._stuck: list[Callable[[], None]] = []
 
-    def publish(self, records: Sequence[Outgoing], done: Published) -> None:
+    def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
         self.sizes.append(len(records))
         if self.is_stuck:
             self._stuck.append(lambda: self.publish(records, done))
@@ -331,12 +331,12 @@ class FakeBackend:
     """A back end over :class:`Queues`; state records are seen when somebody looks. ``existing``: topics of others."""
 
     def __init__(self, app: str, settings: Settings) -> None:
-        self.names = Names(app)
+        self.names = TopicNames(app)
         self.settings = settings
         self.address = settings.bootstrap_servers
         self.clock_of_test = ManualClock()
         self.queues = Queues(self.clock_of_test)
-        self.clock = BrokerClock(self.clock_of_test.time)
+        self.clock = BrokerTimeEstimate(self.clock_of_test.time)
         self.new_id: Callable[[], str] = IdMaker(3, self.clock)
         self.existing: set[str] = set()
         self.routed: list[str] = []
@@ -346,20 +346,20 @@ class FakeBackend:
         self.flushes = 0
         self.is_closed = False
 
-    def route(self, queue: str, declared: bool) -> Route:
+    def route(self, queue: str, declared: bool) -> QueueRoute:
         self.routed.append(queue)
         if not declared and queue not in self.existing:
             raise UnknownQueue(f"there is no queue {queue!r}")
-        return Route(self.names.queue(queue), self.settings.max_payload_bytes)
+        return QueueRoute(self.names.queue(queue), self.settings.max_payload_bytes)
 
     def send(self, topic: str, value: bytes, headers: list[Header]) -> FakeSent:
-        self.queues.append(Outgoing(topic, value, None, headers))
+        self.queues.append(OutgoingRecord(topic, value, None, headers))
         sent, self.next_sent = self.next_sent or FakeSent(), None
         return sent
 
     def send_state(self, record: StateRecord) -> FakeSent:
         key, value, headers = encode(record)
-        self.queues.append(Outgoing(self.names.results, value, key, headers, 3))
+        self.queues.append(OutgoingRecord(self.names.results, value, key, headers, 3))
         return FakeSent()
 
     def flush(self, timeout: float | None) -> None:
@@ -376,8 +376,8 @@ class FakeBackend:
         self.on_wait()
         return self.find(job_id)
 
-    def worker_side(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerSide:
-        return WorkerSide(FakeDelivery(self.queues, loop, events), FakePublisher(self.queues, loop), 8)
+    def worker_side(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
+        return WorkerBackend(FakeDelivery(self.queues, loop, events), FakePublisher(self.queues, loop), 8)
 
     def close(self, timeout: float | None = None) -> None:
         self.is_closed = True

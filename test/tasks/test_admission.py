@@ -12,22 +12,31 @@ from typing import Any
 import pytest
 
 from kafka.tasks import App, Retry
-from kafka.tasks.admission import Clerk, Hold
-from kafka.tasks.consequences import Consequences
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.admission import AdmissionHold, AdmissionPolicy
+from kafka.tasks.delivery import JobLease, JobSource
 from kafka.tasks.envelope import Envelope
 from kafka.tasks.envelope import decode as decode_job
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.ids import make_id
 from kafka.tasks.options import WorkerOptions
-from kafka.tasks.outcome import Cancelled, Crashed, Failed, Fault, Lost, NotStarted, Outcome, Succeeded
+from kafka.tasks.outcome import (
+    AttemptFailed,
+    ChildLost,
+    ErrorInfo,
+    JobCancelled,
+    JobSucceeded,
+    NotStarted,
+    Outcome,
+    WorkerCrashed,
+)
 from kafka.tasks.results import decode as decode_state
 from kafka.tasks.runner import Job
-from kafka.tasks.settling import Ending
+from kafka.tasks.settlement import Settlement
+from kafka.tasks.state_records import StateRecords
 
 NOW = 1_700_000_000_000
-QUEUE, SUSPECT = Source("q", "shop.q"), Source("q", "shop.q.suspect", True)
-ERROR = Failed(Fault("OSError", "disk"))
+QUEUE, SUSPECT = JobSource("q", "shop.q"), JobSource("q", "shop.q.suspect", True)
+ERROR = AttemptFailed(ErrorInfo("OSError", "disk"))
 
 
 def an_app() -> App:
@@ -54,26 +63,30 @@ class Bench:
     def __init__(self, **numbers: Any) -> None:
         app = an_app()
         self.delivery: Any = SimpleNamespace(lock_s=30.0, delivery_limit=5)
-        self.clerk = Clerk(app.tasks, Consequences(app.names, "h"), self.delivery, 8, WorkerOptions(**numbers))
+        self.clerk = AdmissionPolicy(
+            app.tasks, StateRecords(app.names, "h"), self.delivery, 8, WorkerOptions(**numbers)
+        )
 
     def lease(
-        self, name: str = "plain", source: Source = QUEUE, deliveries: int = 1, spared: int = 0, partition: int = 0,
+        self, name: str = "plain", source: JobSource = QUEUE, deliveries: int = 1, spared: int = 0, partition: int = 0,
         **fields: Any,
-    ) -> Lease:  # fmt: skip
+    ) -> JobLease:  # fmt: skip
         job = Envelope(make_id(NOW, partition, b"\1" * 8), name, b"[]", **fields)
-        lease = Lease(source, job.value, job.headers(), deliveries)
+        lease = JobLease(source, job.value, job.headers(), deliveries)
         lease.spared = spared
         return lease
 
-    def admit(self, name: str = "plain", source: Source = QUEUE, **fields: Any) -> Job | Ending | Hold:
+    def admit(self, name: str = "plain", source: JobSource = QUEUE, **fields: Any) -> Job | Settlement | AdmissionHold:
         return self.clerk.admit(self.lease(name, source, **fields), NOW)
 
-    def end(self, outcome: Outcome, name: str = "plain", source: Source = QUEUE, **fields: Any) -> Job | Ending | Hold:
+    def end(
+        self, outcome: Outcome, name: str = "plain", source: JobSource = QUEUE, **fields: Any
+    ) -> Job | Settlement | AdmissionHold:
         lease = self.lease(name, source, **fields)
         return self.clerk.end(lease, decode_job(lease.value, lease.headers), outcome, fields.get("crashes", 0), NOW)
 
 
-def written(ending: Ending) -> list[str]:
+def written(ending: Settlement) -> list[str]:
     """The records of an ending: a state, or a topic with the headers that tell how far the job has come."""
     found = []
     for record in ending.records:
@@ -85,11 +98,11 @@ def written(ending: Ending) -> list[str]:
     return found
 
 
-def told(found: Job | Ending | Hold | None) -> object:
+def told(found: Job | Settlement | AdmissionHold | None) -> object:
     """What becomes of a lease, as far as the worker goes by it."""
     if isinstance(found, Job):
         return "runs"
-    if isinstance(found, Hold):
+    if isinstance(found, AdmissionHold):
         return found.seconds
     if found is None:
         return "released"
@@ -130,8 +143,8 @@ def test_which_leased_jobs_run_and_how_the_others_leave() -> None:
 
 def test_the_hidden_task_is_unknown_to_topics_even_where_the_worker_has_it() -> None:
     bench = Bench()
-    bench.clerk = Clerk(
-        {"kafka.tasks.error_handler": an_app().tasks["plain"]}, Consequences(an_app().names, "h"), bench.delivery, 8,
+    bench.clerk = AdmissionPolicy(
+        {"kafka.tasks.error_handler": an_app().tasks["plain"]}, StateRecords(an_app().names, "h"), bench.delivery, 8,
         WorkerOptions(),
     )  # fmt: skip
     assert told(bench.admit("kafka.tasks.error_handler")) == 1.0
@@ -160,19 +173,19 @@ def test_a_job_that_runs_has_its_crashes_and_the_nearest_limits() -> None:
 def test_how_a_job_that_ran_leaves() -> None:
     dead = ["FAILURE", "is_dead", "is_last"]
     rows: list[tuple[Outcome, dict[str, Any], object]] = [
-        (Succeeded(b"1"), {}, ["SUCCESS", "is_last"]),
-        (Succeeded(b"1"), {"name": "quiet"}, ["is_last"]),
-        (Succeeded(b"1"), {"name": "quiet", "store_result": True}, ["SUCCESS", "is_last"]),
-        (Succeeded(b"1"), {"store_result": False}, ["is_last"]),
-        (Cancelled("no"), {}, ["REVOKED", "is_last"]),
+        (JobSucceeded(b"1"), {}, ["SUCCESS", "is_last"]),
+        (JobSucceeded(b"1"), {"name": "quiet"}, ["is_last"]),
+        (JobSucceeded(b"1"), {"name": "quiet", "store_result": True}, ["SUCCESS", "is_last"]),
+        (JobSucceeded(b"1"), {"store_result": False}, ["is_last"]),
+        (JobCancelled("no"), {}, ["REVOKED", "is_last"]),
         (ERROR, {}, ["shop.q.dead error", *dead]),
         (ERROR, {"name": "again"}, ["shop.q attempt=2", "RETRY"]),
         (ERROR, {"name": "again", "source": SUSPECT}, ["shop.q attempt=2", "RETRY"]),
         (ERROR, {"name": "again", "attempt": 2}, ["shop.q.dead attempts attempt=2", *dead]),
         (ERROR, {"name": "again", "expires_ms": NOW}, ["shop.q.dead expired", *dead]),
-        (Lost("signal", 9), {}, ["shop.q crashes=1", "RETRY"]),
-        (Lost("signal", 9), {"crashes": 2}, ["shop.q.dead lost-signal crashes=3", *dead]),
-        (Crashed(Fault("WorkerLost")), {"crashes": 1}, ["shop.q.suspect crashes=1", "is_move"]),
+        (ChildLost("signal", 9), {}, ["shop.q crashes=1", "RETRY"]),
+        (ChildLost("signal", 9), {"crashes": 2}, ["shop.q.dead lost-signal crashes=3", *dead]),
+        (WorkerCrashed(ErrorInfo("WorkerLost")), {"crashes": 1}, ["shop.q.suspect crashes=1", "is_move"]),
         (NotStarted(), {}, ["shop.q"]),
         (NotStarted(), {"source": SUSPECT, "crashes": 2, "unknown": 1}, ["shop.q.suspect crashes=2 unknown=1",
                                                                          "is_move"]),
@@ -182,7 +195,7 @@ def test_how_a_job_that_ran_leaves() -> None:
 
 
 def test_the_crash_limit_is_that_of_the_app() -> None:
-    lost = Lost("exit")
+    lost = ChildLost("exit")
     assert told(Bench(crash_limit=2).end(lost, crashes=1)) == [
         "shop.q.dead lost-exit crashes=2", "FAILURE", "is_dead", "is_last"
     ]  # fmt: skip
@@ -218,7 +231,7 @@ def test_a_held_lease_is_released_but_a_suspect_is_written_anew() -> None:
 
 
 def test_a_record_that_is_no_job_is_dead_and_no_job_has_ended() -> None:
-    found = Bench().clerk.admit(Lease(QUEUE, b"x", [("id", b"42")], 1), NOW)
+    found = Bench().clerk.admit(JobLease(QUEUE, b"x", [("id", b"42")], 1), NOW)
     assert told(found) == ["shop.q.dead no-job", "is_dead"]
     with pytest.raises(BadRecord):
         decode_job(b"x", [("id", b"42")])
@@ -238,7 +251,7 @@ def test_the_log_tells_of_runs_that_failed_and_of_no_others(caplog: pytest.LogCa
     caplog.set_level(logging.INFO, "kafka.tasks.admission")
     job_id = make_id(NOW, 0, b"\1" * 8)
     bench = Bench()
-    for outcome in (Succeeded(b"1"), Cancelled("no"), NotStarted()):
+    for outcome in (JobSucceeded(b"1"), JobCancelled("no"), NotStarted()):
         bench.end(outcome)
     assert said(caplog) == []
     bench.end(ERROR, "again")
@@ -247,14 +260,14 @@ def test_the_log_tells_of_runs_that_failed_and_of_no_others(caplog: pytest.LogCa
     assert said(caplog) == [
         f"WARNING plain {job_id} has failed for good (OSError: disk) and is in shop.q.dead; cause error"
     ]
-    bench.end(Lost("frozen"), "again", attempt=2)
+    bench.end(ChildLost("frozen"), "again", attempt=2)
     assert said(caplog) == [
         f"WARNING again {job_id} runs again after crash 1 of 3 "
         "(WorkerLost: the process that ran it is gone: it stood still)"
     ]
     caplog.set_level(logging.WARNING, "kafka.tasks.admission")
     bench.end(ERROR, "again")
-    bench.end(Lost("frozen"))
+    bench.end(ChildLost("frozen"))
     assert [line.partition(" ")[0] for line in said(caplog)] == ["WARNING"]
 
 
@@ -270,7 +283,7 @@ def test_an_error_is_cut_where_it_is_longer_than_the_log_takes(caplog: pytest.Lo
          ("x", ["... 1 lines left out: all are in the dead topic ...", *(str(n) for n in range(1, 21))])),
     ]  # fmt: skip
     for (text, trace), (first, lines) in rows:
-        Bench().end(Failed(Fault("E", text, trace)))
+        Bench().end(AttemptFailed(ErrorInfo("E", text, trace)))
         (found,) = said(caplog)
         assert found.partition(" for good ")[2].splitlines() == [
             f"(E: {first}) and is in shop.q.dead; cause error", *lines
@@ -310,8 +323,8 @@ def test_what_has_so_many_headers_that_they_are_left_out_is_no_job_and_dead_with
     bench = Bench()
     lease = bench.lease()
     lease.headers, lease.headers_left_out = [], 100_000
-    for found in (bench.clerk.admit(lease, NOW), bench.clerk.admit(Lease(QUEUE, b"", [("", None)] * 1000, 1), NOW)):
-        assert isinstance(found, Ending)
+    for found in (bench.clerk.admit(lease, NOW), bench.clerk.admit(JobLease(QUEUE, b"", [("", None)] * 1000, 1), NOW)):
+        assert isinstance(found, Settlement)
         (record,) = found.records
         assert record.topic == "shop.q.dead"
         assert record.headers is not None

@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from kafka.tasks import App
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.delivery import JobLease, JobSource
 from kafka.tasks.dump import dump
 from kafka.tasks.pools import make_pool
 from kafka.tasks.pools.base import ChildSnapshot, Pool
 from kafka.tasks.pools.settings import PoolSettings
 from kafka.tasks.runner import Job
-from kafka.tasks.stopping import Stage
+from kafka.tasks.shutdown import WorkerStage
 from test.tasks.fakes import a_job
 
 
 class Dumping:
     """A worker with two jobs, of which a child has begun the first."""
 
-    stage = Stage.WORKING
+    stage = WorkerStage.WORKING
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         task = App("shop").task(name="work")(lambda: None)
         self.jobs = []
         for envelope in (a_job("work"), a_job("work")):
-            self.jobs.append(Job(Lease(Source("q", "shop.q"), envelope.value, [], 1), envelope, task))
+            self.jobs.append(Job(JobLease(JobSource("q", "shop.q"), envelope.value, [], 1), envelope, task))
         self.pool: Pool | None = make_pool("inline", PoolSettings(), lambda: None)
         begun = ChildSnapshot(812, 3, "busy", self.jobs[0].envelope.id, "work", 4.0, 44 << 20, 7)
         monkeypatch.setattr(self.pool, "children", lambda: [begun])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.tasks.envelope import Death, Envelope, Header, death_of, decode
+from kafka.tasks.envelope import DeadLetter, Envelope, Header, dead_letter_of, decode
 from kafka.tasks.errors import BadRecord
 
 ID = "018c0a1b2c3d0005" + "ab" * 8
@@ -89,7 +89,7 @@ def test_a_job_with_as_many_headers_of_others_as_there_may_be_stays_one_on_its_w
     given_headers: list[Header] = [("id", ID.encode()), ("name", b"f"), *[(f"x-{n}", b"") for n in range(100)]]
     moved = decode(b"{}", given_headers).moved(attempt=7, crashes=2, clean=3, unknown=1)
     moved.expires_ms, moved.timeout, moved.soft_timeout, moved.store_result = 1, 2.0, 1.0, False
-    death = Death("attempts", "OSError", "disk", "Traceback", "host", 1234, "shop.mail:0:7")
+    death = DeadLetter("attempts", "OSError", "disk", "Traceback", "host", 1234, "shop.mail:0:7")
     assert decode(b"{}", moved.headers() + death.headers()) == moved
 
 
@@ -106,10 +106,10 @@ def test_any_record_is_a_job_or_a_bad_record(value: bytes | None, headers: list[
 
 def test_a_dead_record_is_its_job_and_its_death() -> None:
     envelope = Envelope(ID, "f", b"{}", attempt=3)
-    death = Death("attempts", "OSError", "disk \udc80", "Traceback", "host", 1234, "shop.mail:0:7")
+    death = DeadLetter("attempts", "OSError", "disk \udc80", "Traceback", "host", 1234, "shop.mail:0:7")
     headers = envelope.headers() + death.headers()
     assert decode(b"{}", headers) == envelope
-    told = death_of(headers)
+    told = dead_letter_of(headers)
     assert told is not None
     assert (told.cause, told.type, told.time_ms, told.origin) == ("attempts", "OSError", 1234, "shop.mail:0:7")
-    assert death_of(envelope.headers()) is None
+    assert dead_letter_of(envelope.headers()) is None

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kafka.tasks import App, Cancel, FinishedJob, Retry, Task, WorkerLost
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.delivery import JobLease, JobSource
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.hooks import ERROR_TASK
-from kafka.tasks.outcome import Failed, Succeeded
+from kafka.tasks.outcome import AttemptFailed, JobSucceeded
 from kafka.tasks.runner import Job, run, run_async
 from test.tasks.fakes import a_job
 
@@ -30,7 +30,7 @@ class Told:
     def job(self, function: Any, *args: Any, **options: Any) -> Job:
         declare: Any = self.app.task(name="f", **options)
         task: Task[..., Any] = declare(function)
-        return Job(Lease(Source("q", "shop.q"), b"", [], 2), a_job("f", *args, attempt=3), task)
+        return Job(JobLease(JobSource("q", "shop.q"), b"", [], 2), a_job("f", *args, attempt=3), task)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def told() -> Told:
 
 def test_a_success_is_told_where_the_job_ran(told: Told) -> None:
     job = told.job(lambda n: n, 5)
-    assert run(job) == Succeeded(b"5")
+    assert run(job) == JobSucceeded(b"5")
     assert told.successes == [FinishedJob(job.envelope.id, "f", 3, 2, [5], {})]
     assert told.errors == []
 
@@ -50,7 +50,7 @@ def test_an_error_is_told_with_its_traceback_also_when_another_attempt_follows(t
         raise OSError("disk")
 
     outcome = run(told.job(bad, retry=Retry()))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     ((job, kill_signal, (kind, error, trace)),) = told.errors
     assert (job.name, kill_signal, kind, str(error)) == ("f", None, OSError, "disk")
     assert trace is error.__traceback__ is not None
@@ -100,7 +100,7 @@ def test_a_handler_that_fails_changes_nothing_and_the_next_one_is_called(
         raise error
 
     told.app.success_handler(later.append)
-    assert run(told.job(lambda: 1)) == Succeeded(b"1")
+    assert run(told.job(lambda: 1)) == JobSucceeded(b"1")
     assert len(told.successes) == len(later) == 1
     assert "has failed" in caplog.text
 
@@ -110,7 +110,7 @@ def test_the_error_handlers_task_tells_no_success_of_its_own(told: Told) -> None
     job = {"id": "1" * 32, "name": "f", "attempt": 1, "deliveries": 1, "args": [1], "kwargs": {}}
     lost = {"cause": "oom", "text": "gone", "signal": 9, "exit_code": None, "rss_bytes": 7}
     envelope = a_job(ERROR_TASK, job, lost)
-    assert isinstance(run(Job(Lease(Source("", ""), b"", [], 1), envelope, task)), Succeeded)
+    assert isinstance(run(Job(JobLease(JobSource("", ""), b"", [], 1), envelope, task)), JobSucceeded)
     ((seen, kill_signal, (kind, error, _)),) = told.errors
     assert (seen.args, kill_signal, kind) == ([1], 9, WorkerLost)
     assert (error.cause, error.exit_code, error.rss_bytes) == ("oom", None, 7)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.net.clock import ManualClock
-from kafka.tasks.ids import BrokerClock, IdMaker, is_id, make_id, partition_of, time_of
+from kafka.tasks.ids import BrokerTimeEstimate, IdMaker, is_id, make_id, partition_of, time_of
 
 
 @given(st.integers(0, 2**48 - 1), st.integers(0, 2**16 - 1), st.binary(min_size=8, max_size=8))
@@ -27,7 +27,7 @@ def test_what_is_no_id_is_seen(text: str) -> None:
 
 def test_ids_of_one_millisecond_differ() -> None:
     clock = ManualClock()
-    make = IdMaker(5, BrokerClock(clock.time))
+    make = IdMaker(5, BrokerTimeEstimate(clock.time))
     ids = {make() for _ in range(1000)}
     assert len(ids) == 1000
     assert {partition_of(i) for i in ids} == {5}
@@ -37,7 +37,7 @@ def test_ids_of_one_millisecond_differ() -> None:
 def test_ids_are_later_than_what_they_are_to_come_after() -> None:
     clock = ManualClock()
     now_ms = int(clock.time() * 1000)
-    make = IdMaker(5, BrokerClock(clock.time), now_ms + 10)
+    make = IdMaker(5, BrokerTimeEstimate(clock.time), now_ms + 10)
     assert time_of(make()) == now_ms + 11
     clock.advance(1)
     assert time_of(make()) == now_ms + 1000
@@ -46,13 +46,13 @@ def test_ids_are_later_than_what_they_are_to_come_after() -> None:
 @pytest.mark.parametrize("partition", [-1, 65_536])
 def test_a_partition_that_an_id_cannot_name_is_refused(partition: int) -> None:
     with pytest.raises(ValueError, match="results partition"):
-        IdMaker(partition, BrokerClock())
+        IdMaker(partition, BrokerTimeEstimate())
 
 
 @pytest.mark.parametrize("ahead_ms", [-180_000, 180_000, 0])
 def test_ids_carry_the_brokers_time_after_one_answer(ahead_ms: int) -> None:
     clock = ManualClock()
-    broker = BrokerClock(clock.time)
+    broker = BrokerTimeEstimate(clock.time)
     sent = broker.local_ms()
     clock.advance(0.010)
     broker.observe(sent, broker.local_ms(), sent + 4 - ahead_ms)
@@ -61,7 +61,7 @@ def test_ids_carry_the_brokers_time_after_one_answer(ahead_ms: int) -> None:
 
 
 def test_a_slow_answer_does_not_move_the_clock() -> None:
-    broker = BrokerClock(ManualClock().time)
+    broker = BrokerTimeEstimate(ManualClock().time)
     broker.observe(1000, 1002, 1501)
     before = broker.offset_ms
     broker.observe(2000, 9000, 2501)
@@ -69,7 +69,7 @@ def test_a_slow_answer_does_not_move_the_clock() -> None:
 
 
 def test_a_step_of_the_wall_clock_does_not_move_the_brokers_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = BrokerClock()
+    broker = BrokerTimeEstimate()
     assert abs(broker.local_ms() / 1000 - time.time()) < 60
     before_ms = broker.now_ms()
     monkeypatch.setattr(time, "time", lambda: 0.0)

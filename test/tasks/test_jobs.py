@@ -13,8 +13,8 @@ import pytest
 from kafka.errors import IllegalArgumentError
 from kafka.tasks import App, JobFailed, JobHandle, JobRevoked, JobState, JobTimeout, JobUnknown, NoResult, Task
 from kafka.tasks.ids import make_id
-from kafka.tasks.outcome import Fault
-from kafka.tasks.results import StateRecord, fault_value, reason_value
+from kafka.tasks.outcome import ErrorInfo
+from kafka.tasks.results import StateRecord, error_value, reason_value
 from test.tasks.fakes import FakeBackend, FakeSent
 
 
@@ -45,7 +45,7 @@ def test_a_result_is_what_the_task_returned(app: App, backend: FakeBackend, job:
 
 
 def test_a_failure_tells_type_text_traceback_and_host(backend: FakeBackend, job: JobHandle[int]) -> None:
-    write(backend, job.id, JobState.FAILURE, fault_value(Fault("OSError", "disk full", "Trace"), "host1", 5))
+    write(backend, job.id, JobState.FAILURE, error_value(ErrorInfo("OSError", "disk full", "Trace"), "host1", 5))
     with pytest.raises(JobFailed, match="OSError: disk full") as caught:
         job.result()
     error = caught.value
@@ -57,7 +57,7 @@ def test_a_failure_that_nobody_catches_shows_where_it_was_raised(
     backend: FakeBackend, job: JobHandle[int]
 ) -> None:
     trace = 'Traceback (most recent call last):\n  File "jobs.py", line 3, in f\nOSError: disk full\n'
-    write(backend, job.id, JobState.FAILURE, fault_value(Fault("OSError", "disk full", trace), "host1", 5))
+    write(backend, job.id, JobState.FAILURE, error_value(ErrorInfo("OSError", "disk full", trace), "host1", 5))
     with pytest.raises(JobFailed) as caught:
         job.result()
     for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):

@@ -39,9 +39,9 @@ from kafka.records import RecordBatchBuilder
 from kafka.share import Acknowledged, AcknowledgeType, ShareRecord
 from kafka.structs import TopicPartition
 from kafka.tasks import App, JobState
-from kafka.tasks.delivery import Lease, Outgoing, Source
+from kafka.tasks.delivery import JobLease, JobSource, OutgoingRecord
 from kafka.tasks.envelope import MALFORMED
-from kafka.tasks.ids import BrokerClock
+from kafka.tasks.ids import BrokerTimeEstimate
 from kafka.tasks.kafka_backend import KafkaBackend, delivery
 from kafka.tasks.kafka_backend.admin import (
     Administration,
@@ -53,10 +53,10 @@ from kafka.tasks.kafka_backend.admin import (
 from kafka.tasks.kafka_backend.connection import RECONNECT_MAX_S, connect
 from kafka.tasks.kafka_backend.delivery import ShareDelivery
 from kafka.tasks.kafka_backend.publisher import KafkaPublisher
-from kafka.tasks.outcome import Verdict
+from kafka.tasks.outcome import LeaseVerdict
 from kafka.tasks.results import MOST_HEADERS, StateRecord, encode
 from kafka.tasks.settings import read_settings
-from kafka.tasks.topics import Names, TopicPlan, group_configs
+from kafka.tasks.topics import TopicNames, TopicPlan, group_configs
 from kafka.testing import EmbeddedBroker
 
 SOON_S = 10.0
@@ -423,15 +423,15 @@ class Events:
     """What a worker is told."""
 
     def __init__(self) -> None:
-        self.leases: list[Lease] = []
-        self.gone: list[tuple[list[Lease], str]] = []
+        self.leases: list[JobLease] = []
+        self.gone: list[tuple[list[JobLease], str]] = []
         self.errors: list[KafkaError] = []
         self.has_left = 0
 
-    def leased(self, leases: list[Lease]) -> None:
+    def leased(self, leases: list[JobLease]) -> None:
         self.leases += leases
 
-    def lost(self, leases: list[Lease], reason: str) -> None:
+    def lost(self, leases: list[JobLease], reason: str) -> None:
         self.gone.append((leases, reason))
 
     def failed(self, error: KafkaError) -> None:
@@ -441,7 +441,7 @@ class Events:
         self.has_left += 1
 
 
-MAIN, SUSPECT = Source("q", "app.q"), Source("q", "app.q.suspect", suspect=True)
+MAIN, SUSPECT = JobSource("q", "app.q"), JobSource("q", "app.q.suspect", suspect=True)
 
 
 class Stage:
@@ -494,9 +494,9 @@ def test_headers_that_cannot_be_read_make_a_record_no_job_and_harm_no_other(stag
 def test_verdicts_are_acknowledgements_and_drop_is_none(stage: Stage) -> None:
     first, second, third = stage.leases
     stage.delivery.renew([first])
-    stage.delivery.settle([first], Verdict.ACCEPT)
-    stage.delivery.settle([second], Verdict.RELEASE)
-    stage.delivery.settle([third], Verdict.DROP)
+    stage.delivery.settle([first], LeaseVerdict.ACCEPT)
+    stage.delivery.settle([second], LeaseVerdict.RELEASE)
+    stage.delivery.settle([third], LeaseVerdict.DROP)
     kinds = [kind for _, kind in stage.main.said]
     assert kinds == [AcknowledgeType.RENEW, AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE]
 
@@ -505,7 +505,7 @@ def test_locks_that_the_broker_says_are_gone_are_told_once(stage: Stage) -> None
     first, second, third = stage.leases
     error = InvalidRecordStateError("offset 0 is not acquired")
     renewed = AcknowledgeType.RENEW
-    stage.delivery.settle([third], Verdict.ACCEPT)
+    stage.delivery.settle([third], LeaseVerdict.ACCEPT)
     stage.main.options["on_acknowledged"](
         [
             Acknowledged(first.token, renewed, error),
@@ -522,7 +522,7 @@ def test_locks_that_the_broker_says_are_gone_are_told_once(stage: Stage) -> None
 def test_a_settled_suspect_that_comes_again_is_told(stage: Stage) -> None:
     stage.suspect.options["on_records"]([a_record(offset) for offset in range(3)])
     taken, refused, later = stage.leases[3:]
-    stage.delivery.settle([taken, refused, later], Verdict.ACCEPT)
+    stage.delivery.settle([taken, refused, later], LeaseVerdict.ACCEPT)
     accepted, error = AcknowledgeType.ACCEPT, InvalidRecordStateError("offset 1 is not acquired")
     answer = stage.suspect.options["on_acknowledged"]
     answer([Acknowledged(taken.token, accepted, None), Acknowledged(refused.token, accepted, error)])
@@ -543,7 +543,7 @@ def test_a_lock_that_turns_out_to_be_gone_is_told_on_a_later_turn(stage: Stage) 
 
 def test_what_is_settled_after_the_end_is_told_as_lost(stage: Stage) -> None:
     stage.delivery.close()
-    stage.delivery.settle(stage.leases, Verdict.ACCEPT)
+    stage.delivery.settle(stage.leases, LeaseVerdict.ACCEPT)
     stage.delivery.renew(stage.leases)
     stage.loop.run_once(0)
     assert [leases for leases, _ in stage.events.gone] == [stage.leases, stage.leases]
@@ -551,7 +551,7 @@ def test_what_is_settled_after_the_end_is_told_as_lost(stage: Stage) -> None:
 
 def test_who_asks_is_told_when_the_settlement_is_answered(stage: Stage) -> None:
     told: list[int] = []
-    stage.delivery.settle(stage.leases, Verdict.ACCEPT, lambda: told.append(1))
+    stage.delivery.settle(stage.leases, LeaseVerdict.ACCEPT, lambda: told.append(1))
     stage.loop.run_once(0)
     assert told == []
     stage.main.flushed.success(None)
@@ -597,10 +597,10 @@ def test_records_are_answered_in_order_with_their_append_times_or_errors(broker:
     app = App("published", bootstrap_servers=broker.bootstrap, max_payload_bytes=2000, partitions=2)
     app.send("x", queue="default").raise_if_not_sent()
     settings = read_settings({"bootstrap_servers": broker.bootstrap, "max_payload_bytes": 2000})
-    loop, clock = Loop(), BrokerClock()
+    loop, clock = Loop(), BrokerTimeEstimate()
     client: KafkaClient = connect(settings, loop)
     publisher = KafkaPublisher(client, settings, clock)
-    names = Names("published")
+    names = TopicNames("published")
     answered: Future[Sequence[int | BaseException]] = Future()
 
     def note(answers: Sequence[int | BaseException]) -> None:
@@ -609,10 +609,10 @@ def test_records_are_answered_in_order_with_their_append_times_or_errors(broker:
     before_ms = clock.local_ms()
     publisher.publish(
         [
-            Outgoing(names.queue("default"), b"1", None, [("id", b"x")]),
-            Outgoing(names.results, b"2" * 200_000, b"key", [], 1),
-            Outgoing(names.results, b"3" * 2_000_000, b"key", [], 1),
-            Outgoing(names.results, b"4", b"key", [], 1),
+            OutgoingRecord(names.queue("default"), b"1", None, [("id", b"x")]),
+            OutgoingRecord(names.results, b"2" * 200_000, b"key", [], 1),
+            OutgoingRecord(names.results, b"3" * 2_000_000, b"key", [], 1),
+            OutgoingRecord(names.results, b"4", b"key", [], 1),
         ],
         note,
     )
@@ -636,12 +636,12 @@ def test_state_records_that_come_while_others_are_written_go_together(broker: Em
     settings = read_settings({"bootstrap_servers": broker.bootstrap})
     loop = Loop()
     client: KafkaClient = connect(settings, loop)
-    publisher = KafkaPublisher(client, settings, BrokerClock())
-    topic = Names("together").results
+    publisher = KafkaPublisher(client, settings, BrokerTimeEstimate())
+    topic = TopicNames("together").results
 
     def publish() -> Future[None]:
         answered: Future[None] = Future()
-        publisher.publish([Outgoing(topic, b"1", b"key", [], 0)], lambda answers: answered.success(None))
+        publisher.publish([OutgoingRecord(topic, b"1", b"key", [], 0)], lambda answers: answered.success(None))
         return answered
 
     assert loop.run_until(publish(), SOON_S)  # it has connected

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.delivery import JobLease, JobSource
 from kafka.tasks.leases import (
     BUFFERED,
-    GONE,
+    FINISHED,
     HELD,
-    MOST_SPARED,
+    MAX_EXCUSED,
     MOVING,
     NEW,
     RUNNING,
@@ -22,12 +22,12 @@ from kafka.tasks.leases import (
 )
 
 UNFINISHED = (NEW, BUFFERED, WAITING, RUNNING)
-STAGES = (BUFFERED, WAITING, RUNNING, SETTLING, MOVING, GONE, -1)
-SOURCES = (Source("a", "shop.a"), Source("a", "shop.a.suspect", True))
+STAGES = (BUFFERED, WAITING, RUNNING, SETTLING, MOVING, FINISHED, -1)
+SOURCES = (JobSource("a", "shop.a"), JobSource("a", "shop.a.suspect", True))
 
 
-def a_lease(source: Source = SOURCES[0], deliveries: int = 1, offset: int = 0) -> Lease:
-    lease = Lease(source, b"{ }", [], deliveries, 0, offset)
+def a_lease(source: JobSource = SOURCES[0], deliveries: int = 1, offset: int = 0) -> JobLease:
+    lease = JobLease(source, b"{ }", [], deliveries, 0, offset)
     lease.job = SimpleNamespace(cancelled=False)
     return lease
 
@@ -42,7 +42,7 @@ def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> N
         lease = all_of_them[number]
         if stage < 0:
             leases.lose(lease, True)
-        elif lease.stage != GONE:
+        elif lease.stage != FINISHED:
             leases.move(lease, stage)
         here = [each for each in all_of_them if each.stage in UNFINISHED]
         assert leases.unfinished_count == len(here)
@@ -50,7 +50,7 @@ def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> N
         assert leases.ending_count == sum(each.stage in (SETTLING, MOVING) for each in all_of_them)
         assert leases.held_bytes == 3 * len(leases)
         assert leases.moving == sum(each.stage == MOVING for each in all_of_them)
-        assert len(leases) == sum(each.stage != GONE and not each.lost for each in all_of_them)
+        assert len(leases) == sum(each.stage != FINISHED and not each.lost for each in all_of_them)
 
 
 def test_a_lock_that_is_lost_twice_is_lost_once() -> None:
@@ -62,7 +62,7 @@ def test_a_lock_that_is_lost_twice_is_lost_once() -> None:
     assert not leases.lose(lease, True)
     assert lease.job.cancelled
     assert leases.unfinished_count == 1
-    leases.move(lease, GONE)
+    leases.move(lease, FINISHED)
     assert leases.unfinished_count == 0
 
 
@@ -72,7 +72,7 @@ def test_of_a_suspect_it_is_remembered_which_deliveries_were_lost_here() -> None
     for deliveries, is_spared in ((1, True), (2, False), (3, True), (4, True)):
         lease = a_lease(SOURCES[1], deliveries)
         leases.add(lease, 0.0, 30.0)
-        leases.move(lease, GONE if deliveries == 3 else RUNNING)
+        leases.move(lease, FINISHED if deliveries == 3 else RUNNING)
         leases.lose(lease, is_spared)
         spared.append(lease.spared)
     assert spared == [0, 1, 1, 2]
@@ -96,9 +96,9 @@ def test_a_delivery_that_the_broker_counts_anew_after_a_restart_was_not_lost_bef
 
 def test_only_the_last_lost_locks_are_remembered() -> None:
     leases = Leases()
-    for offset in range(MOST_SPARED + 1):
+    for offset in range(MAX_EXCUSED + 1):
         leases.lose(a_lease(SOURCES[1], 1, offset), True)
-    found = [a_lease(SOURCES[1], 2, offset) for offset in (0, 1, MOST_SPARED)]
+    found = [a_lease(SOURCES[1], 2, offset) for offset in (0, 1, MAX_EXCUSED)]
     for lease in found:
         leases.add(lease, 0.0, 30.0)
     assert [lease.spared for lease in found] == [0, 1, 1]
@@ -143,14 +143,14 @@ def test_a_renewal_starts_each_lock_anew_but_those_of_the_buffer() -> None:
 def test_what_each_stage_counts_as_and_what_a_lost_lock_makes_of_it() -> None:
     # stage -> unfinished, moving, settling; then lost: whether that changes anything, stage, whether the job is told
     expected = {
-        NEW: (1, 0, 0, True, GONE, None),
-        BUFFERED: (1, 0, 0, True, GONE, None),
-        WAITING: (1, 0, 0, True, GONE, None),
+        NEW: (1, 0, 0, True, FINISHED, None),
+        BUFFERED: (1, 0, 0, True, FINISHED, None),
+        WAITING: (1, 0, 0, True, FINISHED, None),
         RUNNING: (1, 0, 0, True, RUNNING, True),
         SETTLING: (0, 0, 1, True, SETTLING, False),
         MOVING: (0, 1, 1, True, MOVING, False),
         HELD: (0, 0, 1, True, HELD, False),
-        GONE: (0, 0, 0, False, GONE, None),
+        FINISHED: (0, 0, 0, False, FINISHED, None),
     }
     assert set(expected) == set(range(8))
     found = {}
@@ -161,7 +161,7 @@ def test_what_each_stage_counts_as_and_what_a_lost_lock_makes_of_it() -> None:
         leases.add(lease, 5.0, 30.0)
         assert (leases.suspects, lease.leased_at, lease.locked_until) == (1, 5.0, 35.0)
         leases.move(lease, stage)
-        assert leases.suspects == (stage != GONE)
+        assert leases.suspects == (stage != FINISHED)
         assert leases.running() == ([lease] if stage == RUNNING else [])
         counts = (leases.unfinished_count, leases.moving, leases.settling_count)
         is_change = leases.lose(lease, False)
@@ -175,7 +175,7 @@ def test_a_job_that_is_no_suspect_is_counted_as_none() -> None:
     leases.add(lease, 0.0, 30.0)
     leases.move(lease, RUNNING)
     assert (leases.suspects, leases.unfinished_suspects, leases.unfinished_count) == (0, 0, 1)
-    leases.move(lease, GONE)
+    leases.move(lease, FINISHED)
     assert (leases.suspects, leases.settling_count) == (0, 0)
 
 
@@ -190,4 +190,4 @@ def test_equal_times_are_due_in_the_order_of_the_holds_and_all_may_be_taken() ->
     for lease in held:
         leases.hold(lease, 2.0)
     assert leases.take_held() == held
-    assert MOST_SPARED == 1000
+    assert MAX_EXCUSED == 1000

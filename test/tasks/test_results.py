@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.ids import make_id
-from kafka.tasks.outcome import Fault
+from kafka.tasks.outcome import ErrorInfo
 from kafka.tasks.results import (
-    EndOffset,
-    OffsetAt,
-    Read,
+    FetchEndOffset,
+    FetchOffsetAt,
+    ReadStates,
     ResultView,
     StateRecord,
-    _said,
-    better,
+    _parse_headers,
     decode,
     encode,
-    fault_value,
+    error_value,
     is_late,
     look_up,
     reason_value,
     shortened,
+    supersedes,
 )
 from kafka.tasks.states import READY, JobState
 
@@ -69,7 +69,7 @@ def test_a_damaged_state_is_a_bad_record(key: bytes | None, headers: list[tuple[
 
 
 def test_details_of_a_failure_and_of_a_revocation_can_be_read() -> None:
-    failure = StateRecord(ID, S.FAILURE, value=fault_value(Fault("OSError", "disk", "Trace"), "host", 9))
+    failure = StateRecord(ID, S.FAILURE, value=error_value(ErrorInfo("OSError", "disk", "Trace"), "host", 9))
     assert failure.detail() == {"type": "OSError", "text": "disk", "traceback": "Trace", "host": "host", "time": 9}
     assert StateRecord(ID, S.REVOKED, value=reason_value("expired", "h")).detail()["reason"] == "expired"
     assert StateRecord(ID, S.FAILURE, value=b"[").detail() == {}
@@ -151,11 +151,11 @@ def test_a_view_keeps_no_more_large_values_than_fit_and_the_latest_in_any_case()
 def test_no_header_of_a_state_record_is_remembered_however_large_it_is(name: str) -> None:
     headers: dict[str, bytes | None] = {"state": b"SUCCESS", "attempt": b"1", "delivery": b"1"}
     headers[name] = b"1" * 1_000_000
-    before = _said.cache_info().currsize
+    before = _parse_headers.cache_info().currsize
     with pytest.raises(BadRecord) as caught:
         decode(ID.encode(), b"", list(headers.items()))
     assert len(caught.value.text) < 600
-    assert _said.cache_info().currsize == before
+    assert _parse_headers.cache_info().currsize == before
     with pytest.raises(BadRecord) as caught:
         decode(b"x" * 1_000_000, b"", [("state", b"SUCCESS")])
     assert len(caught.value.text) < 600
@@ -177,15 +177,15 @@ class Log:
     def answer(self, want: Any) -> Any:
         self.wants.append(want)
         log = self.topics[want.late]
-        if isinstance(want, EndOffset):
+        if isinstance(want, FetchEndOffset):
             end = len(log)
             if self.between is not None:
                 log.append(self.between)
                 self.between = None
             return end
-        if isinstance(want, OffsetAt):
+        if isinstance(want, FetchOffsetAt):
             return next((i for i, record in enumerate(log) if record.time_ms >= want.time_ms), -1)
-        assert isinstance(want, Read)
+        assert isinstance(want, ReadStates)
         found = []
         for record in log[want.offset : want.until]:
             if want.until_ms is not None and record.time_ms > want.until_ms:
@@ -220,7 +220,7 @@ def test_a_result_is_found_from_the_bare_id() -> None:
     assert found is not None
     assert (found.state, found.value) == (S.SUCCESS, b"42")
     assert {want.partition for want in log.wants} == {5}
-    assert OffsetAt(False, 5, T - 60_000) in log.wants
+    assert FetchOffsetAt(False, 5, T - 60_000) in log.wants
     assert not any(want.late for want in log.wants)
 
 
@@ -231,30 +231,30 @@ def test_a_late_result_is_found_after_a_scan_of_two_minutes() -> None:
     found = run(log)
     assert found is not None
     assert found.value == b"1"
-    assert [w for w in log.wants if isinstance(w, Read)][0].until_ms == T + 60_000
+    assert [w for w in log.wants if isinstance(w, ReadStates)][0].until_ms == T + 60_000
 
 
 def test_a_job_without_records_is_not_found_and_nothing_is_read() -> None:
     log = Log()
     assert run(log) is None
-    assert not any(isinstance(want, Read) for want in log.wants)
+    assert not any(isinstance(want, ReadStates) for want in log.wants)
 
 
 def test_an_id_of_the_first_minute_of_all_times_asks_for_no_negative_one() -> None:
     dialogue = look_up("0" * 32)
     next(dialogue)
-    assert dialogue.send(7) == OffsetAt(False, 0, 0)
+    assert dialogue.send(7) == FetchOffsetAt(False, 0, 0)
 
 
 def test_the_end_is_taken_before_the_look_up_by_time() -> None:
     log = Log()
     run(log)
-    assert [type(want) for want in log.wants[:2]] == [EndOffset, OffsetAt]
+    assert [type(want) for want in log.wants[:2]] == [FetchEndOffset, FetchOffsetAt]
 
 
 def test_better_prefers_any_terminal_record_to_none() -> None:
-    assert better(None, StateRecord(ID, S.QUEUED))
-    assert better(StateRecord(ID, S.RETRY, 9, 9), StateRecord(ID, S.FAILURE, 1, 1))
+    assert supersedes(None, StateRecord(ID, S.QUEUED))
+    assert supersedes(StateRecord(ID, S.RETRY, 9, 9), StateRecord(ID, S.FAILURE, 1, 1))
 
 
 def test_which_of_two_records_holds() -> None:
@@ -274,11 +274,11 @@ def test_which_of_two_records_holds() -> None:
         ((S.QUEUED, 2, 2), (S.RETRY, 3, 1), False): True,
     }
     found = {
-        (old, new, same): better(StateRecord(ID, *old), StateRecord(ID, *new), same_topic=same)
+        (old, new, same): supersedes(StateRecord(ID, *old), StateRecord(ID, *new), same_topic=same)
         for old, new, same in expected
     }
     assert found == expected
-    assert not better(StateRecord(ID, S.SUCCESS), StateRecord(ID, S.FAILURE)), "one topic, unless it is said"
+    assert not supersedes(StateRecord(ID, S.SUCCESS), StateRecord(ID, S.FAILURE)), "one topic, unless it is said"
 
 
 def test_headers_that_are_missing_say_the_first_run() -> None:
@@ -290,7 +290,7 @@ def test_headers_that_are_missing_say_the_first_run() -> None:
 
 def test_values_are_short_json_in_utf_8() -> None:
     assert reason_value("nö", "h") == '{"reason":"nö","host":"h"}'.encode()
-    value = fault_value(Fault("T" * 200, "ü" * 201, "Trace"), "h", 10**201)
+    value = error_value(ErrorInfo("T" * 200, "ü" * 201, "Trace"), "h", 10**201)
     assert json.loads(shortened(value)) == {
         "type": "T" * 200, "text": "ü" * 200 + "...", "traceback": "", "host": "h", "time": 10**201,
     }  # fmt: skip
@@ -324,9 +324,9 @@ def test_a_look_up_reads_what_is_between_the_offset_of_its_time_and_the_end() ->
     found = {}
     for end, start in expected:
         dialogue = look_up(ID)
-        assert next(dialogue) == EndOffset(False, 5)
-        assert dialogue.send(end) == OffsetAt(False, 5, T - 60_000)
+        assert next(dialogue) == FetchEndOffset(False, 5)
+        assert dialogue.send(end) == FetchOffsetAt(False, 5, T - 60_000)
         want = dialogue.send(start)
-        found[end, start] = want == Read(False, 5, ID, start, end, T + 60_000)
-        assert found[end, start] or want == EndOffset(True, 5)
+        found[end, start] = want == ReadStates(False, 5, ID, start, end, T + 60_000)
+        assert found[end, start] or want == FetchEndOffset(True, 5)
     assert found == expected

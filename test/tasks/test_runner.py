@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from kafka.tasks import App, Cancel, Context, Retry, Task
-from kafka.tasks.delivery import Lease, Source
-from kafka.tasks.envelope import Death
-from kafka.tasks.outcome import Cancelled, Failed, Succeeded
-from kafka.tasks.results import fault_value
-from kafka.tasks.runner import TEXT_CHARACTERS, Job, cut, fault_of, run
+from kafka.tasks.delivery import JobLease, JobSource
+from kafka.tasks.envelope import DeadLetter
+from kafka.tasks.outcome import AttemptFailed, JobCancelled, JobSucceeded
+from kafka.tasks.results import error_value
+from kafka.tasks.runner import TEXT_CHARACTERS, Job, error_info, run, truncate_middle
 from kafka.tasks.topics import HEADROOM_BYTES
 from test.tasks.fakes import a_job
 
@@ -22,22 +22,22 @@ from test.tasks.fakes import a_job
 def job_of(app: App, function: Callable[..., Any], *args: Any, **options: Any) -> Job:
     declare: Callable[[Callable[..., Any]], Task[..., Any]] = app.task(name="f", **options)
     task = declare(function)
-    lease = Lease(Source("q", "shop.q"), b"", [], 2)
+    lease = JobLease(JobSource("q", "shop.q"), b"", [], 2)
     return Job(lease, a_job("f", *args, attempt=3), task)
 
 
 def test_what_the_task_returns_is_encoded(app: App) -> None:
     job = job_of(app, lambda a, b: {"sum": a + b}, 1, 2)
-    assert run(job) == Succeeded(b'{"sum":3}')
+    assert run(job) == JobSucceeded(b'{"sum":3}')
     assert job.started_at is not None
     assert job.ran_s >= 0
 
 
 def test_a_result_that_nobody_wants_is_not_encoded(app: App) -> None:
-    assert run(job_of(app, object, store_result=False)) == Succeeded(b"")
+    assert run(job_of(app, object, store_result=False)) == JobSucceeded(b"")
     job = job_of(App("other"), lambda: 1)
     job.envelope.store_result = False
-    assert run(job) == Succeeded(b"")
+    assert run(job) == JobSucceeded(b"")
 
 
 def test_an_error_becomes_data(app: App) -> None:
@@ -45,7 +45,7 @@ def test_an_error_becomes_data(app: App) -> None:
         raise FileNotFoundError("no such file")
 
     outcome = run(job_of(app, f, retry=Retry(on=(OSError,))))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert (outcome.fault.type, outcome.fault.text, outcome.listed) == ("FileNotFoundError", "no such file", True)
     assert 'raise FileNotFoundError("no such file")' in outcome.fault.traceback
     assert "tasks/runner.py" not in outcome.fault.traceback
@@ -56,7 +56,7 @@ def test_an_error_that_the_policy_does_not_list_says_so(app: App) -> None:
         raise ValueError
 
     outcome = run(job_of(app, f, retry=Retry(on=(OSError,))))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert not outcome.listed
 
 
@@ -66,7 +66,7 @@ def test_no_exception_gets_out(app: App, error: BaseException) -> None:
         raise error
 
     outcome = run(job_of(app, f))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert outcome.fault.type == type(error).__name__
 
 
@@ -75,7 +75,7 @@ def test_endless_recursion_is_an_error_like_others(app: App) -> None:
         f()
 
     outcome = run(job_of(app, f))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert outcome.fault.type == "RecursionError"
 
 
@@ -89,7 +89,7 @@ def test_an_exception_without_a_text_of_its_own_is_no_trouble(app: App, second: 
         raise Odd
 
     outcome = run(job_of(app, f))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert outcome.fault.text == f"<its text cannot be made: {second.__name__}>"
     assert "Odd" in outcome.fault.traceback
 
@@ -98,15 +98,15 @@ def test_cancel_may_be_raised_or_returned(app: App) -> None:
     def raises() -> None:
         raise Cancel("enough")
 
-    assert run(job_of(app, raises)) == Cancelled("enough")
-    assert run(job_of(App("b"), lambda: Cancel("no"))) == Cancelled("no")
+    assert run(job_of(app, raises)) == JobCancelled("enough")
+    assert run(job_of(App("b"), lambda: Cancel("no"))) == JobCancelled("no")
 
 
 def test_the_reason_of_a_cancel_is_text_whatever_it_was(app: App) -> None:
     reason: Any = OSError("full")
-    assert run(job_of(app, lambda: Cancel(reason))) == Cancelled("full")
+    assert run(job_of(app, lambda: Cancel(reason))) == JobCancelled("full")
     outcome = run(job_of(App("b"), lambda: Cancel("x" * 100_000)))
-    assert isinstance(outcome, Cancelled)
+    assert isinstance(outcome, JobCancelled)
     assert len(outcome.reason) < TEXT_CHARACTERS + 100
 
 
@@ -119,7 +119,7 @@ def test_the_context_tells_about_the_run(app: App) -> None:
 
     job = job_of(app, f, 5, bind=True)
     job.cancelled = True
-    assert run(job) == Succeeded(b"true")
+    assert run(job) == JobSucceeded(b"true")
     (ctx,) = seen
     assert (ctx.job_id, ctx.idempotency_key) == (job.envelope.id, job.envelope.id)
     assert (ctx.attempt, ctx.deliveries, ctx.task_name) == (3, 2, "f")
@@ -135,7 +135,7 @@ def test_log_lines_of_a_task_carry_its_job(app: App, caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize("value", [object(), {1: 2}, float("inf")])
 def test_a_result_that_cannot_be_stored_is_a_failure(app: App, value: Any) -> None:
     outcome = run(job_of(app, lambda: value, retry=Retry()))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert (outcome.fault.type, outcome.listed) == ("NotSerialisable", False)
 
 
@@ -143,7 +143,7 @@ def test_a_payload_that_is_none_is_a_failure_that_is_not_retried(app: App) -> No
     job = job_of(app, lambda: 1, retry=Retry())
     job.envelope.value = b"\xff"
     outcome = run(job)
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert (outcome.fault.type, outcome.listed) == ("BadRecord", False)
 
 
@@ -152,7 +152,7 @@ def test_a_coroutine_is_run_to_its_end_in_every_pool(app: App) -> None:
         await asyncio.sleep(0)
         return n + 1
 
-    assert run(job_of(app, f, 1)) == Succeeded(b"2")
+    assert run(job_of(app, f, 1)) == JobSucceeded(b"2")
 
 
 def test_the_traceback_of_a_coroutine_begins_with_the_users_own_frames(app: App) -> None:
@@ -160,25 +160,25 @@ def test_the_traceback_of_a_coroutine_begins_with_the_users_own_frames(app: App)
         raise FileNotFoundError("no such file")
 
     outcome = run(job_of(app, f))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert "no such file" in outcome.fault.traceback
     assert "asyncio" not in outcome.fault.traceback
     assert "tasks/runner.py" not in outcome.fault.traceback
 
 
 def test_long_texts_are_cut_and_say_so() -> None:
-    fault = fault_of(ValueError("x" * 100_000))
+    fault = error_info(ValueError("x" * 100_000))
     assert len(fault.text) < TEXT_CHARACTERS + 100
     assert "96000 characters left out" in fault.text
-    assert cut("short", 10, 10) == "short"
+    assert truncate_middle("short", 10, 10) == "short"
 
 
 @pytest.mark.parametrize("letter", ["x", "\u00e9", "\U0001f600", "\ud800"])
 def test_a_dead_record_with_the_longest_texts_has_room_beside_the_largest_payload(letter: str) -> None:
-    fault = fault_of(ValueError(letter * 100_000))
-    headers = Death("error", fault.type, fault.text, fault.traceback).headers()
+    fault = error_info(ValueError(letter * 100_000))
+    headers = DeadLetter("error", fault.type, fault.text, fault.traceback).headers()
     assert sum(len(raw or b"") for _, raw in headers) < HEADROOM_BYTES - 4096
-    value = fault_value(fault, "host", 0)
+    value = error_value(fault, "host", 0)
     assert len(value) < HEADROOM_BYTES - 4096
     assert json.loads(value)["text"] == fault.text
 

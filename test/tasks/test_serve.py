@@ -14,7 +14,7 @@ from kafka.errors import IllegalArgumentError
 from kafka.net.loop import Loop
 from kafka.tasks import App, FinishedJob, PoolSettings, UnknownQueue
 from kafka.tasks.serve import SIGNALS, check_queues, filled, run_worker
-from kafka.tasks.worker import Stage, Worker
+from kafka.tasks.worker import Worker, WorkerStage
 from test.tasks.fakes import FakeBackend
 
 DEADLINE_S = 30.0
@@ -94,7 +94,7 @@ class Signalled:
         assert left == []
         return worker
 
-    def stage(self) -> Stage:
+    def stage(self) -> WorkerStage:
         assert self.worker is not None
         return self.worker.stage
 
@@ -109,7 +109,7 @@ def send(signum: int) -> Callable[[], None]:
 
 def test_sighup_is_a_stop_that_waits_and_sigterm_goes_further(app: App, backend: FakeBackend) -> None:
     run = Signalled(app, backend)
-    seen: list[Stage] = []
+    seen: list[WorkerStage] = []
 
     def again() -> None:
         seen.append(run.stage())
@@ -119,11 +119,11 @@ def test_sighup_is_a_stop_that_waits_and_sigterm_goes_further(app: App, backend:
 
     worker = run.run(
         (run.started.is_set, send(signal.SIGHUP)),
-        (lambda: run.stage() is Stage.DRAINING, again),
-        (lambda: run.stage() is Stage.INTERRUPTING, run.gate.set),
+        (lambda: run.stage() is WorkerStage.DRAINING, again),
+        (lambda: run.stage() is WorkerStage.INTERRUPTING, run.gate.set),
     )
-    assert seen == [Stage.DRAINING] * 2
-    assert worker.stage is Stage.LEFT
+    assert seen == [WorkerStage.DRAINING] * 2
+    assert worker.stage is WorkerStage.LEFT
 
 
 @pytest.mark.parametrize("pool", ["asyncio", "threads"])
@@ -159,7 +159,7 @@ def test_sigttin_and_sigttou_change_the_number_of_slots(app: App, backend: FakeB
         (run.started.is_set, send(signal.SIGTTIN)),
         (lambda: run.slots() == 2, send(signal.SIGTTOU)),
         (lambda: run.slots() == 1, send(signal.SIGTERM)),
-        (lambda: run.stage() is Stage.DRAINING, run.gate.set),
+        (lambda: run.stage() is WorkerStage.DRAINING, run.gate.set),
     )
 
 
@@ -170,7 +170,7 @@ def test_sigusr1_writes_state_jobs_and_stacks_to_the_log(
     run.run(
         (run.started.is_set, send(signal.SIGUSR1)),
         (lambda: "state of this worker" in caplog.text, send(signal.SIGTERM)),
-        (lambda: run.stage() is Stage.DRAINING, run.gate.set),
+        (lambda: run.stage() is WorkerStage.DRAINING, run.gate.set),
     )
     assert "state of this worker: WORKING; leased 1" in caplog.text
     assert "wait" in caplog.text

@@ -8,7 +8,7 @@ from math import inf
 from types import SimpleNamespace
 from typing import Any
 
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.delivery import JobLease, JobSource
 from kafka.tasks.suspects import Suspects
 
 
@@ -17,7 +17,7 @@ def a_pool(busy: int = 0, concurrency: int = 4, free_slots: int = 1) -> Any:
 
 
 def a_suspect(crashes: int = 0, lost: bool = False) -> Any:
-    lease = Lease(Source("q", "shop.q"), b"", [], 1)
+    lease = JobLease(JobSource("q", "shop.q"), b"", [], 1)
     lease.lost = lost
     return SimpleNamespace(crashes=crashes, lease=lease)
 

@@ -8,18 +8,18 @@ import pytest
 
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError, TopicAlreadyExistsError
 from kafka.tasks.topics import (
-    Names,
-    Shape,
+    TopicDefaults,
+    TopicNames,
     TopicPlan,
     check_name,
     check_queue,
-    ensure,
+    ensure_topics,
     group_configs,
     queue_plans,
     results_plans,
 )
 
-NAMES = Names("shop")
+NAMES = TopicNames("shop")
 
 
 class Admin:
@@ -44,12 +44,16 @@ class Admin:
 
 
 def test_a_queue_has_three_topics_and_the_results_two() -> None:
-    assert [p.name for p in queue_plans(NAMES, "mail", Shape())] == ["shop.mail", "shop.mail.suspect", "shop.mail.dead"]
-    assert [p.name for p in results_plans(NAMES, Shape())] == ["shop.results", "shop.results.late"]
+    assert [p.name for p in queue_plans(NAMES, "mail", TopicDefaults())] == [
+        "shop.mail",
+        "shop.mail.suspect",
+        "shop.mail.dead",
+    ]
+    assert [p.name for p in results_plans(NAMES, TopicDefaults())] == ["shop.results", "shop.results.late"]
 
 
 def test_nothing_that_waits_expires_and_all_times_are_the_brokers() -> None:
-    plans = queue_plans(NAMES, "mail", Shape()) + results_plans(NAMES, Shape())
+    plans = queue_plans(NAMES, "mail", TopicDefaults()) + results_plans(NAMES, TopicDefaults())
     assert {p.configs["message.timestamp.type"] for p in plans} == {"LogAppendTime"}
     assert {p.configs["cleanup.policy"] for p in plans} == {"delete"}
     kept = {p.name: p.configs["retention.ms"] for p in plans}
@@ -63,7 +67,7 @@ def test_nothing_that_waits_expires_and_all_times_are_the_brokers() -> None:
 
 
 def test_settings_reach_the_topics() -> None:
-    shape = Shape(3, 2, 1, result_ttl_s=3600, max_payload_bytes=2_000_000)
+    shape = TopicDefaults(3, 2, 1, result_ttl_s=3600, max_payload_bytes=2_000_000)
     for plan in queue_plans(NAMES, "mail", shape) + results_plans(NAMES, shape):
         assert (plan.partitions, plan.replication_factor, plan.configs["min.insync.replicas"]) == (3, 2, "1")
         assert int(plan.configs["max.message.bytes"]) > 2_000_000
@@ -98,7 +102,7 @@ def test_other_names_are_queues(queue: str) -> None:
 
 def test_missing_topics_are_created() -> None:
     admin = Admin()
-    found = ensure(admin, queue_plans(NAMES, "mail", Shape()), create=True)
+    found = ensure_topics(admin, queue_plans(NAMES, "mail", TopicDefaults()), create=True)
     assert admin.created == ["shop.mail", "shop.mail.suspect", "shop.mail.dead"]
     assert found["shop.mail"].partitions == 8
     assert found["shop.mail"].max_message_bytes == 1_000_000 + 64 * 1024
@@ -107,17 +111,17 @@ def test_missing_topics_are_created() -> None:
 def test_a_topic_that_somebody_else_creates_meanwhile_is_taken_as_it_is() -> None:
     admin = Admin()
     admin.racing = {"shop.mail"}
-    assert "shop.mail" in ensure(admin, queue_plans(NAMES, "mail", Shape()), create=True)
+    assert "shop.mail" in ensure_topics(admin, queue_plans(NAMES, "mail", TopicDefaults()), create=True)
 
 
 def test_a_missing_topic_is_an_error_when_creation_is_forbidden() -> None:
     with pytest.raises(KafkaConfigurationError, match=r"--topic shop\.mail --partitions 8 .*retention\.ms=-1"):
-        ensure(Admin(), queue_plans(NAMES, "mail", Shape()), create=False)
+        ensure_topics(Admin(), queue_plans(NAMES, "mail", TopicDefaults()), create=False)
 
 
 def test_a_topic_that_is_there_keeps_its_partitions_and_its_limit() -> None:
     there = TopicPlan("shop.mail", 2, 1, {"max.message.bytes": "5000"})
-    found = ensure(Admin(mail=there), queue_plans(NAMES, "mail", Shape())[:1], create=False)
+    found = ensure_topics(Admin(mail=there), queue_plans(NAMES, "mail", TopicDefaults())[:1], create=False)
     assert (found["shop.mail"].partitions, found["shop.mail"].max_message_bytes) == (2, 5000)
 
 
@@ -127,13 +131,13 @@ def test_a_topic_that_is_there_keeps_its_partitions_and_its_limit() -> None:
 def test_a_topic_that_would_lose_jobs_is_an_error(key: str, value: str) -> None:
     there = TopicPlan("shop.mail", 2, 1, {key: value})
     with pytest.raises(KafkaConfigurationError, match=f"{key}={value}"):
-        ensure(Admin(mail=there), queue_plans(NAMES, "mail", Shape())[:1], create=True)
+        ensure_topics(Admin(mail=there), queue_plans(NAMES, "mail", TopicDefaults())[:1], create=True)
 
 
 def test_a_queue_that_expires_is_a_warning() -> None:
     warnings: list[str] = []
     there = TopicPlan("shop.mail", 2, 1, {"retention.ms": "604800000"})
-    ensure(Admin(mail=there), queue_plans(NAMES, "mail", Shape())[:1], create=True, warn=warnings.append)
+    ensure_topics(Admin(mail=there), queue_plans(NAMES, "mail", TopicDefaults())[:1], create=True, warn=warnings.append)
     assert warnings == ["the topic shop.mail has retention.ms=604800000: jobs that wait longer are lost; set it to -1"]
 
 
@@ -143,6 +147,6 @@ def test_a_topic_that_somebody_else_just_made_and_our_broker_does_not_know_yet_i
             return {}
 
     admin = Lagging()
-    plans = queue_plans(NAMES, "mail", Shape())
+    plans = queue_plans(NAMES, "mail", TopicDefaults())
     admin.racing = {plan.name for plan in plans}
-    assert ensure(admin, plans, create=True)["shop.mail"].partitions == 8
+    assert ensure_topics(admin, plans, create=True)["shop.mail"].partitions == 8

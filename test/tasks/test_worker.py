@@ -16,23 +16,23 @@ from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks import App, Cancel, Retry
-from kafka.tasks.backend import WorkerSide
-from kafka.tasks.delivery import Lease, Outgoing, Source
-from kafka.tasks.envelope import Envelope, death_of
-from kafka.tasks.lines import MOVING_S
-from kafka.tasks.outcome import Cancelled, Failed, Fault, Lost, Outcome, Succeeded, Verdict
-from kafka.tasks.pace import MOST
+from kafka.tasks.backend import WorkerBackend
+from kafka.tasks.delivery import JobLease, JobSource, OutgoingRecord
+from kafka.tasks.envelope import Envelope, dead_letter_of
+from kafka.tasks.outcome import AttemptFailed, ChildLost, ErrorInfo, JobCancelled, JobSucceeded, LeaseVerdict, Outcome
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.pools.inline import InlinePool
 from kafka.tasks.results import StateRecord
 from kafka.tasks.runner import Job, run
+from kafka.tasks.runtime_estimate import MAX_HELD_JOBS
+from kafka.tasks.source_buffers import MOVING_S
 from kafka.tasks.states import READY, JobState
-from kafka.tasks.worker import TURN_BYTES, TURN_LEASES, Stage, Worker, WorkerOptions
+from kafka.tasks.worker import TURN_BYTES, TURN_LEASES, Worker, WorkerOptions, WorkerStage
 from test.tasks.fakes import FakeDelivery, FakePublisher, ManualPool, Queues, Record, a_job, pass_time, settle
 
 QUEUE, SUSPECT, DEAD = "shop.default", "shop.default.suspect", "shop.default.dead"
-SUSPECTS = Source("default", SUSPECT, True)
-OK = Succeeded(b"1")
+SUSPECTS = JobSource("default", SUSPECT, True)
+OK = JobSucceeded(b"1")
 
 
 class Bench:
@@ -69,7 +69,7 @@ class Bench:
 
     def put(self, name: str = "note", *args: Any, topic: str = QUEUE, **fields: Any) -> Envelope:
         envelope = a_job(name, *args, clock=self.clock, **fields)
-        self.queues.append(Outgoing(topic, envelope.value, None, envelope.headers()))
+        self.queues.append(OutgoingRecord(topic, envelope.value, None, envelope.headers()))
         return envelope
 
     def put_many(self, count: int) -> list[Envelope]:
@@ -84,7 +84,7 @@ class Bench:
     def dead(self) -> list[tuple[Record, str]]:
         found = []
         for record in self.queues.topics[DEAD]:
-            death = death_of(record.headers)
+            death = dead_letter_of(record.headers)
             assert death is not None
             found.append((record, death.cause))
         return found
@@ -104,12 +104,12 @@ class Told:
         self.came: list[int] = []
         """How many leases came at a time."""
 
-    def leased(self, leases: list[Lease]) -> None:
+    def leased(self, leases: list[JobLease]) -> None:
         self.came.append(len(leases))
         if not self._process.is_dead:
             self._process.worker.leased(leases)
 
-    def lost(self, leases: list[Lease], reason: str) -> None:
+    def lost(self, leases: list[JobLease], reason: str) -> None:
         if not self._process.is_dead:
             self._process.worker.lost(leases, reason)
 
@@ -149,7 +149,7 @@ class Process:
         pool: Pool = InlinePool(run, 1, self._wake) if inline else self.manual
         if stopped:
             self.worker.stop()
-        self.worker.start(WorkerSide(self.delivery, self.publisher, 8), pool)
+        self.worker.start(WorkerBackend(self.delivery, self.publisher, 8), pool)
 
     def _left(self) -> None:
         self.left += 1
@@ -212,7 +212,7 @@ def test_nothing_is_accepted_before_its_result_is_durable(bench: Bench) -> None:
     assert process.delivery.settled == []
     process.publisher.go_on()
     bench.settle()
-    assert [verdict for _, verdict in process.delivery.settled] == [Verdict.ACCEPT]
+    assert [verdict for _, verdict in process.delivery.settled] == [LeaseVerdict.ACCEPT]
 
 
 @pytest.mark.parametrize("slots", [2, 100])
@@ -299,7 +299,7 @@ def test_long_errors_are_cut_in_the_log_with_a_mark(bench: Bench, caplog: pytest
     process = Process(bench)
     bench.settle()
     lines = "\n".join(f"line {n} {'y' * 1000}" for n in range(50))
-    process.end(outcome=Failed(Fault("ValueError", "x" * 600 + "\nmore", lines)))
+    process.end(outcome=AttemptFailed(ErrorInfo("ValueError", "x" * 600 + "\nmore", lines)))
     (said,) = [record.message for record in caplog.records if "for good" in record.message]
     first, note, *trace = said.splitlines()
     assert f"(ValueError: {'x' * 500}...) and is in" in first
@@ -330,7 +330,7 @@ def test_a_retry_whose_state_is_too_large_for_its_topic_is_still_one(bench: Benc
     process = Process(bench)
     process.publisher.errors["shop.results"] = [MessageSizeTooLargeError()]
     bench.settle()
-    process.end(outcome=Failed(Fault("OSError", "x" * 5000, "Trace")))
+    process.end(outcome=AttemptFailed(ErrorInfo("OSError", "x" * 5000, "Trace")))
     (state,) = bench.states()
     assert (state.id, state.state) == (job.id, JobState.RETRY)
     assert (state.detail()["type"], state.detail()["text"], state.detail()["traceback"]) == (
@@ -348,10 +348,12 @@ def test_done_are_the_jobs_that_have_ended_for_good_and_not_their_runs(
     bench.put("note", 1)
     process = Process(bench)
     bench.settle()
-    for outcome in (Failed(Fault("OSError")), Failed(Fault("OSError")), Lost("oom", 9)):
+    for outcome in (AttemptFailed(ErrorInfo("OSError")), AttemptFailed(ErrorInfo("OSError")), ChildLost("oom", 9)):
         process.end(next(job for job in process.manual.jobs if job.task.name == "fail"), outcome)
     assert process.worker.counts["done"] == 0
-    process.end(next(job for job in process.manual.jobs if job.task.name == "fail"), Failed(Fault("OSError")))
+    process.end(
+        next(job for job in process.manual.jobs if job.task.name == "fail"), AttemptFailed(ErrorInfo("OSError"))
+    )
     process.end()
     assert process.worker.counts["done"] == 2
     process.worker.stop()
@@ -364,7 +366,7 @@ def test_an_outcome_that_cannot_be_written_fails_its_own_job_and_no_other(bench:
     process = Process(bench)
     bench.settle()
     broken, whole = process.manual.jobs
-    process.manual.end(broken, Cancelled(object()), 0.001)  # type: ignore[arg-type]
+    process.manual.end(broken, JobCancelled(object()), 0.001)  # type: ignore[arg-type]
     process.manual.end(whole, OK, 0.001)
     bench.settle()
     assert bench.final(broken.envelope.id) is JobState.FAILURE
@@ -391,13 +393,15 @@ def test_an_expired_job_is_revoked_and_does_not_run(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        Outgoing(QUEUE, b"hello"),
-        Outgoing(QUEUE, None),
-        Outgoing(QUEUE, b"{}", None, [("id", b"1" * 32)]),
-        Outgoing(QUEUE, b"{}", None, [("id", b"1" * 32), ("name", b"note")]),
+        OutgoingRecord(QUEUE, b"hello"),
+        OutgoingRecord(QUEUE, None),
+        OutgoingRecord(QUEUE, b"{}", None, [("id", b"1" * 32)]),
+        OutgoingRecord(QUEUE, b"{}", None, [("id", b"1" * 32), ("name", b"note")]),
     ],
 )
-def test_a_record_that_is_no_job_goes_to_the_dead_topic_and_the_worker_goes_on(bench: Bench, record: Outgoing) -> None:
+def test_a_record_that_is_no_job_goes_to_the_dead_topic_and_the_worker_goes_on(
+    bench: Bench, record: OutgoingRecord
+) -> None:
     bench.queues.append(record)
     good = bench.put("note", 1)
     worker = Process(bench, inline=True).worker
@@ -412,7 +416,7 @@ def test_a_record_that_is_no_job_goes_to_the_dead_topic_and_the_worker_goes_on(b
 
 def put_no_jobs(bench: Bench, count: int) -> None:
     for _ in range(count):
-        bench.queues.append(Outgoing(QUEUE, None))
+        bench.queues.append(OutgoingRecord(QUEUE, None))
 
 
 def test_records_that_are_no_jobs_count_against_what_may_be_held_until_they_are_in_the_dead_topic(bench: Bench) -> None:
@@ -421,8 +425,8 @@ def test_records_that_are_no_jobs_count_against_what_may_be_held_until_they_are_
     process = Process(bench, inline=True)
     process.publisher.is_stuck = True
     bench.settle()
-    assert MOST - 64 < process.worker.statistics()["held"] <= MOST
-    assert sum(process.publisher.sizes) <= MOST
+    assert MAX_HELD_JOBS - 64 < process.worker.statistics()["held"] <= MAX_HELD_JOBS
+    assert sum(process.publisher.sizes) <= MAX_HELD_JOBS
     process.publisher.go_on()
     bench.settle()
     assert len(bench.dead()) == 5000
@@ -461,7 +465,7 @@ def test_records_that_are_no_jobs_keep_no_slot_idle(bench: Bench, refused: int) 
 
 def test_what_comes_at_once_is_looked_at_in_parts_and_a_stop_in_between_gives_the_rest_back(bench: Bench) -> None:
     process = Process(bench)
-    source = Source("default", QUEUE)
+    source = JobSource("default", QUEUE)
     good = [bench.put("note", n) for n in range(2)]
     put_no_jobs(bench, 5 * TURN_LEASES)
     late = bench.put("note", 9)
@@ -482,8 +486,8 @@ def test_what_comes_at_once_is_looked_at_in_parts_and_a_stop_in_between_gives_th
 def test_large_records_are_looked_at_fewer_at_a_time(bench: Bench) -> None:
     process = Process(bench)
     for _ in range(10):
-        bench.queues.append(Outgoing(QUEUE, bytes(TURN_BYTES // 2)))
-    process.delivery.want(Source("default", QUEUE), 10)
+        bench.queues.append(OutgoingRecord(QUEUE, bytes(TURN_BYTES // 2)))
+    process.delivery.want(JobSource("default", QUEUE), 10)
     process.delivery._look()
     assert process.publisher.sizes == [2]
     bench.settle()
@@ -499,8 +503,8 @@ def test_nothing_more_is_leased_while_the_payloads_that_are_held_are_large(bench
     for _ in range(1000):
         bench.put("note", large)
     bench.settle()
-    assert process.delivery.wants[Source("default", QUEUE)] == 0
-    assert process.worker.statistics()["held"] < 1000 < MOST
+    assert process.delivery.wants[JobSource("default", QUEUE)] == 0
+    assert process.worker.statistics()["held"] < 1000 < MAX_HELD_JOBS
     process.publisher.go_on()
     bench.settle()
     assert bench.queues.waiting(QUEUE) == []
@@ -520,7 +524,7 @@ def test_a_flood_of_records_that_are_no_jobs_is_some_lines_of_log_and_a_count(
 
 
 def test_a_record_that_the_dead_topic_does_not_take_is_there_without_what_it_held(bench: Bench) -> None:
-    bench.queues.append(Outgoing(QUEUE, b"large", None, [("x", b"1")]))
+    bench.queues.append(OutgoingRecord(QUEUE, b"large", None, [("x", b"1")]))
     process = Process(bench)
     process.publisher.errors[DEAD] = [MessageSizeTooLargeError()]
     bench.settle()
@@ -558,7 +562,7 @@ def test_an_unknown_task_is_released_for_others_and_dead_after_its_deliveries(be
     assert bench.dead() == []
     bench.pass_time(30)
     verdicts = [verdict for _, verdict in process.delivery.settled]
-    assert verdicts == [Verdict.RELEASE] * 3 + [Verdict.ACCEPT]
+    assert verdicts == [LeaseVerdict.RELEASE] * 3 + [LeaseVerdict.ACCEPT]
     assert [cause for _, cause in bench.dead()] == ["unknown-task"]
     assert bench.final(job.id) is JobState.FAILURE
 
@@ -613,7 +617,7 @@ def test_a_suspect_of_an_unknown_task_is_charged_with_no_crash_and_dead_after_as
     handed_out = bench.queues.topics[SUSPECT]
     assert [record.deliveries for record in handed_out] == [1, 1, 1, 1]
     assert [record.header("unknown") for record in handed_out] == [None, "1", "2", "3"]
-    assert {verdict for each in workers for _, verdict in each.delivery.settled} == {Verdict.ACCEPT}
+    assert {verdict for each in workers for _, verdict in each.delivery.settled} == {LeaseVerdict.ACCEPT}
     assert bench.final(job.id) is JobState.FAILURE
 
 
@@ -835,7 +839,7 @@ def test_no_suspect_starts_before_the_broker_has_answered_what_made_it_one(bench
     plain = second.delivery.settle
 
     def settle_late(
-        leases: Sequence[Lease], verdict: Verdict, answered: Callable[[], object] | None = None
+        leases: Sequence[JobLease], verdict: LeaseVerdict, answered: Callable[[], object] | None = None
     ) -> None:
         plain(leases, verdict)
         if answered is not None:
@@ -845,7 +849,7 @@ def test_no_suspect_starts_before_the_broker_has_answered_what_made_it_one(bench
     bench.settle()
     assert len(bench.queues.waiting(SUSPECT)) == 1
     assert second.manual.jobs == []
-    assert second.delivery.wants[Source("default", QUEUE)] == 0
+    assert second.delivery.wants[JobSource("default", QUEUE)] == 0
     (answer,) = answers
     answer()
     bench.settle()
@@ -910,7 +914,7 @@ def test_a_retry_of_a_suspect_keeps_its_crashes(bench: Bench) -> None:
     bench.put("fail", 1, topic=SUSPECT, crashes=2)
     process = Process(bench)
     bench.settle()
-    process.end(outcome=Failed(Fault("OSError")))
+    process.end(outcome=AttemptFailed(ErrorInfo("OSError")))
     (record,) = bench.queues.topics[QUEUE]
     assert (record.header("attempt"), record.header("crashes")) == ("2", "2")
 
@@ -979,7 +983,7 @@ def test_a_zombies_result_does_not_appear(bench: Bench) -> None:
     bench.settle()
     assert bench.final(job.id) is JobState.SUCCESS
     zombie.worker.lost([running.lease], "lock timeout")
-    zombie.end(running, Failed(Fault("OSError")))
+    zombie.end(running, AttemptFailed(ErrorInfo("OSError")))
     assert [s.state for s in bench.states()] == [JobState.SUCCESS]
 
 
@@ -1013,7 +1017,7 @@ def test_a_settlement_that_the_broker_does_not_take_is_no_crash(bench: Bench) ->
     plain = process.delivery.settle
 
     def settle_late(
-        leases: Sequence[Lease], verdict: Verdict, answered: Callable[[], object] | None = None
+        leases: Sequence[JobLease], verdict: LeaseVerdict, answered: Callable[[], object] | None = None
     ) -> None:
         process.delivery.settle = plain  # type: ignore[method-assign]
         running.lease.token.holder = None
@@ -1178,13 +1182,13 @@ def test_a_stop_gives_back_what_has_not_started_and_finishes_what_has(bench: Ben
     held = process.worker.statistics()["held"]
     process.worker.stop()
     bench.settle()
-    assert process.worker.stage is Stage.DRAINING
+    assert process.worker.stage is WorkerStage.DRAINING
     assert process.worker.counts["given_back"] == held - 2
     assert [r.header("clean") for r in bench.queues.topics[QUEUE][300:]] == ["1"] * (held - 2)
     assert process.left == 0
     process.end()
     process.end()
-    assert (process.left, process.worker.stage, process.publisher.is_closed) == (1, Stage.LEFT, True)
+    assert (process.left, process.worker.stage, process.publisher.is_closed) == (1, WorkerStage.LEFT, True)
     assert len(bench.states()) == 6
 
 
@@ -1226,7 +1230,7 @@ def test_after_the_grace_running_jobs_are_asked_to_end_and_run_elsewhere(bench: 
     bench.pass_time(21)
     (running,) = process.manual.interrupted
     assert running.cancelled
-    process.end(running, Failed(Fault("kafka.tasks.errors.SoftTimeLimit"), listed=False))
+    process.end(running, AttemptFailed(ErrorInfo("kafka.tasks.errors.SoftTimeLimit"), listed=False))
     assert process.left == 1
     assert (bench.final(job.id), bench.dead()) == (None, [])
     Process(bench, inline=True)
@@ -1253,11 +1257,11 @@ def test_each_further_signal_goes_a_stage_further(bench: Bench) -> None:
     bench.put("note", 1)
     process = Process(bench)
     bench.settle()
-    stages: list[Stage] = []
+    stages: list[WorkerStage] = []
     for _ in range(3):
         process.worker.stop()
         stages.append(process.worker.stage)
-    assert stages == [Stage.DRAINING, Stage.INTERRUPTING, Stage.ABANDONING]
+    assert stages == [WorkerStage.DRAINING, WorkerStage.INTERRUPTING, WorkerStage.ABANDONING]
     bench.settle()
     assert process.left == 1
     process.worker.stop()
@@ -1280,7 +1284,7 @@ def test_jobs_that_arrive_while_it_stops_are_given_back(bench: Bench) -> None:
     bench.settle()
     process.worker.stop()
     late = bench.put("note", 2)
-    process.delivery.want(Source("default", QUEUE), 1)
+    process.delivery.want(JobSource("default", QUEUE), 1)
     bench.settle()
     assert late.id not in {job.envelope.id for job in process.manual.jobs}
     assert bench.queues.topics[QUEUE][-1].header("clean") == "1"
@@ -1355,7 +1359,7 @@ def test_whatever_dies_every_job_ends_with_one_result_or_is_dead(seed: int, coun
         for process in processes:
             for job in list(process.manual.jobs):
                 if rng.random() < 0.7:
-                    bad = Failed(Fault("OSError"), rng.random() < 0.5)
+                    bad = AttemptFailed(ErrorInfo("OSError"), rng.random() < 0.5)
                     outcome: Outcome = OK if job.envelope.name == "note" else bad
                     process.manual.end(job, outcome, rng.choice([0.0001, 0.01, 3.0]))
 

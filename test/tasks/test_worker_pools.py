@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from kafka.tasks import App, FinishedJob, WorkerLost, hooks
-from kafka.tasks.backend import WorkerSide
-from kafka.tasks.delivery import Outgoing, Source
+from kafka.tasks.backend import WorkerBackend
+from kafka.tasks.delivery import JobSource, OutgoingRecord
 from kafka.tasks.errors import PoolFailed, TimeLimit
 from kafka.tasks.hooks import ERROR_TASK, MOST_ARGUMENTS
-from kafka.tasks.outcome import Failed, Fault, LockLost, Lost, Outcome, Succeeded
+from kafka.tasks.outcome import AttemptFailed, ChildLost, ErrorInfo, JobSucceeded, LockLost, Outcome
 from kafka.tasks.pools.base import Finished
 from kafka.tasks.runner import Job, run
 from kafka.tasks.states import JobState
-from kafka.tasks.worker import Stage, WorkerOptions
+from kafka.tasks.worker import WorkerOptions, WorkerStage
 from test.tasks.fakes import a_job
 from test.tasks.test_worker import DEAD, QUEUE, SUSPECT, Bench, Process
 
-CRASH = Lost("signal", signal.SIGSEGV, rss_bytes=50 << 20)
-STOPPED = Lost("stopped", signal.SIGKILL, counts=False)
+CRASH = ChildLost("signal", signal.SIGSEGV, rss_bytes=50 << 20)
+STOPPED = ChildLost("stopped", signal.SIGKILL, counts=False)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_the_crash_limit_is_the_apps(bench: Bench) -> None:
     bench.put("note", 1)
     process = Process(bench, options=WorkerOptions(crash_limit=1))
     bench.settle()
-    process.end(outcome=Lost("oom", signal.SIGKILL))
+    process.end(outcome=ChildLost("oom", signal.SIGKILL))
     assert [cause for _, cause in bench.dead()] == ["lost-oom"]
 
 
@@ -110,7 +110,7 @@ def test_a_process_that_stood_still_drops_what_its_children_ended_meanwhile(benc
     bench.settle()
     (running,) = zombie.manual.jobs
     bench.clock.advance(31)
-    zombie.manual._ended.append((running, Succeeded(b"2")))
+    zombie.manual._ended.append((running, JobSucceeded(b"2")))
     zombie.manual.jobs.clear()
     zombie.worker.finished()
     assert zombie.worker.counts["locks_lost"] == zombie.worker.counts["dropped"] == 1
@@ -155,7 +155,7 @@ def test_while_the_breaker_is_open_nothing_is_leased_and_what_waits_is_given_bac
     assert len(held) == len(process.manual.jobs) == 2
     bench.pass_time(5)
     assert process.worker.counts["leased"] == leased
-    assert process.worker.stage is Stage.WORKING
+    assert process.worker.stage is WorkerStage.WORKING
     process.manual.become(ready=True)
     bench.settle()
     assert process.worker.counts["leased"] > leased
@@ -178,7 +178,7 @@ def test_a_pool_of_which_no_child_ever_came_up_ends_the_worker(bench: Bench) -> 
     bench.settle()
     process.manual.become(ready=False, degraded="importing shop.tasks failed: no module numpy")
     bench.settle()
-    assert (process.left, process.worker.stage) == (1, Stage.LEFT)
+    assert (process.left, process.worker.stage) == (1, WorkerStage.LEFT)
     assert isinstance(process.worker.error, PoolFailed)
     assert "no module numpy" in str(process.worker.error)
     assert process.worker.counts["leased"] == 0
@@ -208,7 +208,7 @@ def test_children_that_come_up_while_the_worker_connects_are_seen_when_it_begins
         return []
 
     process.manual.finished = finished  # type: ignore[method-assign]
-    process.worker.start(WorkerSide(process.delivery, process.publisher, 8), process.manual)
+    process.worker.start(WorkerBackend(process.delivery, process.publisher, 8), process.manual)
     assert asked == 1
 
 
@@ -315,7 +315,7 @@ def abandoning(bench: Bench) -> Process:
     for _ in range(3):
         process.worker.stop()
     bench.settle()
-    assert process.worker.stage is Stage.ABANDONING
+    assert process.worker.stage is WorkerStage.ABANDONING
     return process
 
 
@@ -328,7 +328,7 @@ def test_a_job_is_not_given_back_before_its_child_is_dead(bench: Bench) -> None:
     assert [record.header("clean") for record in bench.queues.waiting(QUEUE)] == ["1"]
 
 
-@pytest.mark.parametrize("outcome", [Lost("signal", signal.SIGTERM), Lost("exit", exit_code=1)])
+@pytest.mark.parametrize("outcome", [ChildLost("signal", signal.SIGTERM), ChildLost("exit", exit_code=1)])
 def test_a_child_that_dies_while_the_worker_kills_it_is_no_crash_of_its_job(bench: Bench, outcome: Outcome) -> None:
     process = abandoning(bench)
     process.end(process.manual.jobs[0], outcome)
@@ -364,7 +364,7 @@ def test_a_graceful_stop_stays_one_however_often_it_is_asked_for(bench: Bench) -
     bench.settle()
     for _ in range(5):
         process.worker.stop_gracefully()
-    assert process.worker.stage is Stage.DRAINING
+    assert process.worker.stage is WorkerStage.DRAINING
     process.end()
     assert process.left == 1
 
@@ -421,8 +421,8 @@ def test_a_job_that_was_killed_at_its_hard_limit_tells_so(bench: Bench) -> None:
     bench.put("note", 7)
     process = Process(bench)
     bench.settle()
-    fault = Fault("TimeLimit", "it ran for longer than 1 s")
-    process.end(outcome=Failed(fault, kill_signal=signal.SIGKILL, is_told=False))
+    fault = ErrorInfo("TimeLimit", "it ran for longer than 1 s")
+    process.end(outcome=AttemptFailed(fault, kill_signal=signal.SIGKILL, is_told=False))
     handling = the_handlers_job(process)
     process.end(handling, run(handling))
     ((_, kill_signal, error),) = told.calls
@@ -435,7 +435,7 @@ def test_a_job_that_was_given_up_at_its_hard_limit_tells_so_without_a_signal(ben
     job = bench.put("note", 7)
     process = Process(bench)
     bench.settle()
-    process.end(outcome=Failed(Fault("TimeLimit", "it ran for longer than 1 s"), is_told=False))
+    process.end(outcome=AttemptFailed(ErrorInfo("TimeLimit", "it ran for longer than 1 s"), is_told=False))
     handling = the_handlers_job(process)
     process.end(handling, run(handling))
     ((seen, kill_signal, error),) = told.calls
@@ -446,7 +446,7 @@ def test_a_job_that_was_given_up_at_its_hard_limit_tells_so_without_a_signal(ben
 def test_the_arguments_of_a_large_payload_are_not_sent_around_again(bench: Bench) -> None:
     told = Told(bench)
     envelope = a_job("note", "x" * MOST_ARGUMENTS, clock=bench.clock)
-    bench.queues.append(Outgoing(QUEUE, envelope.value, None, envelope.headers()))
+    bench.queues.append(OutgoingRecord(QUEUE, envelope.value, None, envelope.headers()))
     process = Process(bench)
     bench.settle()
     with pytest.MonkeyPatch.context() as patches:
@@ -513,4 +513,4 @@ def test_no_record_can_have_the_error_handlers_run(bench: Bench) -> None:
     bench.pass_time(30)
     assert told.calls == []
     assert [record.header("name") for record in bench.queues.topics[DEAD]] == [ERROR_TASK]
-    assert process.delivery.wants[Source("default", QUEUE)] > 0
+    assert process.delivery.wants[JobSource("default", QUEUE)] > 0

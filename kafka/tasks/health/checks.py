@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kafka.tasks.delivery import Contact
+from kafka.tasks.delivery import BrokerContact
 
 STARTING: Final = "STARTING"
 """The stage of a worker that has no pool or no connection yet; the others are :class:`kafka.tasks.worker.Stage`'s."""
 WORKING: Final = "WORKING"
 
-LATE: Final = 2.0
+MISSED_INTERVALS: Final = 2.0
 """So many intervals without an answer are too many. The answer to a heartbeat comes an interval and a little after the
 one before, so one would be too few.
 """
@@ -32,7 +32,7 @@ class Condition:
     stage: str
     pool_ready: bool
     degraded: str | None
-    contacts: Sequence[Contact]
+    contacts: Sequence[BrokerContact]
     now: float
 
 
@@ -54,7 +54,7 @@ def _brokers(condition: Condition) -> Iterator[str]:
     for (_, topic, _), at, interval_s in condition.contacts:
         if at is None:
             yield f"brokers: the group {topic} has not answered yet"
-        elif condition.now - at > LATE * interval_s:
+        elif condition.now - at > MISSED_INTERVALS * interval_s:
             age_s = condition.now - at
             yield f"brokers: no answer for the group {topic} for {age_s:.1f} s (one is due every {interval_s:g} s)"
 
@@ -67,7 +67,7 @@ def reasons_not_ready(condition: Condition) -> list[str]:
     return [reason for check in CHECKS for reason in check(condition)]
 
 
-def contact_age_s(contacts: Sequence[Contact], now: float) -> float | None:
+def contact_age_s(contacts: Sequence[BrokerContact], now: float) -> float | None:
     """Seconds since the brokers' last answer, of the source where that is longest ago; None: one never had any."""
     ages = [None if contact.at is None else max(0.0, now - contact.at) for contact in contacts]
     known = [age for age in ages if age is not None]

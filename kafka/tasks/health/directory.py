@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from kafka.broker.embedded import is_running
 from kafka.tasks.app import App
-from kafka.tasks.backend import BoardReader
+from kafka.tasks.backend import SnapshotReader
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.health.monitor import POST_S
 from kafka.tasks.health.snapshot import WorkerSnapshot, from_json
@@ -79,7 +79,7 @@ class Directory:
         """Whether there is a broker to ask, as far as is known."""
         return self._reader is not None
 
-    def _open(self) -> BoardReader | None:
+    def _open(self) -> SnapshotReader | None:
         servers = self._app.settings.bootstrap_servers
         if servers.startswith(EMBEDDED) and not is_running(servers.removeprefix(EMBEDDED)):
             return None

@@ -1,6 +1,6 @@
 """As much of HTTP/1.1 as probes and scrapers need: one request a connection, no body, in bounded memory. Pure.
 
-    bytes --RequestReader.feed--> Request | Refused          Answer --encode--> bytes
+    bytes --HttpRequestReader.feed--> Request | Refused          Answer --encode--> bytes
 
 The connection ends after each answer (``Connection: close``), which probes and Prometheus are content with, and so
 there is nothing to keep between requests. Strict where lenience has hurt others (space before a colon, folded lines,
@@ -31,7 +31,7 @@ _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 TEXT: Final = "text/plain; charset=utf-8"
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """What is asked for: ``path`` without its query, headers by lower-case name, the first of each."""
 
     method: str
@@ -39,7 +39,7 @@ class Request(NamedTuple):
     headers: Mapping[str, str]
 
 
-class Refused(NamedTuple):
+class HttpRefusal(NamedTuple):
     """No request that can be served: the status of the answer, and why."""
 
     status: HTTPStatus
@@ -47,7 +47,7 @@ class Refused(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpResponse:
     """What is said; ``more``: further headers."""
 
     status: HTTPStatus
@@ -56,7 +56,7 @@ class Answer:
     more: tuple[tuple[str, str], ...] = ()
 
 
-class RequestReader:
+class HttpRequestReader:
     """Collects one request. ``is_empty``: nothing has come yet; ``has_rest``: more has come than the request."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class RequestReader:
         """No byte of a request has come."""
         return not self._buffer
 
-    def feed(self, data: bytes) -> Request | Refused | None:
+    def feed(self, data: bytes) -> HttpRequest | HttpRefusal | None:
         """Take in bytes, cut anywhere; None while the request is not whole. Not to be called after another answer."""
         buffer = self._buffer
         looked = max(0, len(buffer) - 3)
@@ -77,14 +77,14 @@ class RequestReader:
             while buffer.startswith((b"\r", b"\n")):
                 del buffer[:1]
             if buffer and not buffer[:1].isalpha():
-                return Refused(HTTPStatus.BAD_REQUEST, "this is no HTTP")  # TLS, say: it would wait for our answer
+                return HttpRefusal(HTTPStatus.BAD_REQUEST, "this is no HTTP")  # TLS, say: it would wait for our answer
         end = _END.search(buffer, looked)
         if end is None or end.end() > HEAD_BYTES:
             if len(buffer) <= HEAD_BYTES:
                 return None
             long_target = b"\n" not in buffer[:HEAD_BYTES]
             self.has_rest = True
-            return Refused(
+            return HttpRefusal(
                 HTTPStatus.REQUEST_URI_TOO_LONG if long_target else HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
                 f"a request is {HEAD_BYTES} bytes at most here",
             )
@@ -92,38 +92,38 @@ class RequestReader:
         return _parse(bytes(buffer[: end.start()]))
 
 
-def _parse(head: bytes) -> Request | Refused:
+def _parse(head: bytes) -> HttpRequest | HttpRefusal:
     first, *lines = (line.removesuffix(b"\r") for line in head.split(b"\n"))
     found = _REQUEST.fullmatch(first)
     if found is None:
-        return Refused(HTTPStatus.BAD_REQUEST, "the first line is not METHOD TARGET HTTP/1.1")
+        return HttpRefusal(HTTPStatus.BAD_REQUEST, "the first line is not METHOD TARGET HTTP/1.1")
     method, target, major, minor = found.groups()
     if major != b"1":
-        return Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.1 is spoken here")
+        return HttpRefusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.1 is spoken here")
     headers: dict[str, str] = {}
     for line in lines:
         header = _HEADER.fullmatch(line)
         if header is None:
-            return Refused(HTTPStatus.BAD_REQUEST, "a header is not NAME: VALUE")
+            return HttpRefusal(HTTPStatus.BAD_REQUEST, "a header is not NAME: VALUE")
         name = header[1].decode().lower()
         if name == "host" and name in headers:
-            return Refused(HTTPStatus.BAD_REQUEST, "there are two Host headers")
+            return HttpRefusal(HTTPStatus.BAD_REQUEST, "there are two Host headers")
         headers.setdefault(name, header[2].decode("latin-1"))
     if minor != b"0" and "host" not in headers:
-        return Refused(HTTPStatus.BAD_REQUEST, "a Host header is needed")
+        return HttpRefusal(HTTPStatus.BAD_REQUEST, "a Host header is needed")
     if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
-        return Refused(HTTPStatus.BAD_REQUEST, "no body is taken here")
+        return HttpRefusal(HTTPStatus.BAD_REQUEST, "no body is taken here")
     text = target.decode()
     path = _ABSOLUTE.sub("", text, count=1) if not text.startswith("/") else text
-    return Request(method.decode(), re.split(r"[?#]", path, maxsplit=1)[0] or "/", headers)
+    return HttpRequest(method.decode(), re.split(r"[?#]", path, maxsplit=1)[0] or "/", headers)
 
 
-def refusal(refused: Refused) -> Answer:
+def refusal_response(refused: HttpRefusal) -> HttpResponse:
     """The answer to what cannot be served."""
-    return Answer(refused.status, f"{refused.why}\n".encode())
+    return HttpResponse(refused.status, f"{refused.why}\n".encode())
 
 
-def encode(answer: Answer, unix_time: float, head_only: bool = False) -> bytes:
+def encode(answer: HttpResponse, unix_time: float, head_only: bool = False) -> bytes:
     """The answer's bytes; ``head_only``: without the body, whose length is told all the same."""
     lines = [
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",

@@ -24,15 +24,15 @@ from typing import Any, Final, Protocol
 from kafka import __version__
 from kafka.net.loop import Loop
 from kafka.net.transport import Address, Network
-from kafka.tasks.backend import Board, WorkerSide
+from kafka.tasks.backend import SnapshotPublisher, WorkerBackend
 from kafka.tasks.health.checks import STARTING, Condition, contact_age_s, reasons_not_ready
-from kafka.tasks.health.http import Answer, Request
+from kafka.tasks.health.http import HttpRequest, HttpResponse
 from kafka.tasks.health.metrics import MetricsMissing, WorkerMetrics
-from kafka.tasks.health.outage import LOOK_S, Outage
+from kafka.tasks.health.outage import CHECK_S, BrokerOutage
 from kafka.tasks.health.server import HealthServer, parse_address
 from kafka.tasks.health.snapshot import RunningJob, WorkerSnapshot, to_json
 from kafka.tasks.pools.base import ChildSnapshot, Pool
-from kafka.tasks.pools.memory import vitals
+from kafka.tasks.pools.memory import sample_process
 from kafka.tasks.runner import Job
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ _POOL = "pool_"
 """What :meth:`kafka.tasks.worker.Worker.statistics` puts in front of the pool's own counts."""
 
 
-class Watched(Protocol):
+class MonitoredWorker(Protocol):
     """What is read of a :class:`kafka.tasks.worker.Worker`."""
 
     @property
@@ -66,7 +66,7 @@ class Watched(Protocol):
 class Monitor:
     """See the module. ``queues`` are those that it works on, ``pool`` is the name of its pool."""
 
-    def __init__(self, app: str, queues: Sequence[str], pool: str, worker: Watched, loop: Any) -> None:
+    def __init__(self, app: str, queues: Sequence[str], pool: str, worker: MonitoredWorker, loop: Any) -> None:
         host = socket.gethostname()
         self.worker_id = f"{host}:{os.getpid()}:{secrets.token_hex(3)}"
         self._app = app
@@ -78,11 +78,11 @@ class Monitor:
         self._started_ms = int(time.time() * 1000)
         self._started_at = self._loop.time()
         self._pool: Pool | None = None
-        self._side: WorkerSide | None = None
+        self._side: WorkerBackend | None = None
         self._server: HealthServer | None = None
         self._metrics: WorkerMetrics | str = "nobody listens"
         self._timer: Any = None
-        self._outage = Outage()
+        self._outage = BrokerOutage()
         self._outage_timer: Any = None
         self._has_posted = False
 
@@ -103,7 +103,7 @@ class Monitor:
         log.info("health at http://%s%s", self._server.address, ", ".join(PATHS))
         return self._server.address
 
-    def start(self, pool: Pool, side: WorkerSide) -> None:
+    def start(self, pool: Pool, side: WorkerBackend) -> None:
         """The worker has its pool and its connection."""
         self._pool = pool
         self._side = side
@@ -128,13 +128,13 @@ class Monitor:
                 side.board.post(self.worker_id, None)
             side.board.close(LEAVE_S)
 
-    def _post(self, board: Board) -> None:
+    def _post(self, board: SnapshotPublisher) -> None:
         self._timer = self._loop.call_later(POST_S, self._post, board)
         self._has_posted = True
         board.post(self.worker_id, to_json(self.snapshot()))
 
-    def _look_for_brokers(self, side: WorkerSide) -> None:
-        self._outage_timer = self._loop.call_later(LOOK_S, self._look_for_brokers, side)
+    def _look_for_brokers(self, side: WorkerBackend) -> None:
+        self._outage_timer = self._loop.call_later(CHECK_S, self._look_for_brokers, side)
         self._outage.look(self._loop.time(), side.delivery.contacts(), side.unreached())
 
     # -- what is so ---------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Monitor:
             "version": __version__,
             "started_ms": self._started_ms,
             "uptime_s": max(0.0, now - self._started_at),
-            "rss_bytes": None if (seen := vitals(os.getpid())) is None else seen.rss_bytes,
+            "rss_bytes": None if (seen := sample_process(os.getpid())) is None else seen.rss_bytes,
         }
         if pool is None or side is None:
             return WorkerSnapshot(**mine)
@@ -190,29 +190,29 @@ class Monitor:
 
     # -- what is answered ---------------------------------------------------------------------------------------------
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: HttpRequest) -> HttpResponse:
         serve = PATHS.get(request.path)
         if serve is None:
-            return Answer(HTTPStatus.NOT_FOUND, f"here are {', '.join(PATHS)}\n".encode())
+            return HttpResponse(HTTPStatus.NOT_FOUND, f"here are {', '.join(PATHS)}\n".encode())
         return serve(self, request)
 
-    def _healthz(self, request: Request) -> Answer:
-        return Answer(HTTPStatus.OK, f"ok: {self._stage()}\n".encode())
+    def _healthz(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, f"ok: {self._stage()}\n".encode())
 
-    def _readyz(self, request: Request) -> Answer:
+    def _readyz(self, request: HttpRequest) -> HttpResponse:
         reasons = self.reasons()
         if not reasons:
-            return Answer(HTTPStatus.OK, b"ready\n")
-        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{reason}\n" for reason in reasons).encode())
+            return HttpResponse(HTTPStatus.OK, b"ready\n")
+        return HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{reason}\n" for reason in reasons).encode())
 
-    def _metrics_text(self, request: Request) -> Answer:
+    def _metrics_text(self, request: HttpRequest) -> HttpResponse:
         if isinstance(self._metrics, str):
-            return Answer(HTTPStatus.NOT_IMPLEMENTED, f"{self._metrics}\n".encode())
+            return HttpResponse(HTTPStatus.NOT_IMPLEMENTED, f"{self._metrics}\n".encode())
         content_type, body = self._metrics.text(request.headers.get("accept", ""))
-        return Answer(HTTPStatus.OK, body, content_type)
+        return HttpResponse(HTTPStatus.OK, body, content_type)
 
 
-PATHS: Final[dict[str, Callable[[Monitor, Request], Answer]]] = {
+PATHS: Final[dict[str, Callable[[Monitor, HttpRequest], HttpResponse]]] = {
     "/healthz": Monitor._healthz,
     "/readyz": Monitor._readyz,
     "/metrics": Monitor._metrics_text,

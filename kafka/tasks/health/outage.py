@@ -1,6 +1,6 @@
 """Whether any broker can be reached, as a worker's log tells it: one line when none can, one when that is over.
 
-Two signs, looked at every :data:`LOOK_S` seconds: no connection stands, or all groups have been silent for too long (a
+Two signs, looked at every :data:`CHECK_S` seconds: no connection stands, or all groups have been silent for too long (a
 broker that hangs, or a network that swallows everything, leaves connections as they are). Time comes as an argument.
 """
 
@@ -10,20 +10,20 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from kafka.tasks.delivery import Contact
-from kafka.tasks.health.checks import LATE
+from kafka.tasks.delivery import BrokerContact
+from kafka.tasks.health.checks import MISSED_INTERVALS
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 1.0
-TOLD_S: Final = 3.0
+CHECK_S: Final = 1.0
+REPORT_AFTER_S: Final = 3.0
 """A broker that is restarted within this is not worth a line."""
-LATE_LOOK_S: Final = 2.0
+LATE_CHECK_S: Final = 2.0
 """Looks that lie further apart: the loop stood still (a job of the pool ``inline``, SIGSTOP), and could read no answer.
 """
 
 
-class Outage:
+class BrokerOutage:
     """Tells of outages. ``since`` is when the one under way began, on the clock of ``now``; None: there is none."""
 
     def __init__(self) -> None:
@@ -32,14 +32,14 @@ class Outage:
         self._error = ""
         self._looked_at: float | None = None
 
-    def look(self, now: float, contacts: Sequence[Contact], unreached: str | None) -> None:
+    def look(self, now: float, contacts: Sequence[BrokerContact], unreached: str | None) -> None:
         """``unreached``: the last error when no connection stands ("": not known), None when one does."""
         looked_at, self._looked_at = self._looked_at, now
-        if looked_at is not None and now - looked_at > LATE_LOOK_S:
+        if looked_at is not None and now - looked_at > LATE_CHECK_S:
             return
         answers = [contact.at for contact in contacts if contact.at is not None]
         is_silent = bool(answers) and all(
-            contact.at is None or now - contact.at > LATE * contact.interval_s for contact in contacts
+            contact.at is None or now - contact.at > MISSED_INTERVALS * contact.interval_s for contact in contacts
         )
         is_out = unreached is not None or is_silent
         self._error = unreached or self._error
@@ -49,7 +49,7 @@ class Outage:
             return
         if self.since is None:
             self.since = max(answers) if unreached is None else now
-        if not self._is_told and now - self.since >= TOLD_S:
+        if not self._is_told and now - self.since >= REPORT_AFTER_S:
             self._is_told = True
             why = f"last error: {self._error}" if self._error else "no answer comes"
             log.warning("no broker can be reached, nothing is leased until one can (%s)", why)

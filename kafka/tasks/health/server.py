@@ -5,9 +5,9 @@
         |  too many: the oldest     |  more was sent than we read: what comes is thrown away for LINGER_S first, or the
         |  connection is reset      |  reset that the system sends for it would take our answer along
 
-There is no thread. A connection lives for :data:`LIFE_S` whatever happens, and there are :data:`MOST` of them: with
-one more the oldest goes, since a probe that is served ends within milliseconds and the oldest is whoever is not in a
-hurry. So 200 idle connections keep no probe out.
+There is no thread. A connection lives for :data:`LIFE_S` whatever happens, and there are :data:`MAX_CONNECTIONS` of
+them: with one more the oldest goes, since a probe that is served ends within milliseconds and the oldest is whoever is
+not in a hurry. So 200 idle connections keep no probe out.
 """
 
 from __future__ import annotations
@@ -24,18 +24,26 @@ from kafka.errors import IllegalArgumentError
 from kafka.net.loop import Loop
 from kafka.net.tcp import TcpNetwork
 from kafka.net.transport import Address, Network, Transport, TransportHandler
-from kafka.tasks.health.http import METHODS, Answer, Refused, Request, RequestReader, encode, refusal
+from kafka.tasks.health.http import (
+    METHODS,
+    HttpRefusal,
+    HttpRequest,
+    HttpRequestReader,
+    HttpResponse,
+    encode,
+    refusal_response,
+)
 
 log = logging.getLogger(__name__)
 
 LIFE_S: Final = 10.0
 """A connection's time, from its acceptance to the last byte of the answer."""
 LINGER_S: Final = 1.0
-MOST: Final = 64
+MAX_CONNECTIONS: Final = 64
 """Connections at once."""
 LINGER_BYTES: Final = 256 * 1024
 
-HERE: Final = "127.0.0.1"
+LOCALHOST: Final = "127.0.0.1"
 
 _PLACE = re.compile(r"(?:(\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]]+):)?(\d{1,5})")
 
@@ -48,7 +56,7 @@ def parse_address(text: str) -> tuple[str, int]:
             f"--health-port is PORT (reached from this machine alone) or HOST:PORT, such as 9100 or 0.0.0.0:9100, "
             f"not {text!r}"
         )
-    return (found[1] or HERE).strip("[]"), int(found[2])
+    return (found[1] or LOCALHOST).strip("[]"), int(found[2])
 
 
 class HealthServer:
@@ -61,7 +69,7 @@ class HealthServer:
         self,
         loop: Loop,
         place: tuple[str, int],
-        answer: Callable[[Request], Answer],
+        answer: Callable[[HttpRequest], HttpResponse],
         network: Network | None = None,
     ) -> None:
         self._loop = loop
@@ -73,7 +81,8 @@ class HealthServer:
             self._listener = self._network.listen(host, port, self._accept)
         except OSError as error:
             self._network.close()
-            told = OSError(f"--health-port: {_why(host, port, error)}")  # one line for people, without "[Errno 98]"
+            # one line for people, without "[Errno 98]"
+            told = OSError(f"--health-port: {_listen_error(host, port, error)}")
             told.errno = error.errno
             raise told from None
         self.address: Address = self._listener.address
@@ -91,22 +100,24 @@ class HealthServer:
         self._network.close()
 
     def _accept(self, transport: Transport) -> TransportHandler:
-        while len(self._connections) >= MOST:
+        while len(self._connections) >= MAX_CONNECTIONS:
             next(iter(self._connections)).abort()
         connection = _Connection(self._loop, transport, self._serve, self._forget)
         self._connections[connection] = None
         return connection
 
-    def _serve(self, request: Request) -> Answer:
+    def _serve(self, request: HttpRequest) -> HttpResponse:
         if request.method not in METHODS:
             allowed = ", ".join(METHODS)
             body = f"{allowed} are served here\n".encode()
-            return Answer(HTTPStatus.METHOD_NOT_ALLOWED, body, more=(("Allow", allowed),))
+            return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, body, more=(("Allow", allowed),))
         try:
             return self._answer(request)
         except Exception:
             log.exception("%s %s cannot be answered", request.method, request.path)
-            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"this cannot be answered; the worker's log says why\n")
+            return HttpResponse(
+                HTTPStatus.INTERNAL_SERVER_ERROR, b"this cannot be answered; the worker's log says why\n"
+            )
 
     def _forget(self, connection: _Connection) -> None:
         self._connections.pop(connection, None)
@@ -119,14 +130,14 @@ class _Connection(TransportHandler):
         self,
         loop: Loop,
         transport: Transport,
-        serve: Callable[[Request], Answer],
+        serve: Callable[[HttpRequest], HttpResponse],
         forget: Callable[[_Connection], None],
     ) -> None:
         self._loop = loop
         self._transport = transport
         self._serve = serve
         self._forget = forget
-        self._reader = RequestReader()
+        self._reader = HttpRequestReader()
         self._is_answered = False
         self._thrown_away = 0
         self._timer: Any = loop.call_later(LIFE_S, self._too_slow)
@@ -144,8 +155,8 @@ class _Connection(TransportHandler):
                 self.abort()
             return
         found = self._reader.feed(data)
-        if isinstance(found, Refused):
-            self._say(refusal(found), lingers=True)
+        if isinstance(found, HttpRefusal):
+            self._say(refusal_response(found), lingers=True)
         elif found is not None:
             self._say(self._serve(found), found.method == "HEAD", lingers=self._reader.has_rest)
 
@@ -157,7 +168,7 @@ class _Connection(TransportHandler):
         self._end()
         self._transport.abort()
 
-    def _say(self, answer: Answer, head_only: bool = False, *, lingers: bool) -> None:
+    def _say(self, answer: HttpResponse, head_only: bool = False, *, lingers: bool) -> None:
         self._is_answered = True
         self._transport.write(encode(answer, time.time(), head_only))
         if not lingers:
@@ -170,7 +181,10 @@ class _Connection(TransportHandler):
         if self._is_answered or self._reader.is_empty:
             self.abort()
         else:
-            self._say(refusal(Refused(HTTPStatus.REQUEST_TIMEOUT, f"no request within {LIFE_S:g} s")), lingers=True)
+            self._say(
+                refusal_response(HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, f"no request within {LIFE_S:g} s")),
+                lingers=True,
+            )
 
     def _linger_no_more(self) -> None:
         if self._transport.pending_bytes:
@@ -183,7 +197,7 @@ class _Connection(TransportHandler):
         self._forget(self)
 
 
-def _why(host: str, port: int, error: OSError) -> str:
+def _listen_error(host: str, port: int, error: OSError) -> str:
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
         return f"{place} is in use by another process; choose another port, each worker of a machine needs its own"

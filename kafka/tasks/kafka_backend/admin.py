@@ -1,6 +1,6 @@
 """What has to be true of the cluster before a queue is used: topics are there, share groups have their settings.
 
-:class:`Administration` is the :class:`kafka.tasks.topics.TopicAdmin` of :func:`kafka.tasks.topics.ensure`, over
+:class:`Administration` is the :class:`kafka.tasks.topics.TopicAdmin` of :func:`kafka.tasks.topics.ensure_topics`, over
 whichever way its owner has of waiting for a dialogue: an app's user thread waits for the I/O thread, a worker drives
 its own loop. :func:`prepare_groups` makes the settings of share groups *and sees them*: the broker answers OK before
 the setting holds, and a group that is joined too early starts at the end of its topic. It is seen on one broker, and

@@ -16,20 +16,20 @@ from typing import Any
 from kafka.client import KafkaClient
 from kafka.errors import IllegalStateError
 from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata
-from kafka.tasks.backend import BoardReader, Route, WorkerSide
+from kafka.tasks.backend import QueueRoute, SnapshotReader, WorkerBackend
 from kafka.tasks.delivery import DeliveryEvents
 from kafka.tasks.envelope import Header
 from kafka.tasks.errors import UnknownQueue
-from kafka.tasks.ids import BrokerClock, IdMaker
+from kafka.tasks.ids import BrokerTimeEstimate, IdMaker
 from kafka.tasks.kafka_backend.admin import Administration, check_enqueueing
-from kafka.tasks.kafka_backend.board_reader import KafkaBoardReader
 from kafka.tasks.kafka_backend.connection import connect_in_thread, producer_configs
-from kafka.tasks.kafka_backend.results import Results
-from kafka.tasks.kafka_backend.worker_side import open_worker_side
-from kafka.tasks.pace import BATCH
+from kafka.tasks.kafka_backend.results import ResultReader
+from kafka.tasks.kafka_backend.snapshot_reader import KafkaSnapshotReader
+from kafka.tasks.kafka_backend.worker_backend import open_worker_backend
 from kafka.tasks.results import StateRecord, encode, is_late
+from kafka.tasks.runtime_estimate import PRODUCER_BATCH_RECORDS
 from kafka.tasks.settings import Settings
-from kafka.tasks.topics import HEADROOM_BYTES, Names, Shape, ensure, queue_plans, results_plans
+from kafka.tasks.topics import HEADROOM_BYTES, TopicDefaults, TopicNames, ensure_topics, queue_plans, results_plans
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +46,11 @@ class KafkaBackend:
     """See :class:`kafka.tasks.backend.Backend`."""
 
     def __init__(self, app: str, settings: Settings) -> None:
-        self.clock = BrokerClock()
+        self.clock = BrokerTimeEstimate()
         self.address = settings.bootstrap_servers
-        self._names = Names(app)
+        self._names = TopicNames(app)
         self._settings = settings
-        self._shape = Shape(
+        self._shape = TopicDefaults(
             settings.partitions,
             -1 if settings.replication_factor is None else settings.replication_factor,
             settings.min_insync_replicas,
@@ -59,7 +59,7 @@ class KafkaBackend:
             settings.max_payload_bytes,
         )
         self._lock = threading.Lock()
-        self._front: _Front | None = None
+        self._front: _ConnectedClients | None = None
         self._worker_clients: list[KafkaClient] = []
         self.new_id: Callable[[], str] = lambda: self._connected().new_id()
         self._observe_at = 0.0
@@ -67,7 +67,7 @@ class KafkaBackend:
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
-    def route(self, queue: str, declared: bool) -> Route:
+    def route(self, queue: str, declared: bool) -> QueueRoute:
         """See :class:`kafka.tasks.backend.Backend`."""
         front = self._connected()
         topic = self._names.queue(queue)
@@ -78,8 +78,8 @@ class KafkaBackend:
                 "not declare it. Declare a task with it, or name it in App(queues=[...])"
             )
         create = self._settings.create_topics
-        found = ensure(front.administration, plans, create=create, warn=log.warning)[topic]
-        return Route(topic, min(self._settings.max_payload_bytes, found.max_message_bytes - HEADROOM_BYTES))
+        found = ensure_topics(front.administration, plans, create=create, warn=log.warning)[topic]
+        return QueueRoute(topic, min(self._settings.max_payload_bytes, found.max_message_bytes - HEADROOM_BYTES))
 
     def send(self, topic: str, value: bytes, headers: list[Header]) -> FutureRecordMetadata:
         """See :class:`kafka.tasks.backend.Backend`."""
@@ -115,17 +115,17 @@ class KafkaBackend:
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def worker_side(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerSide:
+    def worker_side(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
         """See :class:`kafka.tasks.backend.Backend`."""
-        side, client = open_worker_side(
+        side, client = open_worker_backend(
             self._names, self._settings, self._shape, self.clock, loop, queues, events
         )
         self._worker_clients.append(client)
         return side
 
-    def board_reader(self) -> BoardReader:
+    def board_reader(self) -> SnapshotReader:
         """See :class:`kafka.tasks.backend.Backend`."""
-        return KafkaBoardReader(self._names.workers, self._settings)
+        return KafkaSnapshotReader(self._names.workers, self._settings)
 
     def close(self, timeout: float | None = None) -> None:
         """See :class:`kafka.tasks.backend.Backend`."""
@@ -138,7 +138,7 @@ class KafkaBackend:
             client.close()
         self._worker_clients = []
 
-    def _connected(self) -> _Front:
+    def _connected(self) -> _ConnectedClients:
         front = self._front
         if front is None:
             with self._lock:
@@ -149,7 +149,7 @@ class KafkaBackend:
                     )
                 front = self._front
                 if front is None:
-                    front = self._front = _Front(self._names, self._settings, self._shape, self.clock)
+                    front = self._front = _ConnectedClients(self._names, self._settings, self._shape, self.clock)
                     self.new_id = front.new_id
         return front
 
@@ -157,10 +157,10 @@ class KafkaBackend:
         self.clock.observe(sent_ms, self.clock.local_ms(), metadata.timestamp)
 
 
-class _Front:
+class _ConnectedClients:
     """The connected half: everything that has a thread behind it."""
 
-    def __init__(self, names: Names, settings: Settings, shape: Shape, clock: BrokerClock) -> None:
+    def __init__(self, names: TopicNames, settings: Settings, shape: TopicDefaults, clock: BrokerTimeEstimate) -> None:
         self.io = io = connect_in_thread(settings, "task queue")
         try:
             client = io.client
@@ -170,16 +170,19 @@ class _Front:
                 client, lambda dialogue: io.call(run, dialogue), settings.request_timeout
             )
             plans = results_plans(names, shape)
-            topics = ensure(self.administration, plans, create=settings.create_topics, warn=log.warning)
+            topics = ensure_topics(self.administration, plans, create=settings.create_topics, warn=log.warning)
             partitions = min(topic.partitions for topic in topics.values())
             self.partition = int.from_bytes(os.urandom(8), "big") % partitions
             configs = producer_configs(
-                settings, linger_s=settings.linger, batch_bytes=settings.batch_bytes, batch_records=BATCH
+                settings,
+                linger_s=settings.linger,
+                batch_bytes=settings.batch_bytes,
+                batch_records=PRODUCER_BATCH_RECORDS,
             )
             self.producer: KafkaProducer = io.call(lambda: KafkaProducer(client=client, **configs))
             self.send = self.producer.send
             self._set_clock(names.results, clock, settings.request_timeout)
-            self.results = Results(
+            self.results = ResultReader(
                 io, names, partitions, self.partition, clock, settings.result_view, settings.request_timeout
             )
             self.new_id = IdMaker(self.partition, clock, self.results.covers_ms)
@@ -187,7 +190,7 @@ class _Front:
             io.close()
             raise
 
-    def _set_clock(self, topic: str, clock: BrokerClock, timeout_s: float) -> None:
+    def _set_clock(self, topic: str, clock: BrokerTimeEstimate, timeout_s: float) -> None:
         """Learn the broker's time before the first id is made, from a record that no reader takes for a state."""
         sent_ms = clock.local_ms()
         append = self.producer.send(topic, None, None, [("clock", None)], self.partition).get(timeout_s)

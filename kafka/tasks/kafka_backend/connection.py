@@ -67,7 +67,7 @@ def connect_in_thread(settings: Settings, name: str) -> IoThread:
     return IoThread(name, client=client)
 
 
-def unreached(client: KafkaClient) -> str | None:
+def last_connect_error(client: KafkaClient) -> str | None:
     """The last error when no broker is connected ("": not known); None when one is."""
     connections = client.connections()
     if any(each.connected() for each in connections):

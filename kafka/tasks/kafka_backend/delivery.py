@@ -1,8 +1,8 @@
 """Leases from share groups: one member for each topic, in the group of the topic's name.
 
-A :class:`Lease` holds its share record as ``token``. What each member holds is kept by record, so that what the broker
-says of records (locks gone, a renewal refused) finds its lease. Acknowledgements that are said in one turn of the loop
-go out together.
+A :class:`JobLease` holds its share record as ``token``. What each member holds is kept by record, so that what the
+broker says of records (locks gone, a renewal refused) finds its lease. Acknowledgements that are said in one turn of
+the loop go out together.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from kafka.client import KafkaClient
 from kafka.errors import CorruptRecordError, IllegalStateError, KafkaError
 from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
-from kafka.tasks.delivery import DRAIN_S, Contact, DeliveryEvents, Lease, Source
+from kafka.tasks.delivery import DRAIN_S, BrokerContact, DeliveryEvents, JobLease, JobSource
 from kafka.tasks.envelope import MALFORMED, MOST_HEADERS, Header
-from kafka.tasks.outcome import Verdict
+from kafka.tasks.outcome import LeaseVerdict
 
 log = logging.getLogger(__name__)
 
@@ -27,17 +27,17 @@ LOOK_EVERY_S = 0.5
 that waits while its worker is killed gets records that nobody runs. It takes as many requests as polls that wait."""
 
 _TYPES = {
-    Verdict.ACCEPT: AcknowledgeType.ACCEPT,
-    Verdict.RELEASE: AcknowledgeType.RELEASE,
-    Verdict.REJECT: AcknowledgeType.REJECT,
+    LeaseVerdict.ACCEPT: AcknowledgeType.ACCEPT,
+    LeaseVerdict.RELEASE: AcknowledgeType.RELEASE,
+    LeaseVerdict.REJECT: AcknowledgeType.REJECT,
 }
 
 
 class ShareDelivery:
-    """See :class:`kafka.tasks.delivery.Delivery`. On the loop's thread."""
+    """See :class:`kafka.tasks.delivery.JobDelivery`. On the loop's thread."""
 
     def __init__(
-        self, client: KafkaClient, sources: Sequence[Source], events: DeliveryEvents, delivery_limit: int
+        self, client: KafkaClient, sources: Sequence[JobSource], events: DeliveryEvents, delivery_limit: int
     ) -> None:
         self.delivery_limit = delivery_limit
         self._loop = client.loop
@@ -50,19 +50,19 @@ class ShareDelivery:
         """Length of a lock in seconds."""
         return min(member.consumer.lock_s for member in self._members.values())
 
-    def want(self, source: Source, count: int) -> None:
-        """See :class:`kafka.tasks.delivery.Delivery`."""
+    def want(self, source: JobSource, count: int) -> None:
+        """See :class:`kafka.tasks.delivery.JobDelivery`."""
         if not self._is_closing:
             self._members[source].consumer.request_records(count, exactly=True)
 
     def look(self, queue: str) -> None:
-        """See :class:`kafka.tasks.delivery.Delivery`."""
+        """See :class:`kafka.tasks.delivery.JobDelivery`."""
         for source, member in self._members.items():
             if source.suspect and source.queue == queue and not self._is_closing:
                 member.consumer.look()
 
     def drain(self, drained: Callable[[], object]) -> None:
-        """See :class:`kafka.tasks.delivery.Delivery`."""
+        """See :class:`kafka.tasks.delivery.JobDelivery`."""
         left = len(self._members)
         timer = self._loop.call_later(DRAIN_S, drained)
 
@@ -76,26 +76,26 @@ class ShareDelivery:
         for member in self._members.values():
             member.consumer.quiet_async().add_both(one_is_quiet)
 
-    def renew(self, leases: Sequence[Lease]) -> None:
-        """See :class:`kafka.tasks.delivery.Delivery`."""
+    def renew(self, leases: Sequence[JobLease]) -> None:
+        """See :class:`kafka.tasks.delivery.JobDelivery`."""
         self._say(leases, AcknowledgeType.RENEW)
 
     def settle(
-        self, leases: Sequence[Lease], verdict: Verdict, answered: Callable[[], object] | None = None
+        self, leases: Sequence[JobLease], verdict: LeaseVerdict, answered: Callable[[], object] | None = None
     ) -> None:
-        """See :class:`kafka.tasks.delivery.Delivery`."""
-        if verdict is not Verdict.DROP:
+        """See :class:`kafka.tasks.delivery.JobDelivery`."""
+        if verdict is not LeaseVerdict.DROP:
             self._say(leases, _TYPES[verdict])
         if answered is not None:
             self._when_answered({lease.source for lease in leases}, answered)
 
-    def contacts(self) -> list[Contact]:
-        """See :class:`kafka.tasks.delivery.Delivery`."""
+    def contacts(self) -> list[BrokerContact]:
+        """See :class:`kafka.tasks.delivery.JobDelivery`."""
         consumers = [(source, member.consumer) for source, member in self._members.items()]
-        return [Contact(source, each.answered_at, each.heartbeat_interval_s) for source, each in consumers]
+        return [BrokerContact(source, each.answered_at, each.heartbeat_interval_s) for source, each in consumers]
 
     def close(self) -> None:
-        """See :class:`kafka.tasks.delivery.Delivery`."""
+        """See :class:`kafka.tasks.delivery.JobDelivery`."""
         self._is_closing = True
         open_count = len(self._members)
 
@@ -108,7 +108,7 @@ class ShareDelivery:
         for member in self._members.values():
             member.consumer.close_async().add_both(one_has_left)
 
-    def _when_answered(self, sources: set[Source], answered: Callable[[], object]) -> None:
+    def _when_answered(self, sources: set[JobSource], answered: Callable[[], object]) -> None:
         left = len(sources)
 
         def one_is_answered(_: object) -> None:
@@ -120,11 +120,11 @@ class ShareDelivery:
         for source in sources:
             self._members[source].consumer.commit_async().add_both(one_is_answered)
 
-    def _say(self, leases: Sequence[Lease], kind: AcknowledgeType) -> None:
-        by_source: dict[Source, list[Lease]] = {}
+    def _say(self, leases: Sequence[JobLease], kind: AcknowledgeType) -> None:
+        by_source: dict[JobSource, list[JobLease]] = {}
         for lease in leases:
             by_source.setdefault(lease.source, []).append(lease)
-        refused: list[Lease] = []
+        refused: list[JobLease] = []
         for source, of_one in by_source.items():
             refused += self._members[source].say(of_one, kind)
         if refused:
@@ -136,11 +136,11 @@ class _Member:
 
     __slots__ = ("_ended", "_events", "_held", "_source", "consumer")
 
-    def __init__(self, client: KafkaClient, source: Source, events: DeliveryEvents) -> None:
+    def __init__(self, client: KafkaClient, source: JobSource, events: DeliveryEvents) -> None:
         self._source = source
         self._events = events
-        self._held: dict[ShareRecord, Lease] = {}
-        self._ended: dict[ShareRecord, Lease] = {}  # of suspects: settled, and not answered yet
+        self._held: dict[ShareRecord, JobLease] = {}
+        self._ended: dict[ShareRecord, JobLease] = {}  # of suspects: settled, and not answered yet
         self.consumer = KafkaShareConsumer(
             source.topic,
             group_id=source.topic,
@@ -154,7 +154,7 @@ class _Member:
             on_error=self._failed,
         )
 
-    def say(self, leases: Sequence[Lease], kind: AcknowledgeType) -> list[Lease]:
+    def say(self, leases: Sequence[JobLease], kind: AcknowledgeType) -> list[JobLease]:
         """Acknowledge the leases' records; those whose locks are gone."""
         held = self._held
         records: list[ShareRecord] = [lease.token for lease in leases]
@@ -180,7 +180,7 @@ class _Member:
         source, held = self._source, self._held
         for record in records:
             headers, left_out = _headers(record)
-            lease = held[record] = Lease(
+            lease = held[record] = JobLease(
                 source, record.value, headers, record.delivery_count, record.partition, record.offset, record, left_out
             )
             leases.append(lease)
@@ -188,7 +188,7 @@ class _Member:
 
     def _acknowledged(self, acknowledged: list[Acknowledged]) -> None:
         refused = [(record, kind, error) for record, kind, error in acknowledged if error is not None]
-        ended: dict[ShareRecord, Lease] = {}
+        ended: dict[ShareRecord, JobLease] = {}
         if self._ended:
             for record, kind, _ in acknowledged:
                 lease = self._ended.pop(record, None) if kind is not AcknowledgeType.RENEW else None

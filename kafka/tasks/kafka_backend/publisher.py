@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from kafka.client import KafkaClient
 from kafka.errors import KafkaError
 from kafka.producer import FutureRecordMetadata, KafkaProducer, when_all_done
-from kafka.tasks.delivery import Outgoing, Published
-from kafka.tasks.ids import BrokerClock
+from kafka.tasks.delivery import OutgoingRecord, PublishCallback
+from kafka.tasks.ids import BrokerTimeEstimate
 from kafka.tasks.kafka_backend.connection import producer_configs
-from kafka.tasks.pace import BATCH
+from kafka.tasks.runtime_estimate import PRODUCER_BATCH_RECORDS
 from kafka.tasks.settings import Settings
 
 STATE_BATCH_BYTES = 65_536
@@ -26,11 +26,13 @@ STATE_BATCH_BYTES = 65_536
 class KafkaPublisher:
     """See :class:`kafka.tasks.delivery.Publisher`. On the loop's thread. ``clock`` learns from the answers."""
 
-    def __init__(self, client: KafkaClient, settings: Settings, clock: BrokerClock) -> None:
+    def __init__(self, client: KafkaClient, settings: Settings, clock: BrokerTimeEstimate) -> None:
         self._clock = clock
         self._jobs = KafkaProducer(
             client=client,
-            **producer_configs(settings, linger_s=0, batch_bytes=settings.batch_bytes, batch_records=BATCH),
+            **producer_configs(
+                settings, linger_s=0, batch_bytes=settings.batch_bytes, batch_records=PRODUCER_BATCH_RECORDS
+            ),
         )
         self._states = KafkaProducer(
             client=client,
@@ -38,7 +40,7 @@ class KafkaPublisher:
             **producer_configs(settings, linger_s=0, batch_bytes=STATE_BATCH_BYTES, batch_records=0),
         )
 
-    def publish(self, records: Sequence[Outgoing], done: Published) -> None:
+    def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
         """See :class:`kafka.tasks.delivery.Publisher`."""
         sent_ms = self._clock.local_ms()
         sent: list[FutureRecordMetadata | KafkaError] = []

@@ -5,7 +5,7 @@ begins with the first question. Tailed jobs are answered from memory. Whatever m
 elsewhere), or has been pushed out of memory, is looked up in the log; who *waits* for such a job has its partition
 tailed, too, from an end taken before the look-up, so that nothing falls between.
 
-The tail runs on the I/O thread (:meth:`Results._on_records`); users' threads wait for events of their own, one for
+The tail runs on the I/O thread (:meth:`ResultReader._on_records`); users' threads wait for events of their own, one for
 each job, so a thousand waiting threads are not woken by every record. Look-ups share one consumer, one at a time.
 """
 
@@ -23,20 +23,20 @@ from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.log_limit import LimitedLog
 from kafka.structs import TopicPartition
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.ids import BrokerClock, partition_of, time_of
+from kafka.tasks.ids import BrokerTimeEstimate, partition_of, time_of
 from kafka.tasks.results import (
     MOST_HEADERS,
-    EndOffset,
-    OffsetAt,
+    FetchEndOffset,
+    FetchOffsetAt,
+    LookUpRequest,
     ResultView,
     StateRecord,
-    Want,
-    better,
     decode,
     look_up,
+    supersedes,
 )
 from kafka.tasks.states import READY
-from kafka.tasks.topics import Names
+from kafka.tasks.topics import TopicNames
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ READ_WAIT_MS = 5
 _CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "max_poll_records": 2000}
 
 
-class _Tail:
+class _PartitionTail:
     """One results partition as it is tailed: both topics, from ``begin`` on.
 
     Jobs with an id later than ``covers_ms`` have all their records in it. ``is_current``: it has caught up once, with
@@ -69,11 +69,18 @@ class _Tail:
         return time_of(job_id) > self.covers_ms
 
 
-class Results:
+class ResultReader:
     """See the module. ``partitions``: of the results topics; ``own``: the one that this client's ids name."""
 
     def __init__(
-        self, io: IoThread, names: Names, partitions: int, own: int, clock: BrokerClock, capacity: int, timeout_s: float
+        self,
+        io: IoThread,
+        names: TopicNames,
+        partitions: int,
+        own: int,
+        clock: BrokerTimeEstimate,
+        capacity: int,
+        timeout_s: float,
     ) -> None:
         self._lines = LimitedLog(log)
         self._io = io
@@ -84,7 +91,7 @@ class Results:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()  # who starts tails
         self._reading = threading.Lock()  # who uses the reader
-        self._tails: dict[int, _Tail] = {}
+        self._tails: dict[int, _PartitionTail] = {}
         self._waiting: dict[str, list[threading.Event]] = {}
         self._waiting_lock = threading.Lock()
         make: Callable[..., KafkaConsumer] = KafkaConsumer
@@ -133,7 +140,7 @@ class Results:
                 if looked_up is not None and looked_up.state in READY:
                     return looked_up
                 best = tail.view.get(job_id)
-                if best is None or (looked_up is not None and not better(looked_up, best)):
+                if best is None or (looked_up is not None and not supersedes(looked_up, best)):
                     best = looked_up
             if best is None or best.state not in READY:
                 event.wait(None if until is None else max(0.0, until - time.monotonic()))
@@ -162,7 +169,7 @@ class Results:
 
     # -- tails --------------------------------------------------------------------------------------------------------
 
-    def _tail_of(self, job_id: str, start: bool) -> _Tail | None:
+    def _tail_of(self, job_id: str, start: bool) -> _PartitionTail | None:
         """The running tail of a job's partition; starts it when it is one's own, or when ``start`` says so."""
         partition = partition_of(job_id)
         tail = self._tails.get(partition)
@@ -179,13 +186,13 @@ class Results:
                 self._io.call(self._start, partition, tail)
         return tail
 
-    def _new_tail(self, partition: int) -> _Tail:
+    def _new_tail(self, partition: int) -> _PartitionTail:
         begin = self._reader.end_offsets(
             [TopicPartition(self._names.results, partition), TopicPartition(self._names.late, partition)]
         )
-        return _Tail(begin, self._clock.now_ms() + MARGIN_MS, self._capacity)
+        return _PartitionTail(begin, self._clock.now_ms() + MARGIN_MS, self._capacity)
 
-    def _start(self, partition: int, tail: _Tail) -> None:
+    def _start(self, partition: int, tail: _PartitionTail) -> None:
         """On the loop: read this partition, too."""
         self._tails[partition] = tail
         self._tailing.assign([*self._tailing.assignment(), *tail.begin])
@@ -193,7 +200,7 @@ class Results:
             self._tailing.seek(each, offset)
         self._catch_up(tail)
 
-    def _catch_up(self, tail: _Tail) -> None:
+    def _catch_up(self, tail: _PartitionTail) -> None:
         """On the loop: note when the tail has read what was there when it started."""
         if self._is_closed:
             return
@@ -253,11 +260,11 @@ class Results:
                 found: StateRecord | None = end.value
                 return found
 
-    def _answer(self, want: Want) -> Any:
+    def _answer(self, want: LookUpRequest) -> Any:
         place = TopicPartition(self._names.late if want.late else self._names.results, want.partition)
-        if isinstance(want, EndOffset):
+        if isinstance(want, FetchEndOffset):
             return self._reader.end_offsets([place])[place]
-        if isinstance(want, OffsetAt):
+        if isinstance(want, FetchOffsetAt):
             at = self._reader.offsets_for_times({place: want.time_ms})[place]
             return -1 if at is None else at.offset
         assert want.until is not None
@@ -280,7 +287,7 @@ class Results:
                     if record.offset >= until or (until_ms is not None and record.timestamp > until_ms):
                         return _one(best)
                     state = self._state(record) if record.key == job_id.encode() else None
-                    if state is not None and better(best, state):
+                    if state is not None and supersedes(best, state):
                         best = state
                         if state.state in READY:
                             return _one(best)

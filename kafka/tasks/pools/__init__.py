@@ -78,16 +78,16 @@ def make_pool(name: str, settings: PoolSettings, wake: Wake, loop: Loop | None =
 
 def _marked(run: Run) -> Run:
     """The same, and what is logged meanwhile has the job's name and id."""
-    from kafka.tasks.pools import joblog
+    from kafka.tasks.pools import job_logging
 
     def run_marked(job: Job) -> Outcome:
-        joblog.begin_here(job.envelope.id, job.envelope.name)
+        job_logging.set_current_job(job.envelope.id, job.envelope.name)
         try:
             return run(job)
         finally:
-            joblog.end_here()
+            job_logging.clear_current_job()
 
-    joblog.mark_here()
+    job_logging.tag_records()
     return run_marked
 
 

@@ -23,11 +23,11 @@ from collections import deque
 from functools import partial
 
 from kafka.tasks.errors import SoftTimeLimit, TimeLimit
-from kafka.tasks.outcome import Failed, Outcome
-from kafka.tasks.pools import joblog
+from kafka.tasks.outcome import AttemptFailed, Outcome
+from kafka.tasks.pools import job_logging
 from kafka.tasks.pools.base import Finished, Run, Wake
 from kafka.tasks.pools.off_loop import OffLoopPool
-from kafka.tasks.runner import Job, fault_of, run_async
+from kafka.tasks.runner import Job, error_info, run_async
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ CLOSE_S = 2.0
 """How long the end of the event loop is waited for. One that is blocked ends with the process."""
 
 
-def _nobody() -> None:
+def _no_wake() -> None:
     """Nobody waits any more."""
 
 
@@ -117,7 +117,7 @@ class AsyncioPool(OffLoopPool):
             self._some_done.clear()
             self._some_done.wait(min(0.05, max(0.0, until - time.monotonic())))
         never += list(self._running)
-        self._wake = _nobody  # the worker's loop may be closed by the time when a coroutine ends
+        self._wake = _no_wake  # the worker's loop may be closed by the time when a coroutine ends
         self._is_stopping = True
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -196,14 +196,14 @@ class AsyncioPool(OffLoopPool):
                 run.timer = self._loop.call_later(job.soft_s, self._soft_limit, run)
 
     async def _work(self, run: _Run) -> None:
-        joblog.begin_here(run.job.envelope.id, run.job.envelope.name)
+        job_logging.set_current_job(run.job.envelope.id, run.job.envelope.name)
         self._ended(run, await run_async(run.job, lambda: run.limited_by))
 
     def _task_has_ended(self, run: _Run, task: asyncio.Task[None]) -> None:
         """A task that is cancelled before its first step never gets to the end of :meth:`_work`."""
         error = SoftTimeLimit("before it began") if task.cancelled() else task.exception()
         if error is not None:
-            self._ended(run, Failed(fault_of(error), run.job.task.retries(error)))
+            self._ended(run, AttemptFailed(error_info(error), run.job.task.retries(error)))
 
     def _work_plain(self, run: _Run) -> None:
         outcome = self._run_plain(run.job)

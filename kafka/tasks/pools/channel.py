@@ -2,7 +2,7 @@
 
 Four things, and each of two processes has its side of them::
 
-                 parent (ParentEnds)                              child (ChildEnds)
+                 parent (ParentChannel)                              child (ChildChannel)
     jobs         sends a packet for each job       ---->          receives them one by one
                  receives them, too: recall()
     news         reads frames, never waits         <----          writes frames, waits for room
@@ -26,8 +26,8 @@ import os
 import socket
 from typing import NamedTuple
 
-from kafka.tasks.pools import spill
-from kafka.tasks.pools.frames import HEAD_BYTES, IN_FILE, FrameReader, encode
+from kafka.tasks.pools import large_payloads
+from kafka.tasks.pools.frames import HEAD_BYTES, IN_FILE, PipeFrameReader, encode
 from kafka.tasks.pools.messages import (
     DONE,
     END,
@@ -43,8 +43,8 @@ from kafka.tasks.pools.messages import (
     encode_up,
     seq_of,
 )
-from kafka.tasks.pools.page import SharedPage, page_file
-from kafka.tasks.pools.processes import ChannelDamaged, Done, News, Up
+from kafka.tasks.pools.processes import ChannelDamaged, ChildMessage, ChildUp, JobDone
+from kafka.tasks.pools.shared_page import SharedPage, page_file
 from kafka.tasks.runner import Job
 
 
@@ -77,7 +77,7 @@ MOST_FILES = 4
 two together; whoever passes others would use up those of the parent."""
 
 _CUT = int(socket.MSG_CTRUNC)  # a number: `&` with a member of an enumeration takes 1 us
-_LARGEST_PACKET = PACKET_BYTES + spill.SPILL_BYTES
+_LARGEST_PACKET = PACKET_BYTES + large_payloads.FILE_FROM_BYTES
 _GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN, errno.EBADF, errno.ESHUTDOWN})
 
 
@@ -96,17 +96,19 @@ class ChildFds(NamedTuple):
                 os.close(fd)
 
 
-class ParentEnds:
+class ParentChannel:
     """The parent's side. No method waits, and none raises because the child is gone."""
 
-    def __init__(self, generation: int, shared: bool = False, spare: spill.Spare | None = None) -> None:
+    def __init__(
+        self, generation: int, shared: bool = False, spare: large_payloads.SpareDescriptor | None = None
+    ) -> None:
         """Make a channel; :attr:`for_child` are the ends to hand over and to close. ``shared``: the child is forked
         from this process, and so has its memory. ``spare``: for the file of a large result. OSError when the system has
         no more descriptors.
         """
         self.generation = generation
         self.news_eof = False
-        self._reader = FrameReader(generation)
+        self._reader = PipeFrameReader(generation)
         self._files: list[int] = []
         self._files_passed = 0
         self._spare = spare
@@ -137,7 +139,7 @@ class ParentEnds:
         True also when the child is gone: its end is found by other means, and :meth:`recall` gives the job back.
         """
         head, names, payload = encode_job(seq, job)
-        if len(names) + len(payload) > spill.SPILL_BYTES:
+        if len(names) + len(payload) > large_payloads.FILE_FROM_BYTES:
             return self._send_file(head, names, payload)
         try:
             self._jobs.send(head + names + payload)
@@ -151,9 +153,9 @@ class ParentEnds:
         return True
 
     def _send_file(self, head: bytes, names: bytes, payload: bytes) -> bool:
-        fd = spill.put(names, payload)
+        fd = large_payloads.write_file(names, payload)
         try:
-            self._jobs.sendmsg([head], spill.with_fd(fd))
+            self._jobs.sendmsg([head], large_payloads.pass_fd(fd))
         except BlockingIOError:
             return False
         except OSError as error:
@@ -170,12 +172,12 @@ class ParentEnds:
         found: list[int] = []
         while most is None or len(found) < most:
             try:
-                packet, ancillary, _, _ = self._back.recvmsg(PACKET_BYTES, spill.ROOM, socket.MSG_DONTWAIT)
+                packet, ancillary, _, _ = self._back.recvmsg(PACKET_BYTES, large_payloads.ROOM, socket.MSG_DONTWAIT)
             except OSError:  # nothing more (or, on some systems, the child has reset its end)
                 break
             if not packet:
                 break
-            spill.close_all(spill.fds_in(ancillary))
+            large_payloads.close_all(large_payloads.received_fds(ancillary))
             if packet != END:
                 found.append(seq_of(packet))
         return found
@@ -187,7 +189,7 @@ class ParentEnds:
                 self._jobs.send(END)
             self._jobs.shutdown(socket.SHUT_WR)
 
-    def read_news(self) -> list[News]:
+    def read_news(self) -> list[ChildMessage]:
         """What has come as a whole. :attr:`news_eof` is set at the stream's end.
 
         :class:`ChannelDamaged` for what cannot be understood, after what came before it; the descriptor is readable
@@ -206,12 +208,12 @@ class ParentEnds:
         finally:
             spare.hold()
 
-    def _read(self) -> list[News]:
+    def _read(self) -> list[ChildMessage]:
         reader = self._reader
-        news: list[News] = []
+        news: list[ChildMessage] = []
         for _ in range(MOST_READS):
             try:
-                data, ancillary, _, _ = self._news.recvmsg(READ_BYTES, 4 * spill.ROOM)
+                data, ancillary, _, _ = self._news.recvmsg(READ_BYTES, 4 * large_payloads.ROOM)
             except BlockingIOError:
                 break
             except OSError as error:
@@ -219,7 +221,7 @@ class ParentEnds:
                     raise
                 data, ancillary = b"", []
             if ancillary:
-                self._files += spill.fds_in(ancillary)
+                self._files += large_payloads.received_fds(ancillary)
                 self._files_passed += 1
             if not data:
                 self.news_eof = True
@@ -247,7 +249,7 @@ class ParentEnds:
         if not self._files:
             raise ChannelDamaged("a frame came without the file of its body")
         try:
-            return spill.take(self._files.pop(0), None if self._spare is None else self._spare.most_bytes)
+            return large_payloads.read_file(self._files.pop(0), None if self._spare is None else self._spare.most_bytes)
         except OSError as error:  # frames behind it are lost with it, so nobody may go on as if nothing was
             raise ChannelDamaged(f"the file of a frame's body cannot be read: {error}") from error
 
@@ -255,7 +257,7 @@ class ParentEnds:
         """Let go of everything. A child that still lives is killed by that."""
         for sock in (self._jobs, self._back, self._news):
             sock.close()
-        spill.close_all(self._files)
+        large_payloads.close_all(self._files)
         self._files = []
         if self._lifeline >= 0:
             os.close(self._lifeline)
@@ -263,7 +265,7 @@ class ParentEnds:
         self.page.close()
 
 
-class ChildEnds:
+class ChildChannel:
     """The child's side. ``page`` is given when parent and child share it by a fork."""
 
     def __init__(self, generation: int, fds: ChildFds, page: SharedPage | None = None) -> None:
@@ -298,9 +300,9 @@ class ChildEnds:
         """Wait for the next job, and leave it as it came, for :meth:`packet`; its number, 0 at the end of the jobs. See
         :meth:`receive` for what it raises.
         """
-        self._count, ancillary, flags, _ = self._jobs.recvmsg_into(self._rooms, spill.ROOM)
+        self._count, ancillary, flags, _ = self._jobs.recvmsg_into(self._rooms, large_payloads.ROOM)
         if ancillary:
-            (self._file,) = spill.fds_in(ancillary) or (-1,)
+            (self._file,) = large_payloads.received_fds(ancillary) or (-1,)
         if flags & _CUT:
             self.let_go()
             raise OSError(errno.EMFILE, "no descriptor is left for the file of a large job")
@@ -311,7 +313,7 @@ class ChildEnds:
         rest = None
         if self._file >= 0:
             fd, self._file = self._file, -1
-            rest = spill.take(fd)
+            rest = large_payloads.read_file(fd)
         return decode_job(self._view[: self._count], rest)
 
     def let_go(self) -> None:
@@ -320,7 +322,7 @@ class ChildEnds:
             os.close(self._file)
             self._file = -1
 
-    def send_up(self, up: Up) -> None:
+    def send_up(self, up: ChildUp) -> None:
         """Say that this child takes jobs."""
         self._send(UP, encode_up(up))
 
@@ -328,20 +330,20 @@ class ChildEnds:
         """Say what this child is busy with, or why it gives up, before it is up."""
         self._send(PROGRESS, encode_progress(text))
 
-    def send_done(self, done: Done) -> None:
+    def send_done(self, done: JobDone) -> None:
         """Write the outcome of a job; it is the parent's when this returns."""
         self._send(DONE, encode_done(done.seq, done.outcome, done.ran_s, done.started_at))
 
     def _send(self, kind: int, body: bytes) -> None:
-        if len(body) <= spill.SPILL_BYTES:
+        if len(body) <= large_payloads.FILE_FROM_BYTES:
             self._news.sendall(encode(self.generation, kind, body))
             return
         frame = encode(self.generation, kind, b"", IN_FILE)
         assert len(frame) == HEAD_BYTES  # goes in one piece, so the file cannot come apart from it
-        fd = spill.put(body)
+        fd = large_payloads.write_file(body)
         self.page.passes_file()
         try:
-            sent = self._news.sendmsg([frame], spill.with_fd(fd))
+            sent = self._news.sendmsg([frame], large_payloads.pass_fd(fd))
             if sent < len(frame):
                 self._news.sendall(frame[sent:])
         finally:

@@ -4,8 +4,8 @@ It knows no broker, no limit and no other child. How it came to be is the affair
 ``zygote.py``; :func:`become_child` is where all ways meet, and does not return. It ends for four reasons:
 
 * the end of the jobs, after the last that it was sent: exit code 0;
-* a channel that user code has closed or damaged: exit code :data:`BROKEN`;
-* an app that cannot be loaded: the last news says why, exit code :data:`NOT_LOADED`;
+* a channel that user code has closed or damaged: exit code :data:`EXIT_BROKEN_CHANNEL`;
+* an app that cannot be loaded: the last news says why, exit code :data:`EXIT_APP_NOT_LOADED`;
 * whatever user code does to it, or the worker by a signal.
 
 A job's way: the page says that it has begun; it runs, the guard's window open while user code does; the page says that
@@ -26,21 +26,21 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from kafka.tasks.copies import FLUSH_S, leave
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.delivery import JobLease, JobSource
 from kafka.tasks.envelope import Envelope
 from kafka.tasks.errors import SoftTimeLimit
-from kafka.tasks.outcome import Failed, Fault, Outcome
-from kafka.tasks.pools import hygiene
-from kafka.tasks.pools.channel import ChildEnds
-from kafka.tasks.pools.guard import Guard
-from kafka.tasks.pools.joblog import JobLog, by_the_line, flush_streams
+from kafka.tasks.outcome import AttemptFailed, ErrorInfo, Outcome
+from kafka.tasks.pools import process_setup
+from kafka.tasks.pools.channel import ChildChannel
+from kafka.tasks.pools.job_logging import JobLogContext, flush_streams, use_line_buffering
 from kafka.tasks.pools.messages import Packet
-from kafka.tasks.pools.page import SharedPage
-from kafka.tasks.pools.processes import Done, Up
+from kafka.tasks.pools.processes import ChildUp, JobDone
 from kafka.tasks.pools.registry import VERSIONS, registry_hash
+from kafka.tasks.pools.shared_page import SharedPage
+from kafka.tasks.pools.soft_limit import SoftLimitWindow
 from kafka.tasks.pools.stacks import write_on_signal
-from kafka.tasks.runner import Job, fault_of, run
+from kafka.tasks.runner import Job, error_info, run
+from kafka.tasks.task_forks import FLUSH_S, exit_forked_copy
 
 if TYPE_CHECKING:
     from kafka.tasks.app import App
@@ -48,17 +48,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BROKEN = 70
-NOT_LOADED = 69
+EXIT_BROKEN_CHANNEL = 70
+EXIT_APP_NOT_LOADED = 69
 """Exit codes, after ``sysexits.h``: EX_SOFTWARE, EX_UNAVAILABLE."""
 
 _NOWHERE = ""
 
 
 @lru_cache(maxsize=64)
-def _source(queue: str) -> Source:
+def _source(queue: str) -> JobSource:
     """Of the jobs of a queue, whose topic a child does not know."""
-    return Source(queue, _NOWHERE)
+    return JobSource(queue, _NOWHERE)
 
 
 class ChildJob(Job):
@@ -78,7 +78,7 @@ class ChildJob(Job):
             crashes=packet.crashes,
             extra=packet.extra,
         )
-        lease = Lease(_source(packet.queue), packet.value, (), packet.deliveries)
+        lease = JobLease(_source(packet.queue), packet.value, (), packet.deliveries)
         super().__init__(lease, envelope, task, crashes=packet.crashes)
 
     @property
@@ -92,10 +92,12 @@ class ChildJob(Job):
         """It is the page's to say."""
 
 
-class Servant:
+class JobLoop:
     """The loop of a child. ``app`` has the tasks."""
 
-    def __init__(self, ends: ChildEnds, app: App, guard: Guard, jobs_log: JobLog, terms: Terms) -> None:
+    def __init__(
+        self, ends: ChildChannel, app: App, guard: SoftLimitWindow, jobs_log: JobLogContext, terms: ChildParameters
+    ) -> None:
         self._ends = ends
         self._terms = terms
         self._page = ends.page
@@ -118,7 +120,7 @@ class Servant:
         except OSError as error:
             if not self.is_stray:
                 log.error("the channel to the worker is closed or damaged (%s); this child ends", error)
-            return BROKEN
+            return EXIT_BROKEN_CHANNEL
 
     def _run_next(self, seq: int) -> None:
         """Run the job that was taken from the channel."""
@@ -135,7 +137,9 @@ class Servant:
             outcome: Outcome
             task = self._app.tasks.get(packet.name)
             if task is None:
-                outcome = Failed(Fault("UnknownTask", f"this child has no task {packet.name!r}"), listed=False)
+                outcome = AttemptFailed(
+                    ErrorInfo("UnknownTask", f"this child has no task {packet.name!r}"), listed=False
+                )
             else:
                 outcome, ran_s = self._outcome(packet, task)
         finally:
@@ -144,7 +148,7 @@ class Servant:
             os._exit(0)
         page.write()
         self._log.end()
-        self._ends.send_done(Done(seq, outcome, ran_s, started_at))
+        self._ends.send_done(JobDone(seq, outcome, ran_s, started_at))
         page.idle(seq, time.monotonic())
 
     def _outcome(self, packet: Packet, task: Task[..., Any]) -> tuple[Outcome, float]:
@@ -158,10 +162,10 @@ class Servant:
                 except BaseException:
                     pass
         except SoftTimeLimit as late:  # it struck as the function ended
-            fault = Fault(type(late).__name__, "the soft limit struck as the task ended")
-            return Failed(fault, task.retries(late)), time.monotonic() - self._page.started_at
+            fault = ErrorInfo(type(late).__name__, "the soft limit struck as the task ended")
+            return AttemptFailed(fault, task.retries(late)), time.monotonic() - self._page.started_at
         except BaseException as late:  # of a handler of the task's own
-            return Failed(fault_of(late), task.retries(late)), time.monotonic() - self._page.started_at
+            return AttemptFailed(error_info(late), task.retries(late)), time.monotonic() - self._page.started_at
         return outcome, job.ran_s
 
     def became_stray(self) -> None:
@@ -172,22 +176,22 @@ class Servant:
 
     def _leave(self, error: BaseException | None) -> NoReturn:
         """End as a process does whose main function is over: the run's handlers and its outcome are not the copy's."""
-        leave(error, self._app)
+        exit_forked_copy(error, self._app)
 
 
-_servant: Servant | None = None
+_job_loop: JobLoop | None = None
 
 
 def _after_fork_in_child() -> None:
-    if _servant is not None:
-        _servant.became_stray()
+    if _job_loop is not None:
+        _job_loop.became_stray()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-class Terms(NamedTuple):
+class ChildParameters(NamedTuple):
     """What a child has to know beside its app. ``parent_pid``: who must be its parent, None: anyone. ``stacks_fd``: its
     stacks go there. ``descriptors``: how many it may have. ``is_fork``: the worker itself was forked, and there is
     nothing to compare with it. ``process_per_job``: each job runs in a fork of the child.
@@ -201,7 +205,7 @@ class Terms(NamedTuple):
     process_per_job: bool = False
 
 
-class no_way_back:  # noqa: N801
+class exit_after_block:  # noqa: N801
     """A block of a forked process that never ends: a copy of the parent that went on after an error, with all of its
     sockets, would be worse than any.
     """
@@ -213,14 +217,14 @@ class no_way_back:  # noqa: N801
         try:
             traceback.print_exc()
         finally:
-            os._exit(BROKEN)
+            os._exit(EXIT_BROKEN_CHANNEL)
 
 
-def become_child(ends: ChildEnds, load: Callable[[], App], terms: Terms) -> NoReturn:
+def become_child(ends: ChildChannel, load: Callable[[], App], terms: ChildParameters) -> NoReturn:
     """Be a child from here on. Signals are blocked by the caller, and the collector is off. Does not return."""
-    code = BROKEN
+    code = EXIT_BROKEN_CHANNEL
     try:
-        code = _live(ends, load, terms)
+        code = _run_child(ends, load, terms)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -228,33 +232,33 @@ def become_child(ends: ChildEnds, load: Callable[[], App], terms: Terms) -> NoRe
         os._exit(code)
 
 
-def _live(ends: ChildEnds, load: Callable[[], App], terms: Terms) -> int:
-    global _servant
-    hygiene.cut_off(ends.fds(), terms.worker_pid, ends.lifeline, terms.parent_pid)
-    hygiene.no_input()
-    hygiene.have_descriptors(terms.descriptors)
-    hygiene.settle_memory()
+def _run_child(ends: ChildChannel, load: Callable[[], App], terms: ChildParameters) -> int:
+    global _job_loop
+    process_setup.isolate(ends.fds(), terms.worker_pid, ends.lifeline, terms.parent_pid)
+    process_setup.redirect_stdin()
+    process_setup.set_descriptor_limit(terms.descriptors)
+    process_setup.freeze_heap()
     atexit._clear()  # what the parent has registered is the parent's
-    guard = Guard(ends.page)
+    guard = SoftLimitWindow(ends.page)
     guard.install()
     write_on_signal(terms.stacks_fd)
-    by_the_line()
-    hygiene.unblock_signals()
+    use_line_buffering()
+    process_setup.unblock_signals()
     try:
         app = load()
     except BaseException as error:
         ends.send_progress(str(error) or repr(error))
-        return NOT_LOADED
-    jobs_log = JobLog()
+        return EXIT_APP_NOT_LOADED
+    jobs_log = JobLogContext()
     jobs_log.install()
-    kind = Servant
+    kind = JobLoop
     if terms.process_per_job:
-        from kafka.tasks.pools.forking import ForkingServant as kind  # it imports this, and few want it
-    _servant = kind(ends, app, guard, jobs_log, terms)
+        from kafka.tasks.pools.process_per_job import ForkingJobLoop as kind  # it imports this, and few want it
+    _job_loop = kind(ends, app, guard, jobs_log, terms)
     tasks = "" if terms.is_fork else registry_hash(app)
-    ends.send_up(Up(os.getpid(), ends.generation, VERSIONS, tasks))
-    code = _servant.serve()
-    if _servant.is_stray:
+    ends.send_up(ChildUp(os.getpid(), ends.generation, VERSIONS, tasks))
+    code = _job_loop.serve()
+    if _job_loop.is_stray:
         return 0
     run_exit_functions(app)
     return code

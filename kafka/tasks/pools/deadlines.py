@@ -19,7 +19,7 @@ Action = Callable[[], object]
 Deadline = Timer[Action]
 
 
-class Deadlines:
+class PoolDeadlines:
     """What is due when. Without a loop, somebody calls :meth:`run_due`."""
 
     def __init__(self, loop: Loop | None) -> None:

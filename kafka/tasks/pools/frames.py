@@ -50,7 +50,7 @@ def _seed(kind: int, flags: int, length: int) -> int:
     return (kind << 24 | flags << 16) ^ length
 
 
-class FrameReader:
+class PipeFrameReader:
     """Takes a stream as it comes and gives whole frames. Frames before a bad one are given; then, and ever after, it
     raises :class:`ChannelDamaged`. ``damage`` says why, as soon as that is known.
     """

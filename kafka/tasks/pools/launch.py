@@ -12,8 +12,8 @@ method         for                                          price
                imports the app
 =============  ===========================================  ======================================================
 
-A launcher makes the channel, starts the process, and keeps nothing but what all its children share. :class:`Process` is
-what the supervision gets: see :mod:`kafka.tasks.pools.processes` for what each method means.
+A launcher makes the channel, starts the process, and keeps nothing but what all its children share.
+:class:`LaunchedChild` is what the supervision gets: see :mod:`kafka.tasks.pools.processes` for what each method means.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from typing import Any, NoReturn, Protocol
 from kafka.errors import IllegalArgumentError
 from kafka.net.resolve import THREAD_NAME
 from kafka.tasks.app import App
-from kafka.tasks.pools import hygiene, joblog, kernel, spill
-from kafka.tasks.pools.channel import ChildEnds, ParentEnds
-from kafka.tasks.pools.child import Terms, become_child, no_way_back
-from kafka.tasks.pools.deaths import KILL
-from kafka.tasks.pools.guard import SOFT_SIGNAL
+from kafka.tasks.pools import job_logging, kernel, large_payloads, process_setup
+from kafka.tasks.pools.channel import ChildChannel, ParentChannel
+from kafka.tasks.pools.child import ChildParameters, become_child, exit_after_block
+from kafka.tasks.pools.exit_reasons import KILL
 from kafka.tasks.pools.orphans import MARK, Orphans
-from kafka.tasks.pools.page import anonymous_file
-from kafka.tasks.pools.processes import Exit, Launcher, News, Page, Phase
+from kafka.tasks.pools.processes import ChildMessage, ChildPage, ChildPhase, ExitStatus, Launcher
 from kafka.tasks.pools.registry import registry_hash
 from kafka.tasks.pools.settings import PoolSettings, check_start_method
+from kafka.tasks.pools.shared_page import anonymous_file
+from kafka.tasks.pools.soft_limit import SOFT_SIGNAL
 from kafka.tasks.pools.stacks import DUMP_SIGNAL, stacks_file
 from kafka.tasks.runner import Job
 
@@ -63,7 +63,7 @@ _MAX_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 def make_launcher(settings: PoolSettings) -> Launcher:
     """The launcher for the start method of ``settings``; IllegalArgumentError when it cannot be used here."""
     method = check_start_method(settings.start_method)
-    hygiene.let_children_wait()
+    process_setup.stop_ignoring_sigchld()
     if method == "fork":
         if settings.app is None:
             raise IllegalArgumentError("the start method fork needs the app itself")
@@ -75,18 +75,18 @@ def make_launcher(settings: PoolSettings) -> Launcher:
     spec = spec_of(settings)
     if method == "spawn":
         return SpawnLauncher(spec, settings.app)
-    from kafka.tasks.pools.zygote import ForkServerLauncher
+    from kafka.tasks.pools.fork_server import ForkServerLauncher
 
     return ForkServerLauncher(spec, settings.app)
 
 
-class Reaper(Protocol):
+class ProcessHandle(Protocol):
     """Where the exit of a process is known."""
 
     pid: int
     pidfd: int | None
 
-    def exited(self) -> Exit | None:
+    def exited(self) -> ExitStatus | None:
         """How it ended; None while it lives."""
 
     def signal(self, signum: int, group: bool = False) -> None:
@@ -96,12 +96,14 @@ class Reaper(Protocol):
         """Let go of its descriptors."""
 
 
-class Process:
+class LaunchedChild:
     """A child: the parent's ends of its channel, and whoever knows of its exit."""
 
-    def __init__(self, ends: ParentEnds, reaper: Reaper, orphans: Orphans, process_per_job: bool = False) -> None:
+    def __init__(
+        self, ends: ParentChannel, reaper: ProcessHandle, orphans: Orphans, process_per_job: bool = False
+    ) -> None:
         self.generation = ends.generation
-        self.page: Page = ends.page
+        self.page: ChildPage = ends.page
         self.news_fd = ends.news_fd
         self.pid = reaper.pid
         self.pidfd = reaper.pidfd
@@ -109,7 +111,7 @@ class Process:
         self._reaper = reaper
         self._orphans = orphans
         self._process_per_job = process_per_job
-        self._exit: Exit | None = None
+        self._exit: ExitStatus | None = None
         self._has_ended = False
         self._usages: dict[int, tuple[int, float]] = {}
         self.news_eof = False
@@ -121,7 +123,7 @@ class Process:
     def recall(self, most: int | None = None) -> list[int]:
         return self._ends.recall(most)
 
-    def read_news(self) -> list[News]:
+    def read_news(self) -> list[ChildMessage]:
         try:
             return self._ends.read_news()
         finally:
@@ -130,7 +132,7 @@ class Process:
     def retire(self) -> None:
         self._ends.retire()
 
-    def exited(self) -> Exit | None:
+    def exited(self) -> ExitStatus | None:
         if self._exit is not None:
             return self._exit
         found = self._reaper.exited()
@@ -152,7 +154,7 @@ class Process:
         self._signal_runner(SOFT_SIGNAL)
 
     def dump(self) -> bool:
-        if self.page.phase == Phase.BOOTING:  # it would die of the signal
+        if self.page.phase == ChildPhase.BOOTING:  # it would die of the signal
             return False
         self._signal_runner(DUMP_SIGNAL)
         return True
@@ -197,17 +199,17 @@ class Process:
         return f"<child {self.generation}, process {self.pid}>"
 
 
-class OwnProcess:
+class DirectChild:
     """The reaper of a process that this one has started itself, or has been given by the death of its parent."""
 
     def __init__(self, pid: int, orphans: Orphans) -> None:
         self.pid = pid
         self.pidfd = kernel.pidfd_of(pid)
-        self._exit: Exit | None = None
+        self._exit: ExitStatus | None = None
         self._orphans = orphans
         orphans.own.add(pid)
 
-    def exited(self) -> Exit | None:
+    def exited(self) -> ExitStatus | None:
         if self._exit is None:
             self._exit = reap(self.pid)
             if self._exit is not None:
@@ -224,7 +226,7 @@ class OwnProcess:
             self.pidfd = None
 
 
-def reap(pid: int) -> Exit | None:
+def reap(pid: int) -> ExitStatus | None:
     """How the process ended; None while it lives. Its group ends with it: as long as it is not reaped, the group's
     number can be nobody else's.
     """
@@ -235,10 +237,10 @@ def reap(pid: int) -> Exit | None:
             send_signal(pid, KILL, group=True)
         ended, status, usage = os.wait4(pid, os.WNOHANG)
     except ChildProcessError:  # somebody else has reaped it
-        return Exit()
+        return ExitStatus()
     if not ended:
         return None
-    return exit_of(status, usage.ru_maxrss, usage.ru_utime + usage.ru_stime)
+    return exit_status_of(status, usage.ru_maxrss, usage.ru_utime + usage.ru_stime)
 
 
 def reap_group(pid: int, usages: dict[int, tuple[int, float]]) -> bool:
@@ -255,10 +257,10 @@ def reap_group(pid: int, usages: dict[int, tuple[int, float]]) -> bool:
     return True
 
 
-def exit_of(status: int, max_rss: int, cpu_s: float) -> Exit:
+def exit_status_of(status: int, max_rss: int, cpu_s: float) -> ExitStatus:
     """An exit status of ``wait4`` as a value."""
     code = os.waitstatus_to_exitcode(status)
-    return Exit(code if code >= 0 else None, -code if code < 0 else None, max_rss * _MAX_RSS_UNIT, cpu_s)
+    return ExitStatus(code if code >= 0 else None, -code if code < 0 else None, max_rss * _MAX_RSS_UNIT, cpu_s)
 
 
 def send_signal(pid: int, signum: int, group: bool = False) -> None:
@@ -277,7 +279,7 @@ def send_signal(pid: int, signum: int, group: bool = False) -> None:
 
 def largest_outcome(app: App | None) -> int | None:
     """Bytes of the file that a child may pass; None: without the app nobody knows."""
-    return None if app is None else app.settings.max_payload_bytes + spill.OVERHEAD_BYTES
+    return None if app is None else app.settings.max_payload_bytes + large_payloads.OVERHEAD_BYTES
 
 
 class ForkLauncher:
@@ -288,22 +290,22 @@ class ForkLauncher:
         """Empty: nothing to compare, a fork knows what this process knows."""
         self._app = app
         self._process_per_job = process_per_job
-        self._descriptors = hygiene.descriptor_limit()
+        self._descriptors = process_setup.descriptor_limit()
         self._orphans = Orphans()
         self._has_warned = False
         self.stacks_fd = stacks_file()
-        self._spare = spill.Spare(largest_outcome(app))
+        self._spare = large_payloads.SpareDescriptor(largest_outcome(app))
         kernel.adopt_orphans()
         gc.collect()
 
-    def start(self, generation: int) -> Process:
+    def start(self, generation: int) -> LaunchedChild:
         self._look_at_threads()
-        ends = ParentEnds(generation, True, self._spare)
-        joblog.flush_streams()
+        ends = ParentChannel(generation, True, self._spare)
+        job_logging.flush_streams()
         worker_pid = os.getpid()
         was_enabled = gc.isenabled()
         gc.disable()
-        former = hygiene.block_signals()
+        former = process_setup.block_signals()
         try:
             pid = _fork()
             if pid == 0:
@@ -313,16 +315,16 @@ class ForkLauncher:
             ends.close()
             raise
         finally:
-            hygiene.unblock_signals(former)
+            process_setup.unblock_signals(former)
             if was_enabled:
                 gc.enable()
         ends.for_child.close()
-        return Process(ends, OwnProcess(pid, self._orphans), self._orphans, self._process_per_job)
+        return LaunchedChild(ends, DirectChild(pid, self._orphans), self._orphans, self._process_per_job)
 
-    def _be_child(self, ends: ParentEnds, worker_pid: int) -> NoReturn:
-        with no_way_back():
-            child = ChildEnds(ends.generation, ends.for_child, ends.page)
-            terms = Terms(
+    def _be_child(self, ends: ParentChannel, worker_pid: int) -> NoReturn:
+        with exit_after_block():
+            child = ChildChannel(ends.generation, ends.for_child, ends.page)
+            terms = ChildParameters(
                 worker_pid,
                 worker_pid,
                 self.stacks_fd,
@@ -368,9 +370,9 @@ def spec_of(settings: PoolSettings) -> dict[str, Any]:
         "directory": os.getcwd(),
         "path": sys.path,
         "process_per_job": settings.process_per_job,
-        "descriptors": hygiene.descriptor_limit(),
+        "descriptors": process_setup.descriptor_limit(),
         "worker_pid": os.getpid(),
-        "logs": joblog.described(),
+        "logs": job_logging.logging_config(),
         "servers": None,
         "client": {},
     }
@@ -386,7 +388,7 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, (str, int, float, bool))
 
 
-class Executor:
+class InterpreterStarter:
     """Starts Python processes that have a spec: in a file of its own, since it may hold passwords."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
@@ -396,12 +398,13 @@ class Executor:
         self._environment = {**os.environ, MARK: str(os.getpid())}
 
     def start(self, role: str, numbers: Sequence[int], fds: Sequence[int], title: str) -> int:
-        """Start ``boot.main(role, numbers)`` with these descriptors; its pid. OSError when that cannot be."""
+        """Start ``bootstrap.main(role, numbers)`` with these descriptors; its pid. OSError when that cannot be."""
         if not sys.executable:
             raise OSError("there is no Python interpreter to start a child with (sys.executable is empty)")
         code = (
             f"import json,os,sys;spec=json.loads(os.pread({self._fd},1<<24,0));os.close({self._fd});"
-            f"sys.path[:]=spec['path'];from kafka.tasks.pools.boot import main;main(spec,{role!r},{list(numbers)!r})"
+            f"sys.path[:]=spec['path'];from kafka.tasks.pools.bootstrap import main;"
+            f"main(spec,{role!r},{list(numbers)!r})"
         )
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         process = subprocess.Popen(
@@ -427,14 +430,14 @@ class SpawnLauncher:
     def __init__(self, spec: dict[str, Any], app: App | None) -> None:
         self.registry_hash = registry_hash(app) if app is not None else ""
         self._title = str(spec["app"])
-        self._executor = Executor(spec)
+        self._executor = InterpreterStarter(spec)
         self._orphans = Orphans()
         self.stacks_fd = stacks_file()
-        self._spare = spill.Spare(largest_outcome(app))
+        self._spare = large_payloads.SpareDescriptor(largest_outcome(app))
         kernel.adopt_orphans()
 
-    def start(self, generation: int) -> Process:
-        ends = ParentEnds(generation, spare=self._spare)
+    def start(self, generation: int) -> LaunchedChild:
+        ends = ParentChannel(generation, spare=self._spare)
         fds = ends.for_child
         try:
             shared = (self.stacks_fd, *fds)
@@ -444,7 +447,7 @@ class SpawnLauncher:
             raise
         finally:
             fds.close()
-        return Process(ends, OwnProcess(pid, self._orphans), self._orphans)
+        return LaunchedChild(ends, DirectChild(pid, self._orphans), self._orphans)
 
     def tidy(self) -> None:
         self._orphans.tidy()

@@ -14,11 +14,11 @@ from enum import Enum
 from typing import NamedTuple
 
 from kafka.tasks.errors import TimeLimit
-from kafka.tasks.outcome import Failed, Fault
+from kafka.tasks.outcome import AttemptFailed, ErrorInfo
 from kafka.tasks.runner import Job
 
 
-class Act(Enum):
+class LimitAction(Enum):
     """What a look found due."""
 
     NOTHING = "nothing"
@@ -27,7 +27,7 @@ class Act(Enum):
     HARD = "hard"
 
 
-class Running(NamedTuple):
+class StartedJob(NamedTuple):
     """The job that a child has begun, and when (monotonic)."""
 
     seq: int
@@ -35,12 +35,12 @@ class Running(NamedTuple):
     started_at: float
 
 
-AGAIN_S = 1.0
+SOFT_REPEAT_S = 1.0
 """A job that runs on after its soft limit is struck again so much later: the first one may have come where nobody could
 catch it. A child that has raised it ignores the others."""
 
 
-class Limits:
+class ChildLimits:
     """The next look at one child. ``look_at`` None: none of its jobs has a limit."""
 
     __slots__ = ("_again_at", "_softened", "look_at")
@@ -61,11 +61,11 @@ class Limits:
     def struck(self, seq: int, now: float) -> None:
         """The running job is told to end, at its limit or for another reason: see AGAIN."""
         self._softened = seq
-        self._again_at = now + AGAIN_S
+        self._again_at = now + SOFT_REPEAT_S
         if self.look_at is None or self.look_at > self._again_at:
             self.look_at = self._again_at
 
-    def look(self, now: float, running: Running | None, jobs: Iterable[Job]) -> Act:
+    def look(self, now: float, running: StartedJob | None, jobs: Iterable[Job]) -> LimitAction:
         """What is due for the running job; afterwards ``look_at`` is the next look. ``jobs``: all that the child has.
 
         SOFT is said once for a job, and AGAIN each second after it. HARD ends the looking: the child is killed.
@@ -74,32 +74,32 @@ class Limits:
         for job in jobs:
             if (running is None or job is not running.job) and (job.soft_s is not None or job.hard_s is not None):
                 due.append(now + least_limit(job))
-        act = Act.NOTHING
+        act = LimitAction.NOTHING
         if running is not None:
             act = self._look(now, running, due)
-        self.look_at = min(due, default=None) if act is not Act.HARD else None
+        self.look_at = min(due, default=None) if act is not LimitAction.HARD else None
         return act
 
-    def _look(self, now: float, running: Running, due: list[float]) -> Act:
+    def _look(self, now: float, running: StartedJob, due: list[float]) -> LimitAction:
         seq, job, started_at = running
         if job.hard_s is not None:
             if now >= started_at + job.hard_s:
-                return Act.HARD
+                return LimitAction.HARD
             due.append(started_at + job.hard_s)
         if self._softened == seq:
-            act = Act.NOTHING
+            act = LimitAction.NOTHING
             if now >= self._again_at:
-                act = Act.AGAIN
-                self._again_at = now + AGAIN_S
+                act = LimitAction.AGAIN
+                self._again_at = now + SOFT_REPEAT_S
             due.append(self._again_at)
             return act
         if job.soft_s is not None:
             if now >= started_at + job.soft_s:
                 self.struck(seq, now)
                 due.append(self._again_at)
-                return Act.SOFT
+                return LimitAction.SOFT
             due.append(started_at + job.soft_s)
-        return Act.NOTHING
+        return LimitAction.NOTHING
 
 
 def least_limit(job: Job) -> float:
@@ -110,12 +110,12 @@ def least_limit(job: Job) -> float:
     return min(soft, hard)
 
 
-def too_long_text(job: Job) -> str:
+def timeout_text(job: Job) -> str:
     """What people are told of a job that has reached its hard limit."""
     return f"it ran for longer than its timeout of {job.hard_s:g} s"
 
 
-def too_long(job: Job, more: str = "", kill_signal: int | None = None, is_told: bool = False) -> Failed:
+def timeout_outcome(job: Job, more: str = "", kill_signal: int | None = None, is_told: bool = False) -> AttemptFailed:
     """The outcome of a job that has reached its hard limit; ``more`` goes behind the text."""
-    fault = Fault("TimeLimit", too_long_text(job) + more)
-    return Failed(fault, job.task.retries(TimeLimit()), kill_signal, is_told)
+    fault = ErrorInfo("TimeLimit", timeout_text(job) + more)
+    return AttemptFailed(fault, job.task.retries(TimeLimit()), kill_signal, is_told)

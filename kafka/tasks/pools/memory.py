@@ -20,7 +20,7 @@ STOPPED = frozenset("Tt")
 """States of a process that a signal or a debugger holds."""
 
 
-class Vitals(NamedTuple):
+class ProcessSample(NamedTuple):
     """One look at a process: the kernel's letter for its state, and its RSS."""
 
     state: str
@@ -31,12 +31,12 @@ class Vitals(NamedTuple):
         return self.state in STOPPED
 
 
-def vitals(pid: int, proc: str = "/proc") -> Vitals | None:
+def sample_process(pid: int, proc: str = "/proc") -> ProcessSample | None:
     """A look at the process; None when it is gone, or the system has no ``/proc``. About 10 µs."""
     fields = stat_fields(pid, proc)
     if len(fields) < 22:
         return None
-    return Vitals(fields[0].decode("ascii", "replace"), int(fields[21]) * _PAGE_BYTES)
+    return ProcessSample(fields[0].decode("ascii", "replace"), int(fields[21]) * _PAGE_BYTES)
 
 
 class OomCounter:

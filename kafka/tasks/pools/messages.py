@@ -28,9 +28,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kafka.tasks.envelope import Header
-from kafka.tasks.outcome import Cancelled, Failed, Fault, Outcome, Succeeded
+from kafka.tasks.outcome import AttemptFailed, ErrorInfo, JobCancelled, JobSucceeded, Outcome
 from kafka.tasks.pools.frames import Frame
-from kafka.tasks.pools.processes import ChannelDamaged, Done, News, Progress, Up
+from kafka.tasks.pools.processes import ChannelDamaged, ChildMessage, ChildProgress, ChildUp, JobDone
 from kafka.tasks.runner import Job
 
 JOB = 0x4A
@@ -114,7 +114,7 @@ def decode_job(packet: memoryview, rest: bytes | None = None) -> Packet:
 # -- news -------------------------------------------------------------------------------------------------------------
 
 
-def encode_up(up: Up) -> bytes:
+def encode_up(up: ChildUp) -> bytes:
     """The body of UP."""
     return json.dumps(up).encode()
 
@@ -130,7 +130,7 @@ def encode_done(seq: int, outcome: Outcome, ran_s: float, started_at: float) -> 
     return _DONE.pack(seq, started_at, ran_s, number) + encode(outcome)
 
 
-def decode_news(frame: Frame, body: bytes) -> News:
+def decode_news(frame: Frame, body: bytes) -> ChildMessage:
     """What a frame says; ``body`` is its own or that of its file. :class:`ChannelDamaged` for what nobody can say."""
     try:
         return _NEWS[frame.kind](body)
@@ -138,51 +138,51 @@ def decode_news(frame: Frame, body: bytes) -> News:
         raise ChannelDamaged(f"a frame of kind {frame.kind} says nothing that makes sense: {error!r}") from None
 
 
-def _up(body: bytes) -> Up:
+def _up(body: bytes) -> ChildUp:
     pid, generation, versions, registry_hash = json.loads(body)
-    return Up(int(pid), int(generation), str(versions), str(registry_hash))
+    return ChildUp(int(pid), int(generation), str(versions), str(registry_hash))
 
 
-def _done(body: bytes) -> Done:
+def _done(body: bytes) -> JobDone:
     seq, started_at, ran_s, number = _DONE.unpack_from(body)
-    return Done(seq, _DECODERS[number](body[_DONE.size :]), ran_s, started_at)
+    return JobDone(seq, _DECODERS[number](body[_DONE.size :]), ran_s, started_at)
 
 
-def _encode_failed(failed: Failed) -> bytes:
+def _encode_failed(failed: AttemptFailed) -> bytes:
     fault = failed.fault
     return json.dumps([fault.type, fault.text, fault.traceback, failed.listed]).encode()
 
 
-def _failed(body: bytes) -> Failed:
+def _failed(body: bytes) -> AttemptFailed:
     kind, text, lines, listed = json.loads(body)
-    return Failed(Fault(str(kind), str(text), str(lines)), bool(listed))
+    return AttemptFailed(ErrorInfo(str(kind), str(text), str(lines)), bool(listed))
 
 
-_EMPTY, _NULL = Succeeded(b""), Succeeded(b"null")
+_EMPTY, _NULL = JobSucceeded(b""), JobSucceeded(b"null")
 
 
-def _succeeded(body: bytes) -> Succeeded:
+def _succeeded(body: bytes) -> JobSucceeded:
     if len(body) <= 4:
         if not body:
             return _EMPTY
         if body == b"null":  # most functions; making a frozen object costs 0.5 us
             return _NULL
-    return Succeeded(body)
+    return JobSucceeded(body)
 
 
-_NEWS: dict[int, Callable[[bytes], News]] = {
+_NEWS: dict[int, Callable[[bytes], ChildMessage]] = {
     UP: _up,
-    PROGRESS: lambda body: Progress(body.decode("utf-8", "replace")),
+    PROGRESS: lambda body: ChildProgress(body.decode("utf-8", "replace")),
     DONE: _done,
 }
 
 _OUTCOMES: dict[type, tuple[int, Callable[[Any], bytes], Callable[[bytes], Outcome]]] = {
-    Succeeded: (0, lambda outcome: outcome.value, _succeeded),
-    Failed: (1, _encode_failed, _failed),
-    Cancelled: (
+    JobSucceeded: (0, lambda outcome: outcome.value, _succeeded),
+    AttemptFailed: (1, _encode_failed, _failed),
+    JobCancelled: (
         2,
         lambda outcome: json.dumps(outcome.reason).encode(),
-        lambda body: Cancelled(str(json.loads(body))),
+        lambda body: JobCancelled(str(json.loads(body))),
     ),
 }
 """Outcome of a run -> its number, how it is written, how it is read."""

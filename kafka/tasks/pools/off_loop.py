@@ -13,7 +13,7 @@ from collections import deque
 
 from kafka.tasks.outcome import Outcome
 from kafka.tasks.pools.base import Finished, SimplePool, Wake
-from kafka.tasks.pools.limits import too_long
+from kafka.tasks.pools.limits import timeout_outcome
 from kafka.tasks.runner import Job
 
 
@@ -86,4 +86,4 @@ class OffLoopPool(SimplePool):
         job.cancelled = job.is_given_up = True
         job.ran_s = limit
         self._counts["hard_limits"] += 1
-        self._tell(job, too_long(job))
+        self._tell(job, timeout_outcome(job))

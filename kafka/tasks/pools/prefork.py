@@ -20,19 +20,19 @@ from random import Random
 from typing import Any
 
 from kafka.net.loop import Loop
-from kafka.tasks.outcome import Failed, LockLost, Lost, Outcome, Succeeded
+from kafka.tasks.outcome import AttemptFailed, ChildLost, JobSucceeded, LockLost, Outcome
+from kafka.tasks.pools.autoscaler import Autoscaler, PoolLoad
 from kafka.tasks.pools.base import ChildSnapshot, Finished, Wake
-from kafka.tasks.pools.closing import stop, turn
-from kafka.tasks.pools.deaths import Death
-from kafka.tasks.pools.kept import Kept
-from kafka.tasks.pools.limits import Running, too_long
-from kafka.tasks.pools.memory import OomCounter, Vitals, vitals
-from kafka.tasks.pools.processes import Done, Launcher
-from kafka.tasks.pools.scaling import Load, Scaler
+from kafka.tasks.pools.child_process import ChildProcess
+from kafka.tasks.pools.exit_reasons import ChildExit
+from kafka.tasks.pools.limits import StartedJob, timeout_outcome
+from kafka.tasks.pools.memory import OomCounter, ProcessSample, sample_process
+from kafka.tasks.pools.pool_shutdown import poll_once, stop_children
+from kafka.tasks.pools.processes import JobDone, Launcher
 from kafka.tasks.pools.settings import MOST_CONCURRENCY, PoolSettings
-from kafka.tasks.pools.stacks import Stacks
-from kafka.tasks.pools.statistics import Written, brief, human_write_stats
-from kafka.tasks.pools.supervision import CLOGGED_S, Supervision
+from kafka.tasks.pools.stacks import StackDumper
+from kafka.tasks.pools.statistics import WriteCounts, brief, human_write_stats
+from kafka.tasks.pools.supervision import FULL_CHANNEL_RETRY_S, Supervision
 from kafka.tasks.runner import Job
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 MOST_AHEAD = 128
 """Jobs with one child at once when the number is left to the pool. A channel holds about 200 small ones."""
 
-_ENDED = ", and its process was ended"
+_PROCESS_ENDED = ", and its process was ended"
 
 
 class PreforkPool:
@@ -55,7 +55,7 @@ class PreforkPool:
         loop: Loop | None = None,
         launcher: Launcher | None = None,
         rng: Random | None = None,
-        look: Callable[[int], Vitals | None] = vitals,
+        look: Callable[[int], ProcessSample | None] = sample_process,
         oom: OomCounter | None = None,
     ) -> None:
         settings = self.settings_for(settings)
@@ -79,14 +79,14 @@ class PreforkPool:
         self._counts = {"done": 0, "put_back": 0}
         self._was = (False, False)
         self._is_per_job = settings.process_per_job
-        self._load: Callable[[Kept], int] = _load_and_process if settings.process_per_job else _load
-        self._scaler = Scaler(*settings.autoscale) if settings.autoscale is not None else None
+        self._load: Callable[[ChildProcess], int] = _load_and_process if settings.process_per_job else _load
+        self._scaler = Autoscaler(*settings.autoscale) if settings.autoscale is not None else None
         if launcher is None:
             from kafka.tasks.pools.launch import make_launcher
 
             launcher = make_launcher(settings)
         self.supervision = Supervision(launcher, settings, self, loop, self.is_strict, rng, look, oom)
-        self._stacks = Stacks(launcher.stacks_fd, self.supervision.deadlines)
+        self._stacks = StackDumper(launcher.stacks_fd, self.supervision.deadlines)
         self.supervision.begin()
 
     @staticmethod
@@ -137,7 +137,7 @@ class PreforkPool:
     def human_write_stats(self) -> dict[str, Any]:
         """How evenly jobs were written to the children that are there now; for people."""
         children = self.supervision.children
-        return human_write_stats({number: Written(kept.given, len(kept.jobs)) for number, kept in children.items()})
+        return human_write_stats({number: WriteCounts(kept.given, len(kept.jobs)) for number, kept in children.items()})
 
     # -- jobs in and out ----------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class PreforkPool:
         self._is_woken = False
         if timeout > 0 and not self._done:
             self._hand_out()
-            turn(self.supervision, timeout)
+            poll_once(self.supervision, timeout)
         if self._loop is None or timeout > 0:
             self._hand_out()
         done, self._done = self._done, []
@@ -207,7 +207,7 @@ class PreforkPool:
     def stop(self, grace: float) -> list[Job]:
         """The outcomes of jobs that ended meanwhile are there for :meth:`finished`."""
         self._never = self.recall()
-        stop(self.supervision, grace, self._settings.kill_grace)
+        stop_children(self.supervision, grace, self._settings.kill_grace)
         never = [*self._never, *self._line]
         for kept in self.supervision.children.values():
             never += kept.jobs.values()
@@ -257,7 +257,7 @@ class PreforkPool:
             if len(self._line) == before:
                 break
 
-    def _deal(self, takers: list[Kept]) -> None:
+    def _deal(self, takers: list[ChildProcess]) -> None:
         """Jobs from the line to the children, so that all have the same number, as far as there is room."""
         line = self._line
         room = self.supervision.room
@@ -270,7 +270,7 @@ class PreforkPool:
                 if not line:
                     return
 
-    def _give(self, kept: Kept, line: deque[Job], count: int) -> None:
+    def _give(self, kept: ChildProcess, line: deque[Job], count: int) -> None:
         send, jobs, seq = kept.child.send, kept.jobs, self._seq
         while count and line:
             job = line[0]
@@ -296,13 +296,13 @@ class PreforkPool:
                 self.supervision.inspection.limited(kept, job)
         self._seq = seq
 
-    def _put_aside(self, kept: Kept, error: OSError) -> None:
+    def _put_aside(self, kept: ChildProcess, error: OSError) -> None:
         job = self._line.popleft()
         if job not in self._told_of:
             self._told_of.add(job)
             log.error("%s cannot be written to %s, which is tried again: %s", job, kept, error)
         if not self._aside:
-            self.supervision.deadlines.after(CLOGGED_S, self._from_aside)
+            self.supervision.deadlines.after(FULL_CHANNEL_RETRY_S, self._from_aside)
         self._aside.append(job)
 
     def _from_aside(self) -> None:
@@ -317,11 +317,11 @@ class PreforkPool:
             return self._settings.prefetch
         return min(MOST_AHEAD, max(1, -(-self.depth // takers)))
 
-    def _take_from_the_busiest(self, takers: list[Kept]) -> bool:
+    def _take_from_the_busiest(self, takers: list[ChildProcess]) -> bool:
         """Half of what waits with the child that has most, when another is idle; whether there was something."""
         if all(kept.jobs or self.supervision.room(kept, 1) <= 0 for kept in takers):
             return False
-        behind: Callable[[Kept], int] = _behind
+        behind: Callable[[ChildProcess], int] = _behind
         if self._is_per_job and any(self._load(kept) == 0 and self.supervision.room(kept, 1) > 0 for kept in takers):
             behind = _behind_a_process
         busiest = max(takers, key=behind)
@@ -334,7 +334,7 @@ class PreforkPool:
 
     # -- what the supervision tells -----------------------------------------------------------------------------------
 
-    def ended(self, kept: Kept, news: Sequence[Done]) -> int:
+    def ended(self, kept: ChildProcess, news: Sequence[JobDone]) -> int:
         jobs, done = kept.jobs, self._done
         before, strange = len(done), -1
         for seq, outcome, ran_s, started_at in news:
@@ -345,14 +345,14 @@ class PreforkPool:
             job.started_at = started_at
             job.ran_s = ran_s
             is_too_long = kept.doom is not None and kept.doom.cause == "time" and kept.doomed_seq == seq
-            if is_too_long and isinstance(outcome, Failed):
-                outcome = too_long(job, _ENDED, is_told=True)
+            if is_too_long and isinstance(outcome, AttemptFailed):
+                outcome = timeout_outcome(job, _PROCESS_ENDED, is_told=True)
             done.append((job, outcome))
         count = len(done) - before
         self._counts["done"] += count
         if log.isEnabledFor(logging.DEBUG):
             for job, outcome in done[before:]:
-                log.debug("%s: %s", job, brief(outcome.value if isinstance(outcome, Succeeded) else outcome))
+                log.debug("%s: %s", job, brief(outcome.value if isinstance(outcome, JobSucceeded) else outcome))
         if strange >= 0:
             self.supervision.damaged(kept, f"it tells of a job that it does not have (number {strange})")
         self._tell()
@@ -369,7 +369,7 @@ class PreforkPool:
         self._line.extendleft(job for _, job in reversed(jobs) if not job.cancelled)
         self._hand_out_later()
 
-    def lost(self, kept: Kept, running: Running, death: Death) -> None:
+    def lost(self, kept: ChildProcess, running: StartedJob, death: ChildExit) -> None:
         job = running.job
         job.started_at = running.started_at
         job.ran_s = max(0.0, self.supervision.deadlines.time() - running.started_at)
@@ -382,7 +382,7 @@ class PreforkPool:
         its_fault = running.seq == kept.doomed_seq or death.cause not in ("time", "memory", "stopped")
         is_time = death.cause == "time" and its_fault
         detail = f"process {kept.pid}{'; ' if death.detail and not is_time else ''}{'' if is_time else death.detail}"
-        lost = Lost(
+        lost = ChildLost(
             death.cause,
             death.signal,
             death.exit_code,
@@ -394,7 +394,7 @@ class PreforkPool:
         )
         outcome: Outcome = lost
         if is_time:
-            outcome = too_long(job, f"{_ENDED}: {'; '.join(lost.facts())}", death.signal)
+            outcome = timeout_outcome(job, f"{_PROCESS_ENDED}: {'; '.join(lost.facts())}", death.signal)
         self._done.append((job, outcome))
         self._counts["done"] += 1
         self._tell()
@@ -413,7 +413,7 @@ class PreforkPool:
             return
         busy = sum(bool(kept.jobs) for kept in self.supervision.takers)
         waiting = self._busy - len(self._done) - busy + self.backlog
-        target = self._scaler.target(now, Load(self.concurrency, busy, max(0, waiting)))
+        target = self._scaler.target(now, PoolLoad(self.concurrency, busy, max(0, waiting)))
         self._resize(target)
 
     def _tell(self) -> None:
@@ -422,21 +422,21 @@ class PreforkPool:
             self._wake()
 
 
-def _load(kept: Kept) -> int:
+def _load(kept: ChildProcess) -> int:
     return len(kept.jobs)
 
 
-def _behind(kept: Kept) -> int:
+def _behind(kept: ChildProcess) -> int:
     return len(kept.jobs) - 1
 
 
 # With a process for each job, that of the last one may still be busy with its exit functions: nothing begins meanwhile.
 
 
-def _load_and_process(kept: Kept) -> int:
+def _load_and_process(kept: ChildProcess) -> int:
     return 2 * len(kept.jobs) + (kept.child.page.runner_pid != 0)
 
 
-def _behind_a_process(kept: Kept) -> int:
+def _behind_a_process(kept: ChildProcess) -> int:
     is_held_up = kept.child.page.runner_pid != 0 and kept.running() is None
     return len(kept.jobs) if is_held_up else len(kept.jobs) - 1

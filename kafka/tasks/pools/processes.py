@@ -14,7 +14,7 @@ from kafka.tasks.outcome import Outcome
 from kafka.tasks.runner import Job
 
 
-class Phase(IntEnum):
+class ChildPhase(IntEnum):
     """What a child says it is doing, on its page."""
 
     BOOTING = 0
@@ -23,7 +23,7 @@ class Phase(IntEnum):
     WRITING = 3
 
 
-class Exit(NamedTuple):
+class ExitStatus(NamedTuple):
     """How a process ended: exit code or signal (both None: nobody can tell), and what it used.
 
     ``max_rss_bytes`` is the most that it held, or one of those that it had started and waited for. A process that is
@@ -36,7 +36,7 @@ class Exit(NamedTuple):
     cpu_s: float | None = None
 
 
-class Up(NamedTuple):
+class ChildUp(NamedTuple):
     """The child has loaded the app and takes jobs."""
 
     pid: int
@@ -45,13 +45,13 @@ class Up(NamedTuple):
     registry_hash: str = ""
 
 
-class Progress(NamedTuple):
+class ChildProgress(NamedTuple):
     """What a child that is not up yet is busy with, for people."""
 
     text: str
 
 
-class Done(NamedTuple):
+class JobDone(NamedTuple):
     """A job has ended. ``started_at``: monotonic seconds, which are the same in all processes of a machine."""
 
     seq: int
@@ -60,19 +60,19 @@ class Done(NamedTuple):
     started_at: float
 
 
-News: TypeAlias = "Up | Progress | Done"
+ChildMessage: TypeAlias = "ChildUp | ChildProgress | JobDone"
 
 
 class ChannelDamaged(Exception):
     """What a child sent cannot be understood; it has to be replaced."""
 
 
-class Page(Protocol):
+class ChildPage(Protocol):
     """The page of memory that parent and child share."""
 
     @property
     def phase(self) -> int:
-        """A :class:`Phase`."""
+        """A :class:`ChildPhase`."""
 
     @property
     def begun_seq(self) -> int:
@@ -102,12 +102,12 @@ class Page(Protocol):
         """Let the job see that it is cancelled."""
 
 
-class Child(Protocol):
+class ChildHandle(Protocol):
     """A child process and the parent's ends of its channel."""
 
     pid: int
     generation: int
-    page: Page
+    page: ChildPage
     pidfd: int | None
     """Readable when the process has ended; None where the system has no such thing."""
     news_fd: int
@@ -122,10 +122,10 @@ class Child(Protocol):
     def recall(self, most: int | None = None) -> list[int]:
         """Take back jobs that the child has not received, from the front."""
 
-    def read_news(self) -> list[News]:
+    def read_news(self) -> list[ChildMessage]:
         """What has come as a whole; :class:`ChannelDamaged` for what cannot be."""
 
-    def exited(self) -> Exit | None:
+    def exited(self) -> ExitStatus | None:
         """How the process ended, which also reaps it; None while it lives. The same answer ever after."""
 
     def soft(self, seq: int) -> None:
@@ -158,7 +158,7 @@ class Launcher(Protocol):
     stacks_fd: int
     """The file that children write their stacks to (:mod:`kafka.tasks.pools.stacks`)."""
 
-    def start(self, generation: int) -> Child:
+    def start(self, generation: int) -> ChildHandle:
         """A new process. OSError when the system refuses."""
 
     def tidy(self) -> None:

@@ -23,9 +23,9 @@ from functools import partial
 from types import FrameType
 from typing import Final
 
-from kafka.tasks.pools.deadlines import Deadlines
-from kafka.tasks.pools.kept import ChildStage, Kept
-from kafka.tasks.pools.page import anonymous_file
+from kafka.tasks.pools.child_process import ChildProcess, ChildStage
+from kafka.tasks.pools.deadlines import PoolDeadlines
+from kafka.tasks.pools.shared_page import anonymous_file
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ DUMP_SIGNAL: int = getattr(signal, "SIGUSR2", 0)
 """Has a child write the stacks of its threads."""
 
 END: Final = b"\n.\n"
-LOOK_S = 0.01
+CHECK_S = 0.01
 QUIET_S = 0.5
 SILENT_S = 2.0
 """A child that has written nothing for so long is stopped, or does not get the processor."""
@@ -60,18 +60,18 @@ def _write_end(fd: int, signum: int, frame: FrameType | None) -> None:
         os.write(fd, END)
 
 
-class Stacks:
+class StackDumper:
     """Asks children for their stacks. ``fd``: the file that :func:`stacks_file` gave, and the children have."""
 
-    def __init__(self, fd: int, deadlines: Deadlines) -> None:
+    def __init__(self, fd: int, deadlines: PoolDeadlines) -> None:
         self._fd = fd
         self._deadlines = deadlines
-        self._line: deque[Kept] = deque()
-        self._asked: Kept | None = None
+        self._line: deque[ChildProcess] = deque()
+        self._asked: ChildProcess | None = None
         self._size = 0
         self._grew_at = 0.0
 
-    def ask(self, children: Iterable[Kept]) -> None:
+    def ask(self, children: Iterable[ChildProcess]) -> None:
         """Log the stacks of these, soon. Those that are in the line already are not asked twice."""
         self._line += [kept for kept in children if kept is not self._asked and kept not in self._line]
         if self._asked is None:
@@ -86,7 +86,7 @@ class Stacks:
                 self._asked = kept
                 self._size = 0
                 self._grew_at = self._deadlines.time()
-                self._deadlines.after(LOOK_S, self._look)
+                self._deadlines.after(CHECK_S, self._look)
             else:
                 log.warning("no stacks of %s: it is still starting", kept)
 
@@ -104,9 +104,9 @@ class Stacks:
             self._tell(kept, text)
             self._next()
         else:
-            self._deadlines.after(LOOK_S, self._look)
+            self._deadlines.after(CHECK_S, self._look)
 
-    def _tell(self, kept: Kept, text: bytes) -> None:
+    def _tell(self, kept: ChildProcess, text: bytes) -> None:
         if text:
             stacks = text.removesuffix(END).decode(errors="replace").rstrip()
             log.warning("stacks of %s:\n%s", kept, stacks)

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 LOG_CHARACTERS = 128
 
 
-class Written(NamedTuple):
+class WriteCounts(NamedTuple):
     """Jobs written to one child so far, and how many it has now."""
 
     given: int
     pending: int
 
 
-def human_write_stats(written: Mapping[int, Written]) -> dict[str, Any]:
+def human_write_stats(written: Mapping[int, WriteCounts]) -> dict[str, Any]:
     """How evenly jobs were written to the children, in the words of celery's non-blocking pool.
 
     ``total`` jobs, ``avg`` percent a child, ``all`` percents by child, ``raw`` counts by child, and ``inqueues``: how

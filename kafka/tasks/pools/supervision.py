@@ -1,13 +1,13 @@
 """Children from their start to their burial: who is started when, watched how, killed why, replaced by whom.
 
-It owns the children of a pool. It hands out no job and keeps no outcome: whose jobs those are (:class:`Owner`, the
-pool) is told what ended, what came back and what was lost. It looks at living children through ``inspection``, learns
-who has died from ``deathwatch``, and what is due or true is decided in pure modules: ``limits``, ``starts``,
+It owns the children of a pool. It hands out no job and keeps no outcome: whose jobs those are (:class:`PoolCallbacks`,
+the pool) is told what ended, what came back and what was lost. It looks at living children through ``inspection``,
+learns who has died from ``deathwatch``, and what is due or true is decided in pure modules: ``limits``, ``starts``,
 ``scaling``, ``deaths``.
 
 Callbacks of descriptors only read and take notes; watches are made and ended, and children buried, by what runs after
-all callbacks of the turn. A watch belongs to one :class:`Kept`, so to one generation: a descriptor's number that is
-given out again can never meet its forerunner's state.
+all callbacks of the turn. A watch belongs to one :class:`ChildProcess`, so to one generation: a descriptor's number
+that is given out again can never meet its forerunner's state.
 
 The burial, in this order: read the news to their end (a finished result may be there), take back what was not received,
 and only then ask the page which job had begun. That one is lost; all others go back into the line, without a crash.
@@ -23,17 +23,17 @@ from random import Random
 from typing import Protocol
 
 from kafka.net.loop import Loop
-from kafka.tasks.pools.deadlines import Deadline, Deadlines
-from kafka.tasks.pools.deaths import KILL, TERM, Death, Doom, death_of, signal_name
-from kafka.tasks.pools.deathwatch import DeathWatch
-from kafka.tasks.pools.inspection import SAMPLE_S, Inspection
-from kafka.tasks.pools.kept import ChildStage, Kept
-from kafka.tasks.pools.limits import Running
-from kafka.tasks.pools.memory import OomCounter, Vitals, quota, vitals
-from kafka.tasks.pools.processes import ChannelDamaged, Done, Exit, Launcher, Progress, Up
+from kafka.tasks.pools.child_monitor import SAMPLE_S, ChildMonitor
+from kafka.tasks.pools.child_process import ChildProcess, ChildStage
+from kafka.tasks.pools.deadlines import Deadline, PoolDeadlines
+from kafka.tasks.pools.exit_reasons import KILL, TERM, ChildExit, KillReason, child_exit, signal_name
+from kafka.tasks.pools.limits import StartedJob
+from kafka.tasks.pools.memory import OomCounter, ProcessSample, quota, sample_process
+from kafka.tasks.pools.processes import ChannelDamaged, ChildProgress, ChildUp, ExitStatus, JobDone, Launcher
+from kafka.tasks.pools.reaper import Reaper
 from kafka.tasks.pools.registry import VERSIONS
 from kafka.tasks.pools.settings import PoolSettings
-from kafka.tasks.pools.starts import Starts
+from kafka.tasks.pools.spawn_breaker import SpawnBreaker
 from kafka.tasks.runner import Job
 
 log = logging.getLogger(__name__)
@@ -42,30 +42,30 @@ MOST_PROGRESS = 1000
 MOST_PROGRESS_TEXT = 10_000
 """What a child says before it is up: so often, and so many characters of each."""
 
-LAST_WORDS_S = 0.5
+PROGRESS_LOG_DELAY_S = 0.5
 """What a child says before it is up is told after that, unless it has ended: then they are a part of why."""
 RETIRE_S = 5.0
 """A retired child without a job has so long to end."""
 ABANDON_S = 1.0
 """Between SIGTERM and SIGKILL when the worker itself will not wait any longer."""
-CLOGGED_S = 1.0
+FULL_CHANNEL_RETRY_S = 1.0
 """A channel that takes no job although its child has none is tried again after that long."""
-MOST_CLOGGED = 10
+MAX_FULL_CHANNEL = 10
 """A channel that did not take a job so often is damaged."""
-STARTS_A_TURN = 16
+STARTS_PER_TURN = 16
 """Children started in one go; a fork takes about a millisecond, in which the loop does nothing else."""
 
 
-class Owner(Protocol):
+class PoolCallbacks(Protocol):
     """Whose jobs the children run."""
 
-    def ended(self, kept: Kept, news: Sequence[Done]) -> int:
+    def ended(self, kept: ChildProcess, news: Sequence[JobDone]) -> int:
         """Results of that child were read. How many of them were of jobs that it had."""
 
     def came_back(self, jobs: list[tuple[int, Job]]) -> None:
         """These were with a child and were not begun: they are for others, before all that waits."""
 
-    def lost(self, kept: Kept, running: Running, death: Death) -> None:
+    def lost(self, kept: ChildProcess, running: StartedJob, death: ChildExit) -> None:
         """The child is gone, and had begun this."""
 
     def changed(self) -> None:
@@ -85,27 +85,27 @@ class Supervision:
         self,
         launcher: Launcher,
         settings: PoolSettings,
-        owner: Owner,
+        owner: PoolCallbacks,
         loop: Loop | None,
         is_strict: bool = False,
         rng: Random | None = None,
-        look: Callable[[int], Vitals | None] = vitals,
+        look: Callable[[int], ProcessSample | None] = sample_process,
         oom: OomCounter | None = None,
     ) -> None:
         self.slots = settings.slots
         self.is_strict = is_strict
-        self.children: dict[int, Kept] = {}
+        self.children: dict[int, ChildProcess] = {}
         """Generation -> child, in the order of starting, until it is buried."""
-        self.takers: list[Kept] = []
+        self.takers: list[ChildProcess] = []
         """Those that may be given jobs."""
-        self.starts = Starts(settings.breaker_failures)
+        self.starts = SpawnBreaker(settings.breaker_failures)
         self.counts = {"started": 0, "replaced": 0, "boot_failures": 0}
         self.lost_by_cause: dict[str, int] = {}
         self.is_closing = False
         """Nobody is started any more."""
-        self.deadlines = Deadlines(loop)
-        self.inspection = Inspection(settings, self, self.deadlines, look)
-        self.deaths = DeathWatch(self.children, self, self.deadlines, loop)
+        self.deadlines = PoolDeadlines(loop)
+        self.inspection = ChildMonitor(settings, self, self.deadlines, look)
+        self.deaths = Reaper(self.children, self, self.deadlines, loop)
         self._launcher = launcher
         self._settings = settings
         self._owner = owner
@@ -135,7 +135,7 @@ class Supervision:
         booting = sum(not kept.came_up for kept in self.children.values())
         staying = booting + stages.count((ChildStage.UP, False))
         for count in range(self.slots - staying):
-            if self.starts.next_at > now or count == STARTS_A_TURN:
+            if self.starts.next_at > now or count == STARTS_PER_TURN:
                 self._maintain_at(max(now, self.starts.next_at))
                 break
             if self.starts.one_at_a_time and booting + count:
@@ -171,7 +171,7 @@ class Supervision:
         self.maintain()
         self._owner.changed()
 
-    def availability_changed(self, kept: Kept) -> None:
+    def availability_changed(self, kept: ChildProcess) -> None:
         """It may be given jobs again, or not any more: then what it has not received is for others."""
         self._list_takers()
         if kept not in self.takers:
@@ -183,7 +183,7 @@ class Supervision:
             kept for kept in self.children.values() if kept.stage is ChildStage.UP and kept.stopped_at is None
         ]
 
-    def room(self, kept: Kept, level: int) -> int:
+    def room(self, kept: ChildProcess, level: int) -> int:
         """How many jobs the child may be given so that it has ``level`` of them."""
         if kept.is_blocked:
             return 0
@@ -192,15 +192,15 @@ class Supervision:
             return room  # a child that cannot be replaced works on
         return min(room, kept.quota.most - kept.given)
 
-    def clogged(self, kept: Kept) -> None:
+    def clogged(self, kept: ChildProcess) -> None:
         """Its channel takes no job, and it has none: nothing that it reports would tell when to try again."""
         kept.clogged_count += 1
-        if kept.clogged_count >= MOST_CLOGGED:
-            self.kill(kept, Doom("channel", "its channel takes no jobs although it has none"), KILL)
+        if kept.clogged_count >= MAX_FULL_CHANNEL:
+            self.kill(kept, KillReason("channel", "its channel takes no jobs although it has none"), KILL)
         else:
-            self.deadlines.after(CLOGGED_S, partial(self._unblock, kept))
+            self.deadlines.after(FULL_CHANNEL_RETRY_S, partial(self._unblock, kept))
 
-    def _unblock(self, kept: Kept) -> None:
+    def _unblock(self, kept: ChildProcess) -> None:
         kept.is_blocked = False
         self.change_later()
 
@@ -214,14 +214,14 @@ class Supervision:
         except OSError as error:
             self._boot_failed(now, now, f"no process could be started: {error}")
             return
-        kept = Kept(child, now, quota(self._settings.max_jobs_per_child, self._rng))
+        kept = ChildProcess(child, now, quota(self._settings.max_jobs_per_child, self._rng))
         self.children[kept.generation] = kept
         kept.stage_timer = self.deadlines.at(now + self._settings.start_limit, partial(self._too_slow, kept))
         if self._loop is not None and child.news_fd >= 0:
             kept.news_watch = self._loop.watch(child.news_fd, partial(self.look, kept))
         self.deaths.watch(kept)
 
-    def _up(self, kept: Kept, up: Up) -> None:
+    def _up(self, kept: ChildProcess, up: ChildUp) -> None:
         if kept.stage is not ChildStage.BOOTING:
             return
         ours = self._launcher.registry_hash
@@ -231,7 +231,7 @@ class Supervision:
         elif ours and up.registry_hash and up.registry_hash != ours:
             text = "it has loaded other tasks than the worker: the files have changed, restart the worker"
         if text or (text := self.inspection.refusal(kept)):
-            self.kill(kept, Doom("exit", text), KILL)
+            self.kill(kept, KillReason("exit", text), KILL)
             return
         if kept.stage_timer is not None:
             kept.stage_timer.cancel()
@@ -242,13 +242,13 @@ class Supervision:
         log.debug("%s is up: %s", kept, up.versions)
         self.change_later()
 
-    def _too_slow(self, kept: Kept) -> None:
+    def _too_slow(self, kept: ChildProcess) -> None:
         self.look(kept)  # it may be up, and this process be late: stopped and continued, say
         if kept.stage is not ChildStage.BOOTING:
             return
         busy_with = f" ({kept.progress})" if kept.progress else ""
         limit = self._settings.start_limit
-        self.kill(kept, Doom("time", f"it was not up within {limit:g} s{busy_with}"), KILL)
+        self.kill(kept, KillReason("time", f"it was not up within {limit:g} s{busy_with}"), KILL)
 
     def _boot_failed(self, now: float, started_at: float, why: str) -> None:
         self.counts["boot_failures"] += 1
@@ -263,7 +263,7 @@ class Supervision:
         self._maintain_at(max(now, self.starts.next_at))
         self._owner.changed()
 
-    def _crashed(self, kept: Kept, death: Death, running: Running | None, now: float) -> None:
+    def _crashed(self, kept: ChildProcess, death: ChildExit, running: StartedJob | None, now: float) -> None:
         if not death.is_ours:  # that was told before it was done
             level = _level(running)
             log.log(level, "%s died: %s%s", kept, death, "" if running is None else f"; it was running {running.job}")
@@ -278,21 +278,21 @@ class Supervision:
 
     # -- what children tell -------------------------------------------------------------------------------------------
 
-    def look(self, kept: Kept) -> None:
+    def look(self, kept: ChildProcess) -> None:
         """Read what the child has sent."""
-        done: list[Done] = []
+        done: list[JobDone] = []
         try:
             for news in kept.child.read_news():
-                if type(news) is Done:
+                if type(news) is JobDone:
                     done.append(news)
                 elif kept.came_up or kept.progress_count >= MOST_PROGRESS:
                     raise ChannelDamaged(f"it says {type(news).__name__} once more, which it has no reason to")
-                elif isinstance(news, Up):
+                elif isinstance(news, ChildUp):
                     self._up(kept, news)
-                elif isinstance(news, Progress):
+                elif isinstance(news, ChildProgress):
                     kept.progress = news.text[:MOST_PROGRESS_TEXT]
                     kept.progress_count += 1
-                    self.deadlines.after(LAST_WORDS_S, partial(self._tell_progress, kept, kept.progress))
+                    self.deadlines.after(PROGRESS_LOG_DELAY_S, partial(self._tell_progress, kept, kept.progress))
         except ChannelDamaged as error:
             self.damaged(kept, str(error))
         if done:
@@ -306,16 +306,16 @@ class Supervision:
         if kept.child.news_eof:
             self.deaths.suspect(kept)
 
-    def damaged(self, kept: Kept, why: str) -> None:
+    def damaged(self, kept: ChildProcess, why: str) -> None:
         """Nothing that the child says can be relied on any more."""
-        self.kill(kept, Doom("channel", why), KILL)
+        self.kill(kept, KillReason("channel", why), KILL)
         self.deaths.suspect(kept)
 
-    def _tell_progress(self, kept: Kept, text: str) -> None:
+    def _tell_progress(self, kept: ChildProcess, text: str) -> None:
         if kept.stage is ChildStage.BOOTING:  # else it is up, or these were its last words, which its end has told
             log.info("child %d (process %d): %s", kept.generation, kept.pid, text)
 
-    def _after_jobs(self, kept: Kept) -> None:
+    def _after_jobs(self, kept: ChildProcess) -> None:
         if kept.quota is not None and kept.ended >= kept.quota.soft and kept.replace is None:
             self.replace(kept, f"it has run {kept.ended} jobs")
         self.inspection.after_job(kept)
@@ -331,7 +331,7 @@ class Supervision:
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
-    def replace(self, kept: Kept, why: str) -> None:
+    def replace(self, kept: ChildProcess, why: str) -> None:
         """Start a successor; the child works on until that is up."""
         if kept.replace is None and kept.stage is ChildStage.UP:
             kept.replace = why
@@ -339,7 +339,7 @@ class Supervision:
             log.log(logging.DEBUG if self.is_strict else logging.INFO, "%s is replaced: %s", kept, why)
             self.change_later()
 
-    def retire(self, kept: Kept) -> None:
+    def retire(self, kept: ChildProcess) -> None:
         """No more jobs for this child: it ends what it runs, and then itself."""
         if kept.stage is ChildStage.UP:
             kept.stage = ChildStage.RETIRING
@@ -348,29 +348,29 @@ class Supervision:
             kept.child.retire()
             self._retired_later(kept)
 
-    def _retired_later(self, kept: Kept) -> None:
+    def _retired_later(self, kept: ChildProcess) -> None:
         if kept.stage_timer is not None:
             kept.stage_timer.cancel()
         kept.stage_timer = self.deadlines.after(RETIRE_S, partial(self._retired, kept))
 
-    def _retired(self, kept: Kept) -> None:
+    def _retired(self, kept: ChildProcess) -> None:
         if kept.stage is ChildStage.RETIRING:
             if kept.jobs:
                 self._retired_later(kept)
             else:
                 text = f"it did not end within {RETIRE_S:g} s when it was not needed any more"
-                self.kill(kept, Doom("exit", text), KILL)
+                self.kill(kept, KillReason("exit", text), KILL)
 
     def abandon(self, grace_s: float = ABANDON_S) -> None:
         """Kill everything, and start nobody any more."""
         self.is_closing = True
         for kept in list(self.children.values()):
             if kept.stage is not ChildStage.DOOMED:
-                self.kill(kept, Doom("stopped"), TERM, grace_s)
+                self.kill(kept, KillReason("stopped"), TERM, grace_s)
             elif kept.doom is not None:  # it may have the whole of kill_grace still
                 self.deadlines.after(grace_s, partial(self.kill, kept, kept.doom, KILL))
 
-    def kill(self, kept: Kept, doom: Doom, signum: int, grace_s: float | None = None) -> None:
+    def kill(self, kept: ChildProcess, doom: KillReason, signum: int, grace_s: float | None = None) -> None:
         """Kill the child and its group: with SIGTERM first, and SIGKILL after a grace, or with SIGKILL."""
         if kept.stage is ChildStage.GONE:
             return
@@ -390,12 +390,12 @@ class Supervision:
             kept.stage_timer = self.deadlines.after(grace_s, partial(self.kill, kept, doom, KILL))
         self.change_later()
 
-    def _back(self, kept: Kept) -> None:
+    def _back(self, kept: ChildProcess) -> None:
         back = kept.take_back()
         if back:
             self._owner.came_back(back)
 
-    def bury(self, kept: Kept, end: Exit) -> None:
+    def bury(self, kept: ChildProcess, end: ExitStatus) -> None:
         """The process has ended."""
         self._read_to_the_end(kept)
         kept.end_watches()
@@ -412,7 +412,7 @@ class Supervision:
         kept.jobs.clear()
         kept.child.close()
         oom_kills = self._oom.new_kills() if end.signal == KILL and kept.doom is None else 0
-        death = death_of(end.code, end.signal, kept.doom, oom_kills, was_retiring)
+        death = child_exit(end.code, end.signal, kept.doom, oom_kills, was_retiring)
         death = replace(death, peak_rss_bytes=end.max_rss_bytes, cpu_s=end.cpu_s)
         now = self._time()
         if not kept.came_up:
@@ -430,7 +430,7 @@ class Supervision:
         self.maintain()
         self._owner.changed()
 
-    def _read_to_the_end(self, kept: Kept) -> None:
+    def _read_to_the_end(self, kept: ChildProcess) -> None:
         """All news of a dead child. A process that it left behind may hold the channel open: nothing new is the end."""
         ended = -1
         while ended != kept.ended and not kept.child.news_eof:
@@ -445,6 +445,6 @@ class Supervision:
         self._launcher.close()
 
 
-def _level(running: Running | None) -> int:
+def _level(running: StartedJob | None) -> int:
     """Of a line about a child's end: when it has a job, the worker tells what becomes of that, and of its cause."""
     return logging.WARNING if running is None else logging.DEBUG

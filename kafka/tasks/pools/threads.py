@@ -23,7 +23,7 @@ import time
 from queue import Empty, SimpleQueue
 
 from kafka.tasks.errors import SoftTimeLimit, TimeLimit
-from kafka.tasks.outcome import Failed, Fault, Outcome
+from kafka.tasks.outcome import AttemptFailed, ErrorInfo, Outcome
 from kafka.tasks.pools.base import Run, Wake
 from kafka.tasks.pools.limits import least_limit
 from kafka.tasks.pools.off_loop import OffLoopPool
@@ -66,11 +66,11 @@ def _raise_in(thread: threading.Thread | None, error: type[BaseException]) -> No
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))
 
 
-class _Met(BaseException):
+class _PendingExceptionRaised(BaseException):
     """Takes the place of an exception that is not wanted any more."""
 
 
-def _meet_what_is_pending() -> None:
+def _clear_pending_exception() -> None:
     """Have no exception pending in this thread when this returns.
 
     To set none (NULL) would be wrong: up to Python 3.12 the interpreter is told that something is pending, finds
@@ -78,10 +78,10 @@ def _meet_what_is_pending() -> None:
     or trace function (debuggers, coverage, cProfile) 3.11 does nothing else. So another one is set, and met.
     """
     try:
-        _raise_in(threading.current_thread(), _Met)
+        _raise_in(threading.current_thread(), _PendingExceptionRaised)
         while True:
             pass
-    except _Met:
+    except _PendingExceptionRaised:
         return
 
 
@@ -163,8 +163,8 @@ class ThreadPool(OffLoopPool):
         if self._leave(slot):
             return
         if outcome is None:
-            fault = Fault(type(late).__name__, "the limit struck outside the task's own code, as it began or ended")
-            outcome = Failed(fault, job.task.retries(late))
+            fault = ErrorInfo(type(late).__name__, "the limit struck outside the task's own code, as it began or ended")
+            outcome = AttemptFailed(fault, job.task.retries(late))
         self._tell(job, outcome)
 
     @staticmethod
@@ -175,7 +175,7 @@ class ThreadPool(OffLoopPool):
                 with slot.lock:
                     slot.job = None
                 if slot.struck:
-                    _meet_what_is_pending()
+                    _clear_pending_exception()
                     slot.struck = False
                 return slot.given_up
             except _LIMITS:

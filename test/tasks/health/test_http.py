@@ -9,28 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.tasks.health.http import HEAD_BYTES, Answer, Refused, Request, RequestReader, encode
+from kafka.tasks.health.http import HEAD_BYTES, HttpRefusal, HttpRequest, HttpRequestReader, HttpResponse, encode
 
 PLAIN = b"GET /healthz HTTP/1.1\r\nHost: x\r\nAccept:  text/plain \r\n\r\n"
 
 
-def read(data: bytes) -> Request | Refused | None:
-    return RequestReader().feed(data)
+def read(data: bytes) -> HttpRequest | HttpRefusal | None:
+    return HttpRequestReader().feed(data)
 
 
 def status_of(data: bytes) -> int:
     found = read(data)
-    assert isinstance(found, Refused), found
+    assert isinstance(found, HttpRefusal), found
     return found.status.value
 
 
 def test_a_request_is_read() -> None:
-    assert read(PLAIN) == Request("GET", "/healthz", {"host": "x", "accept": "text/plain"})
+    assert read(PLAIN) == HttpRequest("GET", "/healthz", {"host": "x", "accept": "text/plain"})
 
 
 @given(st.lists(st.integers(0, len(PLAIN)), max_size=6))
 def test_where_it_is_cut_changes_nothing(cuts: list[int]) -> None:
-    reader = RequestReader()
+    reader = HttpRequestReader()
     places = [0, *sorted(cuts), len(PLAIN)]
     pieces = [PLAIN[a:b] for a, b in zip(places, places[1:], strict=False) if a < b]
     found = [reader.feed(piece) for piece in pieces]
@@ -39,7 +39,7 @@ def test_where_it_is_cut_changes_nothing(cuts: list[int]) -> None:
 
 
 def test_byte_by_byte() -> None:
-    reader = RequestReader()
+    reader = HttpRequestReader()
     assert reader.is_empty
     found = [reader.feed(PLAIN[at : at + 1]) for at in range(len(PLAIN))]
     assert found[-1] == read(PLAIN)
@@ -49,7 +49,7 @@ def test_byte_by_byte() -> None:
 
 
 def test_what_follows_is_noticed_and_not_read() -> None:
-    reader = RequestReader()
+    reader = HttpRequestReader()
     assert reader.feed(PLAIN + PLAIN) == read(PLAIN)
     assert reader.has_rest
 
@@ -69,7 +69,7 @@ def test_what_follows_is_noticed_and_not_read() -> None:
 )
 def test_the_path_of_a_target(target: bytes, path: str) -> None:
     found = read(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert isinstance(found, Request)
+    assert isinstance(found, HttpRequest)
     assert found.path == path
 
 
@@ -86,7 +86,7 @@ def test_the_path_of_a_target(target: bytes, path: str) -> None:
 )
 def test_what_the_rfc_lets_pass(data: bytes) -> None:
     found = read(data)
-    assert isinstance(found, Request)
+    assert isinstance(found, HttpRequest)
     assert found.path == "/healthz"
 
 
@@ -127,14 +127,14 @@ def test_what_cannot_be_served_has_a_status_that_says_so(data: bytes, status: in
 
 @given(st.binary(max_size=300), st.integers(1, 50))
 def test_garbage_is_a_request_or_refused_or_waited_for_and_nothing_else(data: bytes, step: int) -> None:
-    reader = RequestReader()
+    reader = HttpRequestReader()
     for at in range(0, len(data), step):
         if reader.feed(data[at : at + step]) is not None:
             return
 
 
 def test_memory_is_bounded_however_slowly_a_request_grows() -> None:
-    reader = RequestReader()
+    reader = HttpRequestReader()
     sent = 0
     while reader.feed(b"A" * 100) is None:
         sent += 100
@@ -142,7 +142,7 @@ def test_memory_is_bounded_however_slowly_a_request_grows() -> None:
 
 
 def test_an_answer_says_how_long_it_is_and_that_the_connection_ends() -> None:
-    answer = Answer(HTTPStatus.OK, b"ready\n", more=(("Allow", "GET"),))
+    answer = HttpResponse(HTTPStatus.OK, b"ready\n", more=(("Allow", "GET"),))
     head, _, body = encode(answer, 1_700_000_000.5).partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     assert lines[0] == "HTTP/1.1 200 OK"
@@ -155,4 +155,4 @@ def test_an_answer_says_how_long_it_is_and_that_the_connection_ends() -> None:
 
 @given(st.integers(0, 4_000_000_000))
 def test_dates_are_those_of_mail(at: int) -> None:
-    assert f"Date: {formatdate(at, usegmt=True)}\r\n".encode() in encode(Answer(HTTPStatus.OK, b""), at)
+    assert f"Date: {formatdate(at, usegmt=True)}\r\n".encode() in encode(HttpResponse(HTTPStatus.OK, b""), at)

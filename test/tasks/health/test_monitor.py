@@ -16,24 +16,24 @@ from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
 from kafka.net.transport import ConnectFailed
-from kafka.tasks.backend import WorkerSide
-from kafka.tasks.delivery import Contact, Source
+from kafka.tasks.backend import WorkerBackend
+from kafka.tasks.delivery import BrokerContact, JobSource
 from kafka.tasks.health.monitor import FIRST_POST_S, LEAVE_S, PATHS, POST_S, Monitor
 from kafka.tasks.health.snapshot import RunningJob, from_json
 from kafka.tasks.pools.base import ChildSnapshot
 from kafka.tasks.runner import Job
-from kafka.tasks.worker import Stage
+from kafka.tasks.worker import WorkerStage
 from test.net.recorder import Recorder
 from test.tasks.fakes import a_job
 
-MAIL = Source("mail", "shop.mail")
+MAIL = JobSource("mail", "shop.mail")
 
 
 class AWorker:
     """What a monitor reads of a worker."""
 
     def __init__(self) -> None:
-        self.stage = Stage.WORKING
+        self.stage = WorkerStage.WORKING
         self.jobs: list[Job] = []
 
     def statistics(self) -> dict[str, int]:
@@ -67,8 +67,8 @@ class ADelivery:
     def __init__(self, clock: ManualClock) -> None:
         self.at: float | None = clock.monotonic()
 
-    def contacts(self) -> list[Contact]:
-        return [Contact(MAIL, self.at, 5.0)]
+    def contacts(self) -> list[BrokerContact]:
+        return [BrokerContact(MAIL, self.at, 5.0)]
 
 
 class ABoard:
@@ -101,7 +101,7 @@ class World:
         pool: Any = self.pool
         delivery: Any = self.delivery
         publisher: Any = None
-        self.monitor.start(pool, WorkerSide(delivery, publisher, 8, self.board, lambda: self.unreached))
+        self.monitor.start(pool, WorkerBackend(delivery, publisher, 8, self.board, lambda: self.unreached))
         return self
 
     def listen(self) -> World:
@@ -152,7 +152,7 @@ def test_a_worker_that_can_run_jobs_is_ready(world: World) -> None:
 
 def test_a_worker_that_stops_is_alive_until_it_has_left_and_not_ready(world: World) -> None:
     world.listen().start()
-    world.worker.stage = Stage.DRAINING
+    world.worker.stage = WorkerStage.DRAINING
     assert world.get("/readyz")[::2] == (503, "stopping: DRAINING\n")
     assert world.get("/healthz")[::2] == (200, "ok: DRAINING\n")
 
@@ -236,7 +236,7 @@ def test_a_scrape_reads_the_numbers_of_its_time(world: World) -> None:
     pytest.importorskip("prometheus_client", reason="needs the extra metrics")
     world.listen().start()
     assert "kafka_tasks_ready 1.0\n" in world.get("/metrics")[2]
-    world.worker.stage = Stage.DRAINING
+    world.worker.stage = WorkerStage.DRAINING
     assert "kafka_tasks_ready 0.0\n" in world.get("/metrics")[2]
 
 

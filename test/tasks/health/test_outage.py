@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from kafka.tasks.delivery import Contact, Source
-from kafka.tasks.health.outage import LOOK_S, TOLD_S, Outage
+from kafka.tasks.delivery import BrokerContact, JobSource
+from kafka.tasks.health.outage import CHECK_S, REPORT_AFTER_S, BrokerOutage
 
-MAIL = Source("mail", "shop.mail")
-SUSPECT = Source("mail", "shop.mail.suspect", suspect=True)
+MAIL = JobSource("mail", "shop.mail")
+SUSPECT = JobSource("mail", "shop.mail.suspect", suspect=True)
 REFUSED = "node 1 (db:9092): cannot connect: Connection refused"
 
 
@@ -18,20 +18,20 @@ class Seconds:
     """An outage looked at once a second; ``answered_at``: the brokers' last answer."""
 
     def __init__(self) -> None:
-        self.outage = Outage()
+        self.outage = BrokerOutage()
         self.now = 1000.0
         self.answered_at = self.now
 
     def pass_(self, seconds: float, unreached: str | None = None, *, answers: bool = True) -> None:
         end = self.now + seconds
         while self.now < end:
-            self.now += LOOK_S
+            self.now += CHECK_S
             if answers and unreached is None:
                 self.answered_at = self.now
             self.look(unreached)
 
     def look(self, unreached: str | None = None) -> None:
-        contacts = [Contact(MAIL, self.answered_at, 5.0), Contact(SUSPECT, self.answered_at - 1, 5.0)]
+        contacts = [BrokerContact(MAIL, self.answered_at, 5.0), BrokerContact(SUSPECT, self.answered_at - 1, 5.0)]
         self.outage.look(self.now, contacts, unreached)
 
 
@@ -45,7 +45,7 @@ def test_an_outage_is_one_warning_with_the_last_error_and_its_end_one_with_its_l
     seconds: Seconds, caplog: pytest.LogCaptureFixture
 ) -> None:
     seconds.pass_(10)
-    seconds.pass_(TOLD_S + LOOK_S, REFUSED)
+    seconds.pass_(REPORT_AFTER_S + CHECK_S, REFUSED)
     (told,) = caplog.records
     assert told.levelname == "WARNING"
     assert f"no broker can be reached, nothing is leased until one can (last error: {REFUSED})" in caplog.text
@@ -57,7 +57,7 @@ def test_an_outage_is_one_warning_with_the_last_error_and_its_end_one_with_its_l
 
 
 def test_a_broker_that_is_soon_back_is_not_told(seconds: Seconds, caplog: pytest.LogCaptureFixture) -> None:
-    seconds.pass_(TOLD_S - 1, REFUSED)
+    seconds.pass_(REPORT_AFTER_S - 1, REFUSED)
     seconds.pass_(4, answers=False)
     assert seconds.outage.since is not None
     seconds.pass_(1)

@@ -15,20 +15,20 @@ from kafka.errors import IllegalArgumentError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
-from kafka.tasks.health.http import HEAD_BYTES, Answer, Request
-from kafka.tasks.health.server import LIFE_S, LINGER_BYTES, LINGER_S, MOST, HealthServer, parse_address
+from kafka.tasks.health.http import HEAD_BYTES, HttpRequest, HttpResponse
+from kafka.tasks.health.server import LIFE_S, LINGER_BYTES, LINGER_S, MAX_CONNECTIONS, HealthServer, parse_address
 from test.net.recorder import Recorder
 
 PROBE = b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"
 SOON_S = 30.0
 
 
-def answer(request: Request) -> Answer:
+def answer(request: HttpRequest) -> HttpResponse:
     if request.path == "/broken":
         raise ZeroDivisionError("ours")
     if request.path == "/large":
-        return Answer(HTTPStatus.OK, b"x" * 8_000_000)
-    return Answer(HTTPStatus.OK, f"{request.method} {request.path}\n".encode())
+        return HttpResponse(HTTPStatus.OK, b"x" * 8_000_000)
+    return HttpResponse(HTTPStatus.OK, f"{request.method} {request.path}\n".encode())
 
 
 # -- where it listens --------------------------------------------------------------------------------------------------
@@ -203,9 +203,9 @@ def test_who_goes_on_talking_after_the_answer_is_cut_off(world: World) -> None:
 
 def test_idle_connections_keep_no_probe_out(world: World) -> None:
     idle = [world.stranger(b"GET ") for _ in range(200)]
-    assert world.server.connection_count == MOST
-    assert sum(each.is_closed for each in idle) == 200 - MOST
-    assert not any(each.is_closed for each in idle[-MOST:]), "the oldest ones go"
+    assert world.server.connection_count == MAX_CONNECTIONS
+    assert sum(each.is_closed for each in idle) == 200 - MAX_CONNECTIONS
+    assert not any(each.is_closed for each in idle[-MAX_CONNECTIONS:]), "the oldest ones go"
     for _ in range(5):
         assert status(world.stranger(PROBE)) == 200
     world.pass_time(LIFE_S + LINGER_S)
@@ -302,11 +302,11 @@ def test_who_sends_too_much_reads_why(served: Served) -> None:
 def test_200_connections_at_once_cost_64_descriptors_and_no_probe(served: Served) -> None:
     crowd = [served.connect() for _ in range(200)]
     try:
-        served.wait(lambda: served.server.connection_count == MOST)
+        served.wait(lambda: served.server.connection_count == MAX_CONNECTIONS)
         with served.connect() as probe:
             probe.sendall(PROBE)
             assert served.read_all(probe).startswith(b"HTTP/1.1 200 ")
-        assert served.server.connection_count <= MOST
+        assert served.server.connection_count <= MAX_CONNECTIONS
     finally:
         for sock in crowd:
             sock.close()

@@ -13,7 +13,7 @@ import time
 from typing import Any, NoReturn
 
 from kafka.tasks import App, Context, SoftTimeLimit
-from kafka.tasks.pools import hygiene
+from kafka.tasks.pools import process_setup
 
 app = App("shop", max_payload_bytes=20_000_000)
 
@@ -123,7 +123,7 @@ def close_descriptors() -> None:
 
 @app.task
 def write_to_descriptors() -> None:
-    for fd in hygiene.open_fds():
+    for fd in process_setup.open_fds():
         with contextlib.suppress(OSError):
             if stat.S_ISSOCK(os.fstat(fd).st_mode):
                 os.write(fd, b"not a frame, but as long as a head")

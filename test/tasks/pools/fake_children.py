@@ -10,9 +10,9 @@ import signal
 from collections import deque
 from collections.abc import Callable
 
-from kafka.tasks.outcome import Outcome, Succeeded
-from kafka.tasks.pools.memory import Vitals
-from kafka.tasks.pools.processes import ChannelDamaged, Done, Exit, News, Phase, Up
+from kafka.tasks.outcome import JobSucceeded, Outcome
+from kafka.tasks.pools.memory import ProcessSample
+from kafka.tasks.pools.processes import ChannelDamaged, ChildMessage, ChildPhase, ChildUp, ExitStatus, JobDone
 from kafka.tasks.runner import Job
 
 
@@ -20,7 +20,7 @@ class FakePage:
     """The shared page."""
 
     def __init__(self) -> None:
-        self.phase = int(Phase.BOOTING)
+        self.phase = int(ChildPhase.BOOTING)
         self.begun_seq = 0
         self.done_seq = 0
         self.started_at = 0.0
@@ -56,8 +56,8 @@ class FakeChild:
         self.is_retired = False
         self.swept = 0
         self.dumps = 0
-        self._news: list[News] = []
-        self._exit: Exit | None = None
+        self._news: list[ChildMessage] = []
+        self._exit: ExitStatus | None = None
         self._clock = clock
 
     # what the pool calls
@@ -74,7 +74,7 @@ class FakeChild:
         count = len(self.inbox) if most is None else min(most, len(self.inbox))
         return [self.inbox.popleft()[0] for _ in range(count)]
 
-    def read_news(self) -> list[News]:
+    def read_news(self) -> list[ChildMessage]:
         news, self._news = self._news, []
         if self.is_damaged:
             self.news_eof = True
@@ -83,7 +83,7 @@ class FakeChild:
             self.news_eof = True
         return news
 
-    def exited(self) -> Exit | None:
+    def exited(self) -> ExitStatus | None:
         return self._exit
 
     def soft(self, seq: int) -> None:
@@ -102,7 +102,7 @@ class FakeChild:
 
     def dump(self) -> bool:
         self.dumps += 1
-        return self.page.phase != Phase.BOOTING
+        return self.page.phase != ChildPhase.BOOTING
 
     def retire(self) -> None:
         self.is_retired = True
@@ -120,10 +120,10 @@ class FakeChild:
         return self._exit is None
 
     def up(self, registry_hash: str = "") -> None:
-        self.page.phase = int(Phase.IDLE)
-        self._news.append(Up(self.pid, self.generation, "", registry_hash))
+        self.page.phase = int(ChildPhase.IDLE)
+        self._news.append(ChildUp(self.pid, self.generation, "", registry_hash))
 
-    def say(self, news: News) -> None:
+    def say(self, news: ChildMessage) -> None:
         self._news.append(news)
 
     def receive(self) -> None:
@@ -134,7 +134,7 @@ class FakeChild:
             self.receive()
         seq, job = self.received[0]
         page = self.page
-        page.started_at, page.begun_seq, page.phase = self._clock(), seq, int(Phase.USER_CODE)
+        page.started_at, page.begun_seq, page.phase = self._clock(), seq, int(ChildPhase.USER_CODE)
         page.heartbeat_at = self._clock()
         return job
 
@@ -142,8 +142,8 @@ class FakeChild:
         """The job that has begun ends, and its result is written."""
         seq, _ = self.received.popleft()
         page = self.page
-        page.done_seq, page.phase = seq, int(Phase.IDLE)
-        self._news.append(Done(seq, outcome or Succeeded(b"1"), self._clock() - page.started_at, page.started_at))
+        page.done_seq, page.phase = seq, int(ChildPhase.IDLE)
+        self._news.append(JobDone(seq, outcome or JobSucceeded(b"1"), self._clock() - page.started_at, page.started_at))
         if self.is_retired and not self.inbox and not self.received:
             self.die(code=0)
 
@@ -156,7 +156,7 @@ class FakeChild:
         return count
 
     def die(self, code: int | None = None, signum: int | None = None, peak: int | None = None) -> None:
-        self._exit = Exit(code, signum, peak)
+        self._exit = ExitStatus(code, signum, peak)
 
 
 class FakeLauncher:
@@ -191,5 +191,5 @@ class FakeLauncher:
     def alive(self) -> list[FakeChild]:
         return [child for child in self.children if child.is_alive]
 
-    def vitals(self, pid: int) -> Vitals | None:
-        return Vitals("T" if pid in self.stopped else "S", self.rss.get(pid, 10 << 20))
+    def vitals(self, pid: int) -> ProcessSample | None:
+        return ProcessSample("T" if pid in self.stopped else "S", self.rss.get(pid, 10 << 20))

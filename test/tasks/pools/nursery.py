@@ -16,11 +16,19 @@ from types import TracebackType
 from typing import Any
 
 from kafka.tasks import Task
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.delivery import JobLease, JobSource
 from kafka.tasks.outcome import Outcome
-from kafka.tasks.pools import hygiene, kernel
+from kafka.tasks.pools import kernel, process_setup
 from kafka.tasks.pools.launch import make_launcher
-from kafka.tasks.pools.processes import Child, Done, Exit, News, Phase, Progress, Up
+from kafka.tasks.pools.processes import (
+    ChildHandle,
+    ChildMessage,
+    ChildPhase,
+    ChildProgress,
+    ChildUp,
+    ExitStatus,
+    JobDone,
+)
 from kafka.tasks.pools.settings import PoolSettings
 from kafka.tasks.runner import Job
 from test.support.waiting import until
@@ -33,7 +41,7 @@ DEADLINE_S = 60.0
 def a_call(task: Task[..., Any], *args: Any) -> Job:
     """A job of one of the tasks."""
     envelope = a_job(task.name, *args)
-    return Job(Lease(Source("q", "shop.q"), envelope.value, [], 1), envelope, task)
+    return Job(JobLease(JobSource("q", "shop.q"), envelope.value, [], 1), envelope, task)
 
 
 def is_running(pid: int) -> bool:
@@ -66,13 +74,13 @@ class Nursery:
     """A launcher and its children. On leaving it nothing is left: no process, no zombie, no descriptor."""
 
     def __init__(self, method: str = "fork", path: str = "test.tasks.pools.children_app:app", **settings: Any) -> None:
-        self._fds = len(hygiene.open_fds())
+        self._fds = len(process_setup.open_fds())
         self._children_before = set(kernel.children_of(os.getpid()))
         settings.setdefault("app", children_app.app)
         self._settings = PoolSettings(app_path=path, start_method=method, **settings)
         self._generation = 0
         self._seq = 0
-        self.children: list[Child] = []
+        self.children: list[ChildHandle] = []
         self.progress: list[str] = []
 
     def __enter__(self) -> Nursery:
@@ -90,7 +98,7 @@ class Nursery:
         self.launcher.close()
         if kind is None:
             assert set(kernel.children_of(os.getpid())) <= self._children_before
-            assert len(hygiene.open_fds()) == self._fds
+            assert len(process_setup.open_fds()) == self._fds
 
     def _tidied(self) -> bool:
         """Orphans come one generation after the other: one that is killed leaves its own to us."""
@@ -100,33 +108,33 @@ class Nursery:
         servers = {server.pid for server in [getattr(self.launcher, "_server", None)] if server is not None}
         return set(kernel.children_of(os.getpid())) <= self._children_before | servers
 
-    def start(self, wait_up: bool = True) -> Child:
+    def start(self, wait_up: bool = True) -> ChildHandle:
         """One more child; by default one that is up."""
         self._generation += 1
         child = self.launcher.start(self._generation)
         self.children.append(child)
         if wait_up:
             (up,) = self.news(child)
-            assert isinstance(up, Up)
+            assert isinstance(up, ChildUp)
             until(lambda: child.exited() is not None or child.pid == up.pid)
             assert up.generation == self._generation
         return child
 
-    def give(self, child: Child, task: Task[..., Any], *args: Any) -> int:
+    def give(self, child: ChildHandle, task: Task[..., Any], *args: Any) -> int:
         """Hand a call over; its sequence number."""
         self._seq += 1
         job = a_call(task, *args)
         until(lambda: child.send(self._seq, job))
         return self._seq
 
-    def news(self, child: Child, count: int = 1) -> list[News]:
+    def news(self, child: ChildHandle, count: int = 1) -> list[ChildMessage]:
         """The next news, without those of progress, which are collected; fewer when the stream ends."""
-        found: list[News] = []
+        found: list[ChildMessage] = []
 
         def read() -> None:
             select.select([child.news_fd], [], [], 1.0)
             for news in child.read_news():
-                if isinstance(news, Progress):
+                if isinstance(news, ChildProgress):
                     self.progress.append(news.text)
                 else:
                     found.append(news)
@@ -134,24 +142,24 @@ class Nursery:
         until(lambda: len(found) >= count or child.news_eof, "news", meanwhile=read, shown=lambda: found)
         return found
 
-    def run(self, child: Child, task: Task[..., Any], *args: Any) -> Outcome:
+    def run(self, child: ChildHandle, task: Task[..., Any], *args: Any) -> Outcome:
         """Hand a call over and wait for its outcome."""
         seq = self.give(child, task, *args)
         (done,) = self.news(child)
-        assert isinstance(done, Done)
+        assert isinstance(done, JobDone)
         assert done.seq == seq
         return done.outcome
 
-    def begin(self, child: Child, task: Task[..., Any], *args: Any) -> int:
+    def begin(self, child: ChildHandle, task: Task[..., Any], *args: Any) -> int:
         """Hand a call over and wait until the child is in the task's code; its sequence number."""
         seq = self.give(child, task, *args)
-        until(lambda: child.page.begun_seq == seq and child.page.phase == Phase.USER_CODE)
+        until(lambda: child.page.begun_seq == seq and child.page.phase == ChildPhase.USER_CODE)
         return seq
 
-    def end_of(self, child: Child) -> tuple[Exit, list[News]]:
+    def end_of(self, child: ChildHandle) -> tuple[ExitStatus, list[ChildMessage]]:
         """Wait for the child's end; how it was, and the news until then."""
-        found: Exit = until(child.exited)
-        news: list[News] = []
+        found: ExitStatus = until(child.exited)
+        news: list[ChildMessage] = []
         while not child.news_eof:
             news += self.news(child)
         return found, news

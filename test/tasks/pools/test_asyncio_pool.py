@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka.tasks import App, Cancel, Context, Retry, SoftTimeLimit
-from kafka.tasks.outcome import Cancelled, Failed, Outcome, Succeeded
+from kafka.tasks.outcome import AttemptFailed, JobCancelled, JobSucceeded, Outcome
 from kafka.tasks.pools.asyncio_pool import AsyncioPool
 from kafka.tasks.runner import Job
 from test.support.waiting import until
@@ -35,7 +35,7 @@ async def forever() -> None:
 
 
 def fault_type(outcome: Outcome) -> str:
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     return outcome.fault.type
 
 
@@ -53,7 +53,7 @@ def test_coroutines_run_beside_one_another_on_one_loop(bench: Bench) -> None:
     jobs = [bench.job(meet, n) for n in range(3)]
     submit(bench, *jobs)
     found = bench.outcomes(3)
-    assert [found[job] for job in jobs] == [Succeeded(b"0"), Succeeded(b"1"), Succeeded(b"2")]
+    assert [found[job] for job in jobs] == [JobSucceeded(b"0"), JobSucceeded(b"1"), JobSucceeded(b"2")]
     assert len(set(here)) == 1
     assert all(job.ran_s > 0 for job in jobs)
 
@@ -81,7 +81,7 @@ def test_the_soft_limit_cancels_the_coroutine_and_is_a_failure_that_a_policy_can
     job = bench.job(forever, soft_timeout=0.02, retry=Retry(on=(SoftTimeLimit,)))
     submit(bench, job)
     outcome = bench.outcomes(1)[job]
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert (outcome.fault.type, outcome.listed) == ("kafka.tasks.errors.SoftTimeLimit", True)
     assert bench.pool.statistics()["soft_limits"] == 1
 
@@ -97,7 +97,7 @@ def test_a_coroutine_may_clean_up_at_its_soft_limit_and_end_well(bench: Bench) -
 
     job = bench.job(tidy, soft_timeout=0.02)
     submit(bench, job)
-    assert bench.outcomes(1)[job] == Succeeded(b'"tidied"')
+    assert bench.outcomes(1)[job] == JobSucceeded(b'"tidied"')
 
 
 def test_a_cancellation_of_the_tasks_own_is_no_time_limit(bench: Bench) -> None:
@@ -130,11 +130,11 @@ def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_though_the_coroutin
     submit(bench, *jobs)
     found = bench.outcomes(3)
     assert [fault_type(found[job]) for job in jobs] == ["TimeLimit"] * 3
-    assert not any(outcome.is_told for outcome in found.values() if isinstance(outcome, Failed))
+    assert not any(outcome.is_told for outcome in found.values() if isinstance(outcome, AttemptFailed))
     assert all(job.cancelled for job in jobs)
     last = bench.job(end_it)
     submit(bench, last)
-    assert bench.outcomes(1) == {last: Succeeded(b"null")}
+    assert bench.outcomes(1) == {last: JobSucceeded(b"null")}
     until(lambda: all(job.ran_s > 0.05 for job in jobs))
     assert told == [last.task.name]  # of the others the worker tells, at their limit
     assert bench.pool.statistics()["hard_limits"] == 3
@@ -171,7 +171,7 @@ def test_a_job_behind_a_slow_one_has_its_limit_from_its_own_start(bench: Bench) 
     bench.pool.tick(time.monotonic() + FAR_S)
     assert isinstance(bench.pool, AsyncioPool)
     bench.pool._loop.call_soon_threadsafe(ends.set)
-    assert bench.outcomes(4)[last] == Succeeded(b"1")
+    assert bench.outcomes(4)[last] == JobSucceeded(b"1")
 
 
 def test_interrupt_cancels_what_runs_and_says_so(bench: Bench) -> None:
@@ -205,7 +205,7 @@ def test_a_coroutine_that_is_cancelled_before_its_first_step_frees_its_slot(benc
     assert bench.pool.statistics()["busy"] == 0
     again = bench.job(lambda: 1)
     submit(bench, again)
-    assert bench.outcomes(1) == {again: Succeeded(b"1")}
+    assert bench.outcomes(1) == {again: JobSucceeded(b"1")}
 
 
 def test_what_is_abandoned_has_no_outcome_any_more(bench: Bench) -> None:
@@ -258,7 +258,7 @@ def test_no_exception_of_a_coroutine_ends_the_loop(bench: Bench, error: type[Bas
     submit(bench, first)
     assert fault_type(bench.outcomes(1)[first]) == error.__name__
     submit(bench, second)
-    assert bench.outcomes(1) == {second: Succeeded(b"1")}
+    assert bench.outcomes(1) == {second: JobSucceeded(b"1")}
 
 
 def test_a_task_that_stops_the_event_loop_ends_no_other(bench: Bench) -> None:
@@ -276,9 +276,9 @@ def test_a_task_that_stops_the_event_loop_ends_no_other(bench: Bench) -> None:
 
     first, second, third = bench.job(waits), bench.job(stops), bench.job(waits)
     submit(bench, first, second)
-    assert bench.outcomes(2) == {first: Succeeded(b"1"), second: Succeeded(b"null")}
+    assert bench.outcomes(2) == {first: JobSucceeded(b"1"), second: JobSucceeded(b"null")}
     submit(bench, third)
-    assert bench.outcomes(1) == {third: Succeeded(b"1")}
+    assert bench.outcomes(1) == {third: JobSucceeded(b"1")}
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
@@ -296,7 +296,7 @@ def test_no_exit_of_what_a_coroutine_has_started_ends_the_loop(bench: Bench, err
     submit(bench, first)
     assert fault_type(bench.outcomes(1)[first]) == error.__name__
     submit(bench, second)
-    assert bench.outcomes(1) == {second: Succeeded(b"1")}
+    assert bench.outcomes(1) == {second: JobSucceeded(b"1")}
 
 
 def test_a_plain_function_runs_in_a_thread_of_its_own_and_blocks_no_coroutine(bench: Bench) -> None:
@@ -308,7 +308,7 @@ def test_a_plain_function_runs_in_a_thread_of_its_own_and_blocks_no_coroutine(be
 
     opener = bench.job(open_it)
     submit(bench, plain, opener)
-    assert bench.outcomes(2)[plain] == Succeeded(b"true")
+    assert bench.outcomes(2)[plain] == JobSucceeded(b"true")
 
 
 def test_a_plain_function_sees_its_soft_limit_in_its_context(bench: Bench) -> None:
@@ -318,7 +318,7 @@ def test_a_plain_function_sees_its_soft_limit_in_its_context(bench: Bench) -> No
 
     job = bench.job(polite, bind=True, soft_timeout=0.02)
     submit(bench, job)
-    assert bench.outcomes(1)[job] == Succeeded(b'"ended"')
+    assert bench.outcomes(1)[job] == JobSucceeded(b'"ended"')
 
 
 def test_a_plain_function_that_does_not_end_is_let_go_at_its_hard_limit(bench: Bench) -> None:
@@ -337,7 +337,7 @@ def test_a_coroutine_gets_its_context_and_may_cancel_its_job(bench: Bench) -> No
 
     job = bench.job(cancel, bind=True)
     submit(bench, job)
-    assert bench.outcomes(1)[job] == Cancelled(job.task.name)
+    assert bench.outcomes(1)[job] == JobCancelled(job.task.name)
 
 
 def test_more_slots_are_used_at_once_and_fewer_when_jobs_have_ended(bench: Bench) -> None:

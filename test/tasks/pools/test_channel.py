@@ -11,18 +11,19 @@ from collections.abc import Iterator
 import pytest
 
 from kafka.tasks import App
-from kafka.tasks.delivery import Lease, Source
-from kafka.tasks.outcome import Failed, Fault, Succeeded
-from kafka.tasks.pools import channel, hygiene, page, spill
-from kafka.tasks.pools.channel import ChildEnds, ChildFds, ParentEnds
+from kafka.tasks.delivery import JobLease, JobSource
+from kafka.tasks.outcome import AttemptFailed, ErrorInfo, JobSucceeded
+from kafka.tasks.pools import channel, large_payloads, process_setup, shared_page
+from kafka.tasks.pools.channel import ChildChannel, ChildFds, ParentChannel
 from kafka.tasks.pools.frames import HEAD_BYTES, IN_FILE, encode
 from kafka.tasks.pools.messages import DONE, PROGRESS, encode_done
-from kafka.tasks.pools.processes import ChannelDamaged, Done, Progress, Up
+from kafka.tasks.pools.processes import ChannelDamaged, ChildProgress, ChildUp, JobDone
 from kafka.tasks.runner import Job
 from test.tasks.fakes import a_job
 from test.tasks.pools.nursery import few_descriptors
 
 APP = App("shop")
+FROM_FILE = large_payloads.FILE_FROM_BYTES
 BIG = 10_000_000
 
 
@@ -33,15 +34,15 @@ def work() -> None: ...
 def a_call(payload: bytes = b'{"args":[],"kwargs":{}}') -> Job:
     envelope = a_job("work")
     envelope.value = payload
-    return Job(Lease(Source("q", "shop.q"), payload, [], 1), envelope, work)
+    return Job(JobLease(JobSource("q", "shop.q"), payload, [], 1), envelope, work)
 
 
 class Pair:
     """Both ends of one channel."""
 
-    def __init__(self, shared: bool = True, spare: spill.Spare | None = None) -> None:
-        self.parent = ParentEnds(4, shared, spare)
-        self.child = ChildEnds(4, self.parent.for_child, self.parent.page if shared else None)
+    def __init__(self, shared: bool = True, spare: large_payloads.SpareDescriptor | None = None) -> None:
+        self.parent = ParentChannel(4, shared, spare)
+        self.child = ChildChannel(4, self.parent.for_child, self.parent.page if shared else None)
 
     def news_socket(self) -> socket.socket:
         return self.child._news
@@ -53,13 +54,13 @@ class Pair:
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    before = len(hygiene.open_fds())
+    before = len(process_setup.open_fds())
     pair = Pair()
     yield pair
     pair.parent.close()
     with contextlib.suppress(OSError):
         pair.child.close()
-    assert len(hygiene.open_fds()) == before, "a descriptor is left"
+    assert len(process_setup.open_fds()) == before, "a descriptor is left"
 
 
 def test_jobs_arrive_in_their_order_and_outcomes_come_back(pair: Pair) -> None:
@@ -69,8 +70,8 @@ def test_jobs_arrive_in_their_order_and_outcomes_come_back(pair: Pair) -> None:
         packet = pair.child.receive()
         assert packet is not None
         assert (packet.seq, packet.value) == (seq, b"payload %d" % seq)
-        pair.child.send_done(Done(seq, Succeeded(b"%d" % seq), 0.5, 1.5))
-    assert pair.parent.read_news() == [Done(seq, Succeeded(b"%d" % seq), 0.5, 1.5) for seq in (1, 2, 3)]
+        pair.child.send_done(JobDone(seq, JobSucceeded(b"%d" % seq), 0.5, 1.5))
+    assert pair.parent.read_news() == [JobDone(seq, JobSucceeded(b"%d" % seq), 0.5, 1.5) for seq in (1, 2, 3)]
     assert pair.parent.read_news() == []
     assert not pair.parent.news_eof
 
@@ -112,7 +113,7 @@ def test_a_full_channel_takes_no_more_until_something_was_received(pair: Pair) -
     assert pair.parent.recall()[-1] == sent + 1
 
 
-@pytest.mark.parametrize("size", [0, 1, spill.SPILL_BYTES - 1, spill.SPILL_BYTES, spill.SPILL_BYTES + 1, BIG])
+@pytest.mark.parametrize("size", [0, 1, FROM_FILE - 1, FROM_FILE, FROM_FILE + 1, BIG])
 def test_payloads_of_any_size_pass_both_ways(pair: Pair, size: int) -> None:
     payload = os.urandom(min(size, 1000)) * (size // 1000 + 1)
     payload = payload[:size]
@@ -120,27 +121,27 @@ def test_payloads_of_any_size_pass_both_ways(pair: Pair, size: int) -> None:
     packet = pair.child.receive()
     assert packet is not None
     assert packet.value == payload
-    pair.child.send_done(Done(1, Succeeded(payload), 0.0, 0.0))
+    pair.child.send_done(JobDone(1, JobSucceeded(payload), 0.0, 0.0))
     (done,) = pair.parent.read_news()
-    assert isinstance(done, Done)
-    assert done.outcome == Succeeded(payload)
+    assert isinstance(done, JobDone)
+    assert done.outcome == JobSucceeded(payload)
 
 
 def test_large_and_small_outcomes_keep_their_order(pair: Pair) -> None:
     sizes = [1, BIG // 10, 2, BIG // 5, BIG // 5, 3]
     for seq, size in enumerate(sizes):
-        pair.child.send_done(Done(seq, Succeeded(bytes(size)), 0.0, 0.0))
-    found: list[Done] = []
+        pair.child.send_done(JobDone(seq, JobSucceeded(bytes(size)), 0.0, 0.0))
+    found: list[JobDone] = []
     while len(found) < len(sizes):
-        found += [news for news in pair.parent.read_news() if isinstance(news, Done)]
-    assert [(done.seq, done.outcome) for done in found] == [(s, Succeeded(bytes(n))) for s, n in enumerate(sizes)]
+        found += [news for news in pair.parent.read_news() if isinstance(news, JobDone)]
+    assert [(done.seq, done.outcome) for done in found] == [(s, JobSucceeded(bytes(n))) for s, n in enumerate(sizes)]
 
 
 def test_an_error_with_a_long_traceback_passes(pair: Pair) -> None:
-    failed = Failed(Fault("ValueError", "\u20ac" * 8000, "\ud800" * 32_000))
-    pair.child.send_done(Done(1, failed, 0.0, 0.0))
+    failed = AttemptFailed(ErrorInfo("ValueError", "\u20ac" * 8000, "\ud800" * 32_000))
+    pair.child.send_done(JobDone(1, failed, 0.0, 0.0))
     (done,) = pair.parent.read_news()
-    assert isinstance(done, Done)
+    assert isinstance(done, JobDone)
     assert done.outcome == failed
 
 
@@ -169,26 +170,26 @@ def test_the_end_of_the_parent_is_the_end_of_the_jobs(pair: Pair) -> None:
 
 def test_news_before_up_are_told(pair: Pair) -> None:
     pair.child.send_progress("importing shop for 5 s")
-    pair.child.send_up(Up(1, 4, "v", "h"))
-    assert pair.parent.read_news() == [Progress("importing shop for 5 s"), Up(1, 4, "v", "h")]
+    pair.child.send_up(ChildUp(1, 4, "v", "h"))
+    assert pair.parent.read_news() == [ChildProgress("importing shop for 5 s"), ChildUp(1, 4, "v", "h")]
 
 
 @pytest.mark.parametrize("size", [100, 40_000, BIG])
 def test_a_child_that_dies_at_any_byte_of_an_outcome_has_written_it_whole_or_not_at_all(size: int) -> None:
     """What is on the stream of a child that was killed is a beginning of what it would have written."""
-    done = Done(7, Succeeded(bytes(size)), 0.0, 0.0)
+    done = JobDone(7, JobSucceeded(bytes(size)), 0.0, 0.0)
     body = encode_done(*done)
-    in_file = len(body) > spill.SPILL_BYTES
+    in_file = len(body) > large_payloads.FILE_FROM_BYTES
     stream = encode(4, DONE, b"", IN_FILE) if in_file else encode(4, DONE, body)
-    before = len(hygiene.open_fds())
+    before = len(process_setup.open_fds())
     step = max(1, len(stream) // 200)
     for length in sorted({*range(0, len(stream), step), *range(HEAD_BYTES), len(stream)}):
         pair = Pair()
         if length:
             rights = []
             if in_file:
-                fd = spill.put(body)
-                rights = spill.with_fd(fd)
+                fd = large_payloads.write_file(body)
+                rights = large_payloads.pass_fd(fd)
             pair.news_socket().sendmsg([stream[:length]], rights)
             if in_file:
                 os.close(fd)
@@ -198,25 +199,25 @@ def test_a_child_that_dies_at_any_byte_of_an_outcome_has_written_it_whole_or_not
             found += pair.parent.read_news()
         assert found == ([done] if length == len(stream) else [])
         pair.parent.close()
-    assert len(hygiene.open_fds()) == before
+    assert len(process_setup.open_fds()) == before
 
 
 def test_what_user_code_writes_into_the_news_is_damage(pair: Pair) -> None:
-    pair.child.send_done(Done(1, Succeeded(b"1"), 0.0, 0.0))
+    pair.child.send_done(JobDone(1, JobSucceeded(b"1"), 0.0, 0.0))
     assert len(pair.parent.read_news()) == 1
     pair.news_socket().send(b"print() to the wrong descriptor")
     with pytest.raises(ChannelDamaged):
         pair.parent.read_news()
-    pair.child.send_done(Done(2, Succeeded(b"2"), 0.0, 0.0))
+    pair.child.send_done(JobDone(2, JobSucceeded(b"2"), 0.0, 0.0))
     with pytest.raises(ChannelDamaged):
         pair.parent.read_news()
 
 
 @pytest.mark.parametrize("garbage", [b"print() to the wrong descriptor", encode(4, 99, b""), encode(4, DONE, b"x")])
 def test_what_came_before_the_damage_counts_and_the_damage_is_told_next(pair: Pair, garbage: bytes) -> None:
-    pair.child.send_done(Done(1, Succeeded(b"1"), 0.0, 0.0))
+    pair.child.send_done(JobDone(1, JobSucceeded(b"1"), 0.0, 0.0))
     pair.news_socket().send(garbage)
-    assert pair.parent.read_news() == [Done(1, Succeeded(b"1"), 0.0, 0.0)]
+    assert pair.parent.read_news() == [JobDone(1, JobSucceeded(b"1"), 0.0, 0.0)]
     assert select.select([pair.parent.news_fd], [], [], 0)[0], "a loop would not come back"
     for _ in range(2):
         with pytest.raises(ChannelDamaged):
@@ -230,9 +231,9 @@ def test_a_frame_without_its_file_is_damage(pair: Pair) -> None:
 
 
 def test_a_file_that_says_it_is_larger_than_any_outcome_is_damage_and_not_read() -> None:
-    pair = Pair(spare=spill.Spare(1_000_000))
-    file = page.anonymous_file("huge", 1 << 40)
-    pair.news_socket().sendmsg([encode(4, DONE, b"", IN_FILE)], spill.with_fd(file))
+    pair = Pair(spare=large_payloads.SpareDescriptor(1_000_000))
+    file = shared_page.anonymous_file("huge", 1 << 40)
+    pair.news_socket().sendmsg([encode(4, DONE, b"", IN_FILE)], large_payloads.pass_fd(file))
     os.close(file)
     pair.child.page.passes_file()
     with pytest.raises(ChannelDamaged, match="1099511627776 bytes, and may have 1000000"):
@@ -242,12 +243,12 @@ def test_a_file_that_says_it_is_larger_than_any_outcome_is_damage_and_not_read()
 
 
 def test_descriptors_without_frames_are_damage_before_they_use_up_those_of_the_parent(pair: Pair) -> None:
-    before = len(hygiene.open_fds())
+    before = len(process_setup.open_fds())
     with open(os.devnull, "rb") as file, pytest.raises(ChannelDamaged, match="without their frames"):
         for _ in range(100):
-            pair.news_socket().sendmsg([b"K"], spill.with_fd(file.fileno()))
+            pair.news_socket().sendmsg([b"K"], large_payloads.pass_fd(file.fileno()))
             pair.parent.read_news()
-    assert len(hygiene.open_fds()) <= before + channel.MOST_FILES + 1
+    assert len(process_setup.open_fds()) <= before + channel.MOST_FILES + 1
 
 
 def test_small_news_are_read_so_many_at_a_time(pair: Pair) -> None:
@@ -263,7 +264,7 @@ def test_small_news_are_read_so_many_at_a_time(pair: Pair) -> None:
 def test_a_child_that_floods_is_read_for_a_bounded_time(pair: Pair) -> None:
     pair.news_socket().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
     pair.news_socket().setblocking(False)
-    frame = encode(4, DONE, encode_done(1, Succeeded(bytes(10_000)), 0.0, 0.0))
+    frame = encode(4, DONE, encode_done(1, JobSucceeded(bytes(10_000)), 0.0, 0.0))
     written = 0
     while True:
         try:
@@ -278,20 +279,20 @@ def test_a_child_that_floods_is_read_for_a_bounded_time(pair: Pair) -> None:
 
 
 def test_a_channel_for_another_program_has_its_page_in_a_file() -> None:
-    before = len(hygiene.open_fds())
+    before = len(process_setup.open_fds())
     pair = Pair(shared=False)
     pair.child.page.begin(3, 1.0)
     assert pair.parent.page.begun_seq == 3
     pair.child.page.close()
     pair.child.close()
     pair.parent.close()
-    assert len(hygiene.open_fds()) == before
+    assert len(process_setup.open_fds()) == before
 
 
 def test_no_descriptor_of_a_channel_is_inherited_by_programs() -> None:
-    before = set(hygiene.open_fds())
+    before = set(process_setup.open_fds())
     pair = Pair(shared=False)
-    made = set(hygiene.open_fds()) - before
+    made = set(process_setup.open_fds()) - before
     assert made
     assert not [fd for fd in made if os.path.exists(f"/proc/self/fd/{fd}") and os.get_inheritable(fd)]
     pair.child.page.close()
@@ -303,11 +304,11 @@ def test_a_channel_that_can_not_be_made_leaves_nothing(monkeypatch: pytest.Monke
     def fail() -> int:
         raise OSError(24, "too many open files")
 
-    before = len(hygiene.open_fds())
+    before = len(process_setup.open_fds())
     monkeypatch.setattr(channel, "page_file", fail)
     with pytest.raises(OSError, match="too many"):
-        ParentEnds(1)
-    assert len(hygiene.open_fds()) == before
+        ParentChannel(1)
+    assert len(process_setup.open_fds()) == before
 
 
 def test_where_packets_have_no_end_the_end_is_a_packet(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,21 +348,21 @@ def test_a_large_job_is_not_received_without_a_descriptor_for_its_file(pair: Pai
 
 
 def test_large_outcomes_are_received_without_a_descriptor_for_their_files() -> None:
-    spare = spill.Spare()
+    spare = large_payloads.SpareDescriptor()
     pair = Pair(spare=spare)
     for seq in range(1, 4):
-        pair.child.send_done(Done(seq, Succeeded(bytes(BIG)), 0.0, 0.0))
-    before = hygiene.open_fds()
+        pair.child.send_done(JobDone(seq, JobSucceeded(bytes(BIG)), 0.0, 0.0))
+    before = process_setup.open_fds()
     with few_descriptors(0):
-        done = [news for _ in range(3) for news in pair.parent.read_news() if isinstance(news, Done)]
-        assert [(each.seq, each.outcome) for each in done] == [(seq, Succeeded(bytes(BIG))) for seq in range(1, 4)]
-        pair.child.send_done(Done(4, Succeeded(b"small"), 0.0, 0.0))
+        done = [news for _ in range(3) for news in pair.parent.read_news() if isinstance(news, JobDone)]
+        assert [(each.seq, each.outcome) for each in done] == [(seq, JobSucceeded(bytes(BIG))) for seq in range(1, 4)]
+        pair.child.send_done(JobDone(4, JobSucceeded(b"small"), 0.0, 0.0))
         assert len(pair.parent.read_news()) == 1
-    assert hygiene.open_fds() == before
+    assert process_setup.open_fds() == before
     pair.child.close()
     pair.parent.close()
     spare.let_go()
-    assert len(hygiene.open_fds()) == len(before) - 8
+    assert len(process_setup.open_fds()) == len(before) - 8
 
 
 def test_after_damage_nothing_more_is_to_come(pair: Pair) -> None:
@@ -376,8 +377,8 @@ def test_a_large_outcome_that_cannot_be_read_is_damage(pair: Pair, monkeypatch: 
         os.close(fd)
         raise OSError(12, "cannot allocate memory")
 
-    pair.child.send_done(Done(1, Succeeded(b"x" * BIG), 0.5, 1.5))
-    monkeypatch.setattr(spill, "take", fail)
+    pair.child.send_done(JobDone(1, JobSucceeded(b"x" * BIG), 0.5, 1.5))
+    monkeypatch.setattr(large_payloads, "read_file", fail)
     with pytest.raises(ChannelDamaged, match="cannot allocate"):
         pair.parent.read_news()
 
@@ -393,10 +394,10 @@ def test_packets_are_datagrams_where_the_system_has_the_name_of_better_ones_and_
 
 
 def test_ends_that_are_handed_over_can_be_closed_here() -> None:
-    before = len(hygiene.open_fds())
-    parent = ParentEnds(1)
+    before = len(process_setup.open_fds())
+    parent = ParentChannel(1)
     assert isinstance(parent.for_child, ChildFds)
     parent.for_child.close()
     parent.close()
     parent.close()
-    assert len(hygiene.open_fds()) == before
+    assert len(process_setup.open_fds()) == before

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from kafka.tasks.hooks import Handlers
-from kafka.tasks.outcome import Failed, Succeeded
-from kafka.tasks.pools.child import BROKEN
-from kafka.tasks.pools.memory import vitals
-from kafka.tasks.pools.processes import ChannelDamaged, Child, Done, Phase
+from kafka.tasks.outcome import AttemptFailed, JobSucceeded
+from kafka.tasks.pools.child import EXIT_BROKEN_CHANNEL
+from kafka.tasks.pools.memory import sample_process
+from kafka.tasks.pools.processes import ChannelDamaged, ChildHandle, ChildPhase, JobDone
 from kafka.tasks.pools.stacks import END
 from test.support.waiting import until
 from test.tasks.pools import children_app as tasks
@@ -31,12 +31,12 @@ def nursery() -> Iterator[Nursery]:
 
 
 def _fault(outcome: object) -> str:
-    assert isinstance(outcome, Failed), outcome
+    assert isinstance(outcome, AttemptFailed), outcome
     return f"{outcome.fault.type.rpartition('.')[2]}: {outcome.fault.text}"
 
 
 def _value(outcome: object) -> Any:
-    assert isinstance(outcome, Succeeded), outcome
+    assert isinstance(outcome, JobSucceeded), outcome
     return json.loads(outcome.value)
 
 
@@ -47,11 +47,11 @@ def test_jobs_run_one_after_the_other_in_one_process(nursery: Nursery) -> None:
     child = nursery.start()
     seqs = [nursery.give(child, tasks.add, n, n) for n in range(20)]
     done = nursery.news(child, 20)
-    assert [(d.seq, _value(d.outcome)) for d in done if isinstance(d, Done)] == [
+    assert [(d.seq, _value(d.outcome)) for d in done if isinstance(d, JobDone)] == [
         (seq, 2 * n) for n, seq in enumerate(seqs)
     ]
     assert _value(nursery.run(child, tasks.pid)) == child.pid != os.getpid()
-    until(lambda: child.page.phase == Phase.IDLE)
+    until(lambda: child.page.phase == ChildPhase.IDLE)
     assert child.page.begun_seq == child.page.done_seq == 21
 
 
@@ -104,7 +104,7 @@ def test_a_cancelled_job_sees_it(nursery: Nursery) -> None:
     seq = nursery.begin(child, tasks.until_cancelled)
     child.page.cancel(seq)
     (done,) = nursery.news(child)
-    assert isinstance(done, Done)
+    assert isinstance(done, JobDone)
     assert _value(done.outcome) == "cancelled"
     child.page.cancel(seq + 1)
     assert _value(nursery.run(child, tasks.until_cancelled)) == "cancelled"
@@ -122,7 +122,7 @@ def test_an_alarm_that_strikes_as_its_task_ends_costs_no_child_and_no_job(nurser
     for us in range(1, 150):
         for fails in (False, True):
             outcome = nursery.run(child, tasks.arm_a_raising_timer, us, fails)
-            found.add(_fault(outcome) if isinstance(outcome, Failed) else _value(outcome))
+            found.add(_fault(outcome) if isinstance(outcome, AttemptFailed) else _value(outcome))
     assert found <= {"kept", "ValueError: its own", "TimeoutError: struck"}
     assert _value(nursery.run(child, tasks.armed_timer)) == [0, 0]
     assert child.exited() is None
@@ -154,7 +154,7 @@ def test_a_segmentation_fault_is_told_by_its_signal(nursery: Nursery) -> None:
 def test_killed_while_idle_nothing_is_lost(nursery: Nursery) -> None:
     child = nursery.start()
     nursery.run(child, tasks.add, 1, 1)
-    until(lambda: child.page.phase == Phase.IDLE)
+    until(lambda: child.page.phase == ChildPhase.IDLE)
     child.kill(signal.SIGKILL)
     found, news = nursery.end_of(child)
     assert (found.signal, news) == (signal.SIGKILL, [])
@@ -178,7 +178,7 @@ def test_killed_after_the_result_and_before_it_was_read_the_result_counts(nurser
     until(lambda: child.page.done_seq == seq)
     child.kill(signal.SIGKILL)
     _, news = nursery.end_of(child)
-    assert [len(_value(done.outcome)) for done in news if isinstance(done, Done)] == [BIG]
+    assert [len(_value(done.outcome)) for done in news if isinstance(done, JobDone)] == [BIG]
 
 
 @pytest.mark.slow
@@ -186,13 +186,13 @@ def test_killed_while_it_writes_a_large_result_that_is_whole_or_lost(nursery: Nu
     for _ in range(5 * rounds):
         child = nursery.start()
         seq = nursery.give(child, tasks.repeat, "r", BIG)
-        until(lambda child=child, seq=seq: child.page.phase == Phase.WRITING or child.page.done_seq == seq)
+        until(lambda child=child, seq=seq: child.page.phase == ChildPhase.WRITING or child.page.done_seq == seq)
         child.kill(signal.SIGKILL)
         _, news = nursery.end_of(child)
         assert child.page.begun_seq == seq
         if news:
             (done,) = news
-            assert isinstance(done, Done)
+            assert isinstance(done, JobDone)
             assert len(_value(done.outcome)) == BIG
         else:
             assert child.page.done_seq == 0
@@ -203,7 +203,7 @@ def test_a_child_that_was_stopped_is_seen_to_be_and_can_be_killed(nursery: Nurse
     seq = nursery.begin(child, tasks.spin)
     behind = nursery.give(child, tasks.add, 1, 1)
     child.kill(signal.SIGSTOP)
-    until(lambda: (seen := vitals(child.pid)) is not None and seen.is_stopped)
+    until(lambda: (seen := sample_process(child.pid)) is not None and seen.is_stopped)
     assert child.recall() == [behind]
     child.kill(signal.SIGKILL)
     found, _ = nursery.end_of(child)
@@ -215,7 +215,7 @@ def test_a_task_that_closes_all_descriptors_loses_its_job_and_its_child(nursery:
     child = nursery.start()
     seq = nursery.give(child, tasks.close_descriptors)
     found, news = nursery.end_of(child)
-    assert (found.code, news) == (BROKEN, [])
+    assert (found.code, news) == (EXIT_BROKEN_CHANNEL, [])
     assert (child.page.begun_seq, child.page.done_seq) == (seq, 0)
 
 
@@ -326,7 +326,7 @@ def test_a_soft_limit_passes_except_exception(nursery: Nursery, tmp_path: pathli
     child = nursery.start()
     child.soft(nursery.begin(child, tasks.swallow, str(tmp_path / "swallowed")))
     (done,) = nursery.news(child)
-    assert isinstance(done, Done)
+    assert isinstance(done, JobDone)
     assert _fault(done.outcome).startswith("SoftTimeLimit")
     assert not (tmp_path / "swallowed").exists()
 
@@ -338,7 +338,7 @@ def test_a_task_can_clean_up_at_its_soft_limit(nursery: Nursery, tmp_path: pathl
     until(lambda: path.exists() and path.read_text())
     child.soft(seq)
     (done,) = nursery.news(child)
-    assert isinstance(done, Done)
+    assert isinstance(done, JobDone)
     assert _fault(done.outcome).startswith("SoftTimeLimit")
     assert path.read_text() == "began\ncleaned up\n"
 
@@ -349,7 +349,7 @@ def test_a_task_can_end_well_at_its_soft_limit(nursery: Nursery, tmp_path: pathl
     until((tmp_path / "began").exists)
     child.soft(seq)
     (done,) = nursery.news(child)
-    assert isinstance(done, Done)
+    assert isinstance(done, JobDone)
     assert _value(done.outcome) == "partial"
 
 
@@ -357,7 +357,7 @@ def test_a_soft_limit_is_raised_in_finally(nursery: Nursery) -> None:
     child = nursery.start()
     child.soft(nursery.begin(child, tasks.spin_in_finally))
     (done,) = nursery.news(child)
-    assert isinstance(done, Done)
+    assert isinstance(done, JobDone)
     assert _fault(done.outcome).startswith("SoftTimeLimit")
     assert _value(nursery.run(child, tasks.add, 1, 2)) == 3
 
@@ -408,7 +408,7 @@ def test_no_two_children_have_the_same_random_numbers(nursery: Nursery) -> None:
     assert len(set(found)) == 3
 
 
-def _stacks(nursery: Nursery, child: Child, *lines: str) -> str:
+def _stacks(nursery: Nursery, child: ChildHandle, *lines: str) -> str:
     """What the child writes, asked again until all of these are in it: a job that has begun may be before its task."""
 
     def dumped() -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.tasks.pools.frames import HEAD_BYTES, LARGEST_BODY, Frame, FrameReader, encode
+from kafka.tasks.pools.frames import HEAD_BYTES, LARGEST_BODY, Frame, PipeFrameReader, encode
 from kafka.tasks.pools.processes import ChannelDamaged
 
 FRAMES = st.lists(
@@ -22,14 +22,14 @@ def _stream(frames: list[Frame], generation: int = 9) -> bytes:
 
 @given(FRAMES)
 def test_a_stream_read_whole_gives_its_frames(frames: list[Frame]) -> None:
-    reader = FrameReader(9)
+    reader = PipeFrameReader(9)
     assert reader.feed(_stream(frames)) == frames
     assert reader.left_bytes == 0
 
 
 @given(FRAMES)
 def test_a_stream_read_byte_by_byte_gives_the_same_frames(frames: list[Frame]) -> None:
-    reader = FrameReader(9)
+    reader = PipeFrameReader(9)
     found: list[Frame] = []
     for byte in _stream(frames):
         found += reader.feed(bytes([byte]))
@@ -40,7 +40,7 @@ def test_a_stream_read_byte_by_byte_gives_the_same_frames(frames: list[Frame]) -
 def test_wherever_a_stream_is_cut_the_frames_are_the_same(frames: list[Frame], data: st.DataObject) -> None:
     stream = _stream(frames)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=5)))
-    reader = FrameReader(9)
+    reader = PipeFrameReader(9)
     found: list[Frame] = []
     for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         found += reader.feed(stream[start:stop])
@@ -53,7 +53,7 @@ def test_a_stream_that_ends_early_gives_the_whole_frames_before_and_no_damage(
 ) -> None:
     stream = _stream(frames)
     length = data.draw(st.integers(0, len(stream) - 1))
-    reader = FrameReader(9)
+    reader = PipeFrameReader(9)
     found = reader.feed(stream[:length])
     assert found == frames[: len(found)]
     assert len(found) < len(frames)
@@ -66,7 +66,7 @@ def test_any_changed_bit_is_damage_and_never_a_wrong_frame(frames: list[Frame], 
     at = data.draw(st.integers(0, len(stream) - 1))
     stream[at] ^= 1 << data.draw(st.integers(0, 7))
     before = [frame for index, frame in enumerate(frames) if len(_stream(frames[: index + 1])) <= at]
-    reader = FrameReader(9)
+    reader = PipeFrameReader(9)
     found: list[Frame] = []
     with contextlib.suppress(ChannelDamaged):
         found = reader.feed(bytes(stream))
@@ -81,18 +81,18 @@ def test_any_changed_bit_is_damage_and_never_a_wrong_frame(frames: list[Frame], 
 @given(st.binary(min_size=HEAD_BYTES, max_size=200))
 def test_garbage_is_damage(garbage: bytes) -> None:
     with pytest.raises(ChannelDamaged):
-        FrameReader(9).feed(b"\0" + garbage)
+        PipeFrameReader(9).feed(b"\0" + garbage)
 
 
 def test_what_trails_the_frames_is_refused_once_it_is_long_enough_to_judge() -> None:
-    reader = FrameReader(9)
+    reader = PipeFrameReader(9)
     assert reader.feed(encode(9, 1, b"x") + b"trailing") == [Frame(1, 0, b"x")]
     with pytest.raises(ChannelDamaged):
         reader.feed(b"and more of it")
 
 
 def test_a_damaged_reader_stays_damaged() -> None:
-    reader = FrameReader(9)
+    reader = PipeFrameReader(9)
     with pytest.raises(ChannelDamaged) as first:
         reader.feed(bytes(HEAD_BYTES))
     with pytest.raises(ChannelDamaged) as second:
@@ -102,12 +102,12 @@ def test_a_damaged_reader_stays_damaged() -> None:
 
 def test_a_frame_of_another_generation_is_damage() -> None:
     with pytest.raises(ChannelDamaged, match="generation 9"):
-        FrameReader(9).feed(encode(8, 1, b"of the forerunner"))
+        PipeFrameReader(9).feed(encode(8, 1, b"of the forerunner"))
 
 
 def test_a_length_that_cannot_be_is_damage_before_any_of_it_is_waited_for() -> None:
     head = encode(9, 1, bytes(LARGEST_BODY + 1))[:HEAD_BYTES]
     with pytest.raises(ChannelDamaged):
-        FrameReader(9).feed(head)
+        PipeFrameReader(9).feed(head)
     largest = encode(9, 1, bytes(LARGEST_BODY))
-    assert FrameReader(9).feed(largest) == [Frame(1, 0, bytes(LARGEST_BODY))]
+    assert PipeFrameReader(9).feed(largest) == [Frame(1, 0, bytes(LARGEST_BODY))]

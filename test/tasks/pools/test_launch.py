@@ -1,4 +1,5 @@
-"""Tests of ``kafka.tasks.pools.launch``, ``boot`` and ``zygote``: how children begin and end, by every start method."""
+"""Tests of ``kafka.tasks.pools.launch``, ``bootstrap`` and ``fork_server``: how children begin and end, by every
+start method."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ import pytest
 from kafka.errors import IllegalArgumentError
 from kafka.net.resolve import THREAD_NAME
 from kafka.tasks import App
-from kafka.tasks.outcome import Succeeded
-from kafka.tasks.pools import boot, channel, hygiene, kernel, launch
-from kafka.tasks.pools.child import BROKEN, NOT_LOADED
+from kafka.tasks.outcome import JobSucceeded
+from kafka.tasks.pools import bootstrap, channel, kernel, launch, process_setup
+from kafka.tasks.pools.child import EXIT_APP_NOT_LOADED, EXIT_BROKEN_CHANNEL
 from kafka.tasks.pools.launch import make_launcher
 from kafka.tasks.pools.orphans import MARK, Orphans
-from kafka.tasks.pools.processes import Done, Exit, Phase
+from kafka.tasks.pools.processes import ChildPhase, ExitStatus, JobDone
 from kafka.tasks.pools.registry import registry_hash
 from kafka.tasks.pools.settings import PoolSettings, start_methods
 from test.support.waiting import until
@@ -41,7 +42,7 @@ each_executed = pytest.mark.parametrize("method", EXECUTED)
 
 
 def _value(outcome: object) -> Any:
-    assert isinstance(outcome, Succeeded), outcome
+    assert isinstance(outcome, JobSucceeded), outcome
     return json.loads(outcome.value)
 
 
@@ -83,7 +84,7 @@ def test_deaths_and_limits_work_by_every_method(method: str, tmp_path: pathlib.P
         until((tmp_path / "began").exists)
         child.soft(seq)
         (done,) = nursery.news(child)
-        assert isinstance(done, Done)
+        assert isinstance(done, JobDone)
         assert _value(done.outcome) == "partial"
 
 
@@ -173,12 +174,12 @@ def test_a_fork_leaves_signals_and_collector_as_they_were() -> None:
 
 def test_a_system_that_refuses_to_fork_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     with Nursery("fork") as nursery:
-        before = len(hygiene.open_fds())
+        before = len(process_setup.open_fds())
         with monkeypatch.context() as patch:
             patch.setattr(os, "fork", _refuse)
             with pytest.raises(OSError, match="too many"):
                 nursery.start()
-        assert len(hygiene.open_fds()) == before
+        assert len(process_setup.open_fds()) == before
         assert _value(nursery.run(nursery.start(), tasks.add, 1, 2)) == 3
 
 
@@ -186,12 +187,12 @@ def test_a_system_that_refuses_to_fork_leaves_nothing_behind(monkeypatch: pytest
 def test_a_system_without_descriptors_leaves_nothing_behind(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Nursery(method) as nursery:
         nursery.start()
-        before = len(hygiene.open_fds())
+        before = len(process_setup.open_fds())
         with monkeypatch.context() as patch:
             patch.setattr(channel, "SharedPage", _refuse)
             with pytest.raises(OSError, match="too many"):
                 nursery.start()
-        assert len(hygiene.open_fds()) == before
+        assert len(process_setup.open_fds()) == before
 
 
 def _refuse(*_: object) -> int:
@@ -219,7 +220,7 @@ def test_an_app_that_can_not_be_loaded_is_told_by_the_child_that_ends(
             child = nursery.start(wait_up=False)
             found, news = nursery.end_of(child)
             assert news == []
-            assert found.code == NOT_LOADED
+            assert found.code == EXIT_APP_NOT_LOADED
             assert told in nursery.progress[-1]
 
 
@@ -231,7 +232,7 @@ def test_an_import_that_ends_the_process_is_a_child_that_never_was_up(
     with Nursery(method, "test.tasks.pools.failing_app:app") as nursery:
         child = nursery.start(wait_up=False)
         found, news = nursery.end_of(child)
-        assert (found.signal, news, child.page.phase) == (None, [], Phase.BOOTING)
+        assert (found.signal, news, child.page.phase) == (None, [], ChildPhase.BOOTING)
         assert found.code == (3 if method == "spawn" else None)  # it was the fork server that ended
 
 
@@ -268,7 +269,7 @@ def test_a_child_that_was_never_forked_is_given_up_without_a_look_at_other_child
             child = nursery.start(wait_up=False)
             assert child.exited() is None
             child.kill_group(signal.SIGKILL)
-            assert child.exited() == Exit()
+            assert child.exited() == ExitStatus()
             assert dead.wait() == 7
             living.kill()
         slow.unlink()
@@ -303,19 +304,19 @@ def test_jobs_may_be_sent_before_the_child_is_up(method: str, slow: pathlib.Path
         nursery.give(child, tasks.add, 2, 3)
         slow.unlink()
         _, done = nursery.news(child, 2)
-        assert isinstance(done, Done)
+        assert isinstance(done, JobDone)
         assert _value(done.outcome) == 5
 
 
 def test_a_long_import_is_told_now_and_then_and_not_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boot, "PROGRESS_S", 0.005)
+    monkeypatch.setattr(bootstrap, "PROGRESS_S", 0.005)
     told: list[str] = []
-    with boot.telling(told.append, "shop:app"):
+    with bootstrap.reporting_progress(told.append, "shop:app"):
         until(lambda: len(told) >= 2)
     count = len(told)
     assert told[0].startswith("importing shop:app for ")
-    monkeypatch.setattr(boot, "PROGRESS_S", DEADLINE_S)
-    with boot.telling(told.append, "shop:app"):
+    monkeypatch.setattr(bootstrap, "PROGRESS_S", DEADLINE_S)
+    with bootstrap.reporting_progress(told.append, "shop:app"):
         pass
     assert len(told) == count
 
@@ -387,10 +388,10 @@ def test_a_child_of_a_dead_fork_server_keeps_no_loop_busy(served: Nursery) -> No
 @pytest.mark.parametrize("room", range(10))
 def test_a_start_for_want_of_descriptors_leaves_none_behind(served: Nursery, room: int) -> None:
     served.start()
-    before = len(hygiene.open_fds())
+    before = len(process_setup.open_fds())
     with few_descriptors(room), pytest.raises(OSError, match="[Tt]oo many"):
         served.launcher.start(9)
-    assert len(hygiene.open_fds()) == before
+    assert len(process_setup.open_fds()) == before
 
 
 def test_a_process_that_has_no_group_of_its_own_yet_is_killed_alone() -> None:
@@ -404,13 +405,13 @@ def test_a_process_that_has_no_group_of_its_own_yet_is_killed_alone() -> None:
 
 
 def test_a_fork_that_cannot_become_a_child_does_not_go_on_as_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: object) -> channel.ChildEnds:
+    def fail(*args: object) -> channel.ChildChannel:
         raise OSError(12, "cannot allocate memory")
 
     with Nursery("fork") as nursery:
-        monkeypatch.setattr(launch, "ChildEnds", fail)
+        monkeypatch.setattr(launch, "ChildChannel", fail)
         child = nursery.start(wait_up=False)
-        assert until(child.exited).code == BROKEN
+        assert until(child.exited).code == EXIT_BROKEN_CHANNEL
 
 
 # -- the worker's end -------------------------------------------------------------------------------------------------
@@ -484,7 +485,7 @@ def test_a_lifeline_may_have_a_number_that_select_does_not_take() -> None:
             os.setsid()
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
             lifeline, _ = os.pipe()
-            hygiene.hang_on(fcntl.fcntl(lifeline, fcntl.F_DUPFD_CLOEXEC, 1100))
+            process_setup.die_with_lifeline(fcntl.fcntl(lifeline, fcntl.F_DUPFD_CLOEXEC, 1100))
             code = 0
         finally:
             os._exit(code)
@@ -492,7 +493,7 @@ def test_a_lifeline_may_have_a_number_that_select_does_not_take() -> None:
 
 
 def test_a_child_that_begins_after_its_worker_has_died_ends_at_once() -> None:
-    ends = channel.ParentEnds(1, shared=True)
+    ends = channel.ParentChannel(1, shared=True)
     is_dead, dies = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -501,7 +502,7 @@ def test_a_child_that_begins_after_its_worker_has_died_ends_at_once() -> None:
             ends.close()
             os.close(dies)
             os.read(is_dead, 1)
-            hygiene.hang_on(ends.for_child.lifeline)
+            process_setup.die_with_lifeline(ends.for_child.lifeline)
         finally:
             os._exit(0)
     ends.for_child.close()
@@ -567,11 +568,11 @@ def test_a_method_that_needs_a_path_says_so() -> None:
 
 def test_without_an_interpreter_no_child_can_be_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
     with Nursery("spawn") as nursery:
-        before = len(hygiene.open_fds())
+        before = len(process_setup.open_fds())
         monkeypatch.setattr(sys, "executable", "")
         with pytest.raises(OSError, match="no Python interpreter"):
             nursery.start()
-        assert len(hygiene.open_fds()) == before
+        assert len(process_setup.open_fds()) == before
 
 
 def test_an_exit_that_somebody_else_has_reaped_is_an_exit_all_the_same() -> None:
@@ -579,4 +580,4 @@ def test_an_exit_that_somebody_else_has_reaped_is_an_exit_all_the_same() -> None
         child = nursery.start()
         child.kill(signal.SIGKILL)
         os.waitpid(child.pid, 0)
-        assert nursery.end_of(child)[0] == Exit()
+        assert nursery.end_of(child)[0] == ExitStatus()

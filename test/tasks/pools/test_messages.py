@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.tasks import App
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.delivery import JobLease, JobSource
 from kafka.tasks.envelope import Envelope
-from kafka.tasks.outcome import Cancelled, Failed, Fault, Outcome, Succeeded
+from kafka.tasks.outcome import AttemptFailed, ErrorInfo, JobCancelled, JobSucceeded, Outcome
 from kafka.tasks.pools import messages
 from kafka.tasks.pools.frames import Frame
 from kafka.tasks.pools.messages import DONE, PROGRESS, UP, Packet
-from kafka.tasks.pools.processes import ChannelDamaged, Done, Progress, Up
+from kafka.tasks.pools.processes import ChannelDamaged, ChildProgress, ChildUp, JobDone
 from kafka.tasks.runner import Job
 
 APP = App("shop")
@@ -28,9 +28,9 @@ def work() -> None: ...
 SEQS = st.integers(1, 2**64 - 1)
 TEXTS = st.text(st.characters(exclude_categories=[]), max_size=60)
 OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(
-    st.builds(Succeeded, st.binary(max_size=80)),
-    st.builds(Failed, st.builds(Fault, TEXTS, TEXTS, TEXTS), st.booleans()),
-    st.builds(Cancelled, TEXTS),
+    st.builds(JobSucceeded, st.binary(max_size=80)),
+    st.builds(AttemptFailed, st.builds(ErrorInfo, TEXTS, TEXTS, TEXTS), st.booleans()),
+    st.builds(JobCancelled, TEXTS),
 )
 HEADERS = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=20)), max_size=3)
 
@@ -58,7 +58,7 @@ def test_a_job_is_the_same_on_the_other_side(
     extra: list[tuple[str, bytes | None]],
 ) -> None:
     envelope = Envelope(job_id, name, value, attempt, store_result=store, extra=tuple(extra))
-    job = Job(Lease(Source("mail", "shop.mail"), value, [], deliveries), envelope, work, crashes=crashes)
+    job = Job(JobLease(JobSource("mail", "shop.mail"), value, [], deliveries), envelope, work, crashes=crashes)
     head, names, payload = messages.encode_job(seq, job)
     expected = Packet(seq, job_id, name, "mail", value, attempt, deliveries, crashes, store, tuple(extra))
     assert messages.decode_job(memoryview(head + names + payload)) == expected
@@ -68,7 +68,7 @@ def test_a_job_is_the_same_on_the_other_side(
 
 def test_a_count_that_no_packet_holds_is_cut() -> None:
     envelope = Envelope("0" * 32, "n", b"", attempt=10**18)
-    job = Job(Lease(Source("q", "t"), b"", [], 2**40), envelope, work, crashes=10**18)
+    job = Job(JobLease(JobSource("q", "t"), b"", [], 2**40), envelope, work, crashes=10**18)
     packet = messages.decode_job(memoryview(b"".join(messages.encode_job(1, job))))
     assert (packet.attempt, packet.deliveries, packet.crashes) == (10**18, 2**32 - 1, 2**32 - 1)
 
@@ -76,19 +76,19 @@ def test_a_count_that_no_packet_holds_is_cut() -> None:
 @given(SEQS, OUTCOMES, st.floats(0, 1e9), st.floats(0, 1e9))
 def test_an_outcome_is_the_same_on_the_other_side(seq: int, outcome: Outcome, ran_s: float, started_at: float) -> None:
     body = messages.encode_done(seq, outcome, ran_s, started_at)
-    assert messages.decode_news(Frame(DONE, 0, body), body) == Done(seq, outcome, ran_s, started_at)
+    assert messages.decode_news(Frame(DONE, 0, body), body) == JobDone(seq, outcome, ran_s, started_at)
 
 
 @given(st.integers(1, 2**31), st.integers(1, 2**31), st.text(max_size=20), st.text(max_size=20))
 def test_the_handshake_is_the_same_on_the_other_side(pid: int, generation: int, versions: str, tasks: str) -> None:
-    up = Up(pid, generation, versions, tasks)
+    up = ChildUp(pid, generation, versions, tasks)
     body = messages.encode_up(up)
     assert messages.decode_news(Frame(UP, 0, body), body) == up
 
 
 def test_progress_is_text_whatever_is_in_it() -> None:
     body = messages.encode_progress("importing caf\u00e9 \ud800")
-    assert messages.decode_news(Frame(PROGRESS, 0, body), body) == Progress("importing caf\u00e9 \\ud800")
+    assert messages.decode_news(Frame(PROGRESS, 0, body), body) == ChildProgress("importing caf\u00e9 \\ud800")
 
 
 @given(st.integers(0, 255), st.binary(max_size=60))
@@ -97,7 +97,7 @@ def test_news_that_make_no_sense_are_damage_and_nothing_else(kind: int, body: by
         news: Any = messages.decode_news(Frame(kind, 0, body), body)
     except ChannelDamaged:
         return
-    assert isinstance(news, (Up, Progress, Done))
+    assert isinstance(news, (ChildUp, ChildProgress, JobDone))
 
 
 @pytest.mark.parametrize("kind", [UP, DONE, 77])

@@ -16,14 +16,14 @@ from kafka.errors import IllegalArgumentError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks.outcome import LOST_CAUSES
-from kafka.tasks.pools.deadlines import Deadlines
-from kafka.tasks.pools.deaths import Doom, death_of
-from kafka.tasks.pools.limits import Act, Limits, Running
-from kafka.tasks.pools.memory import OomCounter, oom_file, quota, vitals
-from kafka.tasks.pools.scaling import Load, Scaler
+from kafka.tasks.pools.autoscaler import Autoscaler, PoolLoad
+from kafka.tasks.pools.deadlines import PoolDeadlines
+from kafka.tasks.pools.exit_reasons import KillReason, child_exit
+from kafka.tasks.pools.limits import ChildLimits, LimitAction, StartedJob
+from kafka.tasks.pools.memory import OomCounter, oom_file, quota, sample_process
 from kafka.tasks.pools.settings import PoolSettings, check_start_method, parse_autoscale, parse_memory, start_methods
-from kafka.tasks.pools.starts import FREE_CRASHES, Starts, delay_s
-from kafka.tasks.pools.statistics import Written, brief, human_write_stats
+from kafka.tasks.pools.spawn_breaker import IMMEDIATE_RESTARTS, SpawnBreaker, delay_s
+from kafka.tasks.pools.statistics import WriteCounts, brief, human_write_stats
 from test.tasks.fakes import settle
 
 # -- settings ----------------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_delays_double_up_to_a_minute() -> None:
 
 
 def test_children_that_began_together_fail_once() -> None:
-    starts = Starts(3)
+    starts = SpawnBreaker(3)
     for _ in range(8):
         starts.boot_failed(10.0, 9.0, "no module")
     assert starts.boot_failures == 1
@@ -105,7 +105,7 @@ def test_children_that_began_together_fail_once() -> None:
 
 
 def test_a_next_try_is_announced_where_there_will_be_one() -> None:
-    starts = Starts(3)
+    starts = SpawnBreaker(3)
     starts.up()
     for began_at in (10.0, 11.0, 13.0):
         starts.boot_failed(began_at + 1.0, began_at, "no module")
@@ -116,8 +116,8 @@ def test_a_next_try_is_announced_where_there_will_be_one() -> None:
 
 
 def test_crashes_open_the_breaker_unless_jobs_end_between() -> None:
-    starts = Starts(5)
-    for _ in range(FREE_CRASHES):
+    starts = SpawnBreaker(5)
+    for _ in range(IMMEDIATE_RESTARTS):
         starts.crashed(0.0, "signal")
         assert starts.next_at == 0.0
     for _ in range(5):
@@ -140,69 +140,69 @@ def _job(soft: float | None = None, hard: float | None = None) -> Any:
 
 
 def test_a_child_is_looked_at_once_for_many_short_jobs_under_long_limits() -> None:
-    limits = Limits()
+    limits = ChildLimits()
     assert limits.note(_job(hard=60), 100.0)
     assert not any(limits.note(_job(hard=60), 100.0 + n / 1000) for n in range(1000))
     assert limits.look_at == 160.0
-    assert limits.look(160.0, None, []) is Act.NOTHING
+    assert limits.look(160.0, None, []) is LimitAction.NOTHING
     assert limits.look_at is None
 
 
 def test_limits_count_from_the_start_that_the_page_tells() -> None:
-    limits = Limits()
+    limits = ChildLimits()
     job = _job(soft=2, hard=5)
     limits.note(job, 100.0)
     assert limits.look_at == 102.0
-    assert limits.look(102.0, None, [job]) is Act.NOTHING  # it waits behind another
+    assert limits.look(102.0, None, [job]) is LimitAction.NOTHING  # it waits behind another
     assert limits.look_at == 104.0
-    running = Running(7, job, 103.0)
-    assert limits.look(104.0, running, [job]) is Act.NOTHING
+    running = StartedJob(7, job, 103.0)
+    assert limits.look(104.0, running, [job]) is LimitAction.NOTHING
     assert limits.look_at == 105.0
-    assert limits.look(105.0, running, [job]) is Act.SOFT
+    assert limits.look(105.0, running, [job]) is LimitAction.SOFT
     assert limits.look_at == 106.0
-    assert limits.look(105.5, running, [job]) is Act.NOTHING
-    assert limits.look(106.5, running, [job]) is Act.AGAIN
+    assert limits.look(105.5, running, [job]) is LimitAction.NOTHING
+    assert limits.look(106.5, running, [job]) is LimitAction.AGAIN
     assert limits.look_at == 107.5
-    assert limits.look(107.5, running, [job]) is Act.AGAIN
+    assert limits.look(107.5, running, [job]) is LimitAction.AGAIN
     assert limits.look_at == 108.0
-    assert limits.look(108.0, running, [job]) is Act.HARD
+    assert limits.look(108.0, running, [job]) is LimitAction.HARD
     assert limits.look_at is None
 
 
 def test_the_hard_limit_comes_first_when_both_are_overdue() -> None:
     job = _job(soft=2, hard=5)
-    assert Limits().look(110.0, Running(1, job, 100.0), [job]) is Act.HARD
+    assert ChildLimits().look(110.0, StartedJob(1, job, 100.0), [job]) is LimitAction.HARD
 
 
 # -- scaling -----------------------------------------------------------------------------------------------------------
 
 
 def test_slots_grow_only_when_all_are_busy_and_more_waits_for_a_while() -> None:
-    scaler = Scaler(2, 10)
-    assert scaler.target(0, Load(4, 4, 10)) == 4
-    assert scaler.target(1, Load(4, 4, 10)) == 4
-    assert scaler.target(2, Load(4, 4, 10)) == 6
-    assert scaler.target(3, Load(6, 6, 10)) == 6
-    assert scaler.target(4, Load(6, 6, 1)) == 7
-    assert scaler.target(10, Load(7, 7, 100)) == 10
-    assert scaler.target(20, Load(10, 10, 100)) == 10
+    scaler = Autoscaler(2, 10)
+    assert scaler.target(0, PoolLoad(4, 4, 10)) == 4
+    assert scaler.target(1, PoolLoad(4, 4, 10)) == 4
+    assert scaler.target(2, PoolLoad(4, 4, 10)) == 6
+    assert scaler.target(3, PoolLoad(6, 6, 10)) == 6
+    assert scaler.target(4, PoolLoad(6, 6, 1)) == 7
+    assert scaler.target(10, PoolLoad(7, 7, 100)) == 10
+    assert scaler.target(20, PoolLoad(10, 10, 100)) == 10
 
 
 def test_a_load_that_swings_moves_nothing() -> None:
-    scaler = Scaler(1, 10)
+    scaler = Autoscaler(1, 10)
     for second in range(100):
-        assert scaler.target(second, Load(4, 4 if second % 2 else 3, 5)) == 4
+        assert scaler.target(second, PoolLoad(4, 4 if second % 2 else 3, 5)) == 4
     for second in range(100, 300):
-        assert scaler.target(second, Load(4, 1 if second % 20 else 3, 0)) == 4
+        assert scaler.target(second, PoolLoad(4, 1 if second % 20 else 3, 0)) == 4
 
 
 def test_slots_shrink_slowly_when_half_of_them_are_idle() -> None:
-    scaler = Scaler(2, 10)
-    assert [scaler.target(second, Load(8, 2, 0)) for second in (0, 29, 30)] == [8, 8, 5]
-    assert scaler.target(59, Load(5, 2, 0)) == 5
-    assert scaler.target(60, Load(5, 2, 0)) == 4
+    scaler = Autoscaler(2, 10)
+    assert [scaler.target(second, PoolLoad(8, 2, 0)) for second in (0, 29, 30)] == [8, 8, 5]
+    assert scaler.target(59, PoolLoad(5, 2, 0)) == 5
+    assert scaler.target(60, PoolLoad(5, 2, 0)) == 4
     for second in range(60, 1000):
-        target = scaler.target(second, Load(2, 0, 0))
+        target = scaler.target(second, PoolLoad(2, 0, 0))
     assert target == 2
 
 
@@ -216,24 +216,24 @@ def test_vitals_are_those_of_the_process_now(tmp_path: Path) -> None:
     fields[0] = "T"
     fields[21] = "1000"
     (folder / "stat").write_text(f"7 (a) b ) {' '.join(fields)}\n")
-    seen = vitals(7, str(tmp_path))
+    seen = sample_process(7, str(tmp_path))
     assert seen is not None
     assert seen.is_stopped
     assert seen.rss_bytes == 1000 * os.sysconf("SC_PAGE_SIZE")
-    assert vitals(8, str(tmp_path)) is None
+    assert sample_process(8, str(tmp_path)) is None
     (folder / "stat").write_text("7 (cut")
-    assert vitals(7, str(tmp_path)) is None
+    assert sample_process(7, str(tmp_path)) is None
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
 def test_vitals_see_memory_that_is_given_back() -> None:
-    before = vitals(os.getpid())
+    before = sample_process(os.getpid())
     block = mmap.mmap(-1, 64 << 20)  # malloc() would give what tests before have given back, and the process keeps
     for at in range(0, len(block), 4096):
         block[at] = 1
-    during = vitals(os.getpid())
+    during = sample_process(os.getpid())
     block.close()
-    after = vitals(os.getpid())
+    after = sample_process(os.getpid())
     assert before is not None and during is not None and after is not None
     assert during.rss_bytes > before.rss_bytes + (48 << 20)
     assert after.rss_bytes < during.rss_bytes - (48 << 20)
@@ -312,33 +312,33 @@ def test_a_quota_of_one_is_exact_and_others_are_spread() -> None:
         (None, 9, None, 0, "signal"),
         (None, 9, None, 1, "oom"),
         (None, 11, None, 1, "signal"),
-        (None, 15, Doom("time"), 0, "time"),
-        (0, None, Doom("time"), 0, "time"),
-        (None, 9, Doom("memory", "too much"), 3, "memory"),
+        (None, 15, KillReason("time"), 0, "time"),
+        (0, None, KillReason("time"), 0, "time"),
+        (None, 9, KillReason("memory", "too much"), 3, "memory"),
     ],
 )
 def test_what_this_side_did_comes_before_what_the_kernel_and_others_did(
-    code: int | None, signum: int | None, doom: Doom | None, oom: int, cause: str
+    code: int | None, signum: int | None, doom: KillReason | None, oom: int, cause: str
 ) -> None:
-    death = death_of(code, signum, doom, oom)
+    death = child_exit(code, signum, doom, oom)
     assert death.cause == cause
     assert cause in LOST_CAUSES
     assert not death.expected
 
 
 def test_a_retired_child_that_ends_with_0_is_expected() -> None:
-    assert death_of(0, None, None, 0, retiring=True).expected
-    assert death_of(None, None, None, 0, retiring=True).expected  # nobody can tell: it did what it was told
-    assert not death_of(1, None, None, 0, retiring=True).expected
-    assert not death_of(None, 9, None, 0, retiring=True).expected
+    assert child_exit(0, None, None, 0, retiring=True).expected
+    assert child_exit(None, None, None, 0, retiring=True).expected  # nobody can tell: it did what it was told
+    assert not child_exit(1, None, None, 0, retiring=True).expected
+    assert not child_exit(None, 9, None, 0, retiring=True).expected
 
 
 def test_a_death_says_what_is_known() -> None:
-    assert str(death_of(3, None, None, 0)) == "exit code 3"
-    assert str(death_of(None, None, None, 0)) == "its exit status is not known"
-    assert str(death_of(None, 9, None, 1)) == "signal 9 (SIGKILL); the kernel was out of memory and killed it"
-    assert str(death_of(None, 9, Doom("time", "it was not up within 60 s"), 0)) == "it was not up within 60 s"
-    assert "signal 11 (SIGSEGV); such a signal" in str(death_of(None, signal.SIGSEGV, None, 0))
+    assert str(child_exit(3, None, None, 0)) == "exit code 3"
+    assert str(child_exit(None, None, None, 0)) == "its exit status is not known"
+    assert str(child_exit(None, 9, None, 1)) == "signal 9 (SIGKILL); the kernel was out of memory and killed it"
+    assert str(child_exit(None, 9, KillReason("time", "it was not up within 60 s"), 0)) == "it was not up within 60 s"
+    assert "signal 11 (SIGSEGV); such a signal" in str(child_exit(None, signal.SIGSEGV, None, 0))
 
 
 # -- the rest ----------------------------------------------------------------------------------------------------------
@@ -347,7 +347,7 @@ def test_a_death_says_what_is_known() -> None:
 def test_deadlines_run_in_order_and_an_error_of_one_does_not_stop_the_others() -> None:
     clock = ManualClock()
     loop = Loop.simulated(clock)
-    deadlines = Deadlines(loop)
+    deadlines = PoolDeadlines(loop)
     ran: list[str] = []
 
     def fail() -> None:
@@ -368,7 +368,7 @@ def test_deadlines_run_in_order_and_an_error_of_one_does_not_stop_the_others() -
 
 
 def test_write_stats_are_percents_of_what_was_written() -> None:
-    stats = human_write_stats({1: Written(30, 1), 2: Written(10, 0)})
+    stats = human_write_stats({1: WriteCounts(30, 1), 2: WriteCounts(10, 0)})
     assert stats == {
         "total": 40,
         "avg": "50.00%",

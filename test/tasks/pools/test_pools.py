@@ -19,8 +19,8 @@ import pytest
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks import App, Context, Retry, SoftTimeLimit, Task
-from kafka.tasks.delivery import Lease, Source
-from kafka.tasks.outcome import Failed, Outcome, Succeeded
+from kafka.tasks.delivery import JobLease, JobSource
+from kafka.tasks.outcome import AttemptFailed, JobSucceeded, Outcome
 from kafka.tasks.pools import POOLS, PROCESS_POOLS, Pool, PoolSettings, default_pool, make_pool
 from kafka.tasks.runner import Job
 from test.support.waiting import until
@@ -63,7 +63,7 @@ class Bench:
         declare: Callable[[Callable[..., Any]], Task[..., Any]] = self.app.task(name=name, **options)
         task = declare(function)
         envelope = a_job(name, *args)
-        lease = Lease(Source("q", "shop.q"), envelope.value, [], 1)
+        lease = JobLease(JobSource("q", "shop.q"), envelope.value, [], 1)
         return Job(lease, envelope, task, task.options.soft_timeout, task.options.timeout)
 
     def submit(self, *jobs: Job) -> None:
@@ -135,7 +135,7 @@ def test_every_job_comes_back_with_its_outcome(bench: Bench) -> None:
     bench.pool.depth = 64
     bench.submit(*jobs)
     found = bench.outcomes(50)
-    assert [found[job] for job in jobs] == [Succeeded(str(n * n).encode()) for n in range(50)]
+    assert [found[job] for job in jobs] == [JobSucceeded(str(n * n).encode()) for n in range(50)]
     assert bench.pool.busy == 0
     assert bench.pool.statistics()["done"] == 50
 
@@ -157,10 +157,10 @@ def test_errors_are_outcomes_and_the_pool_goes_on(bench: Bench) -> None:
     after = bench.job(lambda: 1)
     bench.pool.depth = 10
     bench.submit(*jobs)
-    assert all(isinstance(o, Failed) for o in bench.outcomes(5).values())
+    assert all(isinstance(o, AttemptFailed) for o in bench.outcomes(5).values())
     until(lambda: bench.pool.free_slots or bench.pool.finished(0.01))
     bench.submit(after)
-    assert bench.outcomes(1) == {after: Succeeded(b"1")}
+    assert bench.outcomes(1) == {after: JobSucceeded(b"1")}
 
 
 def test_jobs_that_have_not_started_can_be_taken_back(bench: Bench, gate: Gate) -> None:
@@ -203,7 +203,7 @@ def test_jobs_run_beside_one_another(threads: Bench) -> None:
     barrier = threading.Barrier(2)
     for _ in range(2):
         threads.pool.submit(threads.job(lambda: barrier.wait(DEADLINE_S) >= 0))
-    assert list(threads.outcomes(2).values()) == [Succeeded(b"true")] * 2
+    assert list(threads.outcomes(2).values()) == [JobSucceeded(b"true")] * 2
 
 
 def test_many_outcomes_wake_the_loop_once(threads: Bench) -> None:
@@ -232,7 +232,7 @@ def test_a_result_that_is_too_large_is_a_failure_that_the_error_handlers_alone_a
     job = bench.job(function, retry=Retry())
     bench.submit(job)
     outcome = bench.outcomes(1)[job]
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert (outcome.fault.type, outcome.listed) == ("PayloadTooLarge", False)
     assert outcome.fault.text == (
         f"the result of task {job.task.name} is 2000002 bytes, and max_payload_bytes is 1000000: store it elsewhere"
@@ -259,7 +259,7 @@ def test_the_soft_limit_is_an_exception_that_except_exception_does_not_eat(threa
     threads.pool.submit(job)
     assert begun.wait(DEADLINE_S)
     threads.pool.tick(time.monotonic() + FAR_S)
-    assert threads.outcomes(1) == {job: Succeeded(b'"cleaned up"')}
+    assert threads.outcomes(1) == {job: JobSucceeded(b'"cleaned up"')}
     assert threads.pool.statistics()["soft_limits"] == 1
 
 
@@ -271,7 +271,7 @@ def test_a_soft_limit_that_is_let_out_is_a_failure_that_a_policy_can_list(thread
     job = threads.job(slow, soft_timeout=0.05, retry=Retry(on=(SoftTimeLimit,)))
     threads.pool.submit(job)
     outcome = threads.outcomes(1)[job]
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert (outcome.fault.type, outcome.listed) == ("kafka.tasks.errors.SoftTimeLimit", True)
 
 
@@ -284,12 +284,12 @@ def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_again(threads: Benc
     for job in stuck:
         threads.pool.submit(job)
     found = threads.outcomes(2)
-    assert {o.fault.type for o in found.values() if isinstance(o, Failed)} == {"TimeLimit"}
-    assert not any(o.is_told for o in found.values() if isinstance(o, Failed))
+    assert {o.fault.type for o in found.values() if isinstance(o, AttemptFailed)} == {"TimeLimit"}
+    assert not any(o.is_told for o in found.values() if isinstance(o, AttemptFailed))
     assert all(job.cancelled for job in stuck)
     again = threads.job(lambda: 1)
     threads.pool.submit(again)
-    assert threads.outcomes(1) == {again: Succeeded(b"1")}
+    assert threads.outcomes(1) == {again: JobSucceeded(b"1")}
     assert len(told) == 1
     gate.set()
     until(lambda: sum(t.name == "kafka-task" for t in threading.enumerate()) == 2)
@@ -308,7 +308,7 @@ def test_a_job_behind_a_slow_one_has_its_limit_from_its_own_start(threads: Bench
     until(lambda: all(job.started_at is not None for job in first))
     threads.pool.tick(time.monotonic() + FAR_S)
     gate.set()
-    assert threads.outcomes(3)[last] == Succeeded(b"1")
+    assert threads.outcomes(3)[last] == JobSucceeded(b"1")
 
 
 def test_interrupt_reaches_running_jobs_through_flag_and_exception(threads: Bench) -> None:
@@ -329,7 +329,7 @@ def test_interrupt_reaches_running_jobs_through_flag_and_exception(threads: Benc
         threads.pool.submit(job)
     started.wait(DEADLINE_S)
     threads.pool.interrupt()
-    assert list(threads.outcomes(2).values()) == [Succeeded(b'"ended"')] * 2
+    assert list(threads.outcomes(2).values()) == [JobSucceeded(b'"ended"')] * 2
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a limit may strike in a finaliser
@@ -341,7 +341,7 @@ def test_no_outcome_is_lost_when_limits_strike_as_jobs_end(threads: Bench) -> No
     assert len(threads.outcomes(300)) == 300
     after = threads.job(lambda: sum(range(1000)))
     threads.pool.submit(after)
-    assert threads.outcomes(1) == {after: Succeeded(b"499500")}
+    assert threads.outcomes(1) == {after: JobSucceeded(b"499500")}
     assert threads.pool.finished() == []
 
 
@@ -360,7 +360,7 @@ def test_stop_names_the_jobs_that_never_finished() -> None:
 _TRACED = """
 import sys, time
 from kafka.tasks import App, SoftTimeLimit
-from kafka.tasks.delivery import Lease, Source
+from kafka.tasks.delivery import JobLease, JobSource
 from kafka.tasks.pools import PoolSettings, make_pool
 from kafka.tasks.runner import Job
 from test.tasks.fakes import a_job
@@ -373,7 +373,7 @@ def slow():
         time.sleep(0.001)
 
 pool = make_pool("threads", PoolSettings(concurrency=1), lambda: None)
-pool.submit(Job(Lease(Source("q", "shop.q"), b"", [], 1), a_job("slow"), slow, soft_s=0.01))
+pool.submit(Job(JobLease(JobSource("q", "shop.q"), b"", [], 1), a_job("slow"), slow, soft_s=0.01))
 ended = []
 while not ended:
     pool.tick(time.monotonic())

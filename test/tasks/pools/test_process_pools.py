@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 
 from kafka.net.loop import Loop
-from kafka.tasks.delivery import Lease, Source
-from kafka.tasks.outcome import Failed, Lost, Outcome, Succeeded
+from kafka.tasks.delivery import JobLease, JobSource
+from kafka.tasks.outcome import AttemptFailed, ChildLost, JobSucceeded, Outcome
 from kafka.tasks.payload import encode_value
-from kafka.tasks.pools import hygiene
+from kafka.tasks.pools import process_setup
+from kafka.tasks.pools.child_process import ChildProcess
 from kafka.tasks.pools.fork import ForkPool
-from kafka.tasks.pools.kept import Kept
-from kafka.tasks.pools.memory import vitals
+from kafka.tasks.pools.memory import sample_process
 from kafka.tasks.pools.prefork import PreforkPool
 from kafka.tasks.pools.settings import PoolSettings
 from kafka.tasks.runner import Job
@@ -56,13 +56,13 @@ class Bench:
         self.wakes += 1
 
     @property
-    def children(self) -> list[Kept]:
+    def children(self) -> list[ChildProcess]:
         return list(self.pool.supervision.children.values())
 
     def job(self, name: str, *args: Any, soft: float | None = None, hard: float | None = None) -> Job:
         task = process_jobs.app.tasks[name]
         envelope = a_job(name, *args)
-        return Job(Lease(Source("q", "shop.q"), envelope.value, [], 1), envelope, task, soft, hard)
+        return Job(JobLease(JobSource("q", "shop.q"), envelope.value, [], 1), envelope, task, soft, hard)
 
     def submit(self, name: str, *args: Any, soft: float | None = None, hard: float | None = None) -> Job:
         job = self.job(name, *args, soft=soft, hard=hard)
@@ -83,7 +83,7 @@ class Bench:
 
     def value(self, job: Job) -> Any:
         outcome = self.outcome(job)
-        assert isinstance(outcome, Succeeded), outcome
+        assert isinstance(outcome, JobSucceeded), outcome
         return outcome.value
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ def test_large_arguments_and_results_pass(kind: Kind, tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "go").touch()
         job = bench.submit("hold", str(folder) + "/" * 200_000)
-        assert isinstance(bench.outcome(job), (Succeeded, Failed))
+        assert isinstance(bench.outcome(job), (JobSucceeded, AttemptFailed))
 
 
 @kinds
@@ -226,7 +226,7 @@ def test_a_child_killed_in_user_code_loses_its_job_with_the_signal_and_the_other
         bench.until(lambda: (tmp_path / held.envelope.id).exists())
         os.kill(bench.children[0].pid, signal.SIGKILL)
         lost = bench.outcome(held)
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, ChildLost)
         assert (lost.cause, lost.signal, lost.counts) == ("signal", signal.SIGKILL, True)
         assert [bench.value(job) for job in jobs] == [str(n * n).encode() for n in range(10)]
         assert bench.pool.lost_by_cause() == {"signal": 1}
@@ -248,11 +248,11 @@ def test_a_child_killed_anywhere_around_a_large_result_gives_it_whole_or_loses_i
                 pass
             os.kill(child.pid, signal.SIGKILL)
             outcome = bench.outcome(job)
-            if isinstance(outcome, Succeeded):
+            if isinstance(outcome, JobSucceeded):
                 assert outcome.value == whole
                 found["whole"] += 1
             else:
-                assert isinstance(outcome, Lost) and outcome.cause == "signal"
+                assert isinstance(outcome, ChildLost) and outcome.cause == "signal"
                 found["lost"] += 1
             bench.until(lambda: bench.pool.ready)
             bench.outcome(bench.submit("square", 1))
@@ -275,12 +275,12 @@ def test_deaths_are_found_without_a_pidfd(monkeypatch: pytest.MonkeyPatch, tmp_p
     with a_pool(1) as bench:
         assert bench.children[0].child.pidfd is None
         lost = bench.outcome(bench.submit("end_process", 3))
-        assert isinstance(lost, Lost) and lost.exit_code == 3
+        assert isinstance(lost, ChildLost) and lost.exit_code == 3
         job = bench.submit("leave_processes", str(tmp_path))
         bench.until(lambda: (tmp_path / "session").exists())
         os.kill(bench.children[0].pid, signal.SIGKILL)
         lost = bench.outcome(job)
-        assert isinstance(lost, Lost) and lost.signal == signal.SIGKILL
+        assert isinstance(lost, ChildLost) and lost.signal == signal.SIGKILL
         assert bench.value(bench.submit("square", 2)) == b"4"
         left = [int((tmp_path / name).read_text()) for name in ("group", "session")]
         if sys.platform == "linux":
@@ -292,7 +292,7 @@ def test_deaths_are_found_without_a_pidfd(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_task_that_ends_its_process_is_lost_with_the_exit_code(kind: Kind, code: int) -> None:
     with a_pool(1, kind) as bench:
         lost = bench.outcome(bench.submit("end_process", code))
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, ChildLost)
         assert (lost.cause, lost.exit_code, lost.signal) == ("exit", code, None)
         assert lost.peak_rss_bytes is not None and lost.peak_rss_bytes > 1 << 22
         assert bench.value(bench.submit("square", 2)) == b"4"
@@ -301,7 +301,7 @@ def test_a_task_that_ends_its_process_is_lost_with_the_exit_code(kind: Kind, cod
 def test_a_task_that_closes_its_channel_is_killed() -> None:
     with a_pool(1) as bench:
         lost = bench.outcome(bench.submit("close_channel"))
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, ChildLost)
         assert lost.cause in ("channel", "signal")  # the lifeline's end kills it at once where the kernel does that
         assert bench.value(bench.submit("square", 2)) == b"4"
 
@@ -315,7 +315,7 @@ def test_many_crashes_in_a_row_keep_the_processor_idle_and_degrade_the_pool(
         before, began = time.process_time(), time.monotonic()
         for _ in range(12):
             lost = bench.outcome(bench.submit("die_of", int(signal.SIGSEGV)))
-            assert isinstance(lost, Lost) and lost.signal == signal.SIGSEGV
+            assert isinstance(lost, ChildLost) and lost.signal == signal.SIGSEGV
         bench.until(lambda: bench.pool.ready)
         took = time.monotonic() - began
         assert took > 0.9  # the last of them had to wait
@@ -333,7 +333,7 @@ def test_the_soft_limit_is_an_exception_in_the_task(kind: Kind) -> None:
         job = bench.submit("tidy_up", soft=0.2)
         assert bench.value(job) == b'"tidied up"'
         failed = bench.outcome(bench.submit("sleep", 100, soft=0.2))
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, AttemptFailed)
         assert failed.fault.type.endswith("SoftTimeLimit")
         assert len(bench.pool.supervision.children) == 1
         assert bench.pool.statistics()["soft_limits"] == 2
@@ -344,7 +344,7 @@ def test_the_hard_limit_ends_the_process_and_the_slot_is_free_again(kind: Kind) 
     with a_pool(1, kind) as bench:
         child = bench.children[0].pid
         failed = bench.outcome(bench.submit("sleep", 100, hard=0.3))
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, AttemptFailed)
         assert failed.fault.type == "TimeLimit"
         assert _gone(child)
         assert bench.value(bench.submit("square", 2)) == b"4"
@@ -355,7 +355,7 @@ def test_the_hard_limit_ends_the_process_and_the_slot_is_free_again(kind: Kind) 
 def test_a_task_that_ignores_sigterm_is_killed_after_the_grace(kind: Kind) -> None:
     with a_pool(1, kind, kill_grace=0.3) as bench:
         failed = bench.outcome(bench.submit("ignore_sigterm", hard=0.5))
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, AttemptFailed)
         assert (failed.fault.type, failed.kill_signal) == ("TimeLimit", signal.SIGKILL)
 
 
@@ -367,14 +367,14 @@ def test_a_child_that_is_stopped_past_its_hard_limit_is_killed(kind: Kind, tmp_p
         bench.until(lambda: (tmp_path / job.envelope.id).exists())
         os.kill(bench.children[0].pid, signal.SIGSTOP)
         failed = bench.outcome(job)
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, AttemptFailed)
         assert (failed.fault.type, failed.kill_signal) == ("TimeLimit", signal.SIGKILL)
         assert bench.value(bench.submit("square", 2)) == b"4"
 
 
 def _above_fresh(more: int) -> int:
     """So many bytes above what a fork of this process, which may have grown in other tests, holds from the first."""
-    own = vitals(os.getpid())
+    own = sample_process(os.getpid())
     assert own is not None
     return own.rss_bytes + more
 
@@ -385,7 +385,7 @@ def test_a_child_above_the_hard_memory_limit_is_killed(kind: Kind) -> None:
     limit = _above_fresh(150 << 20)
     with a_pool(1, kind, max_memory_hard=limit) as bench:
         lost = bench.outcome(bench.submit("eat", 300 << 20, 100.0))
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, ChildLost)
         assert lost.cause == "memory"
         assert lost.rss_bytes is not None and lost.rss_bytes > limit
 
@@ -485,7 +485,7 @@ def test_a_hard_limit_takes_the_processes_along_that_the_task_has_started(kind: 
         bench.until(lambda: (tmp_path / "session").exists())
         left = [int((tmp_path / name).read_text()) for name in ("group", "session")]
         failed = bench.outcome(job)
-        assert isinstance(failed, Failed) and failed.fault.type == "TimeLimit"
+        assert isinstance(failed, AttemptFailed) and failed.fault.type == "TimeLimit"
         bench.until(lambda: all(_gone(pid) for pid in left))
 
 
@@ -497,7 +497,7 @@ def test_abandon_ends_what_runs_and_says_that_it_was_the_worker(kind: Kind) -> N
         assert bench.pool.abandon() == []
         for job in jobs:
             lost = bench.outcome(job)
-            assert isinstance(lost, Lost)
+            assert isinstance(lost, ChildLost)
             assert (lost.cause, lost.counts) == ("stopped", False)
         assert bench.children == []
 
@@ -512,7 +512,7 @@ def test_stop_waits_for_what_runs_and_names_what_did_not_end(kind: Kind, tmp_pat
     bench.turn()
     never = bench.pool.stop(1.5)
     assert set(never) == {stuck, *more}
-    assert dict(bench.pool.finished()) == {slow: Succeeded(b'"slept"')}
+    assert dict(bench.pool.finished()) == {slow: JobSucceeded(b'"slept"')}
     assert bench.pool.children() == []
     bench.loop.close()
 
@@ -546,7 +546,7 @@ def test_a_policy_that_was_chosen_for_the_worker_is_its_childrens_too() -> None:
     if not pid:
         try:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            hygiene.take_turns()
+            process_setup.use_batch_scheduling()
             os.write(say, bytes([os.sched_getscheduler(0)]))
         finally:
             os._exit(0)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kafka.tasks.outcome import Failed, Succeeded
-from kafka.tasks.pools.limits import AGAIN_S
+from kafka.tasks.outcome import AttemptFailed, JobSucceeded
+from kafka.tasks.pools.limits import SOFT_REPEAT_S
 from test.tasks.pools.test_process_pools import Bench, Kind, a_pool, kinds
 from test.tasks.pools.test_process_pools import _gone as gone
 from test.tasks.pools.test_process_pools import _nothing_is_left_behind as _nothing_is_left_behind  # a fixture
@@ -29,7 +29,7 @@ SOFT_S = 0.05
 def struck(bench: Bench, name: str) -> Any:
     """The value, or the fault's type, of a job that ends by its soft limit."""
     outcome = bench.outcome(bench.submit(name, soft=SOFT_S, hard=100.0))
-    return outcome.value if isinstance(outcome, Succeeded) else getattr(outcome, "fault", outcome)
+    return outcome.value if isinstance(outcome, JobSucceeded) else getattr(outcome, "fault", outcome)
 
 
 @kinds
@@ -62,7 +62,7 @@ def test_a_coroutine_that_deals_with_it_is_not_struck_again() -> None:
     with a_pool() as bench:
         began = time.monotonic()
         assert struck(bench, "cleans_up_for_long") == b'"cleaned up"'
-        assert time.monotonic() - began > 2 * AGAIN_S
+        assert time.monotonic() - began > 2 * SOFT_REPEAT_S
         assert bench.pool.statistics()["soft_limits"] == 1
 
 
@@ -72,7 +72,7 @@ def test_a_stop_reaches_a_coroutine_without_limits() -> None:
         bench.until(lambda: bench.children[0].running() is not None)
         bench.pool.interrupt()
         outcome = bench.outcome(job)
-        assert isinstance(outcome, Failed) and outcome.fault.type.endswith("SoftTimeLimit")
+        assert isinstance(outcome, AttemptFailed) and outcome.fault.type.endswith("SoftTimeLimit")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="who leaves its session is found by Linux alone")
@@ -85,7 +85,7 @@ def test_processes_below_processes_in_sessions_of_their_own_end_too(tmp_path: Pa
         pids = [int(file.read_text()) for file in files]
         if how == "limit":
             outcome = bench.outcome(job)
-            assert isinstance(outcome, Failed)
+            assert isinstance(outcome, AttemptFailed)
             text = outcome.fault.text
             assert text.startswith("it ran for longer than its timeout of 1 s, and its process was ended: signal 15")
             assert "SIGTERM" in text and "MiB" in text and "of CPU time" in text and "; process " in text

@@ -9,10 +9,10 @@ import pytest
 
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
-from kafka.tasks.pools.deadlines import Deadlines
-from kafka.tasks.pools.kept import ChildStage, Kept
-from kafka.tasks.pools.processes import Phase
-from kafka.tasks.pools.stacks import END, LOOK_S, QUIET_S, SILENT_S, Stacks, stacks_file
+from kafka.tasks.pools.child_process import ChildProcess, ChildStage
+from kafka.tasks.pools.deadlines import PoolDeadlines
+from kafka.tasks.pools.processes import ChildPhase
+from kafka.tasks.pools.stacks import CHECK_S, END, QUIET_S, SILENT_S, StackDumper, stacks_file
 from test.tasks.fakes import pass_time
 from test.tasks.pools.fake_children import FakeChild
 
@@ -24,19 +24,19 @@ class Desk:
         self.fd = fd
         self.clock = ManualClock(1000.0)
         self.loop = Loop.simulated(self.clock)
-        self.stacks = Stacks(fd, Deadlines(self.loop))
+        self.stacks = StackDumper(fd, PoolDeadlines(self.loop))
 
-    def kept(self, generation: int) -> Kept:
+    def kept(self, generation: int) -> ChildProcess:
         child = FakeChild(generation, self.clock.monotonic)
-        child.page.phase = int(Phase.IDLE)
-        return Kept(child, 0.0, None)
+        child.page.phase = int(ChildPhase.IDLE)
+        return ChildProcess(child, 0.0, None)
 
     def writes(self, text: bytes) -> None:
         os.write(self.fd, text)
-        self.passes(LOOK_S)
+        self.passes(CHECK_S)
 
     def passes(self, seconds: float) -> None:
-        pass_time(self.loop, self.clock, seconds, LOOK_S)
+        pass_time(self.loop, self.clock, seconds, CHECK_S)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def desk() -> Iterator[Desk]:
     os.close(fd)
 
 
-def dumps(*children: Kept) -> list[int]:
+def dumps(*children: ChildProcess) -> list[int]:
     return [kept.child.dumps for kept in children]  # type: ignore[attr-defined]
 
 
@@ -71,11 +71,11 @@ def test_one_in_c_code_writes_no_end_and_is_told_when_nothing_more_comes(
     one = desk.kept(1)
     desk.stacks.ask([one])
     desk.writes(b"first")
-    desk.passes(QUIET_S - 2 * LOOK_S)
+    desk.passes(QUIET_S - 2 * CHECK_S)
     desk.writes(b" and last")
-    desk.passes(QUIET_S - 2 * LOOK_S)
+    desk.passes(QUIET_S - 2 * CHECK_S)
     assert caplog.messages == []
-    desk.passes(2 * LOOK_S)
+    desk.passes(2 * CHECK_S)
     assert caplog.messages == [f"stacks of {one}:\nfirst and last"]
 
 
@@ -83,12 +83,12 @@ def test_one_that_is_silent_starting_or_gone_does_not_hold_up_the_others(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     booting, silent, gone, last = (desk.kept(number) for number in range(4))
-    booting.child.page.phase = int(Phase.BOOTING)  # type: ignore[misc]
+    booting.child.page.phase = int(ChildPhase.BOOTING)  # type: ignore[misc]
     gone.stage = ChildStage.GONE
     desk.stacks.ask([booting, silent, gone, last])
-    desk.passes(SILENT_S - 2 * LOOK_S)
+    desk.passes(SILENT_S - 2 * CHECK_S)
     assert caplog.messages == [f"no stacks of {booting}: it is still starting"]
-    desk.passes(4 * LOOK_S)
+    desk.passes(4 * CHECK_S)
     desk.writes(b"here" + END)
     assert [message.partition(":")[0] for message in caplog.messages[1:]] == [
         f"no stacks of {silent}",

@@ -14,22 +14,22 @@ import pytest
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks import App, Retry, TimeLimit
-from kafka.tasks.delivery import Lease, Source
-from kafka.tasks.outcome import Failed, Fault, LockLost, Lost, Outcome, Succeeded
-from kafka.tasks.pools.deadlines import Deadlines
-from kafka.tasks.pools.deathwatch import DeathWatch
+from kafka.tasks.delivery import JobLease, JobSource
+from kafka.tasks.outcome import AttemptFailed, ChildLost, ErrorInfo, JobSucceeded, LockLost, Outcome
+from kafka.tasks.pools.child_process import ChildProcess
+from kafka.tasks.pools.deadlines import PoolDeadlines
 from kafka.tasks.pools.fork import ForkPool
-from kafka.tasks.pools.kept import Kept
 from kafka.tasks.pools.memory import OomCounter
 from kafka.tasks.pools.prefork import PreforkPool
-from kafka.tasks.pools.processes import Done, Exit, News, Phase, Progress, Up
+from kafka.tasks.pools.processes import ChildMessage, ChildPhase, ChildProgress, ChildUp, ExitStatus, JobDone
+from kafka.tasks.pools.reaper import Reaper
 from kafka.tasks.pools.settings import PoolSettings
-from kafka.tasks.pools.supervision import CLOGGED_S, MOST_PROGRESS
+from kafka.tasks.pools.supervision import FULL_CHANNEL_RETRY_S, MOST_PROGRESS
 from kafka.tasks.runner import Job
 from test.tasks.fakes import a_job, pass_time, settle
 from test.tasks.pools.fake_children import FakeChild, FakeLauncher
 
-OK = Succeeded(b"1")
+OK = JobSucceeded(b"1")
 
 
 class Bench:
@@ -68,7 +68,7 @@ class Bench:
 
     def job(self, soft: float | None = None, hard: float | None = None) -> Job:
         envelope = a_job("work")
-        return Job(Lease(Source("q", "shop.q"), envelope.value, [], 1), envelope, self.task, soft, hard)
+        return Job(JobLease(JobSource("q", "shop.q"), envelope.value, [], 1), envelope, self.task, soft, hard)
 
     def submit(self, count: int = 1, soft: float | None = None, hard: float | None = None) -> list[Job]:
         jobs = [self.job(soft, hard) for _ in range(count)]
@@ -144,7 +144,7 @@ def test_jobs_do_not_wait_behind_one_that_cannot_be_written(caplog: pytest.LogCa
     assert caplog.text.count("cannot be written") == 2
     bench.pool.cancel(lost)
     child.unwritable.clear()
-    bench.pass_time(CLOGGED_S + 0.5)
+    bench.pass_time(FULL_CHANNEL_RETRY_S + 0.5)
     assert [job for _, job in child.inbox] == [*others, stuck]
     child.run_all()
     bench.turn()
@@ -293,7 +293,7 @@ def test_only_the_job_that_had_begun_is_lost_and_the_others_go_to_another_child_
     outcome = bench.outcomes()
     assert list(outcome) == [begun]
     lost = outcome[begun]
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, ChildLost)
     assert (lost.cause, lost.signal, lost.exit_code, lost.counts) == ("signal", signal.SIGKILL, None, True)
     c = bench.children[-1]
     assert c not in (a, b)
@@ -326,7 +326,7 @@ def test_a_child_that_ends_its_process_in_a_job_loses_it_with_the_exit_code() ->
     bench.children[0].die(code=0, peak=300 << 20)
     bench.turn()
     lost = bench.outcomes()[job]
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, ChildLost)
     assert (lost.cause, lost.exit_code) == ("exit", 0)
     assert (lost.rss_bytes, lost.peak_rss_bytes) == (None, 300 << 20)  # it has died before its first second was over
 
@@ -341,13 +341,13 @@ def test_a_kernel_kill_for_memory_is_told_from_a_signal(tmp_path: Any) -> None:
     bench.children[0].die(signum=signal.SIGKILL)
     bench.turn()
     lost = bench.outcomes()[job]
-    assert isinstance(lost, Lost) and lost.cause == "oom"
+    assert isinstance(lost, ChildLost) and lost.cause == "oom"
     (second,) = bench.submit(1)
     bench.children[0].begin()
     bench.children[0].die(signum=signal.SIGKILL)
     bench.turn()
     lost = bench.outcomes()[second]
-    assert isinstance(lost, Lost) and lost.cause == "signal"
+    assert isinstance(lost, ChildLost) and lost.cause == "signal"
 
 
 def test_a_damaged_channel_ends_the_child_and_its_job() -> None:
@@ -358,16 +358,18 @@ def test_a_damaged_channel_ends_the_child_and_its_job() -> None:
     child.is_damaged = True
     bench.turn()
     lost = bench.outcomes()[job]
-    assert isinstance(lost, Lost) and lost.cause == "channel"
+    assert isinstance(lost, ChildLost) and lost.cause == "channel"
     assert "checksum" in lost.detail
     assert bench.pool.ready
 
 
 @pytest.mark.parametrize(
-    "news", [Done(999, Succeeded(b"1"), 0.0, 0.0), Up(1, 1), Progress("x")], ids=["done", "up", "progress"]
+    "news",
+    [JobDone(999, JobSucceeded(b"1"), 0.0, 0.0), ChildUp(1, 1), ChildProgress("x")],
+    ids=["done", "up", "progress"],
 )
 def test_a_child_that_says_what_it_cannot_mean_is_ended_alone_with_one_line(
-    news: News, caplog: pytest.LogCaptureFixture
+    news: ChildMessage, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(2)
     jobs = bench.submit(2)
@@ -383,8 +385,8 @@ def test_a_child_that_says_what_it_cannot_mean_is_ended_alone_with_one_line(
     bench.turn()
     outcomes = bench.outcomes()
     lost = outcomes[jobs[0]]
-    assert isinstance(lost, Lost) and lost.cause == "channel"
-    assert isinstance(outcomes[jobs[1]], Succeeded)
+    assert isinstance(lost, ChildLost) and lost.cause == "channel"
+    assert isinstance(outcomes[jobs[1]], JobSucceeded)
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) <= 1
 
 
@@ -395,22 +397,22 @@ def test_a_process_that_a_dead_child_left_behind_cannot_keep_the_parent_reading(
     child.begin()
     said = 0
 
-    def flood() -> list[News]:
+    def flood() -> list[ChildMessage]:
         nonlocal said
         said += 1
         assert said < 100
-        return [Done(999, Succeeded(b"1"), 0.0, 0.0)]
+        return [JobDone(999, JobSucceeded(b"1"), 0.0, 0.0)]
 
     child.read_news = flood  # type: ignore[method-assign]
     child.die(code=1)
     bench.turn()
-    assert isinstance(bench.outcomes()[job], Lost)
+    assert isinstance(bench.outcomes()[job], ChildLost)
 
 
 def test_a_child_that_goes_on_talking_before_it_is_up_is_a_failed_start() -> None:
     def talk(child: FakeChild) -> None:
         for _ in range(MOST_PROGRESS + 1):
-            child.say(Progress("x" * 100_000))
+            child.say(ChildProgress("x" * 100_000))
 
     bench = Bench(1, plan=talk)
     bench.pass_time(0.5)
@@ -429,7 +431,7 @@ def test_a_child_that_closes_its_channel_and_lives_on_is_killed() -> None:
     bench.pass_time(1.5)
     assert not child.is_alive
     lost = bench.outcomes()[job]
-    assert isinstance(lost, Lost) and lost.cause == "channel"
+    assert isinstance(lost, ChildLost) and lost.cause == "channel"
 
 
 def test_a_child_that_dies_while_idle_is_replaced_and_nothing_is_lost() -> None:
@@ -474,7 +476,7 @@ def test_at_the_hard_limit_the_child_gets_sigterm_then_sigkill_and_the_job_has_f
     bench.pass_time(3)
     assert child.signals[:2] == [signal.SIGTERM, signal.SIGKILL]
     outcome = bench.outcomes()[job]
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, AttemptFailed)
     assert (outcome.fault.type, outcome.listed, outcome.kill_signal) == ("TimeLimit", True, signal.SIGKILL)
     assert bench.pool.statistics()["hard_limits"] == 1
     assert bench.pool.ready
@@ -488,10 +490,10 @@ def test_a_job_that_fails_of_the_sigterm_has_failed_of_its_limit() -> None:
     child = bench.children[0]
     child.begin()
     bench.pass_time(2.5)
-    child.end(Failed(Fault("SystemExit", "")))
+    child.end(AttemptFailed(ErrorInfo("SystemExit", "")))
     bench.turn()
     outcome = bench.outcomes()[job]
-    assert isinstance(outcome, Failed) and outcome.fault.type == "TimeLimit"
+    assert isinstance(outcome, AttemptFailed) and outcome.fault.type == "TimeLimit"
 
 
 def test_a_job_whose_result_is_being_written_has_ended_in_time() -> None:
@@ -500,7 +502,7 @@ def test_a_job_whose_result_is_being_written_has_ended_in_time() -> None:
     child = bench.children[0]
     child.begin()
     bench.pass_time(1.5)
-    child.page.phase = int(Phase.WRITING)
+    child.page.phase = int(ChildPhase.WRITING)
     bench.pass_time(3)
     child.end()
     bench.turn()
@@ -593,7 +595,7 @@ def test_abandon_kills_what_runs_and_says_that_it_was_the_worker() -> None:
     bench.pass_time(1.5)
     outcomes = bench.outcomes()
     assert set(outcomes) == set(jobs)
-    assert all(isinstance(o, Lost) and o.cause == "stopped" and not o.counts for o in outcomes.values())
+    assert all(isinstance(o, ChildLost) and o.cause == "stopped" and not o.counts for o in outcomes.values())
     assert bench.children == []
 
 
@@ -608,16 +610,16 @@ def test_abandon_waits_for_no_grace_that_is_under_way() -> None:
     bench.pool.abandon()
     bench.pass_time(1.5)
     assert not child.is_alive
-    assert isinstance(bench.outcomes()[job], Failed)
+    assert isinstance(bench.outcomes()[job], AttemptFailed)
 
 
 def test_an_error_in_one_burial_keeps_no_other_death_from_being_seen(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(3)
     supervision = bench.pool.supervision
     bury = supervision.bury
-    failed: list[Kept] = []
+    failed: list[ChildProcess] = []
 
-    def fail_once(kept: Kept, end: Exit) -> None:
+    def fail_once(kept: ChildProcess, end: ExitStatus) -> None:
         if not failed:
             failed.append(kept)
             raise ValueError("not this time")
@@ -655,9 +657,9 @@ def test_a_descriptor_that_is_no_pidfd_any_more_keeps_no_loop_busy() -> None:
     os.close(other)
     child: Any = FakeChild(1, loop.time)
     child.pidfd = readable
-    kept = Kept(child, loop.time(), None)
+    kept = ChildProcess(child, loop.time(), None)
     bench = Bench(1)
-    watch = DeathWatch({1: kept}, bench.pool.supervision, Deadlines(loop), loop)
+    watch = Reaper({1: kept}, bench.pool.supervision, PoolDeadlines(loop), loop)
     watch.watch(kept)
     child.pidfd = None  # as when its fork server has died
     assert loop.run_once(0.0)
@@ -681,7 +683,7 @@ def test_a_lost_job_does_not_tell_the_memory_of_an_earlier_one_that_had_another_
     child.die(code=3)
     bench.turn()
     lost = bench.outcomes()[job]
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, ChildLost)
     assert lost.rss_bytes is None
 
 
@@ -787,7 +789,7 @@ def test_a_system_that_refuses_processes_is_a_failed_start() -> None:
 
 
 def test_a_child_that_is_not_up_in_time_is_killed_and_the_text_says_what_it_was_at() -> None:
-    bench = Bench(1, plan=lambda child: child.say(Progress("importing shop.tasks")), start_limit=10.0)
+    bench = Bench(1, plan=lambda child: child.say(ChildProgress("importing shop.tasks")), start_limit=10.0)
     bench.launcher.plan = FakeChild.up
     bench.pass_time(9)
     assert not bench.pool.ready
@@ -801,7 +803,7 @@ def test_what_a_failing_child_says_is_told_once_and_the_last_failure_announces_n
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(child: FakeChild) -> None:
-        child.say(Progress("no module named shop"))
+        child.say(ChildProgress("no module named shop"))
         child.die(code=69)
 
     with caplog.at_level(logging.INFO, "kafka.tasks.pools"):
@@ -817,7 +819,7 @@ def test_what_a_failing_child_says_is_told_once_and_the_last_failure_announces_n
 
 def test_what_a_slow_child_is_at_is_told_while_it_is(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "kafka.tasks.pools"):
-        bench = Bench(1, plan=lambda child: child.say(Progress("importing shop.tasks for 5 s")))
+        bench = Bench(1, plan=lambda child: child.say(ChildProgress("importing shop.tasks for 5 s")))
         bench.pass_time(2)
         (child,) = bench.children
         assert [record.getMessage() for record in caplog.records] == [
@@ -837,7 +839,7 @@ def test_a_child_that_is_up_is_not_taken_for_slow_by_a_worker_that_is_late() -> 
 
 def test_a_child_of_another_release_is_refused() -> None:
     def start(child: FakeChild) -> None:
-        child.say(Up(child.pid, child.generation, "CPython 1.5.2, channel 1", "ours"))
+        child.say(ChildUp(child.pid, child.generation, "CPython 1.5.2, channel 1", "ours"))
 
     bench = Bench(1, plan=start)
     bench.pass_time(3)
@@ -876,7 +878,7 @@ def test_a_thousand_crashes_in_a_row_slow_the_pool_down_and_degrade_it() -> None
             bench.children[0].begin()
             bench.children[0].die(signum=signal.SIGSEGV)
             bench.turn()
-            lost += sum(isinstance(outcome, Lost) for outcome in bench.outcomes().values())
+            lost += sum(isinstance(outcome, ChildLost) for outcome in bench.outcomes().values())
             crashes += 1
         else:
             bench.pass_time(30, step=30)
@@ -984,7 +986,7 @@ def test_above_the_hard_memory_limit_a_child_is_killed_and_its_job_lost() -> Non
     bench.launcher.rss[child.pid] = 250 << 20
     bench.pass_time(1.5)
     lost = bench.outcomes()[job]
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, ChildLost)
     assert (lost.cause, lost.signal, lost.rss_bytes) == ("memory", signal.SIGKILL, 250 << 20)
     assert "limit of 200 MiB" in lost.detail
     assert lost.counts
@@ -1005,7 +1007,7 @@ def test_what_the_last_job_has_left_in_memory_is_no_crash_of_the_next_one() -> N
     outcomes = bench.outcomes()
     lost = outcomes[second]
     assert outcomes[first] == OK
-    assert isinstance(lost, Lost) and (lost.cause, lost.counts) == ("memory", False)
+    assert isinstance(lost, ChildLost) and (lost.cause, lost.counts) == ("memory", False)
 
 
 FRESH = "a fresh child holds 250 MiB, above the hard limit of 200 MiB: raise it"

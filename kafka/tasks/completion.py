@@ -1,0 +1,115 @@
+"""How jobs leave a worker: refused, ended or given back; what each of these writes, and what it does to the lease.
+
+A turn of the worker's loop says of any number of jobs how they leave, and :meth:`JobCompletion.flush` at its end hands
+them to the settler together, so results are batched by themselves when jobs are short. Decisions are the clerk's
+(:mod:`kafka.tasks.admission`), records and acknowledgements the settler's (:mod:`kafka.tasks.settlement`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from kafka.tasks.admission import AdmissionHold, AdmissionPolicy
+from kafka.tasks.delivery import JobLease, OutgoingRecord
+from kafka.tasks.leases import FINISHED, MOVING, SETTLING, Leases
+from kafka.tasks.outcome import AttemptFailed, ChildLost, NotStarted, Outcome
+from kafka.tasks.runner import Job, error_info
+from kafka.tasks.settlement import Settlement, Settler
+from kafka.tasks.state_records import result_too_large
+
+log = logging.getLogger(__name__)
+
+COUNTS: Final = ("done", "refused", "given_back", "failed", "dead")
+"""Jobs whose run here was their last, well or not; jobs refused and given back; runs that failed, other attempts or
+not, or were lost; records put into a dead topic.
+"""
+
+
+class JobCompletion:
+    """Owns the endings of one turn. ``hold_until`` says when a lease that is held for some seconds is released."""
+
+    __slots__ = ("_clerk", "_endings", "_hold_until", "_leases", "_now_ms", "_settler", "counts")
+
+    def __init__(
+        self,
+        clerk: AdmissionPolicy,
+        settler: Settler,
+        leases: Leases,
+        now_ms: Callable[[], int],
+        hold_until: Callable[[float], float],
+    ) -> None:
+        self.counts = dict.fromkeys(COUNTS, 0)
+        self._clerk = clerk
+        self._settler = settler
+        self._leases = leases
+        self._now_ms = now_ms
+        self._hold_until = hold_until
+        self._endings: list[Settlement] = []
+
+    def admit(self, lease: JobLease, now_ms: int) -> Job | None:
+        """The job of a lease that has just come; None when it must not run, and leaves."""
+        found = self._clerk.admit(lease, now_ms)
+        if isinstance(found, Job):
+            lease.job = found
+            return found
+        self.counts["refused"] += 1
+        self._conclude(lease, found)
+        return None
+
+    def end(self, job: Job, outcome: Outcome, now_ms: int) -> None:
+        """The job has ended. What one job left behind must not take the others of this turn with it."""
+        if isinstance(outcome, AttemptFailed) or (isinstance(outcome, ChildLost) and outcome.counts):
+            self.counts["failed"] += 1
+        try:
+            self._end(job, outcome, now_ms)
+        except Exception as error:
+            log.exception("%s: its outcome cannot be written", job)
+            self._end(job, AttemptFailed(error_info(error), listed=False), now_ms)
+
+    def give_back(self, job: Job) -> None:
+        """A job that has not started goes back to its topic, with the mark of a clean return."""
+        if job.lease.lost:
+            self._leases.move(job.lease, FINISHED)
+            return
+        self.counts["given_back"] += 1
+        self._end(job, NotStarted(), self._now_ms())
+
+    def let_go(self, lease: JobLease, is_due: bool) -> bool:
+        """The job of a task that is unknown here has been held, for long enough if ``is_due``. False: release it."""
+        ending = self._clerk.let_go(lease, is_due, self._now_ms())
+        if ending is not None:
+            self._conclude(lease, ending)
+        return ending is not None
+
+    def result_too_large(self, ending: Settlement, record: OutgoingRecord) -> Settlement:
+        """How a job ends whose result, this record, its topic does not take: as one that has failed."""
+        lease, envelope = ending.lease, ending.envelope
+        assert envelope is not None  # what is no job has no result
+        outcome = result_too_large(envelope, record)
+        self.counts["failed"] += 1
+        self.counts["dead"] += 1
+        found = self._clerk.end(lease, envelope, outcome, lease.job.crashes, self._now_ms())
+        assert isinstance(found, Settlement)  # an error is never held
+        return found
+
+    def flush(self) -> None:
+        """Settle what left in this turn."""
+        endings, self._endings = self._endings, []
+        if endings:
+            self._settler.end(endings)
+
+    def _end(self, job: Job, outcome: Outcome, now_ms: int) -> None:
+        found = self._clerk.end(job.lease, job.envelope, outcome, job.crashes, now_ms)
+        if isinstance(found, Settlement):
+            self.counts["done"] += found.is_last
+        self._conclude(job.lease, found)
+
+    def _conclude(self, lease: JobLease, found: Settlement | AdmissionHold) -> None:
+        if isinstance(found, AdmissionHold):
+            self._leases.hold(lease, self._hold_until(found.seconds))
+        else:
+            self._leases.move(lease, MOVING if found.is_move else SETTLING)
+            self.counts["dead"] += found.is_dead
+            self._endings.append(found)

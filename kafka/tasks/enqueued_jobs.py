@@ -1,0 +1,66 @@
+"""What a run of a task has enqueued: its success is told only when all of that has arrived.
+
+``delay`` returns before the broker has answered. A child killed just after its outcome was written would take along
+what was still under way: a job that says SUCCESS, and whose next step nobody ever runs. So :mod:`kafka.tasks.runner`
+collects the handles that are made while the task's function runs (in its thread or coroutine, of whatever app) and
+waits for them, as a part of the run: its limits hold, and a job that cannot be enqueued is the run's error. A run that
+enqueues nothing pays for one context variable. A run that fails does not wait.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafka.tasks.jobs import JobHandle
+
+PRUNE_EVERY = 1000
+"""After so many more jobs those that have arrived are let go: a run may enqueue millions."""
+
+
+class EnqueuedJobs:
+    """Handles of one run: what the present context enqueues from now on, until :meth:`end`."""
+
+    __slots__ = ("_handles", "_look_at", "_token")
+
+    def __init__(self) -> None:
+        self._handles: list[JobHandle[Any]] = []
+        self._look_at = PRUNE_EVERY
+        self._token = _current.set(self)
+
+    def end(self) -> None:
+        """Collect no more. In the same context."""
+        _current.reset(self._token)
+
+    def __bool__(self) -> bool:
+        return bool(self._handles)
+
+    def __len__(self) -> int:
+        """Handles that are kept."""
+        return len(self._handles)
+
+    def add(self, handle: JobHandle[Any]) -> None:
+        """This job is on its way."""
+        self._handles.append(handle)
+        if len(self._handles) >= self._look_at:
+            self._handles = [each for each in self._handles if not each.has_arrived]
+            self._look_at = len(self._handles) + PRUNE_EVERY
+
+    def settle(self) -> None:
+        """Wait until all have arrived; raise the first error of one that has not."""
+        handles, self._handles = self._handles, []
+        for backend in {id(handle.backend): handle.backend for handle in handles}.values():
+            backend.flush(None)
+        for handle in handles:
+            handle.raise_if_not_sent()
+
+
+_current: ContextVar[EnqueuedJobs | None] = ContextVar("kafka_enqueued", default=None)
+
+
+def add_to_current_run(handle: JobHandle[Any]) -> None:
+    """A job was enqueued here; a run that goes on here waits for it."""
+    run = _current.get()
+    if run is not None:
+        run.add(handle)

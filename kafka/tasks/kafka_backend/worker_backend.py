@@ -1,0 +1,92 @@
+"""A worker's half of the back end, put together on its loop: everything is ready, and seen to be, before it leases."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from kafka.client import KafkaClient
+from kafka.structs import TopicPartition
+from kafka.tasks.backend import WorkerBackend
+from kafka.tasks.delivery import DeliveryEvents, JobSource, OutgoingRecord
+from kafka.tasks.ids import BrokerTimeEstimate
+from kafka.tasks.kafka_backend.admin import Administration, begin_groups, check_share_groups, prepare_groups
+from kafka.tasks.kafka_backend.connection import connect, last_connect_error
+from kafka.tasks.kafka_backend.delivery import ShareDelivery
+from kafka.tasks.kafka_backend.publisher import KafkaPublisher
+from kafka.tasks.kafka_backend.snapshot_publisher import KafkaSnapshotPublisher
+from kafka.tasks.settings import Settings
+from kafka.tasks.topics import (
+    TopicDefaults,
+    TopicNames,
+    ensure_topics,
+    group_configs,
+    queue_plans,
+    results_plans,
+    workers_plan,
+)
+
+log = logging.getLogger(__name__)
+
+
+def open_worker_backend(
+    names: TopicNames,
+    settings: Settings,
+    shape: TopicDefaults,
+    clock: BrokerTimeEstimate,
+    loop: Any,
+    queues: Sequence[str],
+    events: DeliveryEvents,
+) -> tuple[WorkerBackend, KafkaClient]:
+    """Connect, see to topics and groups, and make delivery and publisher. Blocks, driving ``loop``.
+
+    The client is handed back for its owner to close. Errors are the clients' own, and
+    :class:`kafka.errors.IncompatibleBrokerVersion` for a cluster without share groups.
+    """
+    client = connect(settings, loop)
+    try:
+
+        def wait(dialogue: Any) -> Any:
+            future = client.run(dialogue)
+            loop.run_until(future)
+            return future.result()
+
+        check_share_groups(client)
+        administration = Administration(client, wait, settings.request_timeout)
+        plans = results_plans(names, shape)
+        sources = []
+        for queue in queues:
+            plans += queue_plans(names, queue, shape)
+            sources.append(JobSource(queue, names.queue(queue)))
+            sources.append(JobSource(queue, names.suspect(queue), suspect=True))
+        topics = ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
+        groups = {
+            source.topic: [TopicPartition(source.topic, number) for number in range(topics[source.topic].partitions)]
+            for source in sources
+        }
+
+        def pause(seconds: float) -> None:
+            loop.run_until(lambda: False, seconds)
+
+        limit = prepare_groups(administration, list(groups), group_configs(), pause)
+        begin_groups(administration, groups, pause, loop.time)
+        publisher = KafkaPublisher(client, settings, clock)
+        _learn_broker_time(publisher, names.results, loop, settings.request_timeout)
+        delivery = ShareDelivery(client, sources, events, limit)
+        board = KafkaSnapshotPublisher(client, workers_plan(names, shape), settings)
+        partitions = topics[names.results].partitions
+        return WorkerBackend(delivery, publisher, partitions, board, partial(last_connect_error, client)), client
+    except BaseException:
+        client.close()
+        raise
+
+
+def _learn_broker_time(publisher: KafkaPublisher, topic: str, loop: Any, timeout_s: float) -> None:
+    """The broker's, before the first job is judged by its ``expires``: from a record that no reader takes for a state.
+    A worker that cannot write it goes on: what it writes next will tell, and be tried again.
+    """
+    answers: list[int | BaseException] = []
+    publisher.publish([OutgoingRecord(topic, None, None, [("clock", None)], 0)], answers.extend)
+    loop.run_until(lambda: answers, timeout_s)

@@ -1,0 +1,78 @@
+"""When a child may be started: back-off, and the breaker that calls a pool degraded. Pure: time comes as an argument.
+
+Two things go wrong. A child that does not come up (an import fails): the next ones follow after 0, 1, 2, 4 ... 60 s,
+one at a time. A child that comes up and dies of its jobs: the first few are replaced at once, since one bad job may
+kill as many as the crash limit says, and only a row of crashes with no job done in between slows the pool down in the
+same way. The breaker is open while too many failed in a row *and* no child is up; a child that comes up closes it. The
+parent never ends for any of this.
+"""
+
+from __future__ import annotations
+
+MAX_DELAY_S = 60.0
+
+IMMEDIATE_RESTARTS = 10
+"""Crashes in a row that are answered at once: three suspects at the crash limit of three, and one more."""
+
+
+def delay_s(failures: int) -> float:
+    """Seconds to wait after so many failures in a row: 0, 1, 2, 4 ... 60."""
+    if failures <= 1:
+        return 0.0
+    return min(MAX_DELAY_S, 2.0 ** min(failures - 2, 10))
+
+
+class SpawnBreaker:
+    """How the starts of a pool went so far."""
+
+    def __init__(self, most_failures: int) -> None:
+        self.boot_failures = 0
+        self.crashes = 0
+        self.ever_up = False
+        self.next_at = 0.0
+        """Nothing may start before."""
+        self.why = ""
+        """What went wrong last."""
+        self._most_failures = most_failures
+        self._failed_at = float("-inf")
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether the next child is a try: no other may be under way beside it."""
+        return self.boot_failures > 0
+
+    def up(self) -> None:
+        """A child came up."""
+        self.ever_up = True
+        self.boot_failures = 0
+
+    def worked(self) -> None:
+        """A job came to its end."""
+        self.crashes = 0
+
+    def boot_failed(self, now: float, started_at: float, why: str) -> None:
+        """A child that was started at ``started_at`` will never be up. Those that began together count once."""
+        self.why = why
+        if started_at < self._failed_at:
+            return
+        self._failed_at = now
+        self.boot_failures += 1
+        self.next_at = max(self.next_at, now + delay_s(self.boot_failures))
+
+    def crashed(self, now: float, why: str, lived_s: float = 0.0) -> None:
+        """A child that was up died, and nobody here had killed it. One that had lived for long begins a row anew."""
+        self.why = why
+        self.crashes = 1 if lived_s > MAX_DELAY_S else self.crashes + 1
+        self.next_at = max(self.next_at, now + delay_s(self.crashes - IMMEDIATE_RESTARTS))
+
+    def open_because(self, now: float) -> str | None:
+        """Why the breaker is open (for a pool with no child up); None: it is closed. Of a pool that never had one no
+        next try is announced: its worker ends."""
+        if self.boot_failures >= self._most_failures:
+            what = f"{self.boot_failures} starts of children failed in a row"
+        elif self.crashes >= IMMEDIATE_RESTARTS + self._most_failures:
+            what = f"{self.crashes} children died in a row without one job done"
+        else:
+            return None
+        wait = f"; the next is tried in {max(0.0, self.next_at - now):.0f} s" if self.ever_up else ""
+        return f"{what}{wait}; the last: {self.why}"

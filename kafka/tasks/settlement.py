@@ -1,0 +1,204 @@
+"""Publish, then settle: the records of finished jobs go out together, and their leases end when all are durable.
+
+Owns what is between "the job has ended" and "its lease is accepted". Groups are whatever the worker hands over in one
+turn of its loop, so results are batched by themselves when jobs are short. What can go wrong on the way:
+
+* a result that its topic does not take (too large): the job has failed for good instead, which is told as that of any
+  other, and the lease is accepted after that; another state record that is too large is written without its texts;
+* a state record appended after the time that a look-up scans: a copy goes to the late topic first;
+* a job that moves to the suspects counts as settled when the broker has *answered* its ACCEPT: whoever starts it before
+  that, and dies of it, leaves two of it behind;
+* the record of what is no job is too large for the dead topic: it is written without what it held;
+* any other error (the producer has tried for its delivery timeout): the lease is left alone, its lock runs out and the
+  job runs again. For a suspect that would be a crash, and a job that was delivered before the broker may drop: such a
+  lease is kept, and what could not be written is written again at the next renewal.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from kafka.log_limit import LimitedLog
+from kafka.tasks.delivery import JobDelivery, JobLease, OutgoingRecord, Publisher
+from kafka.tasks.envelope import Envelope
+from kafka.tasks.ids import time_of
+from kafka.tasks.outcome import LeaseVerdict
+from kafka.tasks.results import LATE_AFTER_MS
+from kafka.tasks.state_records import StateRecords
+
+log = logging.getLogger(__name__)
+
+_TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
+
+
+class Settlement:
+    """One lease with the records that must be durable before it is accepted.
+
+    ``envelope`` None: it was no job. ``is_shortened``: a record was too large and has been replaced already.
+    ``is_move``: the job goes to the suspects, or back to them; ``is_dead``: to the dead topic. ``is_last``: nothing
+    follows, it has ended for good.
+    """
+
+    __slots__ = ("envelope", "is_dead", "is_last", "is_move", "is_shortened", "lease", "records")
+
+    def __init__(
+        self,
+        lease: JobLease,
+        envelope: Envelope | None,
+        records: list[OutgoingRecord],
+        is_shortened: bool = False,
+        is_move: bool = False,
+        is_dead: bool = False,
+        is_last: bool = False,
+    ) -> None:
+        self.lease = lease
+        self.envelope = envelope
+        self.records = records
+        self.is_shortened = is_shortened
+        self.is_move = is_move
+        self.is_dead = is_dead
+        self.is_last = is_last
+
+
+class Settler:
+    """Sends groups of endings. ``on_settled(leases, well)`` is told when their part here is over; ``on_too_large`` says
+    how a job ends instead whose result, this record, its topic does not take; ``on_refused``, that these leases are
+    kept until :meth:`write_again`.
+    """
+
+    def __init__(
+        self,
+        delivery: JobDelivery,
+        publisher: Publisher,
+        consequences: StateRecords,
+        on_settled: Callable[[list[JobLease], bool], None],
+        on_too_large: Callable[[Settlement, OutgoingRecord], Settlement],
+        on_refused: Callable[[list[JobLease]], None],
+    ) -> None:
+        self._delivery = delivery
+        self._publisher = publisher
+        self._consequences = consequences
+        self._on_settled = on_settled
+        self._on_too_large = on_too_large
+        self._on_refused = on_refused
+        self._refused: list[Settlement] = []
+        self._lines = LimitedLog(log)
+
+    def end(self, endings: Sequence[Settlement]) -> None:
+        """Publish the records of these and accept their leases afterwards; those without records at once."""
+        bare = [ending.lease for ending in endings if not ending.records]
+        if bare:
+            self._accept(bare)
+        rest = [ending for ending in endings if ending.records]
+        if rest:
+            records = [record for ending in rest for record in ending.records]
+            self._publisher.publish(records, lambda answers: self._published(rest, answers))
+
+    def _tell(self, lease: JobLease, text: str, error: BaseException) -> None:
+        self._lines.write(logging.ERROR, (text, type(error), lease.source.topic), text, lease.origin, error)
+
+    def write_again(self) -> None:
+        """Publish what could not be written before."""
+        self._lines.flush()
+        refused, self._refused = self._refused, []
+        lost = [ending.lease for ending in refused if ending.lease.lost]
+        if lost:
+            self._on_settled(lost, False)
+        self.end([ending for ending in refused if not ending.lease.lost])
+
+    def _published(self, endings: Sequence[Settlement], answers: Sequence[int | BaseException]) -> None:
+        durable: list[JobLease] = []
+        moved: list[JobLease] = []
+        again: list[Settlement] = []
+        failed: list[JobLease] = []
+        refused: list[JobLease] = []
+        position = 0
+        for ending in endings:
+            more: list[OutgoingRecord] = []
+            unwritten: list[OutgoingRecord] = []
+            other: Settlement | None = None
+            error: BaseException | None = None
+            shortened = ending.is_shortened
+            for record in ending.records:
+                answer = answers[position]
+                position += 1
+                if isinstance(answer, BaseException):
+                    if not _may_be_replaced(ending, record, answer):
+                        error = answer
+                        unwritten.append(record)
+                    elif ending.envelope is None:
+                        more.append(self._consequences.without_payload(record))
+                        shortened = True
+                    elif self._consequences.is_result(record):
+                        other = self._on_too_large(ending, record)
+                        other.is_shortened = True
+                    else:
+                        more.append(self._consequences.shorter(record))
+                        shortened = True
+                elif ending.envelope is not None and self._too_late(record, ending.envelope, answer):
+                    more.append(self._consequences.late_copy(record))
+            if error is not None and _may_be_written_again(ending.lease, error):
+                self._tell(ending.lease, "the records of job %s could not be written for now: %s", error)
+                refused.append(ending.lease)
+                self._refused.append(
+                    Settlement(ending.lease, ending.envelope, [*unwritten, *more], shortened, is_move=ending.is_move)
+                )
+            elif error is not None:
+                self._tell(ending.lease, "the records of job %s could not be written: %s", error)
+                failed.append(ending.lease)
+            elif other is not None:
+                again.append(other)
+            elif more:
+                again.append(Settlement(ending.lease, ending.envelope, more, shortened))
+            elif ending.is_move:
+                moved.append(ending.lease)
+            else:
+                durable.append(ending.lease)
+        if durable:
+            self._accept(durable)
+        if moved:
+            self._accept_moved(moved)
+        if failed:
+            self._on_settled(failed, False)
+        if refused:
+            self._on_refused(refused)
+        if again:
+            self.end(again)
+
+    def _accept(self, leases: list[JobLease]) -> None:
+        ours = [lease for lease in leases if not lease.lost]
+        if ours:
+            self._delivery.settle(ours, LeaseVerdict.ACCEPT)
+        self._on_settled(leases, True)
+
+    def _accept_moved(self, leases: list[JobLease]) -> None:
+        ours = [lease for lease in leases if not lease.lost]
+        if ours:
+            self._delivery.settle(ours, LeaseVerdict.ACCEPT, lambda: self._moved(leases))
+        else:
+            self._moved(leases)
+
+    def _moved(self, leases: list[JobLease]) -> None:
+        self._on_settled(leases, True)
+        for queue in {lease.source.queue for lease in leases}:
+            self._delivery.look(queue)
+
+    def _too_late(self, record: OutgoingRecord, envelope: Envelope, append_ms: int) -> bool:
+        return self._consequences.is_state(record) and append_ms - time_of(envelope.id) > LATE_AFTER_MS
+
+
+def _may_be_written_again(lease: JobLease, error: BaseException) -> bool:
+    """Whether it may be taken at another time, and the job should not be delivered once more. What never passes (no
+    right to write there) would keep the lease for ever, and suspects that have to be alone from running.
+    """
+    is_counted = lease.source.suspect or lease.deliveries > 1
+    return is_counted and not lease.lost and isinstance(error, KafkaError) and error.retriable
+
+
+def _may_be_replaced(ending: Settlement, record: OutgoingRecord, error: BaseException) -> bool:
+    """Whether it is a state record, or one of what is no job, that was too large, and not the second one."""
+    if ending.is_shortened or (ending.envelope is not None and record.key is None):
+        return False
+    return isinstance(error, _TOO_LARGE)

@@ -1,0 +1,284 @@
+"""Tests of ``kafka.tasks.state_records`` and ``kafka.tasks.settlement``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, NotEnoughReplicasError
+from kafka.net.clock import ManualClock
+from kafka.net.loop import Loop
+from kafka.tasks.delivery import JobLease, JobSource, OutgoingRecord
+from kafka.tasks.envelope import Envelope, dead_letter_of, decode
+from kafka.tasks.outcome import (
+    AttemptFailed,
+    ChildLost,
+    ErrorInfo,
+    InvalidRecord,
+    JobHistory,
+    JobPolicy,
+    JobSucceeded,
+    Outcome,
+    SuspectedCrash,
+    decide,
+)
+from kafka.tasks.results import StateRecord
+from kafka.tasks.settlement import Settlement, Settler
+from kafka.tasks.state_records import StateRecords, result_too_large
+from kafka.tasks.states import JobState
+from kafka.tasks.topics import TopicNames
+from test.tasks.fakes import FakeDelivery, FakePublisher, Queues, a_job, settle
+
+NAMES = TopicNames("shop")
+MAKER = StateRecords(NAMES, "host1")
+MAIN, SUSPECTS = JobSource("mail", "shop.mail"), JobSource("mail", "shop.mail.suspect", True)
+
+
+class NoEvents:
+    def leased(self, leases: list[JobLease]) -> None: ...
+    def lost(self, leases: list[JobLease], reason: str) -> None: ...
+    def left(self) -> None: ...
+
+
+def a_lease(envelope: Envelope, source: JobSource = MAIN) -> JobLease:
+    return JobLease(source, envelope.value, envelope.headers(), 1, 2, 77)
+
+
+def test_a_success_is_one_record_keyed_by_the_id_in_the_ids_partition() -> None:
+    envelope = a_job("f", partition=6)
+    decision = decide(JobSucceeded(b"42"), JobHistory(), JobPolicy(), 0)
+    (record,) = MAKER.of(decision, JobSucceeded(b"42"), envelope, a_lease(envelope), envelope.enqueued_ms)
+    assert (record.topic, record.partition, record.key, record.value) == (
+        "shop.results",
+        6,
+        envelope.id.encode(),
+        b"42",
+    )
+
+
+def test_a_job_that_ends_late_is_told_in_the_late_topic() -> None:
+    envelope = a_job("f")
+    decision = decide(JobSucceeded(b""), JobHistory(), JobPolicy(), 0)
+    (record,) = MAKER.of(decision, JobSucceeded(b""), envelope, a_lease(envelope), envelope.enqueued_ms + 60_001)
+    assert record.topic == "shop.results.late"
+
+
+def test_a_dead_job_keeps_its_headers_and_gets_its_cause() -> None:
+    envelope = a_job("f", attempt=3)
+    outcome = AttemptFailed(ErrorInfo("OSError", "disk", "Trace"))
+    decision = decide(outcome, JobHistory(attempt=3), JobPolicy(max_attempts=3), 0)
+    dead, state = MAKER.of(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
+    assert dead.topic == "shop.mail.dead"
+    assert decode(dead.value, dead.headers or []) == envelope
+    death = dead_letter_of(dead.headers or [])
+    assert death is not None
+    assert (death.cause, death.type, death.origin, death.host) == ("attempts", "OSError", "shop.mail:2:77", "host1")
+    assert dict(state.headers or [])["state"] == b"FAILURE"
+
+
+def test_a_job_whose_child_died_too_often_says_of_what() -> None:
+    envelope = a_job("f", crashes=2)
+    outcome = ChildLost("memory", 9, None, 600 << 20, "above 512 MiB", peak_rss_bytes=800 << 20)
+    decision = decide(outcome, JobHistory(crashes=2), JobPolicy(), 0)
+    dead, state = MAKER.of(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
+    death = dead_letter_of(dead.headers or [])
+    assert death is not None
+    assert (death.cause, death.type) == ("lost-memory", "WorkerLost")
+    assert "signal 9 (SIGKILL); last seen with 600 MiB; peak 800 MiB; above 512 MiB" in death.text
+    assert decode(dead.value, dead.headers or []).crashes == 3
+    assert dict(state.headers or [])["state"] == b"FAILURE"
+    assert json.loads(state.value or b"")["text"] == death.text
+
+
+def test_a_job_whose_child_died_goes_back_to_its_queue_with_one_crash_more() -> None:
+    envelope = a_job("f", attempt=2)
+    outcome = ChildLost("signal", 11)
+    decision = decide(outcome, JobHistory(attempt=2), JobPolicy(), 0)
+    record, state = MAKER.of(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
+    assert record.topic == "shop.mail"
+    moved = decode(record.value, record.headers or [])
+    assert (moved.attempt, moved.crashes) == (2, 1)
+    assert dict(state.headers or [])["state"] == b"RETRY"
+
+
+def test_a_suspect_moves_unchanged() -> None:
+    envelope = a_job("f", attempt=2)
+    decision = decide(SuspectedCrash(), JobHistory(attempt=2, deliveries=2), JobPolicy(), 0)
+    (record,) = MAKER.of(decision, SuspectedCrash(), envelope, a_lease(envelope), 0)
+    assert record.topic == "shop.mail.suspect"
+    assert decode(record.value, record.headers or []) == envelope
+
+
+def test_what_is_no_job_goes_to_the_dead_topic_as_it_was() -> None:
+    lease = JobLease(MAIN, None, [("x", b"1"), ("dead-cause", b"older")], 1, 0, 3)
+    record = MAKER.no_job(lease, InvalidRecord("no-job", "what is this"), 5)
+    assert (record.topic, record.value) == ("shop.mail.dead", None)
+    death = dead_letter_of(record.headers or [])
+    assert death is not None
+    assert (death.cause, death.text) == ("no-job", "what is this")
+    assert (record.headers or [])[0] == ("x", b"1")
+
+
+class Bench:
+    """A settler over a queue in memory."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.loop = Loop.simulated(self.clock)
+        self.queues = Queues(self.clock)
+        self.delivery = FakeDelivery(self.queues, self.loop, NoEvents())
+        self.publisher = FakePublisher(self.queues, self.loop)
+        self.over: list[tuple[JobLease, bool]] = []
+        self.refused: list[JobLease] = []
+        self.settler = Settler(
+            self.delivery,
+            self.publisher,
+            MAKER,
+            lambda leases, well: self.over.extend((lease, well) for lease in leases),
+            self._too_large,
+            self.refused.extend,
+        )
+
+    def now_ms(self) -> int:
+        return int(self.clock.time() * 1000)
+
+    def _too_large(self, ending: Settlement, record: OutgoingRecord) -> Settlement:
+        assert ending.envelope is not None
+        outcome = result_too_large(ending.envelope, record)
+        decision = decide(outcome, JobHistory(), JobPolicy(), 0)
+        return Settlement(
+            ending.lease, ending.envelope, MAKER.of(decision, outcome, ending.envelope, ending.lease, self.now_ms())
+        )
+
+    def ending(
+        self, value: bytes = b"1", source: JobSource = MAIN, deliveries: int = 1, outcome: Outcome | None = None
+    ) -> Settlement:
+        outcome = outcome or JobSucceeded(value)
+        envelope = a_job("f", clock=self.clock)
+        lease = a_lease(envelope, source)
+        lease.deliveries = deliveries
+        self.queues.append(
+            MAKER.of(decide(SuspectedCrash(), JobHistory(), JobPolicy(), 0), SuspectedCrash(), envelope, lease, 0)[0]
+        )
+        record = self.queues.topics["shop.mail.suspect"][-1]
+        record.holder, record.deliveries, record.locked_until = self.delivery, deliveries, 1e9
+        lease.token = record
+        decision = decide(outcome, JobHistory(), JobPolicy(max_attempts=3), 0)
+        return Settlement(lease, envelope, MAKER.of(decision, outcome, envelope, lease, self.now_ms()))
+
+    def states(self) -> list[StateRecord]:
+        return self.queues.states(NAMES)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_lease_is_accepted_after_its_records_are_durable(bench: Bench) -> None:
+    bench.publisher.is_stuck = True
+    ending = bench.ending()
+    bench.settler.end([ending])
+    settle(bench.loop)
+    assert bench.delivery.settled == []
+    bench.publisher.go_on()
+    settle(bench.loop)
+    assert [lease for lease, _ in bench.delivery.settled] == [ending.lease]
+    assert bench.over == [(ending.lease, True)]
+
+
+def test_a_group_is_published_in_one_go(bench: Bench) -> None:
+    bench.settler.end([bench.ending() for _ in range(50)])
+    settle(bench.loop)
+    assert bench.publisher.sizes == [50]
+    assert len(bench.delivery.settled) == 50
+
+
+def test_one_lease_that_fails_takes_no_other_with_it(bench: Bench) -> None:
+    endings = [bench.ending() for _ in range(3)]
+    bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
+    bench.settler.end(endings)
+    settle(bench.loop)
+    assert [lease for lease, _ in bench.delivery.settled] == [endings[1].lease, endings[2].lease]
+    assert (endings[0].lease, False) in bench.over
+
+
+@pytest.mark.parametrize(("source", "deliveries"), [(SUSPECTS, 1), (MAIN, 2)])
+def test_what_must_not_be_delivered_once_more_is_written_again_until_it_is_there(
+    bench: Bench, source: JobSource, deliveries: int
+) -> None:
+    ending = bench.ending(source=source, deliveries=deliveries)
+    bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s"), NotEnoughReplicasError()]
+    bench.settler.end([ending])
+    settle(bench.loop)
+    bench.settler.write_again()
+    settle(bench.loop)
+    assert (bench.refused, bench.over, bench.delivery.settled) == ([ending.lease] * 2, [], [])
+    bench.settler.write_again()
+    settle(bench.loop)
+    assert [lease for lease, _ in bench.delivery.settled] == [ending.lease]
+    assert bench.over == [(ending.lease, True)]
+    bench.settler.write_again()
+    settle(bench.loop)
+    assert len(bench.states()) == 1
+
+
+def test_only_what_is_missing_is_written_again(bench: Bench) -> None:
+    ending = bench.ending(source=SUSPECTS, outcome=AttemptFailed(ErrorInfo("OSError")))
+    bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
+    bench.settler.end([ending])
+    settle(bench.loop)
+    bench.settler.write_again()
+    settle(bench.loop)
+    assert len(bench.queues.topics["shop.mail"]) == len(bench.states()) == 1
+    assert bench.over == [(ending.lease, True)]
+
+
+def test_what_is_lost_meanwhile_is_not_written_again(bench: Bench) -> None:
+    ending = bench.ending(source=SUSPECTS)
+    bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
+    bench.settler.end([ending])
+    settle(bench.loop)
+    ending.lease.lost = True
+    bench.settler.write_again()
+    settle(bench.loop)
+    assert (bench.states(), bench.over) == ([], [(ending.lease, False)])
+
+
+def test_a_result_that_its_topic_does_not_take_is_a_failure_that_says_so(bench: Bench) -> None:
+    bench.publisher.errors["shop.results"] = [MessageSizeTooLargeError()]
+    bench.settler.end([bench.ending(b'"' + b"x" * 5000 + b'"')])
+    settle(bench.loop)
+    (state,) = bench.states()
+    assert state.state is JobState.FAILURE
+    assert state.detail()["type"] == "PayloadTooLarge"
+    assert "5002 bytes, more than the topic shop.results takes" in state.detail()["text"]
+    assert len(bench.queues.topics["shop.mail.dead"]) == 1
+    assert len(bench.delivery.settled) == 1
+
+
+@pytest.mark.parametrize("source", [MAIN, SUSPECTS])
+def test_a_failure_that_its_topic_does_not_take_either_ends_there(bench: Bench, source: JobSource) -> None:
+    bench.publisher.errors["shop.results"] = [MessageSizeTooLargeError(), MessageSizeTooLargeError()]
+    bench.settler.end([bench.ending(b'"' + b"x" * 5000 + b'"', source)])
+    settle(bench.loop)
+    assert [well for _, well in bench.over] == [False]
+
+
+def test_a_record_that_was_appended_late_is_copied_to_the_late_topic(bench: Bench) -> None:
+    bench.publisher.is_stuck = True
+    bench.settler.end([bench.ending()])
+    bench.clock.advance(61)
+    bench.publisher.go_on()
+    settle(bench.loop)
+    assert len(bench.queues.topics["shop.results"]) == len(bench.queues.topics["shop.results.late"]) == 1
+    assert len(bench.delivery.settled) == 1
+
+
+def test_a_lost_lease_is_not_accepted(bench: Bench) -> None:
+    ending = bench.ending()
+    ending.lease.lost = True
+    bench.settler.end([ending])
+    settle(bench.loop)
+    assert bench.delivery.settled == []
