@@ -25,8 +25,8 @@ Result = tuple[Callable[[Any], None], Any, Exception | None]
 
 
 class BackgroundThread:
-    """An :class:`~kafka.broker.log.syncing.Executor`. ``on_done`` is called on the loop after each ``done``. The thread
-    starts with the first piece of work; while the system gives none, the loop does the work at once."""
+    """An :class:`~kafka.broker.log.flushing.FileExecutor`. ``on_done`` is called on the loop after each ``done``.
+    The thread starts with the first piece of work; while the system gives none, the loop does the work at once."""
 
     def __init__(self, loop: Loop, on_done: Callable[[], object] = lambda: None) -> None:
         self.on_done = on_done

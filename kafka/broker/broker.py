@@ -31,7 +31,7 @@ from kafka.broker.held_answers import HeldAnswers
 from kafka.broker.ids import Ids
 from kafka.broker.log import FlushPolicy, LogDirectory, PartitionLog, Topic
 from kafka.broker.log.files import MAX_OPEN_FILES
-from kafka.broker.log.maintenance import Maintenance, maintenance_settings
+from kafka.broker.log.maintenance import LogMaintenance, maintenance_settings
 from kafka.broker.offset_store import OffsetStore
 from kafka.broker.purgatory import Purgatory
 from kafka.broker.quotas import Quotas
@@ -153,7 +153,7 @@ class Broker:
         self.apply_topic_defaults()
         self.transactions.recover()
         self.state.loaded()
-        self.maintenance = Maintenance(
+        self.maintenance = LogMaintenance(
             self.logs,
             self._now,
             epoch_ms=self.epoch_ms,
@@ -223,7 +223,7 @@ class Broker:
         self.purgatory.run(now)
         deadlines = [
             flush_at, maintained_at, self.purgatory.next_deadline, self.transactions.next_deadline,
-            self.offsets.next_deadline, now if self.logs.syncer.has_to_begin or self._sliced else None,
+            self.offsets.next_deadline, now if self.logs.flusher.must_start or self._sliced else None,
         ]  # fmt: skip
         deadlines += [part.next_deadline for part in (self._faults, share, groups) if part is not None]
         return min((at for at in deadlines if at is not None), default=None)
@@ -382,7 +382,7 @@ class Broker:
         opened = 0
         for key, number in named:
             topic = self.metadata.topic(key) if isinstance(key, str) else self.metadata.topic_by_id(key)
-            if topic is None or self.logs.opened_log(topic.topic_id, number) is not None:
+            if topic is None or self.logs.log_if_open(topic.topic_id, number) is not None:
                 continue
             with contextlib.suppress(BrokerResponseError):  # the handler meets it again, and says so
                 self.logs.log(topic, number)
@@ -442,7 +442,7 @@ class Broker:
     def sync_metadata(self) -> None:
         """Metadata changes seldom and is dear: it goes to the disk before the answer, unless nothing ever does."""
         if self._flush_policy.name != "never":
-            self.logs.syncer.hurry(self.metadata)
+            self.logs.flusher.request_flush(self.metadata)
 
     def apply_topic_defaults(self) -> None:
         """Put the broker's settings in force as the defaults of all topics."""

@@ -13,7 +13,7 @@ import os
 from typing import Final, NamedTuple
 
 from kafka.broker.log.files import MAX_OPEN_FILES
-from kafka.broker.log.syncing import SLICE_FILES
+from kafka.broker.log.flushing import SLICE_FILES
 from kafka.errors import KafkaError
 
 OWN: Final = 8

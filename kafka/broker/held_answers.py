@@ -39,7 +39,7 @@ class HeldAnswers:
             if not self._has_to_wait(api_key):
                 return reply
             held = Reply()
-            self._logs.syncer.wait(lambda error: _let_out(held, reply, error))
+            self._logs.flusher.add_waiter(lambda error: _let_out(held, reply, error))
             return held
         if self._is_always and api_key not in READING_APIS:
             shown = Reply()
@@ -50,19 +50,21 @@ class HeldAnswers:
     def complete(self, reply: Reply, api_key: int, response: Response) -> None:
         """Answer a request that has waited for others, or is just being handled."""
         if self._has_to_wait(api_key):
-            self._logs.syncer.wait(lambda error: _let_out(reply, Reply.of(response), error))
+            self._logs.flusher.add_waiter(lambda error: _let_out(reply, Reply.of(response), error))
         else:
             reply.complete(response)
 
     def _has_to_wait(self, api_key: int) -> bool:
         if self._is_always:
-            return self._logs.has_unsynced and api_key not in READING_APIS
-        syncer = self._logs.syncer
-        return (syncer.is_urgent and api_key not in READING_APIS) or (syncer.is_hurrying and api_key in METADATA_APIS)
+            return self._logs.has_unflushed and api_key not in READING_APIS
+        flusher = self._logs.flusher
+        return (flusher.has_requested and api_key not in READING_APIS) or (
+            flusher.is_requested_unfinished and api_key in METADATA_APIS
+        )
 
     def _done_later(self, shown: Reply, reply: Reply) -> None:
-        if self._logs.has_unsynced:
-            self._logs.syncer.wait(lambda error: _let_out(shown, reply, error))
+        if self._logs.has_unflushed:
+            self._logs.flusher.add_waiter(lambda error: _let_out(shown, reply, error))
         else:
             _let_out(shown, reply, None)
 

@@ -127,9 +127,9 @@ class RunningBroker:
                         self._plan.connections, self._plan.log_files,
                     )  # fmt: skip
                 self._background = BackgroundThread(self._loop, self._server.end_turn)
-                self.broker.logs.syncer.executor = self._background
-                self.broker.logs.syncer.slice_files = self._plan.sync_files
-                self.broker.logs.syncer.may_block = lambda: self._server.connection_count <= 1
+                self.broker.logs.flusher.configure(
+                    self._background, self._plan.sync_files, lambda: self._server.connection_count <= 1
+                )
                 host = self._server.address.host
                 self.state = BrokerState(
                     os.getpid(),

@@ -206,11 +206,11 @@ def test_records_that_are_refused_when_their_topic_is_gone_open_no_log(hand: Han
     hand.create_topic("t")
     reply = hand.send(produce_request("t", many(hand.epoch_ms + 36_000_000)), 9)
     assert hand.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3, Connection()).done
-    opened = len(hand.broker.logs.all_opened())
+    opened = len(hand.broker.logs.all_open_logs())
     turns_until_done(hand, reply)
     partition = produced(hand, reply)
     assert (partition.error_code, partition.log_start_offset) == (INVALID_TIMESTAMP, -1)
-    assert len(hand.broker.logs.all_opened()) == opened
+    assert len(hand.broker.logs.all_open_logs()) == opened
 
 
 def test_partitions_with_many_records_each_are_looked_at_a_few_at_a_time(hand: HandBroker) -> None:
@@ -310,7 +310,7 @@ def test_compaction_reads_a_batch_of_many_records_in_slices(hand: HandBroker) ->
             builder.append(hand.epoch_ms, b"%d" % at, b"v")
         turns_until_done(hand, hand.send(produce_request("t", builder.build()), 9))
         partition.roll(hand.epoch_ms)
-    plan = cleaner.plan(partition, hand.epoch_ms)
+    plan = cleaner.plan_cleaning(partition, hand.epoch_ms)
     assert plan is not None
     made = cleaner.CleaningPass(partition, plan, hand.epoch_ms, map_bytes=32 << 20, sync=False)
     steps = 0

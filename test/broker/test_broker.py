@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from kafka.broker.broker import OPENED_AT_ONCE, Broker
-from kafka.broker.log import DirectoryLockedError, syncing
+from kafka.broker.log import DirectoryLockedError, flushing
 from kafka.broker.reply import Connection
 from kafka.errors import KafkaConfigurationError
 from kafka.protocol.api_versions import ApiVersionsRequest
@@ -51,7 +51,7 @@ def test_a_fault_of_ours_ends_the_connection_and_not_the_broker(hand: HandBroker
 def test_with_fsync_always_replies_wait_for_one_sync_of_the_turn(tmp_path: Path) -> None:
     hand = HandBroker(tmp_path / "data", fsync="always")
     hand.create_topic("t")
-    with mock.patch.object(syncing, "sync_files", wraps=syncing.sync_files) as sync:
+    with mock.patch.object(flushing, "sync_files", wraps=flushing.sync_files) as sync:
         replies = [hand.send(produce_request("t", batch(b"%d" % at)), 9) for at in range(5)]
         assert not any(reply.done for reply in replies)
         assert sync.call_count == 0
@@ -134,10 +134,10 @@ def test_a_request_that_names_many_partitions_opens_their_logs_in_slices_and_the
     hand.create_topic("t", count)
     reader = Connection()
     reply = hand.send(fetch_request("t", [0] * count, max_wait_ms=60_000), 11, reader)
-    opened = [len(hand.broker.logs.all_opened())]
-    while len(hand.broker.logs.all_opened()) < count:
+    opened = [len(hand.broker.logs.all_open_logs())]
+    while len(hand.broker.logs.all_open_logs()) < count:
         hand.tick()
-        opened.append(len(hand.broker.logs.all_opened()))
+        opened.append(len(hand.broker.logs.all_open_logs()))
     assert [after - before for before, after in pairwise(opened)] == [OPENED_AT_ONCE, 1]
     hand.tick()
     assert not reply.done, "it waits for records"

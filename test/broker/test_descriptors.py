@@ -18,7 +18,7 @@ from kafka.broker.descriptors import (
     plan_descriptors,
 )
 from kafka.broker.log.files import MAX_OPEN_FILES
-from kafka.broker.log.syncing import SLICE_FILES
+from kafka.broker.log.flushing import SLICE_FILES
 
 
 @given(limit=st.integers(0, 1 << 21), taken=st.integers(0, 2000))

@@ -20,7 +20,7 @@ import pytest
 
 from kafka.broker import embedded
 from kafka.broker.embedded import LOG_NAME, EmbeddedBrokerError, Lease, ensure_running
-from kafka.broker.log import DirectoryLock, directory_lock
+from kafka.broker.log import DirectoryLock, log_directory
 from kafka.broker.state_file import (
     DIRECTORY_LOCK_NAME,
     STARTER_LOCK_NAME,
@@ -317,6 +317,6 @@ def test_who_only_looks_for_a_broker_keeps_none_from_starting(tmp_path: Path, mo
             if len(waits) == 2:
                 os.close(fd)
 
-    monkeypatch.setattr(directory_lock, "time", Moments)
+    monkeypatch.setattr(log_directory, "time", Moments)
     DirectoryLock(str(tmp_path)).release()
     assert len(waits) == 2

@@ -97,7 +97,7 @@ def test_an_answer_that_waited_for_a_flush_that_failed_is_not_given(
         careful.tick()
         assert reply.done
         assert reply.hang_up
-        assert "not safe from a loss of the machine" in caplog.text
+        assert "durability is not guaranteed" in caplog.text
 
 
 def test_after_a_flush_that_failed_nothing_is_acknowledged_again_until_the_next_start(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafka.broker.log import DirectoryLock
-from kafka.broker.log.directory_lock import LOCK_NAME
+from kafka.broker.log.log_directory import LOCK_NAME
 from kafka.broker.process import BrokerOptions, RunningBroker
 from kafka.broker.state_file import (
     DIRECTORY_LOCK_NAME,

@@ -218,7 +218,7 @@ def test_a_torn_tail_is_cut_with_a_log_line_that_says_how_much(tmp_path: Path) -
             assert values(fetched(client.ask(fetch_request("t"), 12))[0].records) == [b"a"]
             assert client.ask(produce_request("t", batch(b"c")), 9).responses[0].partition_responses[0].base_offset == 1
         log = Path(broker.log_path).read_text()
-        assert f"cut a torn tail of {len(batch(b'b')) - 5} bytes" in log
+        assert f"truncated {len(batch(b'b')) - 5} torn bytes" in log
 
 
 def test_the_broker_ends_with_a_test_process_that_is_killed(tmp_path: Path) -> None:

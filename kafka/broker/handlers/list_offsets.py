@@ -18,7 +18,7 @@ from kafka.broker.codes import error_code
 from kafka.broker.conversion import segment_offsets
 from kafka.broker.handlers.fetch import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch
 from kafka.broker.log import PartitionLog
-from kafka.broker.log.time_search import FoundOffset
+from kafka.broker.log.segment import TimestampOffset
 from kafka.broker.registry import Call, Named, handles
 from kafka.broker.reply import Reply
 from kafka.broker.sliced_requests import Steps
@@ -120,12 +120,14 @@ def _find(
     )
 
 
-def _at(log: PartitionLog, timestamp: int, end: int) -> Generator[bool, None, FoundOffset | None]:
+def _at(log: PartitionLog, timestamp: int, end: int) -> Generator[bool, None, TimestampOffset | None]:
     """``end``: the reader sees what is before it."""
     if timestamp == LATEST:
-        return FoundOffset(end, -1, log.leader_epoch)
+        return TimestampOffset(end, -1, log.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return FoundOffset(log.start_offset, -1, log.epochs.entries[0][0] if log.epochs.entries else log.leader_epoch)
+        return TimestampOffset(
+            log.start_offset, -1, log.epochs.entries[0][0] if log.epochs.entries else log.leader_epoch
+        )
     if timestamp < 0 and timestamp != MAX_TIMESTAMP:
         return None
     is_newest = timestamp == MAX_TIMESTAMP

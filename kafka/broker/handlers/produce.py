@@ -274,7 +274,7 @@ def _append(
         now_ms=now_ms,
         header=header,
         max_timestamp=max_timestamp,
-        begins_at_zero=is_transactional and call.version >= ADDS_SINCE_PRODUCE,
+        must_begin_at_zero=is_transactional and call.version >= ADDS_SINCE_PRODUCE,
     )
     if not appended.is_duplicate:
         broker.appended(partition)
@@ -311,7 +311,7 @@ def _refused(
 ) -> _PartitionResponse:
     start = _NONE
     if isinstance(topic, Topic) and isinstance(error, _BY_THE_LOG):
-        opened = broker.logs.opened_log(topic.topic_id, index)  # None: the topic was deleted meanwhile
+        opened = broker.logs.log_if_open(topic.topic_id, index)  # None: the topic was deleted meanwhile
         start = _NONE if opened is None else opened.start_offset
     errors = error.record_errors if isinstance(error, (RecordsWithoutKeyError, TimestampOutOfRangeError)) else []
     return _PartitionResponse(

@@ -216,7 +216,7 @@ def _topic_to_delete(broker: Broker, wanted: DeleteTopicsRequest.DeleteTopicStat
 
 
 def _delete_topic(broker: Broker, topic: Topic) -> None:
-    for log in broker.logs.opened(topic):
+    for log in broker.logs.open_logs(topic):
         broker.purgatory.touch(log)
     broker.logs.delete_topic(topic.name)
     broker.state.deleted(topic.name)

@@ -1,41 +1,32 @@
-"""What the embedded broker keeps on disk: partition logs in Kafka's own batch format, and journals of everything else.
+"""The storage of the embedded broker: partition logs in Kafka's own batch format, and a journal of its metadata.
 
-    log_directory.py    a broker's data directory
-      directory_lock.py   one writer
-      metadata_store.py   topics, configurations -> journal.py
-      partition_log.py    one partition -> segment.py -> index.py
-        opening.py          what a start believes and what it reads -> scan.py
-        rolling.py          when another segment begins
-        unsynced.py         what is not known to be on the disk
-        time_search.py      records by their timestamps
-        log_config.py       what its topic's configuration says
-        producer_state.py   idempotence, transactions
-        epochs.py           which leader epoch began where
-        retention.py        what is too old or too much
-        cleaner.py          compaction -> offset_map.py, rebuild.py, swap.py
-      maintenance.py      when retention and compaction have their turn
-      flush.py            when bytes go to the disk -> syncing.py
-      trash.py            files on their way out
-      files.py            open files, whole writes, atomic replacement
+    log_directory.py    a broker's data directory: its lock, its topics' logs
+    metadata_store.py   topics, configurations, counters, in a journal
+    partition_log.py    one partition: append, read, retention
+    segment.py          one file of a log: its sparse index, its seal, scanning, search by timestamp
+    recovery.py         what is trusted and what is scanned when a log is opened
+    producer_state.py   idempotence, transactions
+    leader_epochs.py    which leader epoch began where
+    cleaner.py          compaction
+    maintenance.py      when retention and compaction run
+    flushing.py         when bytes go to the disk, and who waits for it
+    files.py            open files, whole writes, atomic replacement, deletion
 
 Knows no requests and no connections. Not thread-safe: the broker's loop owns it.
 """
 
 from __future__ import annotations
 
-from kafka.broker.log.directory_lock import DirectoryLock, DirectoryLockedError
 from kafka.broker.log.files import FilePool
-from kafka.broker.log.flush import FlushPolicy
-from kafka.broker.log.journal import Journal
-from kafka.broker.log.log_config import LogConfig, log_config
-from kafka.broker.log.log_directory import LogDirectory
-from kafka.broker.log.metadata_store import MetadataStore, Topic
-from kafka.broker.log.partition_log import Appended, PartitionLog
+from kafka.broker.log.flushing import FlushPolicy
+from kafka.broker.log.log_directory import DirectoryLock, DirectoryLockedError, LogDirectory
+from kafka.broker.log.metadata_store import Journal, MetadataStore, Topic
+from kafka.broker.log.partition_log import LogAppendInfo, LogConfig, PartitionLog, log_config
 from kafka.broker.log.producer_state import ProducerStates
 from kafka.broker.log.segment import batch_bounds
 
 __all__ = [
-    "Appended",
+    "LogAppendInfo",
     "DirectoryLock",
     "DirectoryLockedError",
     "FilePool",

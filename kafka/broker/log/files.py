@@ -1,7 +1,8 @@
-"""Files under the logs: open ones kept in a bounded pool, writes that are whole or not at all, atomic replacement.
+"""Files under the logs: a bounded pool of open ones, writes that are whole or not at all, atomic replacement, the swap
+of compacted segments, and deletion in the background.
 
 Nothing here knows batches. Every ``OSError`` of a write (a full disk, a read-only directory) becomes KafkaStorageError
-(56), which names the file; a partial write is cut off again first, so that the file ends where it ended before. A file
+(56), which names the file; a partial write is truncated first, so that the file ends where it ended before. A file
 that cannot be opened because descriptors or memory have run out is an OutOfDescriptorsError: nothing is lost, and the
 same may work later.
 """
@@ -12,17 +13,24 @@ import contextlib
 import errno
 import logging
 import os
-from collections import OrderedDict
+import re
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kafka.broker.private_files import make_private_directory, open_private
 from kafka.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from kafka.broker.log.flushing import FileExecutor
 
 log = logging.getLogger(__name__)
 
 _OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 MAX_OPEN_FILES = 512
-"""Of logs, where the system allows that many."""
+"""Of log files, where the system allows that many."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -46,8 +54,8 @@ class FilePool:
         return len(self._open)
 
     def fd(self, path: str, *, create: bool = True) -> int:
-        """A descriptor of an existing or new file, for reading and, where that is allowed, writing. Without ``create``
-        of an existing one."""
+        """A descriptor of a file, for reading and, where that is allowed, writing; a missing file is made with
+        ``create``."""
         found = self._open.get(path)
         if found is not None:
             self._open.move_to_end(path)
@@ -61,7 +69,7 @@ class FilePool:
                 break
             except OSError as error:
                 if error.errno in _OUT_OF_DESCRIPTORS:
-                    if self._close_oldest():  # others have the rest: we live with fewer files
+                    if self._close_oldest():  # other parts of the process have the rest: live with fewer open files
                         continue
                     raise storage_error("open", path, error) from error
                 opener = os.open if os.path.isdir(path) else open_private  # a directory is opened to be synced
@@ -96,7 +104,7 @@ class FilePool:
             while done < len(data):
                 written = os.pwrite(fd, memoryview(data)[done:], position + done)
                 if written == 0:
-                    raise OSError("the file takes no more bytes")
+                    raise OSError("the write returned 0 bytes")
                 done += written
         except OSError as error:
             if error.errno == errno.EBADF and not done:
@@ -104,16 +112,18 @@ class FilePool:
             try:
                 os.ftruncate(fd, position)
             except OSError as second:
-                log.error("%s: %d bytes of a failed write are left behind byte %d: %s", path, done, position, second)
+                log.error(
+                    "%s: cannot truncate %d bytes of a failed write at position %d: %s", path, done, position, second
+                )
             raise storage_error("write to", path, error) from error
 
     def _refuse_read_only(self, path: str, error: OSError) -> None:
-        """Say why a file that could be opened for reading only takes no bytes; the next write opens it again."""
+        """Raise the reason why a file could be opened for reading only; the next write opens it again."""
         self.forget(path)
         try:
             os.close(open_private(path, os.O_RDWR))
-        except OSError as why:
-            error = why
+        except OSError as cause:
+            error = cause
         raise storage_error("write to", path, error) from error
 
     def truncate(self, path: str, size: int) -> None:
@@ -130,10 +140,10 @@ class FilePool:
         except OSError as error:
             raise storage_error("sync", path, error) from error
 
-    def borrow(self, path: str) -> int | None:
+    def duplicate(self, path: str) -> int | None:
         """A duplicate of the descriptor of an open file, which the caller closes. None when the pool does not have the
         file open, or when no descriptor is left even after the pool has closed all other files. A sync should use this
-        one: the kernel reports an error of the disk to those who had the file open."""
+        one: the kernel reports a disk error to descriptors that were open at the write."""
         found = self._open.get(path)
         if found is None:
             return None
@@ -147,7 +157,7 @@ class FilePool:
                 self._close_oldest()
 
     def forget(self, path: str) -> None:
-        """Close the file if it is open (it is about to be deleted or renamed)."""
+        """Close the file if it is open: it is about to be deleted or renamed."""
         found = self._open.pop(path, None)
         if found is not None:
             os.close(found)
@@ -158,7 +168,7 @@ class FilePool:
             pass
 
     def _close_oldest(self) -> bool:
-        """Close the file that was not used for longest; False when none is open."""
+        """Close the least recently used file; False when none is open."""
         if not self._open:
             return False
         os.close(self._open.popitem(last=False)[1])
@@ -166,22 +176,22 @@ class FilePool:
 
 
 def is_out_of_descriptors(error: BaseException | None) -> bool:
-    """Whether this is why."""
+    """Whether the error says that descriptors or memory have run out."""
     if isinstance(error, OSError):
         return error.errno in _OUT_OF_DESCRIPTORS
     return isinstance(error, OutOfDescriptorsError)
 
 
 def storage_error(action: str, path: str, error: OSError) -> KafkaStorageError:
-    """The error for a failed action on a file: what, where, why.
+    """The error for a failed action on a file.
 
-    A failed ``sync`` is never an OutOfDescriptorsError: whatever the system says, it may have dropped the pages."""
+    A failed ``sync`` is never an OutOfDescriptorsError: whatever its errno, the kernel may have dropped the pages."""
     kind = OutOfDescriptorsError if action != "sync" and is_out_of_descriptors(error) else KafkaStorageError
     return kind(f"cannot {action} {path}: {error.strerror or error}")
 
 
 def replace_file(path: str, data: bytes, *, sync: bool = True) -> None:
-    """Put a file with this content in the place of another, or of none: a reader finds the old one or the new one."""
+    """Write a file, or replace one, atomically: a reader finds the old content or the new one."""
     temporary = path + ".tmp"
     directory: int | None = None
     try:
@@ -225,7 +235,7 @@ def make_directory(path: str) -> None:
 
 
 def _open_directory(path: str) -> int | None:
-    """A descriptor to make the names in a directory durable with; None on systems that cannot."""
+    """A descriptor for an fsync of a directory's entries; None on systems that cannot do that."""
     flags = getattr(os, "O_DIRECTORY", None)
     if flags is None:
         return None
@@ -235,3 +245,161 @@ def _open_directory(path: str) -> int | None:
         if is_out_of_descriptors(error):
             raise
         return None
+
+
+# The swap of a compacted segment for those that it was made of; a crash at any point does no harm:
+#
+#     1  write            BASE.cleaned                    a crash here: deleted at the next start
+#     2  sync it
+#     3  rename           BASE.cleaned -> BASE-NEXT.swap  from here on the new segment is the valid one
+#     4  rename           the old segments with bases from BASE to NEXT (exclusive) -> .deleted
+#     5  rename           BASE-NEXT.swap -> BASE.log      a crash before: steps 4 and 5 are done at the next start
+#     6  write its seal                                   a crash before: the segment is scanned
+#
+# Step 4 begins with the seals, because an old seal beside a new segment would describe other bytes.
+
+CLEANED = ".cleaned"
+DELETED = ".deleted"
+_SWAP = re.compile(r"(\d{20})-(\d{20})\.swap")
+_OLD = re.compile(r"(\d{20})\.(?:seal|log)")
+
+
+def cleaned_path(directory: str, base_offset: int) -> str:
+    """The path of step 1."""
+    return os.path.join(directory, f"{base_offset:020d}{CLEANED}")
+
+
+def commit_swap(directory: str, base_offset: int, next_base: int) -> str:
+    """Step 3; the file's new path. OSError."""
+    path = os.path.join(directory, f"{base_offset:020d}-{next_base:020d}.swap")
+    os.rename(cleaned_path(directory, base_offset), path)
+    return path
+
+
+def finish_swap(directory: str, swap_name: str, names: Iterable[str]) -> list[str]:
+    """Steps 4 and 5, among the files with these names; the paths renamed to ``.deleted``. OSError."""
+    found = _SWAP.fullmatch(swap_name)
+    if found is None:
+        raise ValueError(f"{swap_name} is not named like a swap file")
+    base, end = int(found[1]), int(found[2])
+    old = [name for name in names if (match := _OLD.fullmatch(name)) and base <= int(match[1]) < end]
+    renamed: list[str] = []
+    for name in sorted(old, key=lambda name: (not name.endswith(".seal"), name)):
+        renamed.append(os.path.join(directory, name + DELETED))
+        os.rename(os.path.join(directory, name), renamed[-1])
+    os.rename(os.path.join(directory, swap_name), os.path.join(directory, f"{base:020d}.log"))
+    return renamed
+
+
+def finish_swaps(directory: str, names: list[str]) -> None:
+    """At the opening of a log: finish the swaps from step 3 on, and delete the others' files. ``names``: the
+    directory's; OSError."""
+    for name in names:
+        path = os.path.join(directory, name)
+        if name.endswith(CLEANED):
+            log.info("deleting %s: its compaction was interrupted", path)
+            os.unlink(path)
+        elif _SWAP.fullmatch(name):
+            log.info("finishing the interrupted swap of %s", path)
+            finish_swap(directory, name, names)
+
+
+SLICE_FILES = 64
+
+
+class FileDeleter:
+    """Deletes files and directories in the background, a few at a time.
+
+    Their names end with ``.deleted``, so the next start adds again what a crash leaves. Deleting a segment of 1 GiB
+    takes a file system tens of milliseconds, and a topic may have thousands. ``executor`` returns the current one.
+    """
+
+    def __init__(self, executor: Callable[[], FileExecutor]) -> None:
+        self._executor = executor
+        self._paths: deque[str] = deque()
+        self._is_running = False
+        self._is_starting = False
+
+    def __len__(self) -> int:
+        return len(self._paths) + self._is_running
+
+    def add(self, paths: Iterable[str]) -> None:
+        """Delete these files, or directories with all that is in them."""
+        self._paths.extend(paths)
+        self.run()
+
+    def add_later(self, paths: Iterable[str]) -> None:
+        """Delete them at the next :meth:`run`: the broker's start does not wait for it."""
+        self._paths.extend(paths)
+
+    def run(self) -> None:
+        """Begin to delete what was added, if no deletion runs."""
+        if self._is_starting:
+            return
+        self._is_starting = True
+        try:
+            while self._paths and not self._is_running:
+                paths = [self._paths.popleft() for _ in range(min(SLICE_FILES, len(self._paths)))]
+                self._is_running = True
+                self._executor().run(partial(delete_some, paths, SLICE_FILES), self._on_deleted)
+        finally:
+            self._is_starting = False
+
+    def _on_deleted(self, left: list[str]) -> None:
+        self._is_running = False
+        self._paths.extend(left)
+        self.run()
+
+
+def delete_some(paths: list[str], limit: int) -> list[str]:
+    """Delete files and directories, about ``limit`` of them; the paths that are left. Failures are logged."""
+    left: list[str] = []
+    done = 0
+    for path in paths:
+        if done >= limit:
+            left.append(path)
+            continue
+        try:
+            done += 1
+            if not os.path.isdir(path) or os.path.islink(path):
+                os.unlink(path)
+                continue
+            is_empty = True
+            for below, directories, files in os.walk(path, topdown=False):
+                for name in files:
+                    os.unlink(os.path.join(below, name))
+                    done += 1
+                for name in directories:
+                    os.rmdir(os.path.join(below, name))
+                if done >= limit:
+                    is_empty = below == path
+                    break
+            if is_empty:
+                os.rmdir(path)
+            else:
+                left.append(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            log.warning("cannot delete %s, the next start tries again: %s", path, error)
+    return left
+
+
+def delete_files(paths: Sequence[str]) -> None:
+    """Delete files at once; those that cannot be deleted now stay until the next start."""
+    for path in paths:
+        try:
+            remove_file(path)
+        except KafkaStorageError as error:
+            log.warning("%s", error)
+
+
+def mark_deleted(path: str) -> bool:
+    """Rename a file to ``.deleted``; False when it is missing."""
+    try:
+        os.rename(path, path + DELETED)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise storage_error("rename", path, error) from error
+    return True

@@ -1,36 +1,119 @@
-"""A broker's data directory: its lock, its metadata, and the logs of its partitions, opened when they are first used.
+"""A broker's data directory: its lock, its metadata, and the logs of its partitions, opened at their first use.
 
     DATA_DIR/.lock
              metadata.journal              metadata_store.py
              topics/NAME.ID/PARTITION/     one log each; ID: the first 8 digits of the topic's id, so that a topic of
-                                           the same name that comes later never meets the old one's files; NAME: its
+                                           the same name created later never finds the old one's files; NAME: its
                                            first 200 characters, so that no file's name is too long
-             topics/NAME.ID.deleted/       on its way out: removed bit by bit (trash.py), the rest at the next start;
-                                           taken back when the deletion did not get as far as the metadata
+             topics/NAME.ID.deleted/       being deleted, a few files at a time (files.py), the rest at the next start;
+                                           restored when the deletion did not reach the metadata
 
-Directories of topics that the metadata does not know are kept and named in the log: metadata may have been lost, and
-nobody asked for their end.
-
-What has to go to the disk and when is ``flush.py``'s decision; ``syncing.py`` carries it out.
+Directories of topics that are not in the metadata are kept and logged: the metadata may have been lost. ``flushing.py``
+decides when bytes go to the disk.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
+from typing import Any
 from uuid import UUID
 
-from kafka.broker.log.directory_lock import DirectoryLock
-from kafka.broker.log.files import MAX_OPEN_FILES, FilePool, is_out_of_descriptors, make_directory, storage_error
-from kafka.broker.log.flush import FlushPolicy
-from kafka.broker.log.log_config import LogConfig, log_config
+from kafka.broker.log.files import (
+    DELETED,
+    MAX_OPEN_FILES,
+    FileDeleter,
+    FilePool,
+    is_out_of_descriptors,
+    make_directory,
+    storage_error,
+)
+from kafka.broker.log.flushing import FileExecutor, FlushPolicy, LogFlusher
 from kafka.broker.log.metadata_store import MetadataStore, Topic
-from kafka.broker.log.partition_log import PartitionLog
-from kafka.broker.log.swap import DELETED
-from kafka.broker.log.syncing import Executor, Inline, Syncer
-from kafka.broker.log.trash import Trash
+from kafka.broker.log.partition_log import LogConfig, PartitionLog, log_config
+from kafka.broker.private_files import open_private, prepare_directory
 from kafka.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartitionError
+
+fcntl: Any = None
+with contextlib.suppress(ImportError):  # Windows has none: there, two brokers in one directory are not kept apart
+    import fcntl
+
+LOCK_NAME = ".lock"
+
+_PROBE_S = 0.05
+"""``state_file.has_broker`` holds the lock for a moment to see whether a broker runs; that long it is waited for."""
+
+
+class DirectoryLockedError(KafkaError):
+    """Another process uses this data directory. ``pid``: its process id, or None when it is not known."""
+
+    def __init__(self, directory: str, pid: int | None) -> None:
+        holder = f"process {pid}" if pid else "another process"
+        super().__init__(
+            f"the data directory {directory} is in use by {holder}: stop that broker, connect to it, or choose another "
+            "directory"
+        )
+        self.directory = directory
+        self.pid = pid
+
+
+class DirectoryLock:
+    """One writer per data directory: an advisory lock on the file ``.lock``, which ends with the process.
+
+    Taken at once or :class:`DirectoryLockedError`; ``directory`` is made when it is missing. The file holds the owner's
+    process id, for that error. It stays when the lock is released: deleting it would let two processes lock two files
+    of one name.
+
+    KafkaStorageError when the directory cannot be made or trusted (``private_files.py``), or not be written to.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.directory = os.path.abspath(directory)
+        try:
+            prepare_directory(self.directory)
+        except OSError as error:
+            raise storage_error("use the data directory", self.directory, error) from error
+        path = os.path.join(self.directory, LOCK_NAME)
+        try:
+            self._fd = open_private(path, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise storage_error("open", path, error) from error
+        try:
+            self._acquire()
+        except OSError as error:
+            os.close(self._fd)
+            raise storage_error("write to", path, error) from error
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def _acquire(self) -> None:
+        deadline = time.monotonic() + _PROBE_S
+        while fcntl is not None:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() >= deadline:
+                    raise DirectoryLockedError(self.directory, self._holder()) from None
+            time.sleep(_PROBE_S / 10)
+        os.ftruncate(self._fd, 0)
+        os.write(self._fd, b"%d\n" % os.getpid())
+
+    def _holder(self) -> int | None:
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        text = os.read(self._fd, 32).strip()
+        return int(text) if text.isdigit() else None
+
+    def release(self) -> None:
+        """Release the lock; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +124,7 @@ class LogDirectory:
     """The data directory of one broker; DirectoryLockedError when another process has it.
 
     ``epoch_ms`` gives the time of day in ms. ``defaults``: topic configuration that the broker's settings give.
-    ``executor``: where what takes long is run (``syncing.py``).
+    ``executor`` runs blocking file work (``flushing.py``).
     """
 
     def __init__(
@@ -52,26 +135,26 @@ class LogDirectory:
         flush: FlushPolicy | None = None,
         defaults: Mapping[str, str] | None = None,
         max_open_files: int = MAX_OPEN_FILES,
-        executor: Executor | None = None,
+        executor: FileExecutor | None = None,
     ) -> None:
         self.path = os.path.abspath(path)
         self.flush_policy = flush if flush is not None else FlushPolicy.parse("interval")
         self.defaults = dict(defaults or {})
         self._epoch_ms = epoch_ms
         self.leader_epoch: Callable[[Topic, int], int | None] = lambda topic, partition: None
-        """Of a partition whose log is opened; None: as the log has it."""
+        """The leader epoch of a partition whose log is opened; None: the log's own."""
         self._logs: dict[tuple[UUID, int], PartitionLog] = {}
         self._last_values: dict[str, str] = {}
         self._last_config = LogConfig()
         self._lock = DirectoryLock(self.path)
         self.pool = FilePool(max_open_files)
-        self.syncer = Syncer(self.flush_policy, self.pool, executor)
-        self.trash = Trash(lambda: self.syncer.executor)
+        self.flusher = LogFlusher(self.flush_policy, self.pool, executor)
+        self.deleter = FileDeleter(lambda: self.flusher.executor)
         try:
             self.metadata = MetadataStore(
                 os.path.join(self.path, "metadata.journal"),
                 self.pool,
-                on_dirty=lambda: self.syncer.note(self.metadata),
+                on_dirty=lambda: self.flusher.mark_dirty(self.metadata),
                 sync=self.flush_policy.name != "never",
             )
             self._topics_path = os.path.join(self.path, "topics")
@@ -112,8 +195,8 @@ class LogDirectory:
             f"{topic.name}-{partition}",
             self.pool,
             self._config(topic.name),
-            on_dirty=self.syncer.note,
-            remove=self.trash.add,
+            on_dirty=self.flusher.mark_dirty,
+            delete=self.deleter.add,
             now_ms=self._epoch_ms(),
             sync=self.flush_policy.name != "never",
         )
@@ -122,24 +205,24 @@ class LogDirectory:
         """Where the log of a partition lies, or would."""
         return os.path.join(self._topic_path(topic), str(partition))
 
-    def opened_log(self, topic_id: UUID, partition: int) -> PartitionLog | None:
+    def log_if_open(self, topic_id: UUID, partition: int) -> PartitionLog | None:
         """A log, if it is open."""
         return self._logs.get((topic_id, partition))
 
-    def all_opened(self) -> list[PartitionLog]:
+    def all_open_logs(self) -> list[PartitionLog]:
         """All logs that are open."""
         return list(self._logs.values())
 
-    def let_go(self, topic: Topic, partition: int) -> None:
-        """Close a log that nobody else has seen, so that it needs no memory."""
+    def close_log(self, topic: Topic, partition: int) -> None:
+        """Close a log that has no other user, to free its memory."""
         found = self._logs.pop((topic.topic_id, partition), None)
         if found is not None:
             found.close()
-            found.is_gone = True
-            self.syncer.forget(found)
+            found.mark_closed()
+            self.flusher.forget(found)
 
-    def opened(self, topic: Topic) -> list[PartitionLog]:
-        """The topic's logs that are open: nothing waits on the others, and nothing in memory is theirs."""
+    def open_logs(self, topic: Topic) -> list[PartitionLog]:
+        """The topic's logs that are open: no request waits on the others, and they have no state in memory."""
         return [
             self._logs[topic.topic_id, number]
             for number in range(topic.partitions)
@@ -147,7 +230,7 @@ class LogDirectory:
         ]
 
     def partitions_with_files(self, topic: Topic) -> list[int]:
-        """The topic's partitions that were ever used: a start need not open the others. KafkaStorageError."""
+        """The topic's partitions that were ever written to: the others need not be opened. KafkaStorageError."""
         path = self._topic_path(topic)
         try:
             names = os.listdir(path)
@@ -158,7 +241,7 @@ class LogDirectory:
         return sorted(int(name) for name in names if name.isdigit() and int(name) < topic.partitions)
 
     def size_of(self, topic: Topic, partition: int) -> int:
-        """The bytes of a partition's records, which need not be opened for that."""
+        """The bytes of a partition's segments, without opening its log."""
         found = self._logs.get((topic.topic_id, partition))
         if found is not None:
             return found.size_bytes
@@ -169,17 +252,17 @@ class LogDirectory:
             return 0
 
     def configure_topic(self, topic: Topic) -> None:
-        """Put a topic's configuration, as the metadata has it now, in force on its open logs."""
-        opened = self.opened(topic)
-        if opened:
+        """Apply a topic's configuration, as the metadata has it now, to its open logs."""
+        logs = self.open_logs(topic)
+        if logs:
             config = self._config(topic.name)
-            for found in opened:
-                found.config = config
+            for found in logs:
+                found.configure(config)
 
     def delete_topic(self, name: str) -> Topic:
-        """Forget a topic and remove its files. What a crash leaves of them is removed at the next start.
+        """Delete a topic and its files. What a crash leaves of them is deleted at the next start.
 
-        Errors, with which it stays: UnknownTopicOrPartitionError (3), KafkaStorageError (56).
+        Errors, after which the topic still exists: UnknownTopicOrPartitionError (3), KafkaStorageError (56).
         """
         found_topic = self.metadata.topic(name)
         if found_topic is None:
@@ -194,21 +277,21 @@ class LogDirectory:
         for number in range(topic.partitions):
             found = self._logs.pop((topic.topic_id, number), None)
             if found is not None:
-                found.is_gone = True
-                self.syncer.forget(found)
+                found.mark_closed()
+                self.flusher.forget(found)
                 for segment in found.segments:
                     self.pool.forget(segment.path)
-        self._remove_when_forgotten(path + DELETED)
+        self._delete_after_flush(path + DELETED)
         return topic
 
-    def _remove_when_forgotten(self, path: str) -> None:
-        """Remove a topic's files when the metadata on the disk does not know it any more: a lost machine could leave
-        the topic, and some of its records, otherwise. After a failure the next start knows what to do with them."""
+    def _delete_after_flush(self, path: str) -> None:
+        """Delete a topic's files once the metadata without it is on the disk: otherwise a crash of the machine could
+        leave the topic with only some of its records. After a failed flush the next start deletes them or not."""
         if self.flush_policy.name == "never":
-            self.trash.add([path])
+            self.deleter.add([path])
             return
-        self.syncer.hurry(self.metadata)
-        self.syncer.wait(lambda error: self.trash.add([path]) if error is None else None)
+        self.flusher.request_flush(self.metadata)
+        self.flusher.add_waiter(lambda error: self.deleter.add([path]) if error is None else None)
 
     def _config(self, name: str) -> LogConfig:
         values = {**self.defaults, **self.metadata.config("topic", name)}
@@ -224,52 +307,51 @@ class LogDirectory:
         for name in os.listdir(self._topics_path):
             path = os.path.join(self._topics_path, name)
             if name.endswith(DELETED) and name[: -len(DELETED)] in known:
-                log.warning("taking %s back: its topic was not deleted in the end", path)
+                log.warning("restoring %s: its topic is still in the metadata", path)
                 _rename(path, path[: -len(DELETED)])
             elif name.endswith(DELETED):
-                log.info("removing %s, whose topic was deleted", path)
-                self.trash.add_for_later([path])  # the start does not wait for it
+                log.info("deleting %s: its topic was deleted", path)
+                self.deleter.add_later([path])  # the start does not wait for it
             elif name not in known:
-                log.warning("%s belongs to no topic that the metadata knows; it is kept, and not served", path)
+                log.warning("%s belongs to no topic in the metadata; it is kept and not served", path)
 
     # -- durability --------------------------------------------------------------------------------------------------
 
     @property
-    def has_unsynced(self) -> bool:
-        """Whether something was written that is not known to be on the disk."""
-        return self.syncer.has_unsynced
+    def has_unflushed(self) -> bool:
+        """Whether anything was written that is not known to be on the disk."""
+        return self.flusher.has_unflushed
 
     def tick(self, now: float) -> float | None:
         """Begin to flush what is due at ``now`` (monotonic s); when to come again, or None."""
-        if len(self.trash):
-            self.trash.go_on()
-        return self.syncer.tick(now)
+        if len(self.deleter):
+            self.deleter.run()
+        return self.flusher.tick(now)
 
     def sync(self) -> None:
-        """Everything written so far goes to the disk, now and here."""
-        self.syncer.sync()
+        """Flush everything written so far, on this thread."""
+        self.flusher.sync()
 
     def close(self) -> None:
-        """Flush, seal all logs and give the directory up. An error of one log is logged and does not keep the
-        others.
+        """Flush and seal all logs, and release the directory's lock. An error of one log is logged and does not stop
+        the others.
         """
-        self.syncer.executor.drain()
-        self.syncer.executor = Inline()
+        self.flusher.close_executor()
         try:
-            self.sync()  # who waits for that may have more to write
+            self.sync()  # its waiters may write more
         except KafkaError as error:
-            log.error("%s could not be closed well: %s", self.path, error)
+            log.error("cannot close %s cleanly: %s", self.path, error)
         for found in self._logs.values():
             try:
                 found.close()
             except KafkaError as error:
-                log.error("%s could not be closed well: %s", found.name, error)
-            self.syncer.forget(found)
+                log.error("cannot close %s cleanly: %s", found.name, error)
+            self.flusher.forget(found)
         self._logs.clear()
         try:
             self.metadata.close()
         except KafkaError as error:
-            log.error("%s could not be closed well: %s", self.path, error)
+            log.error("cannot close %s cleanly: %s", self.path, error)
         self.pool.close()
         self._lock.release()
 

@@ -1,13 +1,12 @@
-"""When retention and compaction have their turn: a little in each tick, so that nobody waits for them.
+"""The schedule of retention and compaction: a little work in each tick, so that no request waits for it.
 
-    sweep     every ``check_s``: each partition is looked at, some in a tick: what is expired goes, old producers are
-              forgotten
-    cleaner   every ``backoff_s``: each open compacted log is looked at, the one with most to gain gets a pass; a slice
-              of it in each tick
+    retention   every ``check_s``: each partition is checked, a few in a tick: expired segments and idle producers go
+    cleaner     every ``backoff_s``: each open compacted log is looked at, the one with most to gain is cleaned, a slice
+                in each tick
 
-A log that nobody has opened since the start is opened for the sweep and let go again, so that ten thousand topics that
-sleep cost no memory. ``retention.py`` and ``cleaner.py`` decide; here is only the order of things. No clock: ``now`` is
-told, and work is bounded by counts and bytes.
+A log that is not open is opened for the check and closed again, so that ten thousand idle topics cost no memory.
+``partition_log.find_expired_segments`` and ``cleaner.plan_cleaning`` decide; this module only orders the work. It has
+no clock: work is bounded by counts and bytes.
 """
 
 from __future__ import annotations
@@ -17,24 +16,30 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from kafka.broker.log.cleaner import CleaningFailedError, CleaningPass, Plan, Sync, is_worth_it, plan
+from kafka.broker.log.cleaner import (
+    CleaningFailedError,
+    CleaningPass,
+    CleaningPlan,
+    SyncRequest,
+    plan_cleaning,
+    should_clean,
+)
+from kafka.broker.log.flushing import SyncErrors, sync_files
 from kafka.broker.log.log_directory import LogDirectory
 from kafka.broker.log.metadata_store import Topic
-from kafka.broker.log.partition_log import PartitionLog
+from kafka.broker.log.partition_log import PartitionLog, find_expired_segments
 from kafka.broker.log.producer_state import EXPIRATION_MS
-from kafka.broker.log.retention import expired
-from kafka.broker.log.syncing import Errors, sync_files
 from kafka.errors import CorruptRecordError, KafkaError, KafkaStorageError
 
 log = logging.getLogger(__name__)
 
-REST_S = 0.01
-"""Between two ticks of work that goes on."""
+PAUSE_S = 0.01
+"""Between two ticks of unfinished work."""
 
 PARTITIONS_PER_TICK = 20
 
 RECOVERED_BYTES_PER_TICK = 1 << 20
-"""With more, the opening of a log that was not closed well was work enough."""
+"""Opening a log that scans more than this is all that a tick does."""
 
 
 class MaintenanceSettings(NamedTuple):
@@ -50,9 +55,9 @@ class MaintenanceSettings(NamedTuple):
     producer_expiration_ms: int = EXPIRATION_MS
 
 
-class Maintenance:
-    """One broker's. ``on_visit`` is called with each log that a sweep looks at; ``on_start_moved`` is told when a log
-    begins later than before; ``settings`` gives those in force."""
+class LogMaintenance:
+    """The maintenance of one broker's logs. ``on_visit`` is called with each log that the retention check looks at;
+    ``on_start_moved`` when a log start offset has risen; ``settings`` returns the current settings."""
 
     def __init__(
         self,
@@ -70,32 +75,33 @@ class Maintenance:
         self._epoch_ms = epoch_ms
         self._on_visit = on_visit
         self._on_start_moved = on_start_moved
-        self._sweep: Iterator[None] | None = None
-        self._sweep_at = now + self.settings.initial_delay_s
+        self._retention: Iterator[None] | None = None
+        self._retention_at = now + self.settings.initial_delay_s
         self._cleaning: Iterator[None] | None = None
         self._clean_at = now + self.settings.initial_delay_s
         self._has_cleaned = False
         self._is_waiting = False
         self._sync_error: KafkaStorageError | None = None
-        self._given_up: set[PartitionLog] = set()
+        self._uncleanable: set[PartitionLog] = set()
 
     # -- time --------------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> float | None:
-        """Do a little of what is due at ``now`` (monotonic s); when to come again, or None while a sync runs."""
-        return min(self._tick_sweep(now), self._tick_cleaner(now))
+        """Do a little of what is due at ``now`` (monotonic s); the time of the next call, infinity while a sync
+        runs."""
+        return min(self._tick_retention(now), self._tick_cleaner(now))
 
-    def _tick_sweep(self, now: float) -> float:
-        if self._sweep is None:
-            if now < self._sweep_at:
-                return self._sweep_at
+    def _tick_retention(self, now: float) -> float:
+        if self._retention is None:
+            if now < self._retention_at:
+                return self._retention_at
             self.settings = self._settings()
-            self._sweep = self._sweep_all()
-        if self._go_on(self._sweep):
-            return now + REST_S
-        self._sweep = None
-        self._sweep_at = now + self.settings.check_s
-        return self._sweep_at
+            self._retention = self._check_all_partitions()
+        if self._step(self._retention):
+            return now + PAUSE_S
+        self._retention = None
+        self._retention_at = now + self.settings.check_s
+        return self._retention_at
 
     def _tick_cleaner(self, now: float) -> float:
         if not self.settings.is_cleaning or self._is_waiting:
@@ -106,27 +112,27 @@ class Maintenance:
             self.settings = self._settings()
             self._has_cleaned = False
             self._cleaning = self._clean_one()
-        if self._go_on(self._cleaning):
-            return float("inf") if self._is_waiting else now + REST_S
+        if self._step(self._cleaning):
+            return float("inf") if self._is_waiting else now + PAUSE_S
         self._cleaning = None
-        self._clean_at = now + (REST_S if self._has_cleaned else self.settings.backoff_s)
+        self._clean_at = now + (PAUSE_S if self._has_cleaned else self.settings.backoff_s)
         return self._clean_at
 
     @staticmethod
-    def _go_on(work: Iterator[None]) -> bool:
-        """One step; whether there is another."""
+    def _step(work: Iterator[None]) -> bool:
+        """Run one step; whether there is another."""
         try:
             next(work)
         except StopIteration:
             return False
         except Exception:
-            log.exception("maintenance has failed; it begins anew when it is due")
+            log.exception("log maintenance failed; it restarts when it is next due")
             return False
         return True
 
     # -- retention ---------------------------------------------------------------------------------------------------
 
-    def _sweep_all(self) -> Iterator[None]:
+    def _check_all_partitions(self) -> Iterator[None]:
         count = 0
         for topic in self._logs.metadata:
             if self._logs.metadata.topic_by_id(topic.topic_id) is None:
@@ -134,15 +140,15 @@ class Maintenance:
             try:
                 partitions = self._logs.partitions_with_files(topic)
             except KafkaStorageError as error:
-                log.error("%s: what is expired stays: %s", topic.name, error)
+                log.error("%s: cannot apply retention: %s", topic.name, error)
                 partitions = []
             for partition in partitions:
                 try:
-                    yield from self._sweep_partition(topic, partition)
+                    yield from self._check_partition(topic, partition)
                 except KafkaError as error:
-                    log.error("%s-%d: what is expired stays: %s", topic.name, partition, error)
-                except Exception:  # of one log; the others have their turn
-                    log.exception("%s-%d: what is expired stays", topic.name, partition)
+                    log.error("%s-%d: cannot apply retention: %s", topic.name, partition, error)
+                except Exception:  # of one log: go on with the others
+                    log.exception("%s-%d: cannot apply retention", topic.name, partition)
                 count += 1
                 if count % PARTITIONS_PER_TICK == 0:
                     yield None
@@ -152,94 +158,96 @@ class Maintenance:
             if count % PARTITIONS_PER_TICK == 0:
                 yield None
 
-    def _sweep_partition(self, topic: Topic, partition: int) -> Iterator[None]:
-        found = self._logs.opened_log(topic.topic_id, partition)
+    def _check_partition(self, topic: Topic, partition: int) -> Iterator[None]:
+        found = self._logs.log_if_open(topic.topic_id, partition)
         is_visit = found is None
         if found is None:
             found = self._logs.log(topic, partition)
             if found.recovered_bytes > RECOVERED_BYTES_PER_TICK:
                 yield None
-                if found.is_gone:
+                if found.is_closed:
                     return
         if found.failure is None:
             self._on_visit(topic, partition, found)
         found.producers.expire(self._epoch_ms(), self.settings.producer_expiration_ms)
-        while found.failure is None and (old := expired(found, self._epoch_ms())) is not None:
+        while found.failure is None and (expired := find_expired_segments(found, self._epoch_ms())) is not None:
             size = found.size_bytes
-            if old.is_all:
+            if expired.is_all:
                 found.roll(self._epoch_ms())
-            found.delete_before(old.start_offset)
+            found.delete_before(expired.start_offset)
             log.info(
-                "%s begins at offset %d: %d bytes are gone for %s", found.name, old.start_offset,
-                size - found.size_bytes, old.why,
+                "%s: log start offset is now %d: deleted %d bytes by %s", found.name, expired.start_offset,
+                size - found.size_bytes, expired.setting,
             )  # fmt: skip
             self._on_start_moved(topic, partition, found)
             is_visit = False
             yield None
-            if found.is_gone:
+            if found.is_closed:
                 return
         if is_visit and not found.recovered_bytes and not _is_dirty(found, self._epoch_ms()):
-            self._logs.let_go(topic, partition)
+            self._logs.close_log(topic, partition)
 
     # -- compaction --------------------------------------------------------------------------------------------------
 
     def _clean_one(self) -> Iterator[None]:
-        """Look at all logs that may be compacted, and clean the one with the greatest dirty share."""
-        best: tuple[PartitionLog, Plan] | None = None
+        """Clean the open compacted log with the greatest dirty ratio."""
+        best: tuple[PartitionLog, CleaningPlan] | None = None
         count = 0
-        self._given_up = {given for given in self._given_up if not given.is_gone}
-        for found in self._logs.all_opened():
-            if not found.config.compacts or found.failure is not None or found in self._given_up:
+        self._uncleanable = {given for given in self._uncleanable if not given.is_closed}
+        for found in self._logs.all_open_logs():
+            if not found.config.compacts or found.failure is not None or found in self._uncleanable:
                 continue
             count += 1
             if count % PARTITIONS_PER_TICK == 0:
                 yield None
-            what = plan(found, self._epoch_ms())
-            if what is not None and is_worth_it(what, found) and (best is None or _rank(what) > _rank(best[1])):
-                best = found, what
-        if best is not None and not best[0].is_gone:
+            plan = plan_cleaning(found, self._epoch_ms())
+            if plan is not None and should_clean(plan, found) and (best is None or _rank(plan) > _rank(best[1])):
+                best = found, plan
+        if best is not None and not best[0].is_closed:
             yield from self._clean(*best)
 
-    def _clean(self, partition: PartitionLog, what: Plan) -> Iterator[None]:
+    def _clean(self, partition: PartitionLog, plan: CleaningPlan) -> Iterator[None]:
         work = CleaningPass(
             partition,
-            what,
+            plan,
             self._epoch_ms(),
             map_bytes=self.settings.map_bytes,
             sync=self._logs.flush_policy.name != "never",
         )
         try:
             with contextlib.closing(work.run()) as steps:
-                for wish in steps:
-                    if isinstance(wish, Sync):
-                        yield from self._sync(wish.path)
+                for request in steps:
+                    if isinstance(request, SyncRequest):
+                        yield from self._sync(request.path)
                     else:
                         yield None
-                    if partition.is_gone:
+                    if partition.is_closed:
                         return
         except KafkaStorageError as error:
-            log.error("%s is not compacted now: %s", partition.name, error)
+            log.error("%s: compaction failed, it will be tried again: %s", partition.name, error)
         except (CleaningFailedError, CorruptRecordError) as error:
-            self._given_up.add(partition)
-            log.error("%s is not compacted any more until the broker is started again: %s", partition.name, error)
+            self._uncleanable.add(partition)
+            log.error(
+                "%s: compaction failed, it is off for this log until the broker restarts: %s", partition.name, error
+            )
         except Exception:
-            self._given_up.add(partition)
-            log.exception("%s is not compacted any more until the broker is started again", partition.name)
+            self._uncleanable.add(partition)
+            log.exception("%s: compaction failed, it is off for this log until the broker restarts", partition.name)
         else:
             self._has_cleaned = True
             log.info(
-                "%s: compacted up to offset %d, which gave back %d bytes", partition.name, what.end, work.removed_bytes
+                "%s: compacted up to offset %d, freed %d bytes", partition.name, plan.end, work.removed_bytes
             )
 
     def _sync(self, path: str) -> Iterator[None]:
-        """Have a file synced where that keeps nobody waiting."""
+        """Sync a file on the executor, and yield until that is done."""
 
-        def done(errors: Errors) -> None:
+        def done(errors: SyncErrors) -> None:
             self._is_waiting = False
             self._sync_error = errors.get(path)
 
         self._is_waiting = True
-        self._logs.syncer.executor.run(lambda: sync_files([(path, None)]), done)
+        self._logs.flusher.executor.run(lambda: sync_files([(path, None)]), done)
         while self._is_waiting:
             yield None
         if self._sync_error is not None:
@@ -247,19 +255,19 @@ class Maintenance:
 
 
 def _is_dirty(found: PartitionLog, now_ms: int) -> bool:
-    """Whether the cleaner will want it."""
+    """Whether the cleaner would clean this log now."""
     if not found.config.compacts:
         return False
-    what = plan(found, now_ms)
-    return what is not None and is_worth_it(what, found)
+    plan = plan_cleaning(found, now_ms)
+    return plan is not None and should_clean(plan, found)
 
 
-def _rank(what: Plan) -> tuple[bool, float]:
-    return what.is_due, what.ratio
+def _rank(plan: CleaningPlan) -> tuple[bool, float]:
+    return plan.is_due, plan.ratio
 
 
 def maintenance_settings(value: Callable[[str], str]) -> MaintenanceSettings:
-    """From the broker's settings; ``value`` gives one by its name."""
+    """The settings from the broker's configuration; ``value`` returns one by its name."""
     return MaintenanceSettings(
         check_s=int(value("log.retention.check.interval.ms")) / 1000,
         initial_delay_s=int(value("log.initial.task.delay.ms")) / 1000,

@@ -1,31 +1,202 @@
-"""What a broker knows besides records: its topics, the configurations of topics, groups and the broker, and its
-counters.
+"""The broker's metadata: its topics, the configurations of topics, groups and the broker, and its counters.
 
-A journal of JSON values (``journal.py``), each change one atomic append:
+A :class:`Journal` of JSON values, each change one atomic append:
 
     topic/NAME          {"id": hex, "partitions": n, "born": [[first partition, start], ...]}
     config/KIND/NAME    {"name": "value", ...}     KIND: topic, group, broker, as ConfigResource has them
-    meta/NAME           any small value            cluster id, the next producer id, how often it was started
+    meta/NAME           any small value            cluster id, the next producer id, the number of starts
 
-Validates nothing: names, limits and permissions are the handlers' business.
+Nothing is validated here: names, limits and permissions are checked by the handlers.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from kafka.broker.log.files import FilePool
-from kafka.broker.log.journal import Entry, Journal
+from kafka.broker.log.files import FilePool, OutOfDescriptorsError, replace_file
+from kafka.broker.private_files import open_private
 from kafka.errors import KafkaStorageError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+
+log = logging.getLogger(__name__)
+
+MAGIC = b"KJL1"
+DELETED = 2**32 - 1
+_HEAD = struct.Struct(">III")
+_LENGTHS = struct.Struct(">II")
+Entry = tuple[bytes, bytes | None]
+"""Key and value; None: deleted."""
+
+
+class Journal:
+    """A file of small keyed entries, of which the last one of a key is valid.
+
+    MAGIC "KJL1", then entries:
+
+        0  crc      u32   CRC-32 of everything behind, to the end of the entry
+        4  key      u32   bytes of the key
+        8  value    u32   bytes of the value; 2**32 - 1: the key is deleted
+       12  key bytes, value bytes
+
+    An append is one ``write()`` at the end, which survives a kill of the process. Opening reads all entries: a torn
+    tail is truncated with a log line; a corrupt entry before valid ones is an error that names its position. A file
+    that has grown to several times its valid entries is rewritten and replaced atomically.
+
+    ``replay`` is called with every entry, the oldest first. ``min_rewrite_bytes``: a smaller file is never rewritten.
+    ``on_dirty`` is called after writes.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        pool: FilePool,
+        replay: Callable[[bytes, bytes | None], None],
+        *,
+        min_rewrite_bytes: int = 1 << 20,
+        on_dirty: Callable[[], None] = lambda: None,
+        sync: bool = True,
+    ) -> None:
+        self.path = path
+        self.min_rewrite_bytes = min_rewrite_bytes
+        self._pool = pool
+        self._sync = sync
+        self._on_dirty = on_dirty
+        self._size = 0
+        self._base_size = 0
+        self.failure: KafkaStorageError | None = None
+        """Why the journal takes no more writes."""
+        self._load(replay)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size
+
+    @property
+    def should_rewrite(self) -> bool:
+        """Whether the file is four times as long as after the last rewrite."""
+        return self._size > max(self.min_rewrite_bytes, 4 * self._base_size)
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        """Write entries, all or none; KafkaStorageError when that fails."""
+        if self.failure is not None:
+            raise self.failure
+        data = b"".join(encode(key, value) for key, value in entries)
+        self._pool.write(self.path, self._size, data)
+        self._size += len(data)
+        self._on_dirty()
+
+    def rewrite_if_due(self, entries: Callable[[], Iterable[Entry]]) -> None:
+        """Rewrite the file with these entries if it has grown enough. All entries are durable already, so a failure is
+        logged and no error of the request: the old file stays in use until it has grown again.
+        """
+        if self.should_rewrite:
+            try:
+                self.rewrite(entries())
+            except KafkaStorageError as error:
+                log.warning("cannot rewrite %s, it keeps growing: %s", self.path, error)
+
+    def rewrite(self, entries: Iterable[Entry]) -> None:
+        """Replace the file by one with these entries only. When that fails the old file stays."""
+        data = MAGIC + b"".join(encode(key, value) for key, value in entries)
+        self._base_size = self._size
+        self._pool.forget(self.path)
+        replace_file(self.path, data, sync=self._sync)
+        self._size = self._base_size = len(data)
+
+    def begin_flush(self) -> list[str]:
+        """The paths to sync: the caller does that, then calls :meth:`end_flush`."""
+        return [self.path]
+
+    def end_flush(self, error: KafkaStorageError | None) -> None:
+        """The file is synced, or ``error``: then entries may be lost, and the journal takes no more writes. After an
+        OutOfDescriptorsError it is only still to be synced."""
+        if isinstance(error, OutOfDescriptorsError):
+            self._on_dirty()
+        elif error is not None:
+            self.failure = KafkaStorageError(
+                f"{self.path} takes no more writes until the broker is restarted, because acknowledged changes may be "
+                f"lost: {error.args[0]}"
+            )
+
+    def flush(self) -> None:
+        """Wait until everything is on the disk."""
+        try:
+            self._pool.sync(self.path)
+        except KafkaStorageError as error:
+            self.end_flush(error)
+            raise
+
+    def close(self) -> None:
+        if self.failure is None:
+            self.flush()
+        self._pool.forget(self.path)
+
+    def _load(self, replay: Callable[[bytes, bytes | None], None]) -> None:
+        try:
+            with open(self.path, "rb", opener=open_private) as file:
+                data = file.read()
+        except FileNotFoundError:
+            data = b""
+        except OSError as error:
+            raise KafkaStorageError(f"cannot read {self.path}: {error.strerror or error}") from error
+        if len(data) < len(MAGIC) and MAGIC.startswith(data):
+            self.rewrite(())
+            return
+        if not data.startswith(MAGIC):
+            raise KafkaStorageError(f"{self.path} is not a journal: it begins with {data[:4]!r}")
+        end = len(MAGIC)
+        for entry_end, key, value in decode(data, end):
+            replay(key, value)
+            end = entry_end
+        if end < len(data):
+            if _has_entry_after(data, end):
+                raise KafkaStorageError(
+                    f"{self.path} is corrupt at byte {end}, with valid entries behind it; restore a copy, or "
+                    f"truncate it there, which loses the last {len(data) - end} bytes"
+                )
+            torn = len(data) - end
+            log.warning("truncated %d torn bytes from %s at position %d", torn, self.path, end)
+            self._pool.truncate(self.path, end)
+        self._size = self._base_size = end
+
+
+def encode(key: bytes, value: bytes | None) -> bytes:
+    """One entry."""
+    body = _LENGTHS.pack(len(key), DELETED if value is None else len(value)) + key + (value or b"")
+    return zlib.crc32(body).to_bytes(4, "big") + body
+
+
+def decode(data: bytes, position: int) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """Each valid entry from ``position`` to the first corrupt one: its end, key and value."""
+    view = memoryview(data)
+    while position + _HEAD.size <= len(data):
+        crc, key_size, value_size = _HEAD.unpack_from(data, position)
+        key_end = position + _HEAD.size + key_size
+        end = key_end + (0 if value_size == DELETED else value_size)
+        if end > len(data) or zlib.crc32(view[position + 4 : end]) != crc:
+            return
+        yield end, data[position + _HEAD.size : key_end], None if value_size == DELETED else data[key_end:end]
+        position = end
+
+
+def _has_entry_after(data: bytes, position: int) -> bool:
+    """Whether a valid entry begins at any byte after the corrupt one, whose own lengths may be wrong.
+
+    Most bytes give lengths that do not fit, so few CRCs are computed. A tail of zeros, as a crash of the machine leaves
+    it, has none that fits.
+    """
+    return any(next(decode(data, at), None) is not None for at in range(position + 1, len(data) - _HEAD.size + 1))
 
 
 class Topic(NamedTuple):
     """A topic; its configuration is under ``config("topic", name)``.
 
-    ``born``: from which partition on which start of the broker made them; leader epochs count from there."""
+    ``born``: (first partition, the broker's start that made it and those after it); leader epochs count from there."""
 
     name: str
     topic_id: UUID
@@ -33,7 +204,7 @@ class Topic(NamedTuple):
     born: tuple[tuple[int, int], ...] = ()
 
     def born_at(self, partition: int) -> int:
-        """The number of the start in which a partition was made."""
+        """The number of the broker start in which a partition was made."""
         return next((start for first, start in reversed(self.born) if first <= partition), 0)
 
 
@@ -46,7 +217,7 @@ class MetadataStore:
         self._values: dict[str, Any] = {}
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
-        self._by_folded: dict[str, str] = {}
+        self._by_collision_key: dict[str, str] = {}
         self._journal = Journal(path, pool, self._replay, on_dirty=on_dirty, sync=sync)
 
     # -- topics ------------------------------------------------------------------------------------------------------
@@ -67,12 +238,12 @@ class MetadataStore:
 
     def colliding(self, name: str) -> str | None:
         """A topic whose name differs from ``name`` in dots and underscores at most."""
-        return self._by_folded.get(_folded(name)) if name not in self._topics else name
+        return self._by_collision_key.get(_collision_key(name)) if name not in self._topics else name
 
     def create_topic(
         self, name: str, topic_id: UUID, partitions: int, config: Mapping[str, str] | None = None
     ) -> Topic:
-        """Make a topic, with its configuration in the same write. TopicAlreadyExistsError (36)."""
+        """Create a topic, with its configuration in the same write. TopicAlreadyExistsError (36)."""
         if name in self._topics:
             raise TopicAlreadyExistsError(f"topic {name} exists")
         changes: dict[str, Any] = {f"topic/{name}": _topic_value(topic_id, partitions, [(0, self.starts)])}
@@ -89,7 +260,7 @@ class MetadataStore:
         return self._topics[name]
 
     def delete_topic(self, name: str) -> Topic:
-        """Forget a topic and its configuration, and give what it was. UnknownTopicOrPartitionError (3)."""
+        """Delete a topic and its configuration, and return it. UnknownTopicOrPartitionError (3)."""
         topic = self._known(name)
         self._write({f"topic/{name}": None, f"config/topic/{name}": None})
         return topic
@@ -97,16 +268,16 @@ class MetadataStore:
     # -- configurations and counters ---------------------------------------------------------------------------------
 
     def config(self, kind: str, name: str) -> dict[str, str]:
-        """What was set for a resource; empty when nothing was."""
+        """The settings of a resource; empty when none were set."""
         return dict(self._values.get(f"config/{kind}/{name}", {}))
 
     def configs(self, kind: str) -> dict[str, dict[str, str]]:
-        """What was set for all resources of a kind, by name."""
+        """The settings of all resources of a kind, by name."""
         prefix = f"config/{kind}/"
         return {key[len(prefix) :]: dict(value) for key, value in self._values.items() if key.startswith(prefix)}
 
     def set_config(self, kind: str, name: str, values: Mapping[str, str]) -> None:
-        """Put all that is set for a resource; nothing: forget it."""
+        """Replace all settings of a resource; empty: delete them."""
         self._write({f"config/{kind}/{name}": dict(values) or None})
 
     def meta(self, name: str, default: Any = None) -> Any:
@@ -114,7 +285,7 @@ class MetadataStore:
         return self._values.get(f"meta/{name}", default)
 
     def set_meta(self, name: str, value: Any) -> None:
-        """Put a small value; None: forget it."""
+        """Store a small value; None: delete it."""
         self._write({f"meta/{name}": value})
 
     def begin_flush(self) -> list[str]:
@@ -126,7 +297,7 @@ class MetadataStore:
         self._journal.end_flush(error)
 
     def flush(self) -> None:
-        """Wait until all is on the disk."""
+        """Wait until everything is on the disk."""
         self._journal.flush()
 
     def close(self) -> None:
@@ -138,7 +309,7 @@ class MetadataStore:
         return int(self.meta("starts", 0))
 
     def count_start(self) -> None:
-        """One more start. KafkaStorageError when that cannot be written; it is counted in memory all the same."""
+        """Count one more start, in memory also when it cannot be written. KafkaStorageError."""
         starts = self.starts + 1
         try:
             self.set_meta("starts", starts)
@@ -154,11 +325,11 @@ class MetadataStore:
         return topic
 
     def _write(self, changes: Mapping[str, Any]) -> None:
-        """One entry for all changes, so that they hold together or not at all."""
+        """Write one entry for all changes, so that they are atomic."""
         self._journal.append([(b"change", json.dumps(changes, separators=(",", ":")).encode())])
         for key, value in changes.items():
             self._apply(key, value)
-        self._journal.tidy(self._entries)
+        self._journal.rewrite_if_due(self._entries)
 
     def _entries(self) -> Iterator[Entry]:
         for key, value in self._values.items():
@@ -170,7 +341,7 @@ class MetadataStore:
             for name, found in changes.items():
                 self._apply(name, found)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise KafkaStorageError(f"a change in the metadata cannot be read: {value!r}: {error}") from error
+            raise KafkaStorageError(f"cannot read a change in the metadata: {value!r}: {error}") from error
 
     def _apply(self, key: str, value: Any) -> None:
         if value is None:
@@ -182,16 +353,16 @@ class MetadataStore:
             before = self._topics.pop(name, None)
             if before is not None:
                 self._by_id.pop(before.topic_id, None)
-                self._by_folded.pop(_folded(name), None)
+                self._by_collision_key.pop(_collision_key(name), None)
             if value is not None:
                 born = tuple((int(first), int(start)) for first, start in value.get("born", ()))
                 topic = Topic(name, UUID(hex=value["id"]), int(value["partitions"]), born)
                 self._topics[name] = self._by_id[topic.topic_id] = topic
-                if _folded(name) != name or "_" in name:
-                    self._by_folded[_folded(name)] = name
+                if _collision_key(name) != name or "_" in name:
+                    self._by_collision_key[_collision_key(name)] = name
 
 
-def _folded(name: str) -> str:
+def _collision_key(name: str) -> str:
     return name.replace(".", "_")
 
 

@@ -1,44 +1,57 @@
 """The log of one partition: segments of record batches in a directory, appended to at the end, read anywhere.
 
     <directory>/00000000000000000000.log .seal   full, sealed
-                00000000000000001200.log .seal   the last one is appended to; its seal is a checkpoint
-                start-offset                     when records were deleted in the middle of a segment
-                cleaner-offset                   up to where it has been compacted: cleaner.py
-                *.cleaned *.swap                 being compacted: swap.py
-                *.deleted                        on their way out
+                00000000000000001200.log .seal   the active segment; its seal is a checkpoint
+                start-offset                     when DeleteRecords raised the log start offset within a segment
+                cleaner-offset                   the offset up to which it has been compacted: cleaner.py
+                *.cleaned *.swap                 being compacted: files.py
+                *.deleted                        waiting to be deleted: files.py
 
-    start_offset <= ... readable ... < end_offset (the high watermark: there are no followers)
+    log start offset <= ... readable ... < log end offset (which is also the high watermark: there are no followers)
 
-Batches stay the bytes that producers sent, but for base offset and leader epoch (and the time, where the topic says
-LogAppendTime). An append is one ``write()``, so that a killed process loses nothing that was acknowledged; what a lost
-machine loses is ``flush.py``'s. Opening trusts seals, scans what lies behind them, cuts a torn tail and says so, and
-leaves bad bytes in the middle where they are: their offsets give CorruptRecordError, all others are served
-(``opening.py``).
+Batches keep the bytes that producers sent, except for base offset and leader epoch (and the timestamp, with
+message.timestamp.type=LogAppendTime). An append is one ``write()``, so a killed process loses nothing that was
+acknowledged; ``flushing.py`` decides what a crash of the machine loses. Opening a log trusts seals, scans what lies
+behind them, truncates a torn tail with a log line, and leaves corrupt bytes in the middle where they are: their
+offsets give CorruptRecordError, all others are served (``recovery.py``).
 
-When the system could not bring bytes to the disk, nobody knows which of them are there, and asking again gives no
-better answer. So such a log takes no more writes until it is opened again; reads go on. A file that could not even be
-opened to be synced (no descriptor is left) is another matter: it stays to be synced.
+After a failed fsync the kernel may have dropped the pages, and calling it again may report success. So such a log
+takes no more writes until it is opened again; reads go on. A file that could not even be opened for the fsync (no
+descriptor is left) is different: nothing is lost, and it stays to be synced.
 
-Who decides what is deleted is ``retention.py``; who decides what is compacted, ``cleaner.py``.
+:func:`find_expired_segments` decides what retention deletes, ``cleaner.py`` what is compacted.
 """
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from kafka.broker.log.epochs import LeaderEpochs
-from kafka.broker.log.files import Buffer, FilePool, OutOfDescriptorsError, make_directory, replace_file
-from kafka.broker.log.log_config import LogConfig
-from kafka.broker.log.opening import START_OFFSET_NAME, Opener, seal_state, write_seal
+from kafka.broker.log.files import (
+    DELETED,
+    Buffer,
+    FilePool,
+    OutOfDescriptorsError,
+    delete_files,
+    make_directory,
+    mark_deleted,
+    replace_file,
+)
+from kafka.broker.log.leader_epochs import LeaderEpochs
 from kafka.broker.log.producer_state import ProducerStates
-from kafka.broker.log.rolling import is_over
-from kafka.broker.log.segment import Seal, Segment, segment_name
-from kafka.broker.log.swap import DELETED
-from kafka.broker.log.trash import remove_files, set_aside
-from kafka.broker.log.unsynced import Unsynced
+from kafka.broker.log.recovery import START_OFFSET_NAME, LogRecovery, seal_state, write_seal
+from kafka.broker.log.segment import (
+    Seal,
+    Segment,
+    TimestampOffset,
+    TimestampSearch,
+    find_first_since,
+    find_max_timestamp,
+    run_search,
+    segment_name,
+)
 from kafka.errors import CorruptRecordError, KafkaStorageError, MessageSizeTooLargeError, OffsetOutOfRangeError
 from kafka.records import (
     ABORT,
@@ -53,8 +66,142 @@ from kafka.records import (
     validate_batch,
 )
 
-if TYPE_CHECKING:
-    from kafka.broker.log.time_search import FoundOffset, Search
+
+class LogConfig(NamedTuple):
+    """The topic configuration that a log acts on, by the settings' names; ``log_append_time``: whether
+    ``message.timestamp.type`` is LogAppendTime; ``deletes``, ``compacts``: the parts of ``cleanup.policy``.
+
+    ``LogDirectory`` and the broker merge the topic's values with the defaults; ``settings.py`` validates them. To let
+    a log act on one more setting, add it here and there."""
+
+    segment_bytes: int = 1 << 30
+    max_message_bytes: int = 1_048_588
+    log_append_time: bool = False
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    deletes: bool = True
+    compacts: bool = False
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = -1
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = 2**63 - 1
+    delete_retention_ms: int = 24 * 3600 * 1000
+    timestamp_before_ms: int = 2**63 - 1
+    timestamp_after_ms: int = 3600 * 1000
+
+    @property
+    def roll_ms(self) -> int:
+        """The age at which the active segment is rolled, so that its records can be compacted in time."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+
+
+def log_config(values: Mapping[str, str]) -> LogConfig:
+    """What a topic's configuration, as text, says to its logs."""
+    default = LogConfig()
+    policies = [policy.strip() for policy in values.get("cleanup.policy", "delete").split(",")]
+    return LogConfig(
+        segment_bytes=int(values.get("segment.bytes", default.segment_bytes)),
+        max_message_bytes=int(values.get("max.message.bytes", default.max_message_bytes)),
+        log_append_time=values.get("message.timestamp.type", "CreateTime") == "LogAppendTime",
+        segment_ms=int(values.get("segment.ms", default.segment_ms)),
+        deletes="delete" in policies,
+        compacts="compact" in policies,
+        retention_ms=int(values.get("retention.ms", default.retention_ms)),
+        retention_bytes=int(values.get("retention.bytes", default.retention_bytes)),
+        min_cleanable_dirty_ratio=float(values.get("min.cleanable.dirty.ratio", default.min_cleanable_dirty_ratio)),
+        min_compaction_lag_ms=int(values.get("min.compaction.lag.ms", default.min_compaction_lag_ms)),
+        max_compaction_lag_ms=int(values.get("max.compaction.lag.ms", default.max_compaction_lag_ms)),
+        delete_retention_ms=int(values.get("delete.retention.ms", default.delete_retention_ms)),
+        timestamp_before_ms=int(values.get("message.timestamp.before.max.ms", default.timestamp_before_ms)),
+        timestamp_after_ms=int(values.get("message.timestamp.after.max.ms", default.timestamp_after_ms)),
+    )
+
+
+MAX_OFFSET_DELTA = 2**31 - 1
+"""Between a segment's base and its last offset, as in Kafka."""
+
+
+def should_roll(
+    last: Segment, config: LogConfig, length: int, last_offset_delta: int, max_timestamp: int, now_ms: int
+) -> bool:
+    """Whether a batch of ``length`` bytes and these offsets and timestamps needs a new segment, for one of:
+
+    segment.bytes      the segment would exceed it with the batch
+    segment.ms         by the records' own clock: counted from the greatest timestamp of the segment's first batch, as
+                       in Kafka, so an idle partition keeps its active segment. Without timestamps, by the broker's
+                       clock. Of a compacted log max.compaction.lag.ms, if that is less
+    always             the offset is too far from the segment's base, or the segment has corrupt bytes
+    """
+    if not last.size:
+        return False
+    first = last.first_timestamps[1]
+    since, until = (first, max_timestamp) if first >= 0 else (last.created_ms, now_ms)
+    if config.log_append_time:
+        until = now_ms
+    return (
+        last.size + length > config.segment_bytes
+        or last.next_offset + last_offset_delta - last.base_offset > MAX_OFFSET_DELTA
+        or until - since > (config.roll_ms if config.compacts else config.segment_ms)
+        or bool(last.corrupt_ranges)
+    )
+
+
+class UnflushedFiles:
+    """The files and directories of one log that are not known to be on the disk, and the seals that wait for them.
+
+    mark ──> paths ──begin_flush()──> the flusher syncs them ──end_flush()──> the seals that may be written now
+                 <── mark: written to meanwhile, so the next flush covers it too
+                 <── restore(): they could not be opened now, so the next flush covers them
+
+    ``on_mark`` is called whenever a path is marked.
+    """
+
+    def __init__(self, on_mark: Callable[[], None]) -> None:
+        self.paths: dict[str, Segment | None] = {}
+        """Paths written to since the last flush began; a segment's file with its segment."""
+        self._on_mark = on_mark
+        self._in_flush: list[tuple[str, Segment | None, Seal | None]] = []
+
+    def mark(self, path: str, segment: Segment | None = None) -> None:
+        """``path`` was written to."""
+        self.paths[path] = segment
+        self._on_mark()
+
+    def forget(self, path: str) -> None:
+        """The file is about to be deleted."""
+        self.paths.pop(path, None)
+
+    def __contains__(self, path: str) -> bool:
+        """Whether the path waits for a flush, or one is under way."""
+        return path in self.paths or any(path == one for one, _, _ in self._in_flush)
+
+    def begin_flush(self) -> list[str]:
+        """A flush begins: the paths to sync."""
+        for path, segment in self.paths.items():
+            seal = segment.take_pending_seal() if segment is not None else None
+            self._in_flush.append((path, segment, seal))
+        self.paths.clear()
+        return [path for path, segment, _ in self._in_flush if segment is None or not segment.is_removed]
+
+    def restore(self) -> None:
+        """The flush could not open the files: they are still to be synced."""
+        done, self._in_flush = self._in_flush, []
+        for path, segment, seal in done:
+            if segment is not None and segment.is_removed:
+                continue
+            self.mark(path, segment)
+            if segment is not None and segment.pending_seal is None:
+                segment.defer_seal(seal)
+
+    def end_flush(self) -> list[tuple[Segment, Seal]]:
+        """The flush has ended, with success or not: the seals that waited for it."""
+        done, self._in_flush = self._in_flush, []
+        return [
+            (segment, seal)
+            for _, segment, seal in done
+            if segment is not None and seal is not None and not segment.is_removed
+        ]
+
 
 CHECKPOINT_BYTES = 32 << 20
 CHECKPOINT_BATCHES = 30_000
@@ -62,9 +209,9 @@ CHECKPOINT_BATCHES = 30_000
 NO_LIMIT = 2**63 - 1
 
 
-class Appended(NamedTuple):
-    """Where a batch went: offsets inclusive; ``append_time_ms`` is -1 for CreateTime. A duplicate went nowhere
-    again.
+class LogAppendInfo(NamedTuple):
+    """The offsets that a batch got (inclusive); ``append_time_ms`` is -1 for CreateTime. A duplicate was not appended
+    again: these are the first one's.
     """
 
     base_offset: int
@@ -74,9 +221,9 @@ class Appended(NamedTuple):
 
 
 class PartitionLog:
-    """One partition's log. ``config`` may be replaced at any time. ``name`` is what errors and log lines call it;
-    ``on_dirty`` is called with the log when bytes were written that no flush has seen; ``remove`` gets the paths of
-    files that are done with, already out of the way."""
+    """One partition's log. ``name`` (topic-partition) is for errors and log lines; ``on_dirty`` is called with the log
+    when unflushed bytes are written; ``delete`` gets the paths of files to delete, which have their ``.deleted`` names
+    already."""
 
     def __init__(
         self,
@@ -86,7 +233,7 @@ class PartitionLog:
         config: LogConfig,
         *,
         on_dirty: Callable[[PartitionLog], None] = lambda log: None,
-        remove: Callable[[Sequence[str]], None] | None = None,
+        delete: Callable[[Sequence[str]], None] = delete_files,
         now_ms: int = 0,
         sync: bool = True,
     ) -> None:
@@ -96,15 +243,15 @@ class PartitionLog:
         self.producers = ProducerStates()
         self.epochs = LeaderEpochs()
         self.recovered_bytes = 0
-        """How many bytes the opening had to scan."""
+        """How many bytes had to be scanned when the log was opened."""
         self.failure: KafkaStorageError | None = None
-        """Why nothing more can be written."""
-        self.is_gone = False
-        """Whether its topic was deleted, or whoever owns it has let it go."""
+        """Why the log takes no more writes."""
+        self.is_closed = False
+        """Whether the topic was deleted or the log directory has closed this log."""
         self._pool = pool
-        self._remove = remove if remove is not None else remove_files
+        self._delete = delete
         self._sync = sync
-        self._unsynced = Unsynced(lambda: on_dirty(self))
+        self._unflushed = UnflushedFiles(lambda: on_dirty(self))
         self._unsealed_batches = 0
         self._segments: list[Segment] = []
         self._bases: list[int] = []
@@ -115,42 +262,42 @@ class PartitionLog:
     def _open(self, now_ms: int) -> None:
         saved, scanned = 0, []
         if self._has_files:
-            opener = Opener(self.directory, self.name, self._pool, self.producers, self.epochs, now_ms)
-            saved = opener.saved_start()
-            self.removed(opener.tidy())
-            for segment in opener.segments():
+            recovery = LogRecovery(self.directory, self.name, self._pool, self.producers, self.epochs, now_ms)
+            saved = recovery.load_start_offset()
+            self.delete_files(recovery.finish_interrupted_swaps())
+            for segment in recovery.segments():
                 self._segments.append(segment)
                 self._bases.append(segment.base_offset)
-            self.recovered_bytes, scanned = opener.recovered_bytes, opener.scanned
+            self.recovered_bytes, scanned = recovery.recovered_bytes, recovery.scanned
         if not self._segments:
             self._add_segment(saved, now_ms)
         self._start = max(saved, self._bases[0])
         if self._start > self.end_offset:
             self._add_segment(self._start, now_ms)
-        self.epochs.begin_at(self._start)
+        self.epochs.truncate_from_start(self._start)
         if not self.epochs.entries:
             self.epochs.assign(0, self._start)
         if self._has_files and self._sync and (scanned or not self._segments[-1].size):
-            # A killed process has left it so: what it had not synced would be promised to who comes again.
-            self._mark_names()
+            # The last process was killed: a duplicate of what it had not synced would be acknowledged without a flush.
+            self._mark_directories()
             for segment in scanned:
-                self._unsynced.mark(segment.path, segment)
+                self._unflushed.mark(segment.path, segment)
 
     def _make_files(self) -> None:
-        """Make the directory and the file of the only segment, before the first write. Who only asks makes none: a
+        """Make the directory and the file of the only segment, before the first write. A reader makes none: one
         request may name ten thousand partitions, and each would take 1 ms. KafkaStorageError (56)."""
         make_directory(self.directory)
         self._pool.fd(self._segments[-1].path)
         self._has_files = True
         if self._sync:
-            self._mark_names()
+            self._mark_directories()
 
-    def _mark_names(self) -> None:
+    def _mark_directories(self) -> None:
         parent = os.path.dirname(self.directory)
         for path in (self.directory, parent, os.path.dirname(parent)):
-            self._unsynced.mark(path)
+            self._unflushed.mark(path)
 
-    # -- where it begins and ends ------------------------------------------------------------------------------------
+    # -- offsets ------------------------------------------------------------------------------------------------------
 
     @property
     def start_offset(self) -> int:
@@ -188,7 +335,7 @@ class PartitionLog:
         return [(row.producer_id, row.first_offset) for row in self.producers.aborted_between(first, last)]
 
     def has_aborted(self, first: int, last: int) -> bool:
-        """Whether there is any."""
+        """Whether :meth:`aborted_transactions` has any."""
         return next(self.producers.aborted_between(first, last), None) is not None
 
     @property
@@ -226,8 +373,8 @@ class PartitionLog:
         header: BatchHeader | None = None,
         max_timestamp: int | None = None,
         trusted: bool = False,
-        begins_at_zero: bool = False,
-    ) -> Appended:
+        must_begin_at_zero: bool = False,
+    ) -> LogAppendInfo:
         """Append one batch v2 and give it its offsets.
 
         ``header``: what :meth:`check` gave, when that was called; ``max_timestamp``: the greatest of the records' (ms),
@@ -240,30 +387,30 @@ class PartitionLog:
         if header is None:
             header = parse_header(batch) if trusted else self.check(batch)
         if header is None:
-            raise CorruptRecordError(f"{self.name}: a batch of the broker's own is cut")
-        duplicate = self.producers.check(header, begins_at_zero=begins_at_zero)
+            raise CorruptRecordError(f"{self.name}: a batch made by the broker is truncated")
+        duplicate = self.producers.check(header, must_begin_at_zero=must_begin_at_zero)
         if duplicate is not None:
             time_ms = duplicate.timestamp if self.config.log_append_time else -1
-            return Appended(duplicate.base_offset, duplicate.last_offset, time_ms, True)
+            return LogAppendInfo(duplicate.base_offset, duplicate.last_offset, time_ms, True)
         data = bytearray(batch)
         if max_timestamp is not None and max_timestamp != header.max_timestamp:
             set_max_timestamp(data, 0, max_timestamp)
             header.max_timestamp = max_timestamp
-        base = self._put(data, header.last_offset_delta, header.max_timestamp, now_ms, header)
+        base = self._write_batch(data, header.last_offset_delta, header.max_timestamp, now_ms, header)
         append_time = now_ms if self.config.log_append_time else -1
-        return Appended(base, base + header.last_offset_delta, append_time, False)
+        return LogAppendInfo(base, base + header.last_offset_delta, append_time, False)
 
-    def append_own(self, batch: bytearray, last_offset_delta: int, now_ms: int) -> int:
-        """Append a plain batch that the broker made at ``now_ms``, without a producer, and give its base offset. It is
-        not looked at, and is the log's to change. KafkaStorageError (56)."""
+    def append_from_broker(self, batch: bytearray, last_offset_delta: int, now_ms: int) -> int:
+        """Append an uncompressed batch that the broker made at ``now_ms``, without a producer id, and return its base
+        offset. It is not validated, and the log may change its bytes. KafkaStorageError (56)."""
         if self.failure is not None:
             raise self.failure
-        return self._put(batch, last_offset_delta, now_ms, now_ms, None)
+        return self._write_batch(batch, last_offset_delta, now_ms, now_ms, None)
 
-    def _put(
+    def _write_batch(
         self, data: bytearray, last_offset_delta: int, max_timestamp: int, now_ms: int, header: BatchHeader | None
     ) -> int:
-        """Write a batch that has passed all checks; ``header``: None for one that says nothing of producers."""
+        """Write a batch that has passed all checks; ``header``: None for one without a producer id."""
         if not self._has_files:
             self._make_files()
         segment = self._segment_for(len(data), last_offset_delta, max_timestamp, now_ms)
@@ -272,13 +419,12 @@ class PartitionLog:
         if self.config.log_append_time and (header is None or not header.is_control):
             set_log_append_time(data, 0, now_ms)
             max_timestamp = now_ms
-        segment.append(data, base, base + last_offset_delta + 1, max_timestamp)
-        segment.modified_ms = now_ms
+        segment.append(data, base, base + last_offset_delta + 1, max_timestamp, now_ms)
         self._unsealed_batches += 1
         if header is not None:
             self.producers.update(header, base, max_timestamp)
-        if segment.path not in self._unsynced.paths:
-            self._unsynced.mark(segment.path, segment)
+        if segment.path not in self._unflushed.paths:
+            self._unflushed.mark(segment.path, segment)
         if not self._sync and self._is_checkpoint_due(segment):
             write_seal(self.name, segment, self._seal_of(segment, is_on_disk=False))
             self._unsealed_batches = 0
@@ -294,7 +440,7 @@ class PartitionLog:
         *,
         must_be_newer: bool = False,
     ) -> int:
-        """Append the control batch that ends a producer's transaction here, and give its offset.
+        """Append the control batch that ends a producer's transaction in this partition, and return its offset.
 
         Errors: those of :meth:`ProducerStates.check_marker`, KafkaStorageError (56).
         """
@@ -313,31 +459,32 @@ class PartitionLog:
         return appended.base_offset
 
     def roll(self, now_ms: int) -> None:
-        """Close the last segment and begin another one, unless it is empty. It gets its seal when it is on the disk."""
+        """Begin a new active segment, unless the last one is empty. The old one gets its seal when it is on disk."""
         last = self._segments[-1]
         if not last.size:
             return
         self._add_segment(last.next_offset, now_ms)
         if self._sync:
-            last.waiting_seal = self._seal_of(last, is_on_disk=True)
-            self._unsynced.mark(last.path, last)
+            last.defer_seal(self._seal_of(last, is_on_disk=True))
+            self._unflushed.mark(last.path, last)
         else:
             write_seal(self.name, last, self._seal_of(last, is_on_disk=False))
         self._unsealed_batches = 0
 
     def _segment_for(self, length: int, last_offset_delta: int, max_timestamp: int, now_ms: int) -> Segment:
-        """The last segment, or a new one when that is full or too old."""
-        if is_over(self._segments[-1], self.config, length, last_offset_delta, max_timestamp, now_ms):
+        """The active segment, after rolling it if the batch needs that."""
+        if should_roll(self._segments[-1], self.config, length, last_offset_delta, max_timestamp, now_ms):
             self.roll(now_ms)
         return self._segments[-1]
 
     def _add_segment(self, base_offset: int, now_ms: int) -> None:
-        segment = Segment(self._pool, os.path.join(self.directory, segment_name(base_offset) + ".log"), base_offset)
-        segment.created_ms = segment.modified_ms = now_ms
+        segment = Segment(
+            self._pool, os.path.join(self.directory, segment_name(base_offset) + ".log"), base_offset, now_ms
+        )
         if self._has_files:
             self._pool.fd(segment.path)
             if self._sync:
-                self._unsynced.mark(self.directory)
+                self._unflushed.mark(self.directory)
         self._segments.append(segment)
         self._bases.append(base_offset)
 
@@ -360,42 +507,37 @@ class PartitionLog:
             data = segment.read(max(offset, segment.base_offset), max_bytes, below, min_one)
             if len(data):
                 return data
-            if segment.next_offset > max(offset, segment.base_offset):  # it has such batches, and may not give them
+            # it has such batches, but none that fits the limits
+            if segment.next_offset > max(offset, segment.base_offset):
                 break
         return b""
 
-    def search_timestamp(self, timestamp: int) -> Search:
+    def search_timestamp(self, timestamp: int) -> TimestampSearch:
         """The first record, by offset, whose timestamp is ``timestamp`` (ms) or later. Yields as in ``slices.py``."""
-        from kafka.broker.log.time_search import first_since  # here and below: most brokers are never asked
+        return self._search(lambda: find_first_since(self._segments, self._start, timestamp))
 
-        return self._search(lambda: first_since(self._segments, self._start, timestamp))
-
-    def search_max_timestamp(self) -> Search:
+    def search_max_timestamp(self) -> TimestampSearch:
         """The first record that has the log's greatest timestamp; None when no record has one. Yields likewise."""
-        from kafka.broker.log.time_search import first_newest
+        return self._search(lambda: find_max_timestamp(self._segments))
 
-        return self._search(lambda: first_newest(self._segments))
-
-    def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """As :meth:`search_timestamp`, at once."""
-        from kafka.broker.log.time_search import run_to_end
+        return run_search(self.search_timestamp(timestamp))
 
-        return run_to_end(self.search_timestamp(timestamp))
-
-    def _search(self, search: Callable[[], Search]) -> Search:
-        """Again, when compaction or retention has replaced segments meanwhile."""
+    def _search(self, search: Callable[[], TimestampSearch]) -> TimestampSearch:
+        """Run the search, again if compaction or retention has replaced segments meanwhile."""
         while True:
             before = tuple(self._segments)
             found = yield from search()
-            if not any(segment.is_gone for segment in before):
+            if not any(segment.is_removed for segment in before):
                 return found
 
     # -- delete ------------------------------------------------------------------------------------------------------
 
     def delete_before(self, offset: int) -> int:
-        """Raise the start offset (DeleteRecords, retention), remove segments that lie below, and give the new start.
+        """Raise the log start offset (DeleteRecords, retention), delete segments below it, and return it.
 
-        OffsetOutOfRangeError for an offset behind the end.
+        OffsetOutOfRangeError for an offset beyond the end.
         """
         if offset > self.end_offset:
             raise OffsetOutOfRangeError(f"{self.name} ends at {self.end_offset}, before {offset}")
@@ -403,20 +545,20 @@ class PartitionLog:
             if offset not in self._bases:
                 replace_file(os.path.join(self.directory, START_OFFSET_NAME), b"%d\n" % offset, sync=self._sync)
             self._start = offset
-            self.epochs.begin_at(offset)
-        gone = 0
-        while gone + 1 < len(self._segments) and self._bases[gone + 1] <= self._start:
-            gone += 1
-        if gone:
-            if not self._segments[gone].sealed_size:
-                self._keep_state()
-            self.replace_segments(0, gone, ())
+            self.epochs.truncate_from_start(offset)
+        count = 0
+        while count + 1 < len(self._segments) and self._bases[count + 1] <= self._start:
+            count += 1
+        if count:
+            if not self._segments[count].sealed_size:
+                self._checkpoint()
+            self.replace_segments(0, count, ())
         self.producers.forget_aborted_before(self._bases[0])
         return self._start
 
-    def _keep_state(self) -> None:
-        """Checkpoint the last segment, even an empty one: the seals that are about to go were the only ones that knew
-        of producers who may ask again."""
+    def _checkpoint(self) -> None:
+        """Write a seal for the active segment, even an empty one: the producer state is otherwise only in the seals
+        that are about to be deleted."""
         last = self._segments[-1]
         is_on_disk = not last.size or (self._sync and not self.is_unsynced(last))
         write_seal(self.name, last, self._seal_of(last, is_on_disk=is_on_disk))
@@ -424,36 +566,48 @@ class PartitionLog:
 
     @property
     def pool(self) -> FilePool:
-        """The open files."""
+        """The pool of open files."""
         return self._pool
 
-    def removed(self, paths: Sequence[str]) -> None:
-        """These files are done with, and out of the way."""
+    def delete_files(self, paths: Sequence[str]) -> None:
+        """Delete files that have their ``.deleted`` names already, in the background if there is one."""
         if paths:
-            self._remove(paths)
+            self._delete(paths)
+
+    def configure(self, config: LogConfig) -> None:
+        """Use this configuration from now on."""
+        self.config = config
+
+    def fail(self, error: KafkaStorageError) -> None:
+        """Take no more writes, because of this error."""
+        self.failure = error
+
+    def mark_closed(self) -> None:
+        """The log directory no longer has this log."""
+        self.is_closed = True
 
     def replace_segments(self, first: int, after: int, new: Sequence[Segment]) -> None:
-        """Put others in the place of segments number ``first`` to ``after`` (exclusive), whose files go, but for those
-        whose name a new one has."""
-        kept = {path for segment in new for path in segment.files}
+        """Replace segments number ``first`` to ``after`` (exclusive) by ``new``, and delete their files, except for
+        those whose name a new segment has."""
+        new_paths = {path for segment in new for path in segment.files}
         paths: list[str] = []
         for segment in self._segments[first:after]:
-            segment.is_gone = True
-            self._unsynced.forget(segment.path)
+            segment.mark_removed()
+            self._unflushed.forget(segment.path)
             self._pool.forget(segment.path)
-            paths += [path for path in segment.files if path not in kept]
+            paths += [path for path in segment.files if path not in new_paths]
         self._segments[first:after] = new
         self._bases[first:after] = [segment.base_offset for segment in new]
-        aside = [path + DELETED for path in paths if set_aside(path)]
+        renamed = [path + DELETED for path in paths if mark_deleted(path)]
         if self._sync:
-            self._unsynced.mark(self.directory)
-        self.removed(aside)
+            self._unflushed.mark(self.directory)
+        self.delete_files(renamed)
 
     # -- durability --------------------------------------------------------------------------------------------------
 
     def is_unsynced(self, segment: Segment) -> bool:
-        """Whether it waits for a flush, or one is under way."""
-        return self._sync and self._unsynced.holds(segment.path)
+        """Whether the segment waits for a flush, or one is under way."""
+        return self._sync and segment.path in self._unflushed
 
     def _seal_of(self, segment: Segment, *, is_on_disk: bool) -> Seal | None:
         return segment.make_seal(seal_state(self.producers, self.epochs, segment), is_on_disk=is_on_disk)
@@ -462,27 +616,27 @@ class PartitionLog:
         return self._unsealed_batches >= CHECKPOINT_BATCHES or last.size - last.sealed_size >= CHECKPOINT_BYTES
 
     def begin_flush(self) -> list[str]:
-        """The files and directories that were written to: somebody syncs them, and then calls :meth:`end_flush`."""
+        """The files and directories written to: the caller syncs them, then calls :meth:`end_flush`."""
         last = self._segments[-1]
-        if last.path in self._unsynced.paths and self._is_checkpoint_due(last):
-            last.waiting_seal = self._seal_of(last, is_on_disk=True)
+        if last.path in self._unflushed.paths and self._is_checkpoint_due(last):
+            last.defer_seal(self._seal_of(last, is_on_disk=True))
             self._unsealed_batches = 0
-        return self._unsynced.begin()
+        return self._unflushed.begin_flush()
 
     def end_flush(self, error: KafkaStorageError | None) -> None:
-        """What :meth:`begin_flush` told is on the disk, or could not be brought there. After an OutOfDescriptorsError
-        the next flush has it."""
+        """The paths of :meth:`begin_flush` are on the disk, or ``error``. After an OutOfDescriptorsError the next flush
+        covers them again; any other error makes the log read-only."""
         if isinstance(error, OutOfDescriptorsError):
-            self._unsynced.put_back()
+            self._unflushed.restore()
             return
-        waiting = self._unsynced.end()
+        seals = self._unflushed.end_flush()
         if error is not None:
             self.failure = KafkaStorageError(
-                f"{self.name} takes no more writes until the broker is started again, as some may be lost: "
-                f"{error.args[0]}"
+                f"{self.name} takes no more writes until the broker is restarted, because acknowledged records may be "
+                f"lost: {error.args[0]}"
             )
             return
-        for segment, seal in waiting:
+        for segment, seal in seals:
             write_seal(self.name, segment, seal)
 
     def flush(self) -> None:
@@ -496,7 +650,7 @@ class PartitionLog:
         self.end_flush(None)
 
     def close(self) -> None:
-        """Flush and seal, so that the next opening is quick; the files are let go."""
+        """Flush and seal, so that the next opening is quick; close the files."""
         try:
             if self.failure is None:
                 self.flush()
@@ -506,3 +660,62 @@ class PartitionLog:
         finally:
             for segment in self._segments:
                 self._pool.forget(segment.path)
+
+
+MAX_SEGMENTS = 200
+"""Deleted at once at most, to bound the work of one turn of the loop."""
+
+
+class ExpiredSegments(NamedTuple):
+    """``start_offset``: the new log start offset; ``setting``: the one that says so; ``is_all``: no segment is left, so
+    the active one has to be rolled first."""
+
+    start_offset: int
+    setting: str
+    is_all: bool
+
+
+def find_expired_segments(log: PartitionLog, now_ms: int) -> ExpiredSegments | None:
+    """The segments that retention would delete now, oldest first as in Kafka, or None. ``now_ms``: the time of day.
+
+    retention.bytes   delete while the log without the segment still has so many bytes
+    retention.ms      delete segments whose greatest timestamp (without timestamps: whose last write) is older
+
+    Producers set timestamps, so one record from the future keeps its segment, and all behind it, until its time has
+    passed. The active segment is deleted too when all of it is too old. A log that is only compacted keeps everything.
+    """
+    config = log.config
+    if not config.deletes:
+        return None
+    segments = log.segments
+    count = 0
+    setting = ""
+    if config.retention_bytes >= 0:
+        surplus = log.size_bytes - config.retention_bytes
+        while count < len(segments) and _is_deletable(log, segments, count) and surplus >= segments[count].size:
+            surplus -= segments[count].size
+            count += 1
+            setting = "retention.bytes"
+    if config.retention_ms >= 0:
+        while (
+            count < len(segments)
+            and _is_deletable(log, segments, count)
+            and now_ms - retention_timestamp_ms(segments[count]) > config.retention_ms
+        ):
+            count += 1
+            setting = "retention.ms"
+    if not count:
+        return None
+    count = min(count, MAX_SEGMENTS)
+    is_all = count == len(segments)
+    return ExpiredSegments(log.end_offset if is_all else segments[count].base_offset, setting, is_all)
+
+
+def retention_timestamp_ms(segment: Segment) -> int:
+    """The time from which a segment's age counts, in ms: its greatest timestamp, or its last write."""
+    return segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms
+
+
+def _is_deletable(log: PartitionLog, segments: tuple[Segment, ...], at: int) -> bool:
+    """All but an empty active segment: open transactions do not keep segments, as in Kafka."""
+    return at + 1 < len(segments) or segments[at].size > 0

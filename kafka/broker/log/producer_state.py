@@ -1,21 +1,22 @@
-"""What a partition remembers of its producers: epochs and last five batches (KIP-98), and their transactions.
+"""The producer state of a partition: epochs and last five batches of idempotent producers (KIP-98), transactions.
 
     the next sequence, or the first one of a new epoch    append
-    one of the last five batches once more                a duplicate: answer with its offset, append nothing
+    one of the last five batches again                    a duplicate: respond with its offset, append nothing
     any other sequence                                    OUT_OF_ORDER_SEQUENCE_NUMBER (45)
     an older epoch                                        INVALID_PRODUCER_EPOCH (47)
     outside of its own open transaction                   INVALID_TXN_STATE (48)
 
-A producer that nobody knows may begin anywhere, because its state may have been dropped with its records. One whose
-last word is a marker of its epoch begins at 0.
+An unknown producer may begin at any sequence, because its state may have been deleted with its records. One whose
+last batch is a marker of its epoch begins at 0.
 
     offsets   0    1    2    3    4    5    6    7
               A0   B0   A1   Aa   B1   C0   Bc   ...       Aa: A aborted, Bc: B committed
                                                            last stable offset here: 5, where C began
 
-What a marker aborted stays in :attr:`ProducerStates.aborted` as long as its segment does: readers of committed records
-are given what touches their range, and leave it out. Whether a batch may be part of a transaction at all is asked of
-the coordinator before the log sees it. Pure; the log rebuilds it from the headers of its batches and from markers.
+An aborted transaction stays in :attr:`ProducerStates.aborted` as long as its segment: Fetch returns those of the
+fetched range, and read_committed consumers filter their records. Whether a batch may be part of a transaction is
+checked with the coordinator before the append. Pure; the log rebuilds it from the headers of its batches and from
+markers.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ LAST_SEQUENCE = 2**31 - 1
 EXPIRATION_MS = 24 * 3600 * 1000
 NO_COORDINATOR = -1
 ABORTED_ROW = "aborted"
-MAX_AWAITED = 10_000
-"""Producers whose first batch failed, and who may never come again."""
+MAX_EXPECTED_FIRST = 10_000
+"""Producers whose first batch failed, which may never retry it."""
 
 
 class ProducedBatch(NamedTuple):
@@ -53,8 +54,8 @@ class ProducedBatch(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """What one abort marker ended: its producer's records from ``first_offset`` to ``last_offset``, where the marker
-    lies. ``last_stable_offset``: as it was behind the marker."""
+    """One aborted transaction: its producer's records from ``first_offset`` to ``last_offset``, the marker's.
+    ``last_stable_offset``: as it was after the marker."""
 
     producer_id: int
     first_offset: int
@@ -84,7 +85,7 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """Of the last batch; -1 when there is none since the epoch began or was told by a marker."""
+        """The sequence of the last batch; -1 when the epoch has none yet."""
         return self.batches[-1].last_sequence if self.batches else -1
 
 
@@ -96,7 +97,7 @@ class ProducerStates:
         self.aborted: list[AbortedTransaction] = []
         """In the order of their markers."""
         self._open: dict[int, int] = {}  # first offset -> producer, in the order of offsets
-        self._awaited: dict[int, tuple[int, int]] = {}  # producer -> epoch, least sequence that came
+        self._expected_first: dict[int, tuple[int, int]] = {}  # producer -> epoch, least sequence that came
 
     # -- transactions ------------------------------------------------------------------------------------------------
 
@@ -113,23 +114,23 @@ class ProducerStates:
     def aborted_between(self, first: int, last: int) -> Iterator[AbortedTransaction]:
         """The aborted transactions with records from ``first`` to ``last`` (inclusive), in their markers' order."""
         at = bisect_left(self.aborted, first, key=lambda row: row.last_offset)
-        for number in range(at, len(self.aborted)):  # no slice: there may be very many, and most are not asked for
+        for number in range(at, len(self.aborted)):  # no slice: there may be very many, of which few are needed
             row = self.aborted[number]
             if row.first_offset <= last:
                 yield row
             if row.last_stable_offset > last:
-                return  # all that ended later began behind
+                return  # all later ones began after ``last``
 
-    def await_first(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """The first batch of a transaction has come and is not appended yet. Should it fail, no later one is taken in
-        its place: of a producer that nobody knows they would seem in order."""
-        known_epoch, least = self._awaited.get(producer_id, (-1, sequence))
+    def expect_first(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """The first batch of a transaction was received and is not appended yet. Should it fail, no later batch is
+        accepted before it: of an unknown producer they would seem in order."""
+        known_epoch, least = self._expected_first.get(producer_id, (-1, sequence))
         if epoch > known_epoch:
-            self._awaited[producer_id] = (epoch, sequence)
-            if len(self._awaited) > MAX_AWAITED:
-                del self._awaited[next(iter(self._awaited))]
+            self._expected_first[producer_id] = (epoch, sequence)
+            if len(self._expected_first) > MAX_EXPECTED_FIRST:
+                del self._expected_first[next(iter(self._expected_first))]
         elif epoch == known_epoch:
-            self._awaited[producer_id] = (epoch, min(least, sequence))
+            self._expected_first[producer_id] = (epoch, min(least, sequence))
 
     def forget_aborted_before(self, offset: int) -> None:
         """Forget the aborted transactions whose markers lie below ``offset``."""
@@ -146,7 +147,7 @@ class ProducerStates:
         entry = self.entries.get(producer_id)
         if entry is None:
             if coordinator_epoch < NO_COORDINATOR:
-                raise TransactionCoordinatorFencedError(f"no coordinator is of epoch {coordinator_epoch}")
+                raise TransactionCoordinatorFencedError(f"coordinator epoch {coordinator_epoch} is invalid")
             return
         is_late = must_be_newer and epoch == entry.epoch and entry.txn_start_offset is not None
         if epoch < entry.epoch or is_late:
@@ -155,8 +156,8 @@ class ProducerStates:
             )
         if coordinator_epoch < entry.coordinator_epoch:
             raise TransactionCoordinatorFencedError(
-                f"a marker of producer {producer_id} came from a coordinator of epoch {coordinator_epoch}; "
-                f"one of {entry.coordinator_epoch} was here"
+                f"a marker of producer {producer_id} has coordinator epoch {coordinator_epoch}; "
+                f"the last one had {entry.coordinator_epoch}"
             )
 
     def end_transaction(
@@ -164,7 +165,7 @@ class ProducerStates:
     ) -> None:
         """Remember a marker that was appended at ``offset``."""
         entry = self._entry(producer_id, epoch, now_ms)
-        self._awaited.pop(producer_id, None)
+        self._expected_first.pop(producer_id, None)
         entry.coordinator_epoch = max(coordinator_epoch, entry.coordinator_epoch)
         first, entry.txn_start_offset = entry.txn_start_offset, None
         if first is None:
@@ -178,10 +179,10 @@ class ProducerStates:
 
     # -- batches -----------------------------------------------------------------------------------------------------
 
-    def check(self, header: BatchHeader, *, begins_at_zero: bool = False) -> ProducedBatch | None:
+    def check(self, header: BatchHeader, *, must_begin_at_zero: bool = False) -> ProducedBatch | None:
         """Whether a produced batch may be appended: None, or the batch that it is a duplicate of. Changes nothing.
 
-        ``begins_at_zero``: an unknown producer has to begin with sequence 0 (transaction version 2).
+        ``must_begin_at_zero``: an unknown producer has to begin with sequence 0 (transaction version 2).
         Errors: ``OutOfOrderSequenceNumberError``, ``InvalidProducerEpochError``, ``InvalidTxnStateError``.
         """
         if header.producer_id < 0 or header.is_control:
@@ -189,10 +190,10 @@ class ProducerStates:
         entry = self.entries.get(header.producer_id)
         first = header.base_sequence
         if entry is None:
-            self._check_awaited(header)
-            if begins_at_zero and first != 0:
+            self._check_expected_first(header)
+            if must_begin_at_zero and first != 0:
                 raise OutOfOrderSequenceNumberError(
-                    f"producer {header.producer_id}, unknown here, began with sequence {first}, not 0"
+                    f"unknown producer {header.producer_id} must begin with sequence 0, not {first}"
                 )
             return None
         if header.producer_epoch == entry.epoch:
@@ -201,29 +202,31 @@ class ProducerStates:
                     return batch
         if header.producer_epoch < entry.epoch:
             raise InvalidProducerEpochError(
-                f"producer {header.producer_id} came with epoch {header.producer_epoch}; it is at {entry.epoch}"
+                f"producer {header.producer_id} has epoch {entry.epoch}; the batch has {header.producer_epoch}"
             )
-        self._check_awaited(header)
+        self._check_expected_first(header)
         if first < 0:
-            return None  # records of the broker's own, in a client's transaction: they have no sequence
+            return None  # made by the broker in a client's transaction (offset commits): no sequence
         expected = entry.last_sequence + 1 if entry.last_sequence < LAST_SEQUENCE else 0
         if header.producer_epoch > entry.epoch:
             expected = 0
         if first != expected:
             raise OutOfOrderSequenceNumberError(
-                f"producer {header.producer_id} came with sequence {first} of epoch {header.producer_epoch}; "
-                f"{expected} is next"
+                f"producer {header.producer_id}: sequence {first} of epoch {header.producer_epoch} is out of order; "
+                f"expected {expected}"
             )
         if entry.txn_start_offset is not None and not header.is_transactional:
-            raise InvalidTxnStateError(f"producer {header.producer_id} has an open transaction that this is no part of")
+            raise InvalidTxnStateError(
+                f"producer {header.producer_id} sent a non-transactional batch within its open transaction"
+            )
         return None
 
-    def _check_awaited(self, header: BatchHeader) -> None:
-        epoch, least = self._awaited.get(header.producer_id, (-1, 0))
+    def _check_expected_first(self, header: BatchHeader) -> None:
+        epoch, least = self._expected_first.get(header.producer_id, (-1, 0))
         if epoch == header.producer_epoch and header.base_sequence > least:
             raise OutOfOrderSequenceNumberError(
-                f"producer {header.producer_id} came with sequence {header.base_sequence}; {least} came before and was "
-                "not taken"
+                f"producer {header.producer_id}: sequence {header.base_sequence} is out of order; {least} was received "
+                "before and not appended"
             )
 
     def update(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
@@ -234,7 +237,7 @@ class ProducerStates:
             return
         entry = self._entry(header.producer_id, header.producer_epoch, timestamp)
         if header.is_transactional:
-            self._awaited.pop(header.producer_id, None)
+            self._expected_first.pop(header.producer_id, None)
         if header.is_transactional and entry.txn_start_offset is None:
             entry.txn_start_offset = base_offset
             self._open[base_offset] = header.producer_id
@@ -256,20 +259,20 @@ class ProducerStates:
         return entry
 
     def expire(self, now_ms: int, after_ms: int = EXPIRATION_MS) -> None:
-        """Forget producers that have been silent for long, but for those with an open transaction."""
-        old = [
+        """Forget producers that have been idle for ``after_ms``, except those with an open transaction."""
+        expired = [
             name
             for name, entry in self.entries.items()
             if entry.txn_start_offset is None and now_ms - entry.updated_ms >= after_ms
         ]
-        for name in old:
+        for name in expired:
             del self.entries[name]
 
-    # -- kept in seals -----------------------------------------------------------------------------------------------
+    # -- snapshots --------------------------------------------------------------------------------------------------
 
     def snapshot(self, aborted_from: int = 0) -> list[list[object]]:
-        """Plain lists, for a segment's seal: all producers, and what was aborted by markers at ``aborted_from`` or
-        behind: each seal keeps that of its own segment."""
+        """Plain lists, for a segment's seal: all producers, and the transactions aborted by markers from offset
+        ``aborted_from`` on: each seal has those of its own segment."""
         rows: list[list[object]] = [
             [
                 name, entry.epoch, entry.updated_ms, [list(batch) for batch in entry.batches],
@@ -282,8 +285,8 @@ class ProducerStates:
         return rows
 
     def restore(self, rows: Sequence[Sequence[object]]) -> None:
-        """Take up what :meth:`snapshot` gave: producers in the place of those that are known, aborted transactions in
-        addition; TypeError or ValueError for other things.
+        """Restore a :meth:`snapshot`: its producers replace the known ones, its aborted transactions are added;
+        TypeError or ValueError for anything else.
         """
         entries: dict[int, ProducerEntry] = {}
         aborted: list[AbortedTransaction] = []
@@ -316,7 +319,7 @@ class ProducerStates:
 
 
 def _numbers(values: Sequence[object]) -> list[int]:
-    """The same values, all of them numbers."""
+    """The values as a list, if all are integers. TypeError."""
     found = [value for value in values if isinstance(value, int)]
     if len(found) != len(values):
         raise TypeError("a producer's id, epochs, times and offsets are numbers")

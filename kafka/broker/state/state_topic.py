@@ -174,7 +174,7 @@ class StateTopic:
         broker = self._broker
         self._events = None  # what is replayed after this has this, too
         home = self._homes.get(partition)
-        if home is None or home.log.is_gone:
+        if home is None or home.log.is_closed:
             home = self._home(partition)
         now_ms = broker.epoch_ms()
         if producer is None and len(records) == 1:
@@ -190,7 +190,7 @@ class StateTopic:
             home.grown_bytes = 0
         found = home.log
         if producer is None:
-            found.append_own(data, len(records) - 1, now_ms)
+            found.append_from_broker(data, len(records) - 1, now_ms)
         else:
             found.append(data, now_ms=now_ms, trusted=True)
         home.grown_bytes += len(data)
@@ -231,7 +231,7 @@ class StateTopic:
             topic = self._topic
             assert topic is not None
         found = self._homes.get(partition)
-        if found is None or found.log.is_gone:
+        if found is None or found.log.is_closed:
             found = self._homes[partition] = _Home(self._broker.logs.log(topic, partition))
         return found
 

@@ -63,7 +63,7 @@ def admit_batch(
 ) -> None:
     """A transactional batch in Produce of this version, which begins with ``sequence``; NotAdmittedError."""
     if not log.producers.has_open_transaction(*producer):
-        log.producers.await_first(*producer, sequence)
+        log.producers.expect_first(*producer, sequence)
     try:
         _admit(broker, partition, log, transactional_id, producer, adds=version >= ADDS_SINCE_PRODUCE)
     except TransactionAbortableError as error:

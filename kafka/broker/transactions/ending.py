@@ -54,8 +54,8 @@ class Endings:
 
     def _when_synced(self, step: Callable[[], None]) -> None:
         logs = self._broker.logs
-        if logs.flush_policy.sync_before_answer and logs.has_unsynced:
-            logs.syncer.wait(lambda error: step())  # whose file it was that failed, each step finds out
+        if logs.flush_policy.sync_before_answer and logs.has_unflushed:
+            logs.flusher.add_waiter(lambda error: step())  # whose file it was that failed, each step finds out
         else:
             step()
 

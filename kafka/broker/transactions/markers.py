@@ -72,7 +72,7 @@ def check_written(broker: Broker, partitions: frozenset[TopicPartition]) -> None
     """KafkaStorageError (56) when a marker that was written in one of these partitions may be lost."""
     for topic, number in partitions:
         found = broker.metadata.topic(topic)
-        opened = None if found is None else broker.logs.opened_log(found.topic_id, number)
+        opened = None if found is None else broker.logs.log_if_open(found.topic_id, number)
         if opened is not None and opened.failure is not None:
             raise opened.failure
 

@@ -100,7 +100,7 @@ def test_the_size_of_a_partition_needs_no_open_log(hand: HandBroker) -> None:
     topic = hand.broker.metadata.topic("t")
     assert topic is not None
     assert size() == len(data)
-    assert not hand.broker.logs.opened(topic)
+    assert not hand.broker.logs.open_logs(topic)
 
 
 def test_a_resource_that_is_named_twice_is_not_altered(hand: HandBroker) -> None:

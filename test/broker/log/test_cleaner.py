@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from kafka.broker.log import FilePool, LogConfig, PartitionLog, cleaner, swap
-from kafka.broker.log.cleaner import CleaningFailedError, CleaningPass, is_worth_it, plan, saved_offset
-from kafka.broker.log.offset_map import ENTRY_BYTES
-from kafka.broker.log.rebuild import delete_horizon
+from kafka.broker.log import FilePool, LogConfig, PartitionLog, cleaner, files
+from kafka.broker.log.cleaner import (
+    ENTRY_BYTES,
+    CleaningFailedError,
+    CleaningPass,
+    delete_horizon,
+    load_cleaner_offset,
+    plan_cleaning,
+    should_clean,
+)
 from kafka.errors import CorruptRecordError, KafkaStorageError, UnsupportedCodecError
 from kafka.records import BatchHeader, RecordBatchBuilder, decode_records, iter_batches
 
@@ -55,7 +61,7 @@ def append(log: PartitionLog, *batches: bytes, roll: bool = True) -> None:
 
 
 def compact(log: PartitionLog, now_ms: int = 1000, keys: int = 1000) -> CleaningPass | None:
-    found = plan(log, now_ms)
+    found = plan_cleaning(log, now_ms)
     if found is None:
         return None
     work = CleaningPass(log, found, now_ms, map_bytes=keys * ENTRY_BYTES, sync=False)
@@ -101,7 +107,7 @@ def test_the_last_record_of_each_key_stays_at_its_offset(tmp_path: Path, pool: F
     assert rows(log) == [(2, b"a", b"3"), (3, b"c", b"4"), (4, b"b", b"5"), (5, b"d", b"6"), (6, b"a", b"7")]
     first, *_ = headers(log)
     assert (first.base_offset, first.last_offset, first.records_count, first.codec) == (0, 2, 1, codec)
-    assert saved_offset(log) == 6
+    assert load_cleaner_offset(log) == 6
     assert compact(log) is None, "nothing is dirty but the last segment, which is left alone"
     again = open_log(tmp_path / "t", pool)
     assert rows(again) == rows(log)
@@ -211,7 +217,7 @@ def test_nothing_of_an_open_transaction_is_touched(tmp_path: Path, pool: FilePoo
     append(log, batch((b"a", b"1")))
     append(log, transaction((b"a", b"open"), producer=(1, 0, 0)))
     append(log, batch((b"a", b"2")))
-    found = plan(log, 1000)
+    found = plan_cleaning(log, 1000)
     assert found is not None
     assert (found.first_dirty, found.end) == (0, 1)
     compact(log)
@@ -230,7 +236,7 @@ def test_a_batch_whose_codec_is_missing_stays_as_it_is(
         raise UnsupportedCodecError("gzip is not available")
 
     with monkeypatch.context() as patch:
-        patch.setattr("kafka.broker.log.rebuild.codec_for", missing)
+        patch.setattr("kafka.broker.log.cleaner.codec_for", missing)
         compact(log)
     assert bytes(log.read(0, 1)) == before
     assert [row[0] for row in rows(log)] == [0, 1, 3, 4]
@@ -275,7 +281,7 @@ def test_a_segment_with_bad_bytes_stays_and_is_loud(tmp_path: Path, pool: FilePo
     while compact(log) is not None:
         continue
     assert path.read_bytes() == data
-    assert saved_offset(log) == 10, "what lies behind is compacted all the same"
+    assert load_cleaner_offset(log) == 10, "what lies behind is compacted all the same"
     assert [len(log.read(at, 1)) > 0 for at in (8, 9)] == [True, True]
     assert [segment.size for segment in log.segments if segment.base_offset not in (4, 8)] == [0] * 4
     with pytest.raises(CorruptRecordError):
@@ -288,21 +294,21 @@ def test_when_there_is_something_to_do_depends_on_share_and_age(tmp_path: Path, 
     append(log, *(batch((b"%d" % at, b"x" * 50)) for at in range(10)))
     compact(log)
     append(log, *(batch((b"%d" % at, b"x" * 50)) for at in range(9)))
-    found = plan(log, 1000)
+    found = plan_cleaning(log, 1000)
     assert found is not None
     assert found.ratio == pytest.approx(9 / 19)
-    assert not is_worth_it(found, log)
+    assert not should_clean(found, log)
     log.config = log.config._replace(max_compaction_lag_ms=500)
-    assert is_worth_it(plan(log, 1501) or found, log)
+    assert should_clean(plan_cleaning(log, 1501) or found, log)
     log.config = log.config._replace(max_compaction_lag_ms=2**62, min_compaction_lag_ms=500)
-    assert plan(log, 1499) is None
-    assert plan(log, 1500) is not None
+    assert plan_cleaning(log, 1499) is None
+    assert plan_cleaning(log, 1500) is not None
 
 
 def test_a_pass_is_cut_into_short_slices(tmp_path: Path, pool: FilePool) -> None:
     log = open_log(tmp_path / "t", pool)
     append(log, *(batch((b"%d" % at, b"x" * 1000)) for at in range(1000)))
-    found = plan(log, 1000)
+    found = plan_cleaning(log, 1000)
     assert found is not None
     slices = sum(1 for _ in CleaningPass(log, found, 1000, map_bytes=1 << 20, sync=False).run())
     assert slices >= 2 * log.size_bytes // cleaner.SLICE_BYTES - 2
@@ -315,7 +321,7 @@ def test_a_log_is_written_read_and_cut_while_it_is_compacted(
     log = open_log(tmp_path / "t", pool, segment_bytes=20_000)
     for turn in range(3):
         append(log, *(batch((b"%d" % at, b"%d" % turn * 300)) for at in range(200)))
-    found = plan(log, 1000)
+    found = plan_cleaning(log, 1000)
     assert found is not None
     steps = CleaningPass(log, found, 1000, map_bytes=1 << 20, sync=False).run()
     for at, _ in enumerate(steps):
@@ -392,7 +398,7 @@ def test_a_cleaned_file_cut_at_any_byte_is_no_segment(tmp_path: Path, pool: File
     before = rows(log)
     data = Path(log.segments[0].path).read_bytes()
     for size in range(0, len(data), 7):
-        Path(swap.cleaned_path(log.directory, 0)).write_bytes(data[:size])
+        Path(files.cleaned_path(log.directory, 0)).write_bytes(data[:size])
         again = open_log(tmp_path / "t", pool)
         assert rows(again) == before
         assert not list((tmp_path / "t").glob("*.cleaned"))
@@ -405,7 +411,7 @@ def test_a_cleaner_offset_that_cannot_be_means_from_the_start(
     log = open_log(tmp_path / "t", pool)
     append(log, batch((b"a", b"1")), batch((b"a", b"2")))
     (tmp_path / "t" / "cleaner-offset").write_bytes(text)
-    assert saved_offset(log) == 0
+    assert load_cleaner_offset(log) == 0
 
 
 def test_a_full_disk_leaves_the_log_as_it_is(tmp_path: Path, pool: FilePool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from kafka.broker.log import FilePool, PartitionLog
-from kafka.broker.log.cleaner import CleaningPass, plan
-from kafka.broker.log.offset_map import ENTRY_BYTES
+from kafka.broker.log.cleaner import ENTRY_BYTES, CleaningPass, plan_cleaning
 from kafka.errors import UnsupportedCodecError
 from kafka.records import BatchHeader, RecordBatchBuilder, iter_batches
 from test.broker.driver import HandBroker
@@ -28,7 +27,7 @@ def without_codecs(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(number: int) -> object:
         raise UnsupportedCodecError("gzip is not available")
 
-    monkeypatch.setattr("kafka.broker.log.rebuild.codec_for", missing)
+    monkeypatch.setattr("kafka.broker.log.cleaner.codec_for", missing)
 
 
 def test_a_transaction_whose_codec_is_missing_keeps_its_marker(
@@ -64,7 +63,7 @@ def test_a_tombstone_stays_while_what_it_deletes_may_be_where_nobody_can_read_it
         path.write_bytes(data)
         path.with_suffix(".seal").unlink()
         log = open_log(tmp_path / "t", pool, segment_bytes=300)
-        assert log.segments[0].damages
+        assert log.segments[0].corrupt_ranges
     else:
         without_codecs(monkeypatch)
     append(log, batch((b"a", None)))
@@ -83,7 +82,7 @@ def test_what_is_deleted_while_the_map_is_filled_leaves_the_rest_dirty(tmp_path:
     for value in (b"1", b"2", b"3"):
         append(log, batch((b"a", value), (b"pad", b"x" * (256 << 10))))
     append(log, batch((b"z", b"1")), roll=False)
-    found = plan(log, 1000)
+    found = plan_cleaning(log, 1000)
     assert found is not None
     steps = CleaningPass(log, found, 1000, map_bytes=1000 * ENTRY_BYTES, sync=False).run()
     next(steps)
@@ -98,7 +97,7 @@ def test_a_pass_that_fails_leaves_no_file_behind(tmp_path: Path, pool: FilePool)
     log = open_log(tmp_path / "t", pool)
     append(log, batch((b"a", b"1")), batch((b"a", b"2")))
     append(log, batch((b"a", b"3")))
-    found = plan(log, 1000)
+    found = plan_cleaning(log, 1000)
     assert found is not None
     work = CleaningPass(log, found, 1000, map_bytes=1000 * ENTRY_BYTES, sync=True)
     steps = work.run()
@@ -114,7 +113,7 @@ def test_a_segment_that_got_no_seal_is_compacted_all_the_same(
     log = open_log(tmp_path / "t", pool, sync=True)
     append(log, batch((b"a", b"1")), roll=False)
     log.roll(1000)
-    assert plan(log, 1000) is None, "it is not on the disk yet"
+    assert plan_cleaning(log, 1000) is None, "it is not on the disk yet"
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full_disk)
         log.flush()
@@ -136,8 +135,8 @@ def test_a_log_whose_compaction_fails_as_nobody_thought_of_hurts_no_other_work(
         log.append(batch((b"a", value)), now_ms=1000)
     log.roll(1000)
     log.append(batch((b"a", b"3"), (b"b", b"4")), now_ms=1000)
-    monkeypatch.setattr("kafka.broker.log.cleaner.CleaningPass._kept", lambda *_: 1 / 0)
+    monkeypatch.setattr("kafka.broker.log.cleaner.CleaningPass._retained", lambda *_: 1 / 0)
     hand.advance(200)
-    assert caplog.text.count("t-0 is not compacted any more") == 1
+    assert caplog.text.count("t-0: compaction failed, it is off for this log") == 1
     assert not list((tmp_path / "data").rglob("*.cleaned"))
     assert hand.tick() is not None

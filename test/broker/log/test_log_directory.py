@@ -161,7 +161,7 @@ def test_a_change_is_no_failure_because_the_journal_cannot_be_tidied(
     monkeypatch.setattr(os, "replace", full_disk)
     for turn in range(12_000):
         directory.metadata.set_config("topic", "t", {"retention.ms": str(turn), "comment": "x" * 80})
-    assert caplog.text.count("could not be written anew") == 1, "and it is not tried again each time"
+    assert caplog.text.count("cannot rewrite") == 1, "and it is not tried again each time"
     directory.close()
     again = open_directory(tmp_path)
     assert again.metadata.config("topic", "t")["retention.ms"] == "11999"
@@ -198,10 +198,10 @@ def test_group_commit_waits_once_for_many_appends(tmp_path: Path, monkeypatch: p
     for _ in range(10):
         log.append(batch([b"a"]), now_ms=1)
     assert directory.flush_policy.sync_before_answer
-    assert directory.has_unsynced
+    assert directory.has_unflushed
     directory.sync()
     assert len(synced) == 1
-    assert not directory.has_unsynced
+    assert not directory.has_unflushed
     directory.close()
 
 
@@ -275,7 +275,7 @@ def test_a_log_is_opened_as_well_as_ever_when_descriptors_run_out(
     directory = open_directory(tmp_path)
     first, second = (directory.metadata.create_topic(name, UUID(int=at << 100), 1) for at, name in enumerate("ab", 1))
     directory.log(second, 0).append(batch([b"x"]), now_ms=1)
-    directory.let_go(second, 0)
+    directory.close_log(second, 0)
     directory.log(first, 0).append(batch([b"x"]), now_ms=1)
     open_file = open
     pool = directory.pool

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafka.broker.log import FilePool, LogConfig, PartitionLog
-from kafka.broker.log.cleaner import CleaningPass, plan, saved_offset
-from kafka.broker.log.offset_map import ENTRY_BYTES
-from kafka.broker.log.retention import expired
+from kafka.broker.log.cleaner import ENTRY_BYTES, CleaningPass, load_cleaner_offset, plan_cleaning
+from kafka.broker.log.partition_log import find_expired_segments
 from kafka.records import RecordBatchBuilder, decode_records, iter_batches
 
 KEYS = (b"a", b"b", b"c", b"d", b"e")
@@ -40,10 +39,10 @@ class LogAgainstList(RuleBasedStateMachine):
         map_keys=st.sampled_from((1, 2, 100)),
     )
     def begin(self, segment_bytes: int, sync: bool, index_every: int, checkpoint_bytes: int, map_keys: int) -> None:
-        from kafka.broker.log import index, partition_log
+        from kafka.broker.log import partition_log, segment
 
-        self.saved = (index.INTERVAL_BYTES, partition_log.CHECKPOINT_BYTES)
-        index.INTERVAL_BYTES = index_every
+        self.saved = (segment.INTERVAL_BYTES, partition_log.CHECKPOINT_BYTES)
+        segment.INTERVAL_BYTES = index_every
         partition_log.CHECKPOINT_BYTES = checkpoint_bytes
         self.temporary = tempfile.TemporaryDirectory()
         self.pool = FilePool(3)
@@ -139,7 +138,7 @@ class LogAgainstList(RuleBasedStateMachine):
             self.log.config = self.config._replace(retention_bytes=limit * 10)
         else:
             self.log.config = self.config._replace(retention_ms=limit)
-        while (old := expired(self.log, 100)) is not None:
+        while (old := find_expired_segments(self.log, 100)) is not None:
             if old.is_all:
                 self.log.roll(self.now_ms)
             gone = [row for row in self.rows if row.offset < old.start_offset]
@@ -154,7 +153,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule()
     def compact(self) -> None:
-        what = plan(self.log, self.now_ms)
+        what = plan_cleaning(self.log, self.now_ms)
         if what is None:
             return
         work = CleaningPass(self.log, what, self.now_ms, map_bytes=self.map_bytes, sync=self.sync)
@@ -162,7 +161,7 @@ class LogAgainstList(RuleBasedStateMachine):
             continue
         last = work.map.latest_offset
         assert what.first_dirty <= last + 1 <= what.end
-        assert saved_offset(self.log) >= min(what.first_dirty + 1, what.end)
+        assert load_cleaner_offset(self.log) >= min(what.first_dirty + 1, what.end)
         newest = {row.key: row.offset for row in self.rows if row.offset <= last}
         cleaned = {row.batch for row in self.rows} if self.rows else set()
         touched = self.log.segments
@@ -254,12 +253,12 @@ class LogAgainstList(RuleBasedStateMachine):
         return found
 
     def teardown(self) -> None:
-        from kafka.broker.log import index, partition_log
+        from kafka.broker.log import partition_log, segment
 
         if hasattr(self, "pool"):
             self.pool.close()
             self.temporary.cleanup()
-            index.INTERVAL_BYTES, partition_log.CHECKPOINT_BYTES = self.saved
+            segment.INTERVAL_BYTES, partition_log.CHECKPOINT_BYTES = self.saved
 
 
 LogAgainstList.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

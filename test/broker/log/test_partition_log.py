@@ -10,7 +10,7 @@ import pytest
 
 from kafka.broker.log import FilePool, LogConfig, PartitionLog, batch_bounds
 from kafka.broker.log.files import OutOfDescriptorsError
-from kafka.broker.log.time_search import run_to_end
+from kafka.broker.log.segment import run_search
 from kafka.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -221,7 +221,7 @@ def test_a_torn_tail_is_cut_at_every_byte_and_the_log_says_so(
         if size == good:
             assert not caplog.records
         else:
-            assert f"torn tail of {size - good} bytes" in caplog.text
+            assert f"truncated {size - good} torn bytes" in caplog.text
             assert str(directory / name) in caplog.text
         pool.close()
 
@@ -268,7 +268,7 @@ def test_damage_before_good_batches_is_kept_loud_and_leaves_the_rest_readable(
     victim.with_suffix(".seal").unlink(missing_ok=True)
     with caplog.at_level(logging.ERROR):
         again = open_log(tmp_path / "t", pool)
-    assert "damaged" in caplog.text
+    assert "corrupt" in caplog.text
     assert str(victim) in caplog.text
     assert victim.stat().st_size == len(data)
     assert again.end_offset == 20
@@ -341,17 +341,17 @@ def test_offsets_are_found_by_time(tmp_path: Path, pool: FilePool) -> None:
         expected = min(offset for offset in range(200) if 1000 + 5 * offset >= asked)
         assert (found.offset, found.timestamp) == (expected, 1000 + 5 * expected)
     assert log.offset_for_timestamp(1996) is None
-    best = run_to_end(log.search_max_timestamp())
+    best = run_search(log.search_max_timestamp())
     assert best is not None
     assert (best.offset, best.timestamp) == (199, 1995)
 
 
 def test_the_greatest_timestamp_need_not_be_the_last(tmp_path: Path, pool: FilePool) -> None:
     log = open_log(tmp_path / "t", pool)
-    assert run_to_end(log.search_max_timestamp()) is None
+    assert run_search(log.search_max_timestamp()) is None
     for time in (5, 90, 20, 90, 7):
         log.append(batch([b"x"], timestamp=time), now_ms=1)
-    best = run_to_end(open_log(tmp_path / "t", pool).search_max_timestamp())
+    best = run_search(open_log(tmp_path / "t", pool).search_max_timestamp())
     assert best is not None
     assert (best.offset, best.timestamp) == (1, 90)
 
@@ -406,6 +406,6 @@ def test_batches_whose_codec_is_missing_are_found_by_what_their_headers_say(
     found = log.offset_for_timestamp(2001)
     assert found is not None
     assert found.offset == 3, "before what is looked for, or that itself"
-    newest = run_to_end(log.search_max_timestamp())
+    newest = run_search(log.search_max_timestamp())
     assert newest is not None
     assert (newest.offset, newest.timestamp) == (5, 2002)

@@ -14,14 +14,14 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.log import FilePool, FlushPolicy, LogConfig, LogDirectory, PartitionLog, syncing
-from kafka.broker.log.syncing import SLICE_FILES, Syncer
+from kafka.broker.log import FilePool, FlushPolicy, LogConfig, LogDirectory, PartitionLog, flushing
+from kafka.broker.log.flushing import SLICE_FILES, LogFlusher
 from kafka.errors import KafkaStorageError
 from kafka.protocol.transactions import InitProducerIdRequest
 from test.broker.driver import HandBroker, produce_request
 from test.broker.driver import batch as produced
 from test.broker.log.batches import batch
-from test.broker.log.test_syncing import HandExecutor, Owner
+from test.broker.log.test_flushing import HandExecutor, Owner
 
 
 @pytest.fixture
@@ -48,12 +48,12 @@ def test_what_a_killed_process_had_not_synced_is_synced_before_it_is_promised(
     """A producer that comes again is told of its first batch: that may still be in the system's memory only."""
     first = HandBroker(tmp_path / "data", fsync="always")
     first.create_topic("t")
-    first.broker.logs.syncer.executor = executor
+    first.broker.logs.flusher.executor = executor
     request = produce_request("t", produced(b"a", producer=(9, 0, 0)))
     assert not first.send(request, 9).done
     hand = killed(first, tmp_path / "killed")
     hand.tick()
-    hand.broker.logs.syncer.executor = again = HandExecutor()
+    hand.broker.logs.flusher.executor = again = HandExecutor()
     reply = hand.send(request, 9)
     hand.tick()
     assert not reply.done
@@ -94,19 +94,19 @@ def test_what_one_owner_no_longer_needs_another_one_may(
     """Two new topics have their directory in common; one of them is deleted while both are on their way."""
     synced: list[str] = []
 
-    def note(files: list[tuple[str, int | None]]) -> syncing.Errors:
+    def note(files: list[tuple[str, int | None]]) -> flushing.SyncErrors:
         synced.extend(path for path, _ in files)
         return {}
 
-    monkeypatch.setattr(syncing, "sync_files", note)
-    syncer = Syncer(FlushPolicy.parse("always"), FilePool(8), executor)
+    monkeypatch.setattr(flushing, "sync_files", note)
+    flusher = LogFlusher(FlushPolicy.parse("always"), FilePool(8), executor)
     shared = tmp_path / "topics"
     gone = Owner(*(tmp_path / f"gone{at}" for at in range(SLICE_FILES)), tmp_path / "gone", shared)
     stays = Owner(tmp_path / "stays", shared)
-    syncer.note(gone)
-    syncer.note(stays)
-    syncer.tick(0.0)
-    syncer.forget(gone)
+    flusher.mark_dirty(gone)
+    flusher.mark_dirty(stays)
+    flusher.tick(0.0)
+    flusher.forget(gone)
     executor.drain()
     assert str(shared) in synced
     assert str(tmp_path / "gone") not in synced
@@ -122,7 +122,7 @@ def test_a_topics_files_are_removed_when_its_deletion_is_on_the_disk(
     topic = logs.metadata.create_topic("t", UUID(int=5), 1)
     logs.log(topic, 0).append(batch([b"a"]), now_ms=1)
     logs.sync()
-    logs.syncer.executor = executor
+    logs.flusher.executor = executor
     logs.delete_topic("t")
     logs.tick(0.0)
     files = [path for path in (tmp_path / "topics").rglob("*") if path.is_file()]
@@ -162,8 +162,8 @@ def test_producer_ids_are_on_the_disk_before_they_are_given(tmp_path: Path, exec
     """One that was given twice would make a new producer's batches duplicates of the old one's."""
     hand = HandBroker(tmp_path / "data", fsync="interval")
     hand.tick()
-    hand.broker.logs.syncer.sync()
-    hand.broker.logs.syncer.executor = executor
+    hand.broker.logs.flusher.sync()
+    hand.broker.logs.flusher.executor = executor
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
     first = hand.send(request)
     hand.tick()

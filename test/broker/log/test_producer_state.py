@@ -55,7 +55,7 @@ def test_sequences_wrap_to_zero() -> None:
         producers.check(header(1))
 
 
-def test_a_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
+def test_a_new_epoch_must_begin_at_zero_and_fences_the_old_one() -> None:
     producers = states(0, 2)
     with pytest.raises(OutOfOrderSequenceNumberError):
         producers.check(header(4, epoch=1))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka.broker.log import FilePool, LogConfig, PartitionLog
-from kafka.broker.log.retention import expired
+from kafka.broker.log.partition_log import find_expired_segments
 from kafka.protocol.list_offsets import ListOffsetsRequest
 from test.broker.driver import EPOCH_S, HandBroker, fetch_request, fetched, plain, values
 from test.broker.driver import batch as driver_batch
@@ -44,15 +44,15 @@ def test_by_time_the_oldest_segments_go_whose_greatest_timestamp_is_too_old(
     tmp_path: Path, timestamps: tuple[int, ...], start: int | None, is_all: bool
 ) -> None:
     log = log_of(tmp_path / "t", *timestamps, retention_ms=1000)
-    found = expired(log, 2000)
+    found = find_expired_segments(log, 2000)
     assert (None if found is None else found.start_offset) == start
     assert found is None or found.is_all == is_all
 
 
 def test_a_segment_without_timestamps_is_as_old_as_its_last_write(tmp_path: Path) -> None:
     log = log_of(tmp_path / "t", -1, -1, retention_ms=1000, now_ms=5000)
-    assert expired(log, 6000) is None
-    found = expired(log, 6001)
+    assert find_expired_segments(log, 6000) is None
+    found = find_expired_segments(log, 6001)
     assert found is not None
     assert found.is_all
 
@@ -64,15 +64,15 @@ def test_by_size_segments_go_as_long_as_enough_is_left(tmp_path: Path, limit: in
     log = log_of(tmp_path / "t", 1, 1, 1, 1, size=32)
     assert {segment.size for segment in log.segments} == {100}
     log.config = log.config._replace(retention_bytes=limit)
-    found = expired(log, 0)
+    found = find_expired_segments(log, 0)
     assert (0 if found is None else found.start_offset) == gone
 
 
 def test_what_is_compacted_only_does_not_expire(tmp_path: Path) -> None:
     log = log_of(tmp_path / "t", 1, 1, retention_ms=1, deletes=False, compacts=True, retention_bytes=0)
-    assert expired(log, DAY_MS) is None
+    assert find_expired_segments(log, DAY_MS) is None
     log.config = log.config._replace(deletes=True)
-    assert expired(log, DAY_MS) is not None
+    assert find_expired_segments(log, DAY_MS) is not None
 
 
 # -- in a broker -------------------------------------------------------------------------------------------------------
@@ -156,9 +156,9 @@ def test_topics_that_nobody_uses_are_looked_at_and_let_go_again(tmp_path: Path) 
     hand.now += 50
     hand.produce("t0", driver_batch(b"new", timestamp=now_ms(hand)))
     hand.restart()
-    assert hand.broker.logs.all_opened() == []
+    assert hand.broker.logs.all_open_logs() == []
     hand.advance(25)
-    assert hand.broker.logs.all_opened() == []
+    assert hand.broker.logs.all_open_logs() == []
     hand.advance(30)
     hand.advance(300)
     assert begin(hand, "t59", -2) == 1

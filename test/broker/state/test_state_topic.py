@@ -164,7 +164,7 @@ def test_a_start_opens_only_the_partitions_that_have_records(hand: HandBroker) -
     hand.restart()
     topic = hand.broker.metadata.topic(CONSUMER_OFFSETS)
     assert topic is not None
-    assert [log.name for log in hand.broker.logs.opened(topic)] == [f"{CONSUMER_OFFSETS}-5"]
+    assert [log.name for log in hand.broker.logs.open_logs(topic)] == [f"{CONSUMER_OFFSETS}-5"]
 
 
 def test_beginning_anew_keeps_what_holds_and_drops_the_rest(hand: HandBroker) -> None:

@@ -13,7 +13,7 @@ import pytest
 from kafka.broker.reply import Reply
 from kafka.protocol.transactions import EndTxnRequest
 from test.broker.driver import HandBroker
-from test.broker.log.test_syncing import HandExecutor
+from test.broker.log.test_flushing import HandExecutor
 from test.broker.transactions.txn import READ_COMMITTED, init, produce, read, state
 
 TOPICS = ("t", "u")
@@ -50,7 +50,7 @@ def ending(hand: HandBroker, producer: tuple[int, int]) -> tuple[EndTxnRequest, 
 
 def test_each_step_is_on_the_disk_before_the_next_one_is_written(hand: HandBroker) -> None:
     producer = begun(hand)
-    hand.broker.logs.syncer.executor = executor = HandExecutor()
+    hand.broker.logs.flusher.executor = executor = HandExecutor()
     request, reply = ending(hand, producer)
     assert (markers(hand), hand.broker.transactions.all["x"].state.title) == (0, "PrepareCommit")
     executor.finish()  # the decision
@@ -67,7 +67,7 @@ def test_each_step_is_on_the_disk_before_the_next_one_is_written(hand: HandBroke
 
 def test_what_comes_meanwhile_is_told_to_come_again(hand: HandBroker) -> None:
     producer = begun(hand)
-    hand.broker.logs.syncer.executor = executor = HandExecutor()
+    hand.broker.logs.flusher.executor = executor = HandExecutor()
     request, reply = ending(hand, producer)
     second = ending(hand, producer)
     executor.drain()
@@ -92,7 +92,7 @@ def test_a_decision_that_may_be_lost_is_not_carried_out(hand: HandBroker, monkey
 
 def test_a_timeout_takes_the_same_steps(hand: HandBroker) -> None:
     begun(hand, timeout_ms=1000)
-    hand.broker.logs.syncer.executor = executor = HandExecutor()
+    hand.broker.logs.flusher.executor = executor = HandExecutor()
     hand.advance(2)
     assert markers(hand) == 0
     executor.finish()
@@ -105,7 +105,7 @@ def test_a_timeout_takes_the_same_steps(hand: HandBroker) -> None:
 
 def test_a_topic_of_decisions_that_is_deleted_meanwhile_hurts_nobody(hand: HandBroker) -> None:
     producer = begun(hand)
-    hand.broker.logs.syncer.executor = executor = HandExecutor()
+    hand.broker.logs.flusher.executor = executor = HandExecutor()
     _, reply = ending(hand, producer)
     hand.broker.logs.delete_topic("__transaction_state")
     hand.broker.state.deleted("__transaction_state")
@@ -119,9 +119,9 @@ def test_a_start_brings_a_decision_to_the_disk_before_it_is_carried_out(
     hand: HandBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = begun(hand)
-    hand.broker.logs.syncer.executor = HandExecutor()
+    hand.broker.logs.flusher.executor = HandExecutor()
     ending(hand, producer)
-    hand.broker.logs.syncer.executor.work.clear()  # killed
+    hand.broker.logs.flusher.executor.work.clear()  # killed
     hand.broker.logs._lock.release()
     synced: list[str] = []
     sync = os.fsync
@@ -140,7 +140,7 @@ def test_a_start_brings_a_decision_to_the_disk_before_it_is_carried_out(
 
 def test_a_broker_that_ends_carries_out_what_was_decided(hand: HandBroker) -> None:
     producer = begun(hand)
-    hand.broker.logs.syncer.executor = HandExecutor()
+    hand.broker.logs.flusher.executor = HandExecutor()
     ending(hand, producer)
     hand.broker.close()
     assert hand.broker.transactions.all["x"].state.title == "CompleteCommit"

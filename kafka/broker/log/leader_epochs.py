@@ -6,8 +6,8 @@
     asked for      0    1    2    4    5          below the first one    -1
     answer     0,100 1,101 1,101 4,150 -1,-1      itself, the first offset   -1,-1
 
-An epoch ends where the next one begins, the current one at the log's end. An epoch that got no records gives way to
-the next one. Pure; the log rebuilds it from the headers of its batches and keeps it in its seals.
+An epoch ends where the next one begins, the current one at the log end offset. An epoch without records is replaced by
+the next one. Pure; the log rebuilds it from the headers of its batches and stores it in its seals.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class LeaderEpochs:
     def __init__(self) -> None:
         self.entries: list[tuple[int, int]] = []
         self.latest = -1
-        """The last entry's epoch; looked at with each append."""
+        """The last entry's epoch; read with each append."""
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """``epoch`` begins at ``start_offset``, if it has not begun already; what had begun there gives way."""
+        """``epoch`` begins at ``start_offset``, if it has not begun already; entries from there on are replaced."""
         if epoch == self.latest:
             return
         while self.entries and (self.entries[-1][0] >= epoch or self.entries[-1][1] >= start_offset):
@@ -35,8 +35,8 @@ class LeaderEpochs:
         self.entries.append((epoch, start_offset))
         self.latest = epoch
 
-    def begin_at(self, start_offset: int) -> None:
-        """The log begins here now: epochs that ended below are gone, the one that holds it begins with it."""
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Raise the first offset to the log start offset: drop epochs that ended before it."""
         while len(self.entries) > 1 and self.entries[1][1] <= start_offset:
             del self.entries[0]
         if self.entries and self.entries[0][1] < start_offset:
@@ -51,7 +51,7 @@ class LeaderEpochs:
         found = epoch
         for known, start in self.entries:
             if known > epoch:
-                return found, start  # of one before all that are known: itself, and where the first of those began
+                return found, start  # older than all known: itself, and the first one's start
             found = known
         return UNDEFINED
 
@@ -60,7 +60,7 @@ class LeaderEpochs:
         return [list(entry) for entry in self.entries]
 
     def restore(self, rows: Sequence[Sequence[int]]) -> None:
-        """Take up what :meth:`snapshot` gave; TypeError or ValueError for other things."""
+        """Restore a :meth:`snapshot`; TypeError or ValueError for anything else."""
         entries = [(epoch + 0, start + 0) for epoch, start in rows]
         self.entries = entries
         self.latest = entries[-1][0] if entries else -1

@@ -16,9 +16,8 @@ import pytest
 from kafka.broker.background import BackgroundThread
 from kafka.broker.held_answers import HeldAnswers
 from kafka.broker.log import FilePool, FlushPolicy
-from kafka.broker.log.files import OutOfDescriptorsError, replace_file
-from kafka.broker.log.syncing import RETRY_S, SLICE_FILES, Inline, Syncer
-from kafka.broker.log.trash import Trash
+from kafka.broker.log.files import FileDeleter, OutOfDescriptorsError, replace_file
+from kafka.broker.log.flushing import RETRY_BACKOFF_S, SLICE_FILES, InlineExecutor, LogFlusher
 from kafka.broker.process import BrokerOptions, RunningBroker
 from kafka.broker.reply import Reply
 from kafka.errors import KafkaStorageError
@@ -82,7 +81,7 @@ def always(tmp_path: Path, executor: HandExecutor) -> HandBroker:
     for name in ("t", "other"):
         hand.create_topic(name)
         hand.produce(name, batch(b"first"))
-    hand.broker.logs.syncer.executor = executor
+    hand.broker.logs.flusher.executor = executor
     return hand
 
 
@@ -100,7 +99,7 @@ def test_answers_wait_for_the_sync_that_covers_them_and_share_it(always: HandBro
     executor.finish()
     assert all(reply.done for reply in later)
     assert executor.count == 2
-    assert not always.broker.logs.has_unsynced
+    assert not always.broker.logs.has_unflushed
 
 
 def test_an_answer_that_comes_later_waits_for_the_disk_too(always: HandBroker, executor: HandExecutor) -> None:
@@ -118,19 +117,19 @@ def test_an_answer_that_comes_later_waits_for_the_disk_too(always: HandBroker, e
 
 
 def test_a_sync_for_which_all_wait_takes_no_detour_by_a_thread(always: HandBroker, executor: HandExecutor) -> None:
-    always.broker.logs.syncer.may_block = lambda: True
+    always.broker.logs.flusher.may_block = lambda: True
     held = always.send(produce_request("t", batch(b"a")), 9)
     always.tick()
     assert held.done
     assert executor.count == 0
-    assert not always.broker.logs.has_unsynced
+    assert not always.broker.logs.has_unflushed
 
 
 def test_a_sync_for_which_nobody_waits_never_holds_up_the_loop(tmp_path: Path, executor: HandExecutor) -> None:
     hand = HandBroker(tmp_path / "data", fsync="interval")
     hand.create_topic("t")
-    hand.broker.logs.syncer.executor = executor
-    hand.broker.logs.syncer.may_block = lambda: True
+    hand.broker.logs.flusher.executor = executor
+    hand.broker.logs.flusher.may_block = lambda: True
     hand.produce("t", batch(b"a"))
     hand.advance(2.0)
     assert executor.count == 1
@@ -163,7 +162,7 @@ def test_a_duplicate_is_acknowledged_no_earlier_than_the_original(always: HandBr
 def test_with_an_interval_the_sync_runs_beside_the_serving(tmp_path: Path, executor: HandExecutor) -> None:
     hand = HandBroker(tmp_path / "data", fsync="interval")
     hand.create_topic("t")
-    hand.broker.logs.syncer.executor = executor
+    hand.broker.logs.flusher.executor = executor
     assert hand.produce("t", batch(b"a")).error_code == 0
     assert not executor.work
     hand.now = 1.0
@@ -174,17 +173,17 @@ def test_with_an_interval_the_sync_runs_beside_the_serving(tmp_path: Path, execu
     hand.tick()
     assert len(executor.work) == 1
     executor.finish()
-    assert hand.broker.logs.has_unsynced
+    assert hand.broker.logs.has_unflushed
     hand.tick()
     assert len(executor.work) == 1, "what came meanwhile is overdue"
     executor.drain()
-    assert not hand.broker.logs.has_unsynced
+    assert not hand.broker.logs.has_unflushed
     hand.broker.close()
 
 
 def test_a_topic_is_acknowledged_when_it_is_on_the_disk(tmp_path: Path, executor: HandExecutor) -> None:
     hand = HandBroker(tmp_path / "data", fsync="interval")
-    hand.broker.logs.syncer.executor = executor
+    hand.broker.logs.flusher.executor = executor
     topic = CreateTopicsRequest.CreatableTopic(
         name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )
@@ -207,10 +206,10 @@ def test_closing_waits_for_what_is_under_way(always: HandBroker, executor: HandE
 
 
 def test_many_files_are_synced_in_slices(tmp_path: Path, executor: HandExecutor) -> None:
-    syncer = Syncer(FlushPolicy.parse("always"), FilePool(), executor)
+    flusher = LogFlusher(FlushPolicy.parse("always"), FilePool(), executor)
     many = owner(tmp_path, "many", 2 * SLICE_FILES + 1)
-    syncer.note(many)
-    syncer.tick(0.0)
+    flusher.mark_dirty(many)
+    flusher.tick(0.0)
     executor.finish(2)
     assert many.ends == []
     executor.finish()
@@ -220,17 +219,17 @@ def test_many_files_are_synced_in_slices(tmp_path: Path, executor: HandExecutor)
 
 @pytest.mark.parametrize("files", [1, 5000])
 def test_any_number_of_files_is_synced_at_once_where_nothing_waits(tmp_path: Path, files: int) -> None:
-    syncer = Syncer(FlushPolicy.parse("always"), FilePool())
+    flusher = LogFlusher(FlushPolicy.parse("always"), FilePool())
     one = Owner(*[tmp_path / f"missing{at}" for at in range(files)])
-    syncer.note(one)
-    syncer.sync()
+    flusher.mark_dirty(one)
+    flusher.sync()
     assert one.ends == [None], "what is no longer there needs no sync"
 
 
 def test_an_error_is_told_to_its_owner_and_to_those_who_wait_and_is_not_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    syncer = Syncer(FlushPolicy.parse("interval"), FilePool())
+    flusher = LogFlusher(FlushPolicy.parse("interval"), FilePool())
     bad, good = owner(tmp_path, "bad"), owner(tmp_path, "good")
     sync = os.fsync
 
@@ -241,16 +240,16 @@ def test_an_error_is_told_to_its_owner_and_to_those_who_wait_and_is_not_tried_ag
 
     monkeypatch.setattr(os, "fsync", faulty)
     told: list[KafkaStorageError | None] = []
-    syncer.note(bad)
-    syncer.note(good)
-    syncer.wait(told.append)
+    flusher.mark_dirty(bad)
+    flusher.mark_dirty(good)
+    flusher.add_waiter(told.append)
     with pytest.raises(KafkaStorageError, match="cannot sync .*bad0"):
-        syncer.sync()
+        flusher.sync()
     assert len(bad.ends) == 1
     assert "Input/output" in str(bad.ends[0])
     assert good.ends == [None]
     assert [type(error) for error in told] == [KafkaStorageError]
-    syncer.sync()
+    flusher.sync()
     assert len(bad.ends) == 1
 
 
@@ -273,8 +272,8 @@ def test_a_file_that_could_not_be_opened_to_be_synced_is_synced_later_and_nothin
     always: HandBroker, executor: HandExecutor, caplog: pytest.LogCaptureFixture, code: int, is_beside: bool
 ) -> None:
     """Whether the sync runs in the thread or, as all wait for it, on the loop."""
-    syncer = always.broker.logs.syncer
-    syncer.may_block = lambda: not is_beside
+    flusher = always.broker.logs.flusher
+    flusher.may_block = lambda: not is_beside
     held = always.send(produce_request("t", batch(b"a")), 9)
     with no_descriptors(code):
         for _ in range(5):
@@ -282,18 +281,18 @@ def test_a_file_that_could_not_be_opened_to_be_synced_is_synced_later_and_nothin
             executor.drain()
             due_at = always.tick()
             assert due_at is not None
-            assert always.now < due_at <= always.now + RETRY_S, "no job is begun again and again"
+            assert always.now < due_at <= always.now + RETRY_BACKOFF_S, "no job is begun again and again"
             assert not executor.work
             always.now = due_at
     assert not held.done
-    assert always.broker.logs.has_unsynced
-    assert caplog.text.count("is postponed and tried again") == 1
+    assert always.broker.logs.has_unflushed
+    assert caplog.text.count("flush postponed, retrying") == 1
     always.tick()
     executor.drain()
     assert held.done
     assert not held.hang_up
-    assert not always.broker.logs.has_unsynced
-    syncer.executor = Inline()
+    assert not always.broker.logs.has_unflushed
+    flusher.executor = InlineExecutor()
     assert [always.produce(name, batch(b"b")).error_code for name in ("t", "other")] == [0, 0]
 
 
@@ -302,7 +301,7 @@ def test_a_topic_that_could_not_be_synced_at_once_is_acknowledged_later(
 ) -> None:
     """With any policy; so it stays as urgent as it was."""
     hand = HandBroker(tmp_path / "data", fsync="interval")
-    hand.broker.logs.syncer.executor = executor
+    hand.broker.logs.flusher.executor = executor
     topic = CreateTopicsRequest.CreatableTopic(
         name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )
@@ -312,7 +311,7 @@ def test_a_topic_that_could_not_be_synced_at_once_is_acknowledged_later(
         executor.finish()
     hand.tick()
     assert not reply.done
-    hand.advance(RETRY_S)
+    hand.advance(RETRY_BACKOFF_S)
     executor.drain()
     assert reply.done
     hand.broker.close()
@@ -320,12 +319,12 @@ def test_a_topic_that_could_not_be_synced_at_once_is_acknowledged_later(
 
 def test_closing_comes_to_an_end_while_descriptors_are_out(always: HandBroker, executor: HandExecutor) -> None:
     """What could not be synced is an error, and what was written is there all the same."""
-    syncer = always.broker.logs.syncer
+    flusher = always.broker.logs.flusher
     always.send(produce_request("t", batch(b"a")), 9)
     with no_descriptors(), pytest.raises(OutOfDescriptorsError, match="Too many open files"):
-        syncer.sync()
-    syncer.sync()
-    assert not always.broker.logs.has_unsynced
+        flusher.sync()
+    flusher.sync()
+    assert not always.broker.logs.has_unflushed
     always.broker.close()
 
 
@@ -361,7 +360,7 @@ def test_a_sync_has_the_descriptors_of_files_that_nobody_needs_now(tmp_path: Pat
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "dup", scarce)
-        borrowed = pool.borrow(str(tmp_path / "a"))
+        borrowed = pool.duplicate(str(tmp_path / "a"))
     assert borrowed is not None
     os.close(borrowed)
     assert len(pool) == 2
@@ -381,12 +380,12 @@ def test_a_file_is_replaced_whole_or_not_at_all_while_descriptors_are_out(tmp_pa
 
 
 def test_a_log_that_goes_while_it_is_synced_is_not_told(tmp_path: Path, executor: HandExecutor) -> None:
-    syncer = Syncer(FlushPolicy.parse("always"), FilePool(), executor)
+    flusher = LogFlusher(FlushPolicy.parse("always"), FilePool(), executor)
     gone, there = owner(tmp_path, "gone"), owner(tmp_path, "there")
-    syncer.note(gone)
-    syncer.note(there)
-    syncer.tick(0.0)
-    syncer.forget(gone)
+    flusher.mark_dirty(gone)
+    flusher.mark_dirty(there)
+    flusher.tick(0.0)
+    flusher.forget(gone)
     executor.finish()
     assert (gone.ends, there.ends) == ([], [None])
 
@@ -397,15 +396,15 @@ def test_a_directory_of_many_files_is_removed_bit_by_bit(tmp_path: Path, executo
         (top / str(partition)).mkdir(parents=True)
         for number in range(100):
             (top / str(partition) / f"{number}.log").write_bytes(b"x")
-    trash = Trash(lambda: executor)
-    trash.add([str(top), str(tmp_path / "was never there")])
+    deleter = FileDeleter(lambda: executor)
+    deleter.add([str(top), str(tmp_path / "was never there")])
     rounds = 0
     while executor.work:
         executor.finish()
         rounds += 1
     assert not top.exists()
     assert 3 <= rounds <= 10
-    assert len(trash) == 0
+    assert len(deleter) == 0
 
 
 def test_the_thread_does_one_piece_after_the_other_and_tells_the_loop() -> None:

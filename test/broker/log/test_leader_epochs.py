@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.broker.log.epochs import LeaderEpochs
+from kafka.broker.log.leader_epochs import LeaderEpochs
 
 
 def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
@@ -36,9 +36,9 @@ def test_an_epoch_without_records_gives_way_to_the_next_one() -> None:
 
 def test_the_first_epoch_begins_with_the_log() -> None:
     found = epochs((2, 0), (6, 5))
-    found.begin_at(3)
+    found.truncate_from_start(3)
     assert found.entries == [(2, 3), (6, 5)]
-    found.begin_at(7)
+    found.truncate_from_start(7)
     assert found.entries == [(6, 7)]
     assert [found.end_offset_for(epoch, 10) for epoch in (0, 2, 5, 6, 7)] == [(0, 7), (2, 7), (5, 7), (6, 10), (-1, -1)]
 
