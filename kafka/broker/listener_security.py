@@ -18,7 +18,7 @@ from kafka.broker.settings import list_of
 from kafka.core.sasl.plain import NAME as PLAIN
 from kafka.core.sasl.scram import HASHES
 from kafka.errors import KafkaConfigurationError
-from kafka.net.tls_context import Identity, Pem, TlsSettingError, server_context
+from kafka.net.tls import CertificateWithKey, Pem, TlsSettingError, server_context
 
 _MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -57,7 +57,7 @@ def tls_context(config: BrokerConfig, name: str) -> ssl.SSLContext:
         raise KafkaConfigurationError(f"listener {name}: {error}") from None
 
 
-def _identity(config: BrokerConfig, name: str) -> Identity:
+def _identity(config: BrokerConfig, name: str) -> CertificateWithKey:
     chain, key = (_value(config, name, f"ssl.keystore.{part}") for part in ("certificate.chain", "key"))
     location = _value(config, name, "ssl.keystore.location")
     password = _value(config, name, "ssl.key.password") or None
@@ -71,14 +71,14 @@ def _identity(config: BrokerConfig, name: str) -> Identity:
                 f"listener {name}: ssl.keystore.certificate.chain and ssl.keystore.key belong together"
             )
         chain_pem = Pem("ssl.keystore.certificate.chain", text=chain)
-        return Identity(chain_pem, Pem("ssl.keystore.key", text=key), password)
+        return CertificateWithKey(chain_pem, Pem("ssl.keystore.key", text=key), password)
     _check_type(config, name, "ssl.keystore.type")
     if not location:
         raise KafkaConfigurationError(
             f"listener {name} needs a certificate: set ssl.keystore.location to a PEM file with the private key and "
             f"the certificate chain"
         )
-    return Identity(Pem("ssl.keystore.location", path=location), None, password)
+    return CertificateWithKey(Pem("ssl.keystore.location", path=location), None, password)
 
 
 def _trusted(config: BrokerConfig, name: str) -> Pem | None:

@@ -28,8 +28,7 @@ from kafka.broker.server import WILDCARD_HOSTS, BrokerServer
 from kafka.broker.state_file import STATE_NAME, BrokerState, read_state, remove_state, starter_lock, write_state
 from kafka.errors import KafkaError
 from kafka.net.clock import AdjustableClock
-from kafka.net.loop import Loop, LoopTimer
-from kafka.net.signals import SignalWatch
+from kafka.net.loop import Loop, LoopTimer, SignalWatch
 from kafka.net.tcp import TcpNetwork
 
 if TYPE_CHECKING:

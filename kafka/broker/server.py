@@ -26,8 +26,7 @@ from kafka.broker.listeners import ListenerSpec, plaintext
 from kafka.broker.reply import Connection, Reply
 from kafka.core.serving import ServerConnection
 from kafka.errors import KafkaProtocolError
-from kafka.net.alarm import Alarm
-from kafka.net.loop import LoopTimer
+from kafka.net.loop import DeadlineTimer, LoopTimer
 from kafka.net.transport import Address, Listener, Network, Transport, TransportHandler
 from kafka.protocol.framing import ReceivedRequest, UnknownRequest
 
@@ -88,8 +87,8 @@ class BrokerServer:
         """The log has just heard that nothing is accepted (monotonic s)."""
         self._strangers: dict[_Session, float] = {}
         """Connections that are not authenticated and have to be, and when they end, the next one first."""
-        self._stranger_alarm = Alarm(self.loop, self._end_strangers)
-        self._tick_alarm = Alarm(self.loop, self.tick)
+        self._stranger_alarm = DeadlineTimer(self.loop, self._end_strangers)
+        self._tick_alarm = DeadlineTimer(self.loop, self.tick)
         self._heard_from: dict[_Session, float] = {}
         """When each connection has last sent something, the longest ago first."""
         self._idle_timer: LoopTimer | None = None

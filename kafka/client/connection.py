@@ -346,15 +346,15 @@ class BrokerConnection:
         self.bytes_received += len(data)
         self._answered(self._machine.receive(data))
 
-    def room(self) -> memoryview | None:
-        return self._machine.room() if self._states.now is Link.READY else None
+    def get_buffer(self) -> memoryview | None:
+        return self._machine.get_buffer() if self._states.now is Link.READY else None
 
-    def filled(self, count: int) -> None:
+    def buffer_updated(self, count: int) -> None:
         self.bytes_received += count
-        self._answered(self._machine.filled(count))
+        self._answered(self._machine.buffer_updated(count))
 
-    def missing(self) -> int:
-        return self._machine.missing() if self._states.now is Link.READY else 0
+    def missing_bytes(self) -> int:
+        return self._machine.missing_bytes() if self._states.now is Link.READY else 0
 
     def _answered(self, answers: list[Answer]) -> None:
         # What is sent because of these answers goes out when all are handed out, at once. To send takes longer than

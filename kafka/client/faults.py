@@ -10,8 +10,7 @@ from contextlib import suppress
 
 from kafka.client.link import Exchange
 from kafka.errors import KafkaConnectionError, KafkaError, KafkaProtocolError, SslAuthenticationError
-from kafka.net.tls_errors import TlsError
-from kafka.net.transport import PeerClosed
+from kafka.net.transport import PeerClosed, TlsError
 
 
 def ended(name: str, doing: str, error: BaseException | None) -> KafkaError:

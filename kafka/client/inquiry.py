@@ -14,7 +14,7 @@ from typing import Final
 
 from kafka.core.connection import ClientConnection
 from kafka.errors import AuthenticationError, IllegalSaslStateError, SslAuthenticationError
-from kafka.net.alarm import Alarm
+from kafka.net.loop import DeadlineTimer
 from kafka.net.transport import Address, ConnectionOptions, Network, TransportHandler
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
@@ -37,7 +37,7 @@ class Inquiry(TransportHandler):
         self._tell: Callable[[AuthenticationError | None], object] | None = tell
         self._machine = ClientConnection(None)
         self._has_versions = False
-        self._alarm = Alarm(network.loop, self._give_up)
+        self._alarm = DeadlineTimer(network.loop, self._give_up)
         self._alarm.set(network.loop.time() + TIMEOUT_S)
         self._transport = network.connect(addresses, self, options)
 

@@ -14,8 +14,7 @@ from kafka.client.inquiry import Inquiry
 from kafka.client.link import LinkSettings
 from kafka.core.retry import Backoff, Rng
 from kafka.errors import AuthenticationError, KafkaConnectionError, KafkaError
-from kafka.net.tls_errors import TlsCutOff
-from kafka.net.transport import Address, Network, Transport, TransportHandler
+from kafka.net.transport import Address, Network, TlsCutOff, Transport, TransportHandler
 
 
 class LineUser(Protocol):
@@ -30,11 +29,11 @@ class LineUser(Protocol):
 
     def data_received(self, data: bytes) -> None: ...
 
-    def room(self) -> memoryview | None: ...
+    def get_buffer(self) -> memoryview | None: ...
 
-    def filled(self, count: int) -> None: ...
+    def buffer_updated(self, count: int) -> None: ...
 
-    def missing(self) -> int: ...
+    def missing_bytes(self) -> int: ...
 
     def writable(self) -> None: ...
 
@@ -145,15 +144,15 @@ class _Handler(TransportHandler):
         if self._number == self._line._number:
             self._user.data_received(data)
 
-    def room(self) -> memoryview | None:
-        return self._user.room() if self._number == self._line._number else None
+    def get_buffer(self) -> memoryview | None:
+        return self._user.get_buffer() if self._number == self._line._number else None
 
-    def filled(self, count: int) -> None:
+    def buffer_updated(self, count: int) -> None:
         if self._number == self._line._number:
-            self._user.filled(count)
+            self._user.buffer_updated(count)
 
-    def missing(self) -> int:
-        return self._user.missing() if self._number == self._line._number else 0
+    def missing_bytes(self) -> int:
+        return self._user.missing_bytes() if self._number == self._line._number else 0
 
     def writable(self) -> None:
         if self._number == self._line._number:

@@ -119,8 +119,7 @@ PLAINTEXT: Final = ClientSecurity()
 
 def _context(settings: Mapping[str, Any]) -> Any:
     """An ``ssl.SSLContext``, or what gives one for each connection."""
-    from kafka.net.tls_context import TlsSettingError
-    from kafka.net.tls_files import FileContext, TlsFiles
+    from kafka.net.tls import FileContext, TlsFiles, TlsSettingError
 
     given = [name for name in _FILES if settings[name] is not None]
     if settings["ssl_context"] is not None:

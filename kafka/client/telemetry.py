@@ -34,7 +34,7 @@ from kafka.errors import (
 from kafka.future import Future
 from kafka.metrics import KafkaMetric, MetricName
 from kafka.metrics.telemetry import Ledger, Point
-from kafka.net.alarm import Alarm
+from kafka.net.loop import DeadlineTimer
 from kafka.protocol.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from kafka.records.compression import CODECS, codec_for
 
@@ -64,7 +64,7 @@ class Telemetry:
         self._resource = resource
         self._registered: dict[MetricName, KafkaMetric] = {}
         self._machine = TelemetryMachine(client.rng)
-        self._alarm = Alarm(client.loop, self.pump)
+        self._alarm = DeadlineTimer(client.loop, self.pump)
         self._ledger = Ledger(self._now_ns())
         self._node: NodeId | None = None
         self._is_running = False

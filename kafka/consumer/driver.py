@@ -19,7 +19,7 @@ from kafka.core.consume.fetcher import Fetcher
 from kafka.core.consume.node import SendFetch
 from kafka.core.consume.offsets import FoundOffset, list_offsets, offsets_at
 from kafka.future import Future
-from kafka.net.alarm import Alarm
+from kafka.net.loop import DeadlineTimer
 from kafka.protocol.fetch import FetchResponse
 from kafka.structs import TopicPartition
 
@@ -50,7 +50,7 @@ class ConsumerDriver:
         self._loop = client.loop
         self._timeout_s: float = settings["request_timeout_ms"] / 1000
         self._on_news = on_news
-        self._alarm = Alarm(self._loop, self.pump)
+        self._alarm = DeadlineTimer(self._loop, self.pump)
         self._is_pump_due = False
         self._is_refreshing = False
         client.cluster.add_listener(self._metadata_changed)

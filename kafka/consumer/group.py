@@ -38,7 +38,7 @@ from kafka.core.group.machine import (
 from kafka.core.routing import Coordinator
 from kafka.errors import Cancelled, CommitFailedError, CommitInRebalanceError, KafkaError
 from kafka.future import Future
-from kafka.net.alarm import Alarm
+from kafka.net.loop import DeadlineTimer
 from kafka.structs import ConsumerGroupMetadata, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class GroupDriver:
         self._coordinator = Coordinator(machine.group_id)
         self._lane = f"group-{next(_numbers)}"
         """A broker answers the requests of a connection in turn, and holds a JoinGroup until all have joined."""
-        self._alarm = Alarm(self._loop, self.pump)
+        self._alarm = DeadlineTimer(self._loop, self.pump)
         self._is_pumping = False
         self._pump_again = False
         self._is_closed = False

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from kafka.consumer.membership import Membership
 from kafka.consumer.reader import Reader, Records
 from kafka.consumer.reports import Reports
-from kafka.net.alarm import Alarm
-from kafka.net.loop import Loop
+from kafka.net.loop import DeadlineTimer, Loop
 
 
 class Intake:
@@ -22,7 +21,7 @@ class Intake:
         self._membership: Membership | None = None
         self._reports: Reports | None = None
         self._on_news: Callable[[], object] = lambda: None
-        self._alarm: Alarm | None = None
+        self._alarm: DeadlineTimer | None = None
         self._loop: Loop | None = None
 
     def attach(self, membership: Membership, reports: Reports, on_news: Callable[[], object]) -> None:
@@ -39,7 +38,7 @@ class Intake:
     def commit_by_time(self, loop: Loop) -> None:
         """Commit what was handed out, as often as the settings say."""
         self._loop = loop
-        self._alarm = Alarm(loop, self._commit)
+        self._alarm = DeadlineTimer(loop, self._commit)
         assert self._membership is not None
         self._membership.on_soon = self._commit
         self._commit()

@@ -23,7 +23,7 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 from kafka.future import Future
-from kafka.net.alarm import Alarm
+from kafka.net.loop import DeadlineTimer
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.structs import TopicPartition
 
@@ -71,7 +71,7 @@ class TopicWatch:
         self._missing: dict[str, tuple[set[int], float]] = {}  # topic -> its missing partitions as last told, and when
         self._ids: dict[UUID, str] = {}
         self._asked_ids: frozenset[UUID] = frozenset()
-        self._alarm = Alarm(client.loop, self._look)
+        self._alarm = DeadlineTimer(client.loop, self._look)
         client.cluster.add_listener(self._metadata_changed)
         client.cluster.keep_from_creating(self._is_found)
 

@@ -4,7 +4,7 @@ It knows correlation ids, what is in flight and until when. It leaves sockets, c
 ``client/connection.py``, and which version to speak to ``versions.py``; the broker's side is ``serving.py``.
 
     send(request, version)  ->  chunks to write          receive(data)  ->  (call, answer) in the order of sending
-                                                         or room(), filled(count): where large answers are put
+                                                         or get_buffer(), buffer_updated(count) for large ones
                                                          a fault: `failed` is set, nothing more is taken
 
 Kafka answers in the order of the requests (protocol guide, "Network"), so the in-flight calls are a queue and each
@@ -128,24 +128,24 @@ class ClientConnection:
             return []
         return self._answers(frames)
 
-    def room(self) -> memoryview | None:
-        """Where the next bytes are to be put, for :meth:`filled`; None: :meth:`receive` them."""
-        return None if self.failed is not None else self._frames.room()
+    def get_buffer(self) -> memoryview | None:
+        """Where the next bytes are to be put, for :meth:`buffer_updated`; None: :meth:`receive` them."""
+        return None if self.failed is not None else self._frames.get_buffer()
 
-    def filled(self, count: int) -> list[Answer]:
-        """So many bytes are in the room: what they complete, as :meth:`receive` says it."""
+    def buffer_updated(self, count: int) -> list[Answer]:
+        """So many bytes are in the buffer: what they complete, as :meth:`receive` says it."""
         if self.failed is not None:
             return []
         try:
-            frames = self._frames.filled(count)
+            frames = self._frames.buffer_updated(count)
         except KafkaProtocolError as fault:
             self._fail(fault)
             return []
         return self._answers(frames)
 
-    def missing(self) -> int:
+    def missing_bytes(self) -> int:
         """How many bytes are missing of a large answer that has begun; 0: of none."""
-        return 0 if self.failed is not None else self._frames.missing()
+        return 0 if self.failed is not None else self._frames.missing_bytes()
 
     def _answers(self, frames: list[Frame]) -> list[Answer]:
         answers: list[Answer] = []

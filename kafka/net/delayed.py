@@ -1,8 +1,8 @@
-"""What is due when: the heap of timers, and the queue of scheduled tasks on top of it.
+"""The heap of timers, and the queue of scheduled tasks on top of it.
 
 :class:`TimerHeap` orders items by a monotonic instant and serves the loop too. :class:`DelayedTaskQueue` speaks epoch
-seconds, remembers tasks by identity of value (they are hashable) and gives each a future. Neither runs anything and
-neither wakes anybody: the owner asks when the next is due.
+seconds, remembers tasks by identity of value (they are hashable) and gives each a future. Neither runs or wakes
+anything: the owner asks when the next is due.
 
     heap entry:  (when, number, timer)        number: order of adding, so ties are fair and timers are never compared
     cancelled:   timer.item is None           left in the heap until it comes up, or until half of the heap is such
@@ -45,8 +45,13 @@ class Timer(Generic[T]):
         """Neither cancelled nor run."""
         return self.item is not None
 
+    def take(self) -> T | None:
+        """The item, which is about to be run; None when the timer was cancelled."""
+        item, self.item = self.item, None
+        return item
+
     def cancel(self) -> None:
-        """Take it back: O(1), at any time, any number of times. The item is let go at once."""
+        """Cancel it: O(1), at any time, any number of times. The item is released at once."""
         self.item = None
         heap, self._heap = self._heap, None
         if heap is not None:
@@ -119,11 +124,11 @@ class TimerHeap(Generic[T]):
 
 
 class DelayedTaskQueue:
-    """Tasks that are to run at a time of the wall clock, each with a future for whoever asked.
+    """Tasks that are to run at a time of the wall clock, each with a future.
 
     ``at`` is turned into a monotonic deadline when the task is added, so a step of the wall clock afterwards neither
-    fires everything nor holds it back. ``clock``: the machine's by default. Whoever runs a popped task completes its
-    future.
+    fires everything nor holds it back. ``clock``: the machine's by default. The caller of
+    :meth:`pop_ready` runs the tasks and completes their futures.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -149,11 +154,12 @@ class DelayedTaskQueue:
         return future
 
     def remove(self, task: Hashable) -> None:
-        """Take ``task`` back: its future fails with :class:`~kafka.errors.Cancelled`. KeyError when it is not there."""
+        """Unschedule ``task``: its future fails with :class:`~kafka.errors.Cancelled`. KeyError when it is not
+        there."""
         _cancel(self._timers.pop(task), "the task was unscheduled")
 
     def cancel_all(self) -> None:
-        """Take everything back, each as by :meth:`remove`."""
+        """Unschedule everything, each as by :meth:`remove`."""
         for task in list(self._timers):
             self.remove(task)
 

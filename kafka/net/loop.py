@@ -1,8 +1,8 @@
 """The select loop: file descriptors, timers, and calls handed over from other threads.
 
 One thread owns a loop and calls everything on it; :meth:`Loop.call_soon_threadsafe` and :meth:`Loop.wakeup` alone may
-be called from any other. It leaves connections to ``tcp.py``, names to ``resolve.py``, signals to ``signals.py``, the
-sleep and its end to ``wakeup.py``, the order of timers to ``delayed.py``.
+be called from any other. Sleep and its end are :class:`WakeupPipe`'s, signals :class:`SignalWatch`'s; connections are
+in ``tcp.py``, names in ``resolve.py``, the order of timers in ``delayed.py``.
 
 One turn (:meth:`Loop.run_once`):
 
@@ -18,21 +18,23 @@ A loop made by :meth:`Loop.simulated` has no descriptors and never sleeps: its c
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import selectors
+import signal
+import socket
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
+from types import FrameType
 from typing import Any, NoReturn
 
 from kafka._native import mypyc_attr
 from kafka.future import Future
 from kafka.net.clock import Clock, ManualClock, SystemClock
 from kafka.net.delayed import Timer, TimerHeap
-from kafka.net.signals import SignalWatch
-from kafka.net.wakeup import WakeupFlag, WakeupPipe
 
 log = logging.getLogger(__name__)
 
@@ -207,7 +209,7 @@ class Loop:
     def watch_signals(self, callback: Callable[[int], object], *signums: int) -> SignalWatch:
         """Call ``callback(signum)`` on the loop for each of the signals, until the result is closed.
 
-        In the main thread only, and one at a time: see :class:`kafka.net.signals.SignalWatch`.
+        In the main thread only, and one at a time: see :class:`SignalWatch`.
         """
         return SignalWatch(self, callback, signums)
 
@@ -218,7 +220,7 @@ class Loop:
             return
         former = key.data
         if isinstance(former, Watch) and not isinstance(former.fileobj, int) and former.fileobj.fileno() != fd:
-            former.close()  # somebody closed the file but not its watch, and the number was given out again
+            former.close()  # the file was closed, its watch was not, and the number was given out again
             return
         raise ValueError(f"descriptor {fd} is watched already")
 
@@ -271,7 +273,7 @@ class Loop:
 
         A simulated loop also gives up when nothing is left that could ever happen.
         """
-        self._owner = threading.get_ident()  # now: who completes the future asks whether somebody else has to be woken
+        self._owner = threading.get_ident()  # now: completing the future asks whether another thread has to be woken
         if isinstance(done, Future):
             future = done
             future.add_both(self._wakeup_from_elsewhere)
@@ -314,7 +316,7 @@ class Loop:
         return self._generation == _fork_generation
 
     def close(self) -> None:
-        """Let go of everything; nothing that was handed over runs any more. Also in a forked child, where it closes
+        """Release everything; nothing that was handed over runs any more. Also in a forked child, where it closes
         the child's copies of the descriptors and leaves the parent's loop alone. RuntimeError inside a callback.
         """
         if self._generation == _CLOSED:
@@ -348,11 +350,11 @@ class Loop:
         try:
             return self._selector.select(max(timeout_s, 0.0))
         finally:
-            self._wakeup.rise()
+            self._wakeup.awoke()
 
     def _pass_time(self, clock: ManualClock, timeout_s: float | None) -> None:
         woken = self._wakeup.is_woken
-        self._wakeup.rise()
+        self._wakeup.awoke()
         if self._ready or self._due or woken:
             return
         now = clock.monotonic()
@@ -371,9 +373,8 @@ class Loop:
         ran = 0
         while due:
             timer = due.popleft()
-            item = timer.item
+            item = timer.take()
             if item is not None:
-                timer.item = None
                 ran += 1
                 try:
                     item[0](*item[1])
@@ -391,3 +392,243 @@ class Loop:
             except Exception:
                 log.exception("an error in %r", callback)
         return count
+
+
+_DRAIN_BYTES = 4096
+"""Of a wakeup pipe or a signal socket, in one call."""
+
+
+class WakeupFlag:
+    """The same for a loop without descriptors, which never sleeps."""
+
+    def __init__(self) -> None:
+        self._is_woken = False
+
+    @property
+    def is_woken(self) -> bool:
+        """:meth:`wake` was called since the last :meth:`awoke`."""
+        return self._is_woken
+
+    def wake(self) -> None:
+        self._is_woken = True
+
+    def may_sleep(self) -> bool:
+        return not self._is_woken
+
+    def awoke(self) -> None:
+        self._is_woken = False
+
+    def close(self) -> None:
+        self._is_woken = False
+
+
+class WakeupPipe(WakeupFlag):
+    """How another thread ends the loop's sleep: a non-blocking socket pair that never holds more than one byte of ours.
+
+    One owner for the three facts (asleep, woken, a byte is in flight) and their lock. The loop calls :meth:`may_sleep`
+    before it blocks and :meth:`awoke` after it; any thread calls :meth:`wake`::
+
+        awake --may_sleep()--> asleep --wake(): one byte--> asleep, woken --awoke(): drain--> awake
+        awake --wake(): no byte at all--> awake, woken: the next may_sleep() is False
+
+    A thousand calls of wake() cost one byte when the loop sleeps and none when it does not: the caller of wake() has
+    appended its work to a queue before, and the loop looks at the queue after it has cleared ``woken``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        self._lock = threading.RLock()  # a signal handler that wakes the loop may have broken into may_sleep()
+        self._is_asleep = False
+        self._has_byte = False
+        self._is_closed = False
+
+    def fileno(self) -> int:
+        """The end to select on for reading."""
+        return self._reader.fileno()
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes in the pipe now (looked at, not taken)."""
+        try:
+            return len(self._reader.recv(_DRAIN_BYTES, socket.MSG_PEEK))
+        except BlockingIOError:
+            return 0
+
+    def wake(self) -> None:
+        """End the sleep under way, or forbid the next one. From any thread; after :meth:`close` it does nothing."""
+        if not self._is_woken:
+            try:
+                with self._lock:
+                    self._wake_once()
+            except BaseException:  # a signal handler raised in the middle: the state is unknown, so write the byte
+                with self._lock:
+                    self._is_woken = self._has_byte = True
+                    if not self._is_closed:
+                        with contextlib.suppress(BlockingIOError):
+                            self._writer.send(b"\0")
+                raise
+
+    def _wake_once(self) -> None:
+        if self._is_woken or self._is_closed:
+            return
+        self._is_woken = True
+        if self._is_asleep and not self._has_byte:
+            self._has_byte = True
+            # When it is full there is something to read, which is all that is wanted.
+            with contextlib.suppress(BlockingIOError):
+                self._writer.send(b"\0")
+
+    def may_sleep(self) -> bool:
+        """Whether the loop may block now; when so, it counts as asleep until :meth:`awoke`."""
+        with self._lock:
+            self._is_asleep = True  # first: a signal handler that wakes behind the next line sends its byte
+            if self._is_woken:
+                self._is_asleep = False
+                return False
+            return True
+
+    def awoke(self) -> None:
+        """The loop is awake: drain the pipe whole and be ready for the next :meth:`wake`."""
+        if not (self._is_asleep or self._is_woken):
+            return
+        with self._lock:
+            self._is_asleep = False
+            self._is_woken = False
+            if self._has_byte:
+                self._has_byte = False
+                self._drain()
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while len(self._reader.recv(_DRAIN_BYTES)) == _DRAIN_BYTES:
+                pass
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._reader.close()
+            self._writer.close()
+
+
+_active: SignalWatch | None = None
+"""Whose socket the interpreter writes to."""
+
+
+def _do_nothing(signum: int, frame: FrameType | None) -> None:
+    """A handler has to be there for the interpreter to write the number."""
+
+
+class SignalWatch:
+    """Signals of this process, handed to ``callback(signum)`` on the loop, one call for each that was seen.
+
+    The Python handlers installed here do nothing: the interpreter's C handler writes the signal's number into a socket
+    (``signal.set_wakeup_fd``), the loop reads it and calls back between two callbacks. So no code of ours is ever
+    interrupted half way, and the code that a signal interrupts may hold any lock.
+
+    Made by :meth:`Loop.watch_signals`. One at a time for each process, since the interpreter has one wakeup fd. A child
+    made by ``fork`` gets the former handlers back at once: otherwise its signals would reach the parent's loop.
+
+    ``signums`` get a do-nothing handler until :meth:`close`; when empty, whatever has a Python handler is reported.
+    The kernel joins equal signals that are pending at once: after SIGCHLD reap all children, not one.
+
+    RuntimeError: not the main thread, or another owner has the wakeup fd (an asyncio loop in the main thread has it).
+    """
+
+    def __init__(self, loop: Loop, callback: Callable[[int], object], signums: Iterable[int]) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("signals can be watched in the main thread only")
+        self._callback = callback
+        self._signums = frozenset(signums)
+        self._former: dict[int, Any] = {}
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        former_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        if former_fd != -1:
+            signal.set_wakeup_fd(former_fd)
+            self._close_sockets()
+            raise RuntimeError(f"signals are watched already (by the owner of wakeup fd {former_fd}); close that first")
+        global _active
+        _active = self
+        try:
+            self._watch = loop.watch(self._reader, on_readable=self._read)
+            for signum in self._signums:
+                self._former[signum] = signal.signal(signum, _do_nothing)
+                if hasattr(signal, "siginterrupt"):  # libraries that do not retry after EINTR go undisturbed
+                    signal.siginterrupt(signum, False)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Put the former handlers back. In the main thread; any number of times."""
+        self._restore()
+        if hasattr(self, "_watch"):
+            self._watch.close()
+        self._close_sockets()
+
+    def _restore(self) -> None:
+        global _active
+        if _active is not self:
+            return
+        _active = None
+        for signum, handler in self._former.items():
+            signal.signal(signum, signal.SIG_DFL if handler is None else handler)
+        signal.set_wakeup_fd(-1)
+
+    def _close_sockets(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
+    def _read(self) -> None:
+        numbers = b""
+        with contextlib.suppress(BlockingIOError):
+            numbers = self._reader.recv(_DRAIN_BYTES)
+        for signum in numbers:
+            if not self._signums or signum in self._signums:
+                self._callback(signum)
+
+
+def _after_fork_in_child() -> None:
+    watch = _active
+    if watch is not None:
+        watch._restore()
+        watch._close_sockets()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class DeadlineTimer:
+    """One timer for an owner with a next deadline that moves: calls ``callback()`` once, at the instant of the last
+    :meth:`set`. Setting the same instant or a later one costs nothing."""
+
+    __slots__ = ("_callback", "_loop", "_timer", "_when")
+
+    def __init__(self, loop: Loop, callback: Callable[[], object]) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._timer: LoopTimer | None = None
+        self._when = inf
+
+    def set(self, when: float) -> None:
+        """Call back at ``when`` (the loop's clock, in seconds) instead of the instant set before; infinity: never."""
+        self._when = when
+        timer = self._timer
+        if timer is not None:
+            if timer.when <= when < inf:
+                return  # when it fires it is set again: deadlines move on with every answer
+            timer.cancel()
+        self._timer = self._loop.call_at(when, self._on_timer) if when < inf else None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._when <= self._loop.time():
+            self._when = inf
+            self._callback()
+        else:
+            self._timer = self._loop.call_at(self._when, self._on_timer)

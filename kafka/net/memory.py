@@ -1,10 +1,11 @@
-"""Connections without sockets: the surface of ``tcp.py`` in one process, and the network's ill luck at your command.
+"""Connections without sockets: the interface of ``tcp.py`` in one process, with network faults on demand.
 
 Everything happens on the loop, in a fixed order, so that a run over ``Loop.simulated`` is the same each time. A network
 is seen from a host (:meth:`MemoryNetwork.host` gives the same network seen from another one); between each two hosts
-there are two directed :class:`Link` objects, and what goes over them is delayed, cut into pieces, held or lost.
+there are two directed :class:`LinkConditions` objects, and what goes over them is delayed, cut into pieces, held or
+lost.
 
-    write() -> link.Pipe (bytes with their instants, in order) -> data_received() of the other end
+    write() -> Pipe (bytes with their instants, in order) -> data_received() of the other end
 
 Behaves as TCP does: bytes arrive in order or the connection ends, what is due at one time arrives in one piece, a peer
 that does not read lets ``pending_bytes`` grow, a partition holds bytes back and delivers them when it heals.
@@ -17,11 +18,10 @@ import itertools
 import logging
 import socket
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kafka.future import Future
-from kafka.net.link import Link, Pipe
 from kafka.net.loop import Loop
 from kafka.net.transport import (
     DEFAULT_OPTIONS,
@@ -36,6 +36,132 @@ from kafka.net.transport import (
     TransportHandler,
 )
 
+WINDOW_BYTES = 256 * 1024
+"""Under way on one direction of a connection before ``pending_bytes`` begins to count."""
+
+
+@dataclass(eq=False)
+class LinkConditions:
+    """One direction between two hosts, set by a test. To be changed at any time; delay and loss count when the bytes
+    are written."""
+
+    delay_s: float | Callable[[int], float] = 0.0
+    """Seconds on the way, or a function from the number of bytes to them. Never overtakes what was written before."""
+    chunk_bytes: int | None = None
+    """Deliver in pieces of at most so many bytes, each in a ``data_received()`` of its own."""
+    is_lossy: bool = False
+    """What is written vanishes, the end of a connection included; the connection itself stays."""
+    is_held: bool = False
+    """Nothing arrives and no connection is made. Lifted by :meth:`MemoryNetwork.heal`, which delivers what waited."""
+
+    def hold(self) -> None:
+        self.is_held = True
+
+    def release(self) -> None:
+        self.is_held = False
+
+    def delay_of(self, count: int) -> float:
+        """Seconds that ``count`` bytes take, written now."""
+        return self.delay_s(count) if callable(self.delay_s) else self.delay_s
+
+
+class Pipe:
+    """What is on its way to one end of a connection: (instant, bytes) in order, then perhaps an error, which is the
+    end.
+
+    queue: (instant, bytes) (instant, bytes) ... (instant, error)      instants never decrease
+    """
+
+    def __init__(self, loop: Loop, target: MemoryTransport) -> None:
+        self._link = LinkConditions()
+        self._loop = loop
+        self._target = target
+        self._queue: deque[tuple[float, bytes | OSError]] = deque()
+        self._count_bytes = 0
+        self._last_at = 0.0
+        self._armed_at: float | None = None
+        self._is_shut = False
+
+    def attach(self, link: LinkConditions) -> None:
+        """Deliver under these conditions from now on."""
+        self._link = link
+
+    def send(self, data: bytes) -> None:
+        """Put bytes on the way."""
+        if self._is_shut or self._link.is_lossy:
+            return
+        self._count_bytes += len(data)
+        self._put(data, self._link.delay_of(len(data)))
+        self._report()
+
+    def end(self, error: OSError) -> None:
+        """Behind all bytes under way, the other end ends."""
+        if not (self._is_shut or self._link.is_lossy):
+            self._put(error, self._link.delay_of(0))
+
+    def clear(self) -> None:
+        """Lose what is under way."""
+        self._queue.clear()
+        self._count_bytes = 0
+
+    def shut(self) -> None:
+        """The target has ended: nothing arrives any more."""
+        self._is_shut = True
+        self.clear()
+
+    def _put(self, what: bytes | OSError, delay_s: float) -> None:
+        self._last_at = max(self._last_at, self._loop.time() + delay_s)
+        self._queue.append((self._last_at, what))
+        self.arm()
+
+    def arm(self) -> None:
+        """Set a timer for the instant of the queue's head."""
+        if not self._queue or not self._may_deliver():
+            return
+        at = self._queue[0][0]
+        if self._armed_at is None or at < self._armed_at:
+            self._armed_at = at
+            self._loop.call_at(at, self._deliver, at)
+
+    def _deliver(self, armed_at: float) -> None:
+        if self._armed_at == armed_at:
+            self._armed_at = None
+        now = self._loop.time()
+        stretch: list[bytes] = []
+        end: OSError | None = None
+        while self._queue and self._queue[0][0] <= now and end is None and self._may_deliver():
+            what = self._queue.popleft()[1]
+            if isinstance(what, bytes):
+                stretch.append(what)
+            else:
+                end = what
+        data = b"".join(stretch)
+        size = self._link.chunk_bytes or len(data)
+        position = 0
+        while position < len(data) and self._may_deliver():
+            self._count_bytes -= len(data[position : position + size])
+            self._target.call_handler("data_received", data[position : position + size])
+            position += size
+        if self._is_shut:
+            return
+        if position < len(data) or (end is not None and not self._may_deliver()):
+            # The handler paused between two pieces: the rest waits at the head.
+            if end is not None:
+                self._queue.appendleft((now, end))
+            if position < len(data):
+                self._queue.appendleft((now, data[position:]))
+        elif end is not None:
+            self._target.end(end)
+        self._report()
+        self.arm()
+
+    def _may_deliver(self) -> bool:
+        return not (self._is_shut or self._link.is_held) and self._target.may_receive()
+
+    def _report(self) -> None:
+        self._target.set_writers_pending(max(0, self._count_bytes - WINDOW_BYTES))
+
+
 log = logging.getLogger(__name__)
 
 FAMILY = 0
@@ -46,17 +172,17 @@ _FIRST_FREE_PORT = 49152
 
 @dataclass
 class _Fabric:
-    """What all views of one network share."""
+    """What all hosts' views of one network share."""
 
-    links: dict[tuple[str, str], Link] = field(default_factory=dict)
+    links: dict[tuple[str, str], LinkConditions] = field(default_factory=dict)
     listeners: dict[tuple[str, int], MemoryListener] = field(default_factory=dict)
     transports: list[MemoryTransport] = field(default_factory=list)
     """Those not ended, in the order of their making."""
     names: dict[str, list[str]] = field(default_factory=dict)
     ports: Iterator[int] = field(default_factory=lambda: itertools.count(_FIRST_FREE_PORT))
 
-    def link(self, source: str, target: str) -> Link:
-        return self.links.setdefault((source, target), Link())
+    def link(self, source: str, target: str) -> LinkConditions:
+        return self.links.setdefault((source, target), LinkConditions())
 
 
 class MemoryNetwork:
@@ -83,7 +209,7 @@ class MemoryNetwork:
         self, addresses: Sequence[Address], handler: TransportHandler, options: ConnectionOptions = DEFAULT_OPTIONS
     ) -> MemoryTransport:
         transport = MemoryTransport(self, handler)
-        self.loop.call_soon(_Dial(self._fabric, self.name, transport, addresses, options).try_next)
+        self.loop.call_soon(_MemoryConnector(self._fabric, self.name, transport, addresses, options).try_next)
         return transport
 
     def listen(
@@ -112,17 +238,19 @@ class MemoryNetwork:
         host of that name."""
         return self._fabric.names
 
-    def link(self, source: str, target: str) -> Link:
+    def link(self, source: str, target: str) -> LinkConditions:
         """The direction from one host to another, to be changed."""
         return self._fabric.link(source, target)
 
     def partition(self, one: str, other: str) -> None:
         """Hold everything between two hosts until :meth:`heal`; new connections run into their time limit."""
-        self.link(one, other).is_held = self.link(other, one).is_held = True
+        self.link(one, other).hold()
+        self.link(other, one).hold()
 
     def heal(self, one: str, other: str) -> None:
         """End a partition: what was written meanwhile arrives."""
-        self.link(one, other).is_held = self.link(other, one).is_held = False
+        self.link(one, other).release()
+        self.link(other, one).release()
         for transport in list(self._fabric.transports):
             if transport._is_between(one, other):
                 transport._incoming.arm()
@@ -149,7 +277,7 @@ class MemoryTransport(Transport):
         self._other: MemoryTransport | None = None
         self._is_paused = False
         self._is_open = False
-        """The handler has been told: before, nothing is delivered and what is written is kept."""
+        """The handler was called: before, nothing is delivered and what is written is kept."""
         self._is_ended = False
         network._fabric.transports.append(self)
 
@@ -194,13 +322,13 @@ class MemoryTransport(Transport):
             return False
         return (self.local.host, self.peer.host) in ((one, other), (other, one))
 
-    def _joined(self, other: MemoryTransport, local: Address, peer: Address) -> None:
-        """There is a connection, though the handler need not know yet."""
+    def _pair(self, other: MemoryTransport, local: Address, peer: Address) -> None:
+        """The connection exists; the handler is not told yet."""
         self._other = other
         self.local, self.peer = local, peer
-        self._incoming.link = self._network._fabric.link(peer.host, local.host)
+        self._incoming.attach(self._network._fabric.link(peer.host, local.host))
 
-    def _opened(self) -> None:
+    def _open(self) -> None:
         """Tell the handler, and send what was written before."""
         if self._is_ended:
             return
@@ -219,7 +347,7 @@ class MemoryTransport(Transport):
         try:
             getattr(self._handler, method)(*args)
         except Exception as error:
-            log.error("%r: the handler failed, so the connection ends", self, exc_info=error)
+            log.error("%r: closing the connection after an error in its handler", self, exc_info=error)
             self.abort(error)
 
     def may_receive(self) -> bool:
@@ -227,7 +355,7 @@ class MemoryTransport(Transport):
         return self._is_open and not self._is_paused
 
     def set_writers_pending(self, count: int) -> None:
-        """The pipe towards us has so much above its window: the other end's to know."""
+        """The pipe towards us has so much above its window: to be reported to the writer."""
         writer = self._other
         if writer is None or writer._is_ended:
             return
@@ -236,7 +364,7 @@ class MemoryTransport(Transport):
             writer._loop.call_soon(writer.call_handler, "writable")
 
     def end(self, error: BaseException | None) -> None:
-        """This end is over; the handler hears it on the loop."""
+        """End this side; the handler is called on the loop."""
         if self._is_ended:
             return
         self._is_ended = self.is_closing = True
@@ -257,7 +385,7 @@ class MemoryListener(Listener):
         self._network = network
         self._accept = accept
         self._waiting: deque[tuple[MemoryTransport, MemoryTransport]] = deque()
-        """Both ends of connections that stand and are not accepted: the server's, the client's."""
+        """Both ends of connections not accepted yet: the server's, the client's."""
         network._fabric.listeners[address.host, address.port] = self
 
     def pause(self) -> None:
@@ -274,8 +402,8 @@ class MemoryListener(Listener):
         while self._waiting:
             self._waiting.popleft()[0].abort()
 
-    def hold(self, server: MemoryTransport, client: MemoryTransport) -> None:
-        """A connection stands that is to be accepted later."""
+    def queue(self, server: MemoryTransport, client: MemoryTransport) -> None:
+        """A connection exists that is to be accepted later."""
         self._waiting.append((server, client))
 
     def _accept_waiting(self) -> None:
@@ -284,7 +412,7 @@ class MemoryListener(Listener):
             try:
                 handler = self._accept(server)
             except Exception:
-                log.exception("%s: the connection of %s is refused", self.address, server.peer)
+                log.exception("%s: rejected connection from %s after an error in accept()", self.address, server.peer)
                 server.abort()
             else:
                 self.serve(server, client, handler)
@@ -296,10 +424,10 @@ class MemoryListener(Listener):
             self._network.loop.call_soon(handler.closed, None)
             return
         server._handler = handler
-        server._opened()
+        server._open()
 
 
-class _Dial:
+class _MemoryConnector:
     """The attempts to reach one of several addresses, in order."""
 
     def __init__(
@@ -358,16 +486,16 @@ class _Dial:
             try:
                 handler = listener._accept(server)
             except Exception:
-                log.exception("%s: the connection of %s is refused", address, local)
+                log.exception("%s: rejected connection from %s after an error in accept()", address, local)
                 server.end(None)
                 reset = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
                 self._loop.call_later(way_back_s, self._failed, address, reset)
                 return
-        # The client hears of the connection before any byte of it: equal instants run in the order of asking.
-        self._loop.call_later(way_back_s, client._opened)
-        client._joined(server, local, address)
-        server._joined(client, address, local)
+        # The client's connected() comes before any byte: equal instants run in the order of asking.
+        self._loop.call_later(way_back_s, client._open)
+        client._pair(server, local, address)
+        server._pair(client, address, local)
         if handler is None:
-            listener.hold(server, client)
+            listener.queue(server, client)
         else:
             listener.serve(server, client, handler)

@@ -1,12 +1,12 @@
 """Connections over TCP sockets: connecting, accepting, writing at once and reading in fair turns.
 
-It leaves bytes to the handlers, names to ``resolve.py``, the attempts to connect to ``dial.py`` and encryption to
-``tls.py``, which will wrap a transport of this module from the outside. Every descriptor made here is non-blocking and
-not inherited by children.
+It leaves bytes to the handlers, names to ``resolve.py`` and encryption to ``tls.py``, which wraps a transport of this
+module. Every descriptor made here is non-blocking and not inherited by children.
 
-    connecting --Dial reaches an address--> open --close(): pending goes out--> ended
-        |                                     |
-        +----- no address, close(), abort() --+-- abort(), end of stream, error --> ended: handler.closed(...), once
+    connecting --Connector reaches an address--> open --close(): pending goes out--> ended
+        |                                          |
+        +----- no address, close(), abort() -------+-- abort(), end of stream, error --> ended: handler.closed(...),
+        once
 
 Writing tries the socket at once, with one system call for a whole list of chunks: most requests fit the socket's
 buffer and the selector never hears of them. Reading takes one stretch for each connection and turn of the loop, into
@@ -25,11 +25,10 @@ import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 
 from kafka.future import Future
-from kafka.net.dial import Dial, configure, set_buffers
 from kafka.net.loop import Loop, LoopTimer, Watch
 from kafka.net.resolve import Resolver
 from kafka.net.transport import (
@@ -37,12 +36,132 @@ from kafka.net.transport import (
     Accept,
     Address,
     BytesLike,
+    ConnectFailed,
     ConnectionOptions,
     Listener,
     PeerClosed,
     Transport,
     TransportHandler,
 )
+
+_IN_PROGRESS = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY})
+
+
+class Connector:
+    """Connects to the first of ``addresses`` that can be reached, in their order, each for
+    ``options.connect_timeout_s``.
+
+    Ends, on the loop, with one call: ``on_connected(socket, peer)``, or ``on_failed(ConnectFailed)``. The socket is
+    this object's until then.
+
+    Addresses are not tried in parallel ("happy eyeballs", RFC 8305): brokers mostly have one address, and a second
+    connection would count against the broker's quotas. Probably right; the place to change it is :meth:`_try_next`.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        addresses: Sequence[Address],
+        options: ConnectionOptions,
+        on_connected: Callable[[socket.socket, Address], object],
+        on_failed: Callable[[ConnectFailed], object],
+    ) -> None:
+        self._loop = loop
+        self._on_connected = on_connected
+        self._on_failed = on_failed
+        self._left = deque(addresses)
+        self._options = options
+        self._errors: list[tuple[Address, OSError]] = []
+        self._sock: socket.socket | None = None
+        self._watch: Watch | None = None
+        self._timer: LoopTimer | None = None
+        self._try_next()
+
+    def cancel(self) -> None:
+        """Abort the attempt under way."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+        self._left.clear()
+
+    def _try_next(self) -> None:
+        while self._left:
+            address = self._left.popleft()
+            try:
+                self._attempt(address)
+            except OSError as error:
+                self._record_failure(address, error)
+            else:
+                return
+        self._loop.call_soon(self._give_up)
+
+    def _attempt(self, address: Address) -> None:
+        self._sock = sock = socket.socket(address.family, socket.SOCK_STREAM)
+        configure(sock, self._options)
+        code = sock.connect_ex(address.sockaddr)
+        if code and code not in _IN_PROGRESS:
+            raise OSError(code, os.strerror(code))
+        self._watch = self._loop.watch(sock, on_writable=lambda: self._on_writable(address))
+        self._timer = self._loop.call_later(self._options.connect_timeout_s, self._on_timeout, address)
+
+    def _on_writable(self, address: Address) -> None:
+        sock = self._sock
+        assert sock is not None
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        try:
+            if code:
+                raise OSError(code, os.strerror(code))
+            peer = sock.getpeername()
+            if peer == sock.getsockname():
+                # No listener, and the kernel chose that very port for our end: TCP then connects to itself.
+                raise ConnectionRefusedError(errno.ECONNREFUSED, "connected to itself: no listener there")
+        except OSError as error:
+            self._record_failure(address, error)
+            self._try_next()
+            return
+        self._sock = None
+        self.cancel()
+        self._on_connected(sock, Address(address.family, peer))
+
+    def _on_timeout(self, address: Address) -> None:
+        text = f"no connection within {self._options.connect_timeout_s:g} s"
+        self._record_failure(address, TimeoutError(errno.ETIMEDOUT, text))
+        self._try_next()
+
+    def _record_failure(self, address: Address, error: OSError) -> None:
+        self._errors.append((address, error))
+        left, self._left = self._left, deque()
+        self.cancel()
+        self._left = left
+
+    def _give_up(self) -> None:
+        self._on_failed(ConnectFailed(self._errors))
+
+
+def configure(sock: socket.socket, options: ConnectionOptions) -> None:
+    """Make a new socket non-blocking and give it its options."""
+    sock.setblocking(False)
+    set_buffers(sock, options)
+    if options.no_delay:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if options.keep_alive:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option in options.more:
+        sock.setsockopt(*option)
+
+
+def set_buffers(sock: socket.socket, options: ConnectionOptions) -> None:
+    """The buffer sizes: before ``connect`` or ``listen``, since the window's scale is settled with the first packet."""
+    if options.receive_buffer_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+    if options.send_buffer_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
+
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +196,8 @@ def _has_low_water() -> bool:
 HAS_LOW_WATER = _has_low_water()
 
 _ACCEPT_PAUSE_S = 0.2
-_ACCEPT_QUIET_S = 60.0
-"""How long the log does not hear of another accept() that failed."""
+_ACCEPT_LOG_INTERVAL_S = 60.0
+"""How long further accept() failures are not logged."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -99,7 +218,7 @@ class TcpNetwork:
         self, addresses: Sequence[Address], handler: TransportHandler, options: ConnectionOptions = DEFAULT_OPTIONS
     ) -> TcpTransport:
         transport = TcpTransport(self, handler)
-        transport._dial = Dial(self.loop, addresses, options, transport._opened, transport._end)
+        transport._connector = Connector(self.loop, addresses, options, transport._opened, transport._end)
         return transport
 
     def listen(
@@ -122,7 +241,7 @@ class TcpTransport(Transport):
         self._network = network
         self._loop = network.loop
         self._handler = handler
-        self._dial: Dial | None = None
+        self._connector: Connector | None = None
         self._sock: socket.socket | None = None
         self._watch: Watch | None = None
         self._backlog: deque[BytesLike] = deque()
@@ -142,7 +261,7 @@ class TcpTransport(Transport):
         sock = self._sock
         if sock is None or self.pending_bytes or self.is_closing:
             if not self.is_closing:
-                self._keep(data, 0)
+                self._queue(data, 0)
             return
         if not self._loop.is_usable:
             raise RuntimeError("the connection's loop is closed or belongs to the parent process")
@@ -159,11 +278,11 @@ class TcpTransport(Transport):
             self._end_after_reading(error)
             return
         if sent != size:
-            self._keep(data, sent)
+            self._queue(data, sent)
             assert self._watch is not None
             self._watch.set(write=True)
 
-    def _keep(self, data: BytesLike | Sequence[BytesLike], sent: int) -> None:
+    def _queue(self, data: BytesLike | Sequence[BytesLike], sent: int) -> None:
         """Put what is left of ``data`` after ``sent`` bytes behind the backlog."""
         for chunk in (data,) if isinstance(data, (bytes, bytearray, memoryview)) else data:
             size = len(chunk)
@@ -215,7 +334,7 @@ class TcpTransport(Transport):
         if sock is None or handler is None:
             return
         try:
-            room = handler.room()
+            room = handler.get_buffer()
             buffer = self._network._read_buffer if room is None else room
             count = sock.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
@@ -231,8 +350,8 @@ class TcpTransport(Transport):
             if room is None:
                 handler.data_received(bytes(buffer[:count]))
             else:
-                handler.filled(count)
-                missing = handler.missing()
+                handler.buffer_updated(count)
+                missing = handler.missing_bytes()
         except Exception as error:
             self._handler_failed(error)
             return
@@ -249,7 +368,7 @@ class TcpTransport(Transport):
             return
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, max(wanted, 1))
-        except OSError as error:  # whatever speaks against it: it is only for speed
+        except OSError as error:  # unsupported or refused: only speed is lost
             log.debug("%r: %s", self, error)
         else:
             self._low_water_bytes = wanted
@@ -267,8 +386,8 @@ class TcpTransport(Transport):
     # -- beginning and end ---------------------------------------------------------------------------------------------
 
     def _opened(self, sock: socket.socket, peer: Address) -> None:
-        """The dial or the listener has a connected socket for us."""
-        self._dial = None
+        """The connector or the listener has a connected socket."""
+        self._connector = None
         self._sock = sock
         self.peer = peer
         self.local = Address(sock.family, sock.getsockname())
@@ -289,7 +408,7 @@ class TcpTransport(Transport):
         if self._sock is not None and self._loop.is_usable:
             try:
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-            except OSError as failure:  # the peer was quicker
+            except OSError as failure:  # the peer has closed already
                 log.debug("%r: %s", self, failure)
         self._end(error)
 
@@ -317,9 +436,9 @@ class TcpTransport(Transport):
         self._network._transports.discard(self)
         self._backlog.clear()
         self.pending_bytes = 0
-        if self._dial is not None:
-            self._dial.cancel()
-            self._dial = None
+        if self._connector is not None:
+            self._connector.cancel()
+            self._connector = None
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -337,7 +456,7 @@ class TcpTransport(Transport):
             self._handler_failed(error)
 
     def _handler_failed(self, error: Exception) -> None:
-        log.error("%r: the handler failed, so the connection ends", self, exc_info=error)
+        log.error("%r: closing the connection after an error in its handler", self, exc_info=error)
         self._end(error)
 
 
@@ -351,10 +470,10 @@ class TcpListener(Listener):
         self._accept = accept
         self._options = options
         self._is_paused = False
-        self._rest: LoopTimer | None = None
+        self._pause_timer: LoopTimer | None = None
         """Runs after an accept() that failed: nothing is accepted before it ends."""
-        self._is_quiet_until = -inf
-        """The log has just heard of an accept() that failed (monotonic s)."""
+        self._log_again_at = -inf
+        """An accept() failure was logged just before (monotonic s)."""
         try:
             self._sock = self._bind(host or "0.0.0.0", port)
         except OSError as error:
@@ -394,15 +513,15 @@ class TcpListener(Listener):
 
     def _set_reading(self) -> None:
         if self._sock.fileno() >= 0:
-            self._watch.set(read=not self._is_paused and self._rest is None)
+            self._watch.set(read=not self._is_paused and self._pause_timer is None)
 
     def close(self) -> None:
         self._watch.close()
         self._sock.close()
         self._network._listeners.discard(self)
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
 
     def _accept_some(self) -> None:
         for _ in range(ACCEPT_COUNT):
@@ -415,31 +534,31 @@ class TcpListener(Listener):
             except OSError as error:
                 self._accept_failed(error)
                 return
-            self._welcome(sock, Address(sock.family, sockaddr))
+            self._accepted(sock, Address(sock.family, sockaddr))
 
     def _accept_failed(self, error: OSError) -> None:
         """Rest: the connection that waits keeps the listener readable, and the loop would spin."""
         loop = self._network.loop
-        if loop.time() >= self._is_quiet_until:
-            self._is_quiet_until = loop.time() + _ACCEPT_QUIET_S
+        if loop.time() >= self._log_again_at:
+            self._log_again_at = loop.time() + _ACCEPT_LOG_INTERVAL_S
             log.error(
-                "%s: cannot accept connections: %s; it is tried again every %g s", self.address, error, _ACCEPT_PAUSE_S
+                "%s: cannot accept connections: %s; retrying every %g s", self.address, error, _ACCEPT_PAUSE_S
             )
-        self._rest = loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
+        self._pause_timer = loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
         self._set_reading()
 
     def _accept_again(self) -> None:
-        self._rest = None
+        self._pause_timer = None
         self._set_reading()
 
-    def _welcome(self, sock: socket.socket, peer: Address) -> None:
+    def _accepted(self, sock: socket.socket, peer: Address) -> None:
         transport = TcpTransport(self._network, None)
         try:
             configure(sock, self._options)
             transport.peer = peer
             handler = self._accept(transport)
         except Exception:
-            log.exception("%s: the connection of %s is refused", self.address, peer)
+            log.exception("%s: rejected connection from %s after an error in accept()", self.address, peer)
             sock.close()
             transport._end(None)
             return
@@ -451,7 +570,7 @@ class TcpListener(Listener):
         try:
             transport._opened(sock, peer)
         except OSError as error:  # the selector has no room for one more
-            log.error("%s: the connection of %s ends: %s", self.address, peer, error)
+            log.error("%s: closing connection from %s: %s", self.address, peer, error)
             transport._end(error)
 
 

@@ -1,16 +1,16 @@
-"""Connections as everybody above sees them: a transport for what goes out, a handler for what comes in, a network.
+"""The interface of connections: :class:`Transport` (output), :class:`TransportHandler` (input), :class:`Network`.
 
 Two networks have this surface: ``tcp.py`` (sockets) and ``memory.py`` (tests, the in-memory broker). A third kind needs
-a :class:`Network` and a :class:`Transport`, nothing above changes. TLS is to be neither: ``tls.py`` will stand between
-the two as a handler towards the socket's transport and a transport towards the real handler.
+a :class:`Network` and a :class:`Transport`; nothing above changes. TLS and proxies are layers: ``tls.py`` and
+``proxy.py`` are a handler towards the transport below and a transport towards the handler above.
 
 The promises of every transport, all on the loop's thread:
 
 * No method of the handler is called inside a call to the network or the transport: all come from the loop.
 * ``connected()`` once, unless the connection never came about; then ``data_received()`` in order; ``closed()`` exactly
   once and last. ``closed(None)`` means that our side ended it; otherwise the error says who and why.
-* What is written before ``connected()`` goes out after it; what is written after the end is dropped without a word,
-  since the end may be known to the transport before the handler has heard of it.
+* What is written before ``connected()`` goes out after it; what is written after the end is dropped silently,
+  since the transport may know of the end before the handler is called.
 """
 
 from __future__ import annotations
@@ -74,6 +74,30 @@ class ConnectFailed(ConnectionError):
         super().__init__(text or "there is no address to connect to")
 
 
+class TlsError(ConnectionError):
+    """TLS has failed: the handshake, or a record. ``reason``: OpenSSL's name for it, where there is one. Here and
+    not in ``tls.py``, so that clients without TLS know these classes and do not import ``ssl`` (10 ms).
+
+    ``is_final``: somebody has to change something, a certificate, a file, a setting; trying again will not help.
+    """
+
+    def __init__(self, text: str, reason: str | None = None, *, is_final: bool = False) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.is_final = is_final
+
+
+class TlsCertificateError(TlsError):
+    """A certificate was refused, the peer's by us or ours by the peer."""
+
+    def __init__(self, text: str, reason: str | None = None) -> None:
+        super().__init__(text, reason, is_final=True)
+
+
+class TlsCutOff(TlsError):
+    """The peer ended the connection during the handshake, without an alert."""
+
+
 class TransportHandler(Protocol):
     """What comes in. Subclass it to inherit the methods that do nothing.
 
@@ -86,18 +110,18 @@ class TransportHandler(Protocol):
     def data_received(self, data: bytes) -> None:
         """Some bytes, at least one, cut anywhere."""
 
-    def room(self) -> memoryview | None:
-        """Where the next bytes are to be put, at least one, for :meth:`filled` in place of :meth:`data_received`; None
-        for the latter. A transport need not ask."""
+    def get_buffer(self) -> memoryview | None:
+        """Where the next bytes are to be put, at least one, for :meth:`buffer_updated` in place of
+        :meth:`data_received`; None for the latter. A transport need not ask."""
         return None
 
-    def filled(self, count: int) -> None:
-        """So many bytes, at least one, are in the room that was given last."""
+    def buffer_updated(self, count: int) -> None:
+        """So many bytes, at least one, are in the buffer that was given last."""
         return
 
-    def missing(self) -> int:
-        """How many bytes have to come, after those that were :meth:`filled`, before anything can be done with them; 0:
-        any will do. A transport may wait for so many, and need not ask."""
+    def missing_bytes(self) -> int:
+        """How many bytes have to come, after those that were :meth:`buffer_updated`, before anything can be done
+        with them; 0: any will do. A transport may wait for so many, and need not ask."""
         return 0
 
     def writable(self) -> None:

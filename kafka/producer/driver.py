@@ -26,7 +26,7 @@ from kafka.errors import (
     raise_for_code,
 )
 from kafka.future import Future
-from kafka.net.alarm import Alarm
+from kafka.net.loop import DeadlineTimer
 from kafka.producer.codec import chosen_codec
 from kafka.producer.metrics import ProducerMetrics
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
@@ -51,7 +51,7 @@ class Driver:
         self._loop = client.loop
         self._settings = settings
         self._codec = chosen_codec(settings)
-        self._alarm = Alarm(self._loop, self.pump)
+        self._alarm = DeadlineTimer(self._loop, self.pump)
         self._is_pump_due = False
         self._learning: dict[str, Future[None]] = {}
         self._is_refreshing = False

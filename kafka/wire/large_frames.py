@@ -3,8 +3,8 @@
 :class:`~kafka.wire.frame.FrameReader` joins pieces, which moves each byte twice behind the socket, and asks the system
 for fresh memory for each answer, which it clears first. Here the socket fills the frame's own buffer::
 
-    room()  -> where the next bytes go, or None: small frames come by feed(), as ever
-    filled(count)  -> the frames that are whole now
+    get_buffer()  -> where the next bytes go, or None: small frames come by feed(), as ever
+    buffer_updated(count)  -> the frames that are whole now
 
     | length | header and body of a large frame ........ | length | the beginning of the next |
       given out as a view                                  moved to where that frame goes on
@@ -74,9 +74,9 @@ def _is_unseen(buffer: bytearray) -> bool:
 
 
 class LargeFrameReader(FrameReader):
-    """A frame reader that also offers :meth:`room`. After it did, and until it returns None, bytes come by
-    :meth:`filled` and not by :meth:`feed`. Whoever has large answers gets more of them: after one, the next frame is
-    expected to be as large, and received in place from its first byte on."""
+    """A frame reader that also offers :meth:`get_buffer`. After it did, and until it returns None, bytes come by
+    :meth:`buffer_updated` and not by :meth:`feed`. Whoever has large answers gets more of them: after one, the next
+    frame is expected to be as large, and received in place from its first byte on."""
 
     __slots__ = ("_buffer", "_expected", "_pool")
 
@@ -86,7 +86,7 @@ class LargeFrameReader(FrameReader):
         self._buffer: bytearray | None = None
         self._expected = 0
 
-    def room(self) -> memoryview | None:
+    def get_buffer(self) -> memoryview | None:
         """Where the next bytes are to be put, at least one; None: feed them."""
         if self.failed is not None:
             return None
@@ -101,12 +101,12 @@ class LargeFrameReader(FrameReader):
             buffer[: len(held)] = held
         return memoryview(buffer)[self._held :]
 
-    def missing(self) -> int:
+    def missing_bytes(self) -> int:
         """How many bytes are missing of the large frame that has begun; 0: of none, or its length has not come yet."""
         return self._wanted - self._held if self._wanted >= LARGE_BYTES else 0
 
-    def filled(self, count: int) -> list[Frame]:
-        """So many bytes are in the room; the frames that are whole now, in order. Errors: those of :meth:`feed`."""
+    def buffer_updated(self, count: int) -> list[Frame]:
+        """So many bytes are in the buffer; the frames that are whole now, in order. Errors: those of :meth:`feed`."""
         buffer = self._buffer
         assert buffer is not None
         self._held += count

@@ -27,7 +27,7 @@ from kafka.broker import BrokerSecurity
 from kafka.broker.groups import regex
 from kafka.broker.registry import Handler, load
 from kafka.broker.releases import RELEASES
-from kafka.net.tls_context import Pem, client_context
+from kafka.net.tls import Pem, client_context
 from kafka.protocol.framing import encode_request
 from kafka.protocol.groups import ListGroupsRequest
 from kafka.protocol.metadata import MetadataRequest

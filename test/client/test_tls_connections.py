@@ -9,8 +9,7 @@ import pytest
 from kafka.client.kafka_client import KafkaClient
 from kafka.core.routing import AnyNode
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError, SslAuthenticationError
-from kafka.net.tls import TlsNetwork
-from kafka.net.tls_context import Identity, Pem, server_context
+from kafka.net.tls import CertificateWithKey, Pem, TlsNetwork, server_context
 from kafka.net.transport import Transport, TransportHandler
 from kafka.protocol.groups import ListGroupsRequest
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
@@ -62,7 +61,7 @@ class DullServer:
 @pytest.fixture
 def server_side(world: World, certificates: Certificates) -> TlsNetwork:
     """The network as a server with TLS has it; its certificate is for "broker", among others."""
-    return TlsNetwork(world.network, server_context(Identity(Pem("own", certificates.server_both))))
+    return TlsNetwork(world.network, server_context(CertificateWithKey(Pem("own", certificates.server_both))))
 
 
 def client_of(world: World, certificates: Certificates, **configs: Any) -> KafkaClient:
@@ -111,7 +110,7 @@ def test_a_handshake_without_an_end_is_left_and_tried_again(world: World, certif
     server = DullServer(world)
     client = client_of(world, certificates, socket_connection_setup_timeout_ms=500, request_timeout_ms=5000)
     error = world.failure(client.request(ANY, LIST))
-    assert isinstance(error, KafkaTimeoutError) and "not over within 0.5 s" in str(error)
+    assert isinstance(error, KafkaTimeoutError) and "no end of the TLS handshake within 0.5 s" in str(error)
     assert server.accepted > 3
 
 

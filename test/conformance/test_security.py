@@ -15,7 +15,7 @@ import pytest
 
 from kafka.core.sasl.plain import PlainClient
 from kafka.core.sasl.scram import HASHES, ScramClient
-from kafka.net.tls_context import Identity, Pem, client_context
+from kafka.net.tls import CertificateWithKey, Pem, client_context
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.cluster import DescribeClusterRequest
 from kafka.protocol.configs import DescribeConfigsRequest
@@ -334,7 +334,7 @@ def test_a_certificate_is_asked_for_where_the_setting_says(places):
     for name, is_let_in in (("client", True), ("stranger", False), (None, False)):
         identity = None
         if name is not None:
-            identity = Identity(Pem(name, getattr(made, name)), Pem(name, getattr(made, f"{name}_key")))
+            identity = CertificateWithKey(Pem(name, getattr(made, name)), Pem(name, getattr(made, f"{name}_key")))
         try:
             with places.connect("MUTUAL", identity) as client:
                 assert bool(client.ask(METADATA, 1).brokers) is is_let_in

@@ -170,13 +170,13 @@ def test_what_is_missing_is_told_of_large_answers_alone_and_of_none_after_a_faul
     machine.send(METADATA, 0)
     head = (1_000_000).to_bytes(4, "big") + (0).to_bytes(4, "big")
     assert machine.receive(head) == []
-    assert machine.missing() == 1_000_000 - 4
-    room = machine.room()
+    assert machine.missing_bytes() == 1_000_000 - 4
+    room = machine.get_buffer()
     assert room is not None
     room[:1000] = bytes(1000)
     del room
-    assert machine.filled(1000) == []
-    assert machine.missing() == 1_000_000 - 1004
+    assert machine.buffer_updated(1000) == []
+    assert machine.missing_bytes() == 1_000_000 - 1004
     machine.failed = KafkaProtocolError("for some reason")
-    assert machine.missing() == 0
-    assert ClientConnection("me").missing() == 0
+    assert machine.missing_bytes() == 0
+    assert ClientConnection("me").missing_bytes() == 0

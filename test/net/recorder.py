@@ -54,10 +54,10 @@ class Roomy(Recorder):
         self.place = bytearray(size)
         self.counts: list[int] = []
 
-    def room(self) -> memoryview | None:
+    def get_buffer(self) -> memoryview | None:
         return memoryview(self.place) if len(self.counts) <= len(self.pieces) // 2 else None
 
-    def filled(self, count: int) -> None:
+    def buffer_updated(self, count: int) -> None:
         self.counts.append(count)
         self.pieces.append(bytes(self.place[:count]))
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from math import inf
 
-from kafka.net.alarm import Alarm
 from kafka.net.clock import ManualClock
-from kafka.net.loop import Loop
+from kafka.net.loop import DeadlineTimer, Loop
 
 
 def test_only_the_last_instant_counts_and_infinity_is_never() -> None:
     clock = ManualClock()
     loop = Loop.simulated(clock)
     rang: list[float] = []
-    alarm = Alarm(loop, lambda: rang.append(clock.monotonic()))
+    alarm = DeadlineTimer(loop, lambda: rang.append(clock.monotonic()))
     for when in (5.0, 3.0, 3.0, 4.0):
         alarm.set(when)
     loop.run_until(lambda: rang, 10.0)
@@ -31,7 +30,7 @@ def test_an_alarm_that_is_put_off_again_and_again_sets_one_timer() -> None:
     clock = ManualClock()
     loop = Loop.simulated(clock)
     rang: list[float] = []
-    alarm = Alarm(loop, lambda: rang.append(clock.monotonic()))
+    alarm = DeadlineTimer(loop, lambda: rang.append(clock.monotonic()))
     for number in range(1000):
         alarm.set(5.0 + number)
     assert loop._timers.stored_count == 1

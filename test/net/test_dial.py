@@ -106,13 +106,13 @@ def test_abort_while_connecting_closes_once_and_leaves_nothing_behind(network, s
 
 def test_connection_to_oneself_counts_as_refused(network):
     """Connecting from a port to the same port succeeds in TCP: the kernel may choose it when nobody listens there."""
-    from kafka.net import dial
+    from kafka.net import tcp
 
     handler = Recorder()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    configure = dial.configure
+    configure = tcp.configure
 
     def bind_there(sock, options):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -120,7 +120,7 @@ def test_connection_to_oneself_counts_as_refused(network):
         configure(sock, options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dial, "configure", bind_there)
+        patch.setattr(tcp, "configure", bind_there)
         network.connect([literal_address("127.0.0.1", port)], handler)
     assert network.loop.run_until(lambda: handler.is_closed, 10)
     assert "connected to itself" in str(handler.error)

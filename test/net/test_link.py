@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.net.link import WINDOW_BYTES, Link, Pipe
 from kafka.net.loop import Loop
+from kafka.net.memory import WINDOW_BYTES, LinkConditions, Pipe
 
 
 class End:
@@ -35,12 +35,12 @@ def pipe():
 
 
 def test_delay_is_a_number_or_a_function_of_the_size():
-    assert Link(delay_s=0.5).delay_of(100) == 0.5
-    assert Link(delay_s=lambda count: count / 10).delay_of(5) == 0.5
+    assert LinkConditions(delay_s=0.5).delay_of(100) == 0.5
+    assert LinkConditions(delay_s=lambda count: count / 10).delay_of(5) == 0.5
 
 
 def test_end_comes_after_the_bytes_whatever_the_delays(pipe):
-    pipe.link = Link(delay_s=lambda count: 1.0 if count else 0.0)
+    pipe.link = LinkConditions(delay_s=lambda count: 1.0 if count else 0.0)
     error = ConnectionResetError()
     pipe.send(b"last")
     pipe.end(error)

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.net.link import WINDOW_BYTES
 from kafka.net.loop import Loop
-from kafka.net.memory import MemoryNetwork
+from kafka.net.memory import WINDOW_BYTES, MemoryNetwork
 from kafka.net.transport import Address, ConnectFailed, ConnectionOptions, PeerClosed
 from test.net.recorder import Acceptor, Recorder
 

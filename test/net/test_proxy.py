@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 
 from kafka.net.loop import Loop
 from kafka.net.memory import FAMILY, MemoryNetwork
-from kafka.net.proxy import NAMED, ProxyError, ProxyNetwork, parse_proxy
-from kafka.net.proxy_handshakes import DEFAULT_PORTS, HANDSHAKES, HttpConnect, Socks5
-from kafka.net.tls import TlsNetwork
-from kafka.net.tls_context import Identity, Pem, client_context, server_context
+from kafka.net.proxy import (
+    DEFAULT_PORTS,
+    HANDSHAKES,
+    NAMED,
+    HttpConnectHandshake,
+    ProxyError,
+    ProxyNetwork,
+    Socks5Handshake,
+    parse_proxy,
+)
+from kafka.net.tls import CertificateWithKey, Pem, TlsNetwork, client_context, server_context
 from kafka.net.transport import Address, ConnectFailed, ConnectionOptions, PeerClosed, Transport, TransportHandler
 from test.net.recorder import Acceptor, Recorder
 
@@ -36,7 +43,7 @@ HTTP = parse_proxy("http://me:secret@proxy:8080")
     ],
 )
 def test_socks5_asks_for_a_name_or_an_address(host: str, kind: bytes) -> None:
-    machine = Socks5(SOCKS, host, 9092)
+    machine = Socks5Handshake(SOCKS, host, 9092)
     assert machine.begin() == b"\x05\x01\x00"
     assert machine.receive(b"\x05\x00") == b"\x05\x01\x00" + kind + b"\x23\x84"
     assert machine.receive(b"\x05\x00\x00\x01" + b"\x00" * 6 + b"rest") == b""
@@ -44,7 +51,7 @@ def test_socks5_asks_for_a_name_or_an_address(host: str, kind: bytes) -> None:
 
 
 def test_socks5_says_who_asks_when_the_proxy_wants_to_know() -> None:
-    machine = Socks5(SOCKS_SECRET, "broker", 1)
+    machine = Socks5Handshake(SOCKS_SECRET, "broker", 1)
     assert machine.begin() == b"\x05\x02\x00\x02"
     assert machine.receive(b"\x05\x02") == b"\x01\x02me\x04p@ss"
     assert machine.receive(b"\x01\x00").startswith(b"\x05\x01\x00\x03")
@@ -54,7 +61,7 @@ def test_socks5_says_who_asks_when_the_proxy_wants_to_know() -> None:
 @pytest.mark.parametrize("kind", [b"\x01" + b"\x00" * 4, b"\x04" + b"\x00" * 16, b"\x03\x04name"])
 @pytest.mark.parametrize("step", [1, 3, 100])
 def test_socks5_answers_may_come_in_pieces(kind: bytes, step: int) -> None:
-    machine = Socks5(SOCKS, "broker", 1)
+    machine = Socks5Handshake(SOCKS, "broker", 1)
     data = b"\x05\x00" + b"\x05\x00\x00" + kind + b"\x12\x34" + b"more"
     rest = b""
     for at in range(0, len(data), step):
@@ -78,7 +85,7 @@ def test_socks5_answers_may_come_in_pieces(kind: bytes, step: int) -> None:
     ],
 )
 def test_socks5_refusals_say_what_the_proxy_said(answers: list[bytes], words: str) -> None:
-    machine = Socks5(SOCKS, "broker", 1)
+    machine = Socks5Handshake(SOCKS, "broker", 1)
     with pytest.raises(ProxyError, match="proxy socks5h://proxy:1080") as caught:
         for answer in answers:
             machine.receive(answer)
@@ -86,7 +93,7 @@ def test_socks5_refusals_say_what_the_proxy_said(answers: list[bytes], words: st
 
 
 def test_a_wrong_password_is_told_without_it() -> None:
-    machine = Socks5(SOCKS_SECRET, "broker", 1)
+    machine = Socks5Handshake(SOCKS_SECRET, "broker", 1)
     machine.receive(b"\x05\x02")
     with pytest.raises(ProxyError, match="does not accept that name and password") as caught:
         machine.receive(b"\x01\x01")
@@ -94,7 +101,7 @@ def test_a_wrong_password_is_told_without_it() -> None:
 
 
 def test_http_connects() -> None:
-    machine = HttpConnect(HTTP, "broker", 9092)
+    machine = HttpConnectHandshake(HTTP, "broker", 9092)
     secret = base64.b64encode(b"me:secret").decode()
     assert machine.begin() == (
         f"CONNECT broker:9092 HTTP/1.1\r\nHost: broker:9092\r\nProxy-Authorization: Basic {secret}\r\n\r\n".encode()
@@ -102,10 +109,10 @@ def test_http_connects() -> None:
     assert machine.receive(b"HTTP/1.1 200 Connection est") == b"" and not machine.is_done
     machine.receive(b"ablished\r\nVia: x\r\n\r\nrest")
     assert machine.is_done and machine.rest == b"rest"
-    assert HttpConnect(HTTP, "::1", 1).begin().startswith(b"CONNECT [::1]:1 HTTP/1.1\r\n")
+    assert HttpConnectHandshake(HTTP, "::1", 1).begin().startswith(b"CONNECT [::1]:1 HTTP/1.1\r\n")
 
 
-@pytest.mark.parametrize("kind", [Socks5, HttpConnect])
+@pytest.mark.parametrize("kind", [Socks5Handshake, HttpConnectHandshake])
 @pytest.mark.parametrize("host", ["", "a..b", "x" * 70, "x." * 140, "evil\r\nX-More: 1", "evil\r\n:", "a b", "a\0"])
 def test_what_is_no_name_is_never_said_to_a_proxy(kind: Any, host: str) -> None:
     """Brokers tell names in their metadata; one could have a line break, and a header behind that."""
@@ -124,7 +131,7 @@ def test_what_is_no_name_is_never_said_to_a_proxy(kind: Any, host: str) -> None:
 )
 def test_http_refusals_say_what_the_proxy_said(answer: bytes, words: str) -> None:
     with pytest.raises(ProxyError, match="proxy http://proxy:8080") as caught:
-        HttpConnect(HTTP, "broker", 1).receive(answer)
+        HttpConnectHandshake(HTTP, "broker", 1).receive(answer)
     assert words in str(caught.value) and "secret" not in str(caught.value)
 
 
@@ -384,7 +391,7 @@ def test_tls_goes_through_the_proxy_unseen(certificates: Any) -> None:
     world = World("http")
     acceptor = Acceptor(echo=True)
     server = TlsNetwork(
-        world.memory.host("secure"), server_context(Identity(Pem("server", certificates.server_both)), None)
+        world.memory.host("secure"), server_context(CertificateWithKey(Pem("server", certificates.server_both)), None)
     )
     server.listen("secure", 9092, acceptor)
     client = TlsNetwork(world.network, client_context(Pem("ca", certificates.ca), None), server_hostname="broker")

@@ -248,7 +248,7 @@ def test_error_in_the_handler_ends_its_connection_with_that_error(network, metho
     with caplog.at_level(logging.ERROR):
         assert network.loop.run_until(lambda: client.is_closed, 10)
     assert client.error is cause
-    assert "the handler failed" in caplog.text
+    assert "after an error in its handler" in caplog.text
 
 
 def test_refusal_by_accept_ends_that_connection_and_the_listener_goes_on(network, caplog):
@@ -417,15 +417,15 @@ class Framed(Recorder):
         self.reader = LargeFrameReader(BufferPool())
         self.counts: list[int] = []
 
-    def room(self) -> memoryview | None:
-        return self.reader.room()
+    def get_buffer(self) -> memoryview | None:
+        return self.reader.get_buffer()
 
-    def filled(self, count: int) -> None:
+    def buffer_updated(self, count: int) -> None:
         self.counts.append(count)
-        self.pieces += map(bytes, self.reader.filled(count))
+        self.pieces += map(bytes, self.reader.buffer_updated(count))
 
-    def missing(self) -> int:
-        return self.reader.missing()
+    def missing_bytes(self) -> int:
+        return self.reader.missing_bytes()
 
     def data_received(self, data: bytes) -> None:
         self.pieces += map(bytes, self.reader.feed(data))

@@ -16,17 +16,17 @@ from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
 from kafka.net.resolve import literal_address
 from kafka.net.tcp import TcpNetwork
-from kafka.net.tls import READ_BYTES, TlsNetwork, TlsTransport
-from kafka.net.tls_context import Identity, Pem, client_context, server_context
-from kafka.net.tls_errors import TlsCertificateError, TlsError
-from kafka.net.transport import PeerClosed
+from kafka.net.tls import READ_BYTES, CertificateWithKey, Pem, TlsNetwork, TlsTransport, client_context, server_context
+from kafka.net.transport import PeerClosed, TlsCertificateError, TlsError
 from test.net.recorder import Acceptor, Recorder, Roomy
 
 DEADLINE_S = 30
 
 
 def server_tls(certificates, **options):
-    return server_context(Identity(Pem("server", certificates.server_both)), Pem("ca", certificates.ca), **options)
+    return server_context(
+        CertificateWithKey(Pem("server", certificates.server_both)), Pem("ca", certificates.ca), **options
+    )
 
 
 def client_tls(certificates, identity=None, ca=None, **options):
@@ -34,7 +34,7 @@ def client_tls(certificates, identity=None, ca=None, **options):
 
 
 def identity_of(certificates, name):
-    return Identity(
+    return CertificateWithKey(
         Pem(name, str(certificates.directory / f"{name}.pem")), Pem(name, str(certificates.directory / f"{name}.key"))
     )
 
@@ -126,7 +126,7 @@ def test_bytes_are_put_where_the_handler_has_room(world):
 
 def test_the_transport_below_is_never_told_what_the_handler_is_missing(world):
     class Missing(Roomy):
-        def missing(self):
+        def missing_bytes(self):
             raise AssertionError("bytes below are encrypted: their number says nothing")
 
     client = Missing(50_000)
@@ -136,7 +136,7 @@ def test_the_transport_below_is_never_told_what_the_handler_is_missing(world):
     world.acceptor.recorders[-1].transport.write(data)
     world.settle()
     assert client.data == data
-    assert client.transport.missing() == 0  # it is the handler of the one below
+    assert client.transport.missing_bytes() == 0  # it is the handler of the one below
 
 
 def test_a_byte_at_a_time_changes_nothing(contexts):
@@ -179,7 +179,7 @@ def joined(network, is_server, recorder):
     """A transport by hand, over an :class:`Under`."""
     tls = TlsTransport(network, recorder, is_server=is_server)
     recorder.transport, under = tls, Under()
-    tls.join(under)
+    tls.attach(under)
     tls.connected()
     return tls, under
 
@@ -297,7 +297,7 @@ def test_a_handshake_that_never_ends_is_ended(world, caplog):
     with caplog.at_level(logging.WARNING, "kafka.net.tls"):
         world.settle()
     server = world.acceptor.recorders[-1]
-    assert "not over within 10 s" in str(server.error)
+    assert "no end of the TLS handshake within 10 s" in str(server.error)
     assert not server.is_connected
     assert silent.is_closed
     assert world.loop.time() == 10.0

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kafka.net.wakeup import WakeupPipe
+from kafka.net.loop import WakeupPipe
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_thousand_wakeups_put_one_byte_in_flight(pipe):
     for _ in range(1000):
         pipe.wake()
     assert pipe.in_flight_bytes == 1
-    pipe.rise()
+    pipe.awoke()
     assert pipe.in_flight_bytes == 0
 
 
@@ -51,7 +51,7 @@ def test_loop_that_is_awake_is_told_without_a_byte(pipe):
     pipe.wake()
     assert pipe.in_flight_bytes == 0
     assert not pipe.may_sleep()
-    pipe.rise()
+    pipe.awoke()
     assert pipe.may_sleep()
 
 
@@ -61,7 +61,7 @@ def test_each_sleep_can_be_ended_anew(pipe):
         assert not _is_readable(pipe)
         pipe.wake()
         assert _is_readable(pipe)
-        pipe.rise()
+        pipe.awoke()
 
 
 def test_full_pipe_is_no_error_and_is_drained_whole(pipe):
@@ -70,7 +70,7 @@ def test_full_pipe_is_no_error_and_is_drained_whole(pipe):
             pipe._writer.send(b"x" * 4096)
     assert pipe.may_sleep()
     pipe.wake()
-    pipe.rise()
+    pipe.awoke()
     assert not _is_readable(pipe)
 
 

@@ -13,8 +13,7 @@ import pytest
 from kafka import KafkaClient
 from kafka.core.routing import AnyNode
 from kafka.errors import KafkaConfigurationError, SslAuthenticationError
-from kafka.net.tls_context import TlsSettingError
-from kafka.net.tls_files import FileContext, TlsFiles
+from kafka.net.tls import FileContext, TlsFiles, TlsSettingError
 from kafka.protocol.metadata import MetadataRequest
 from test.security.support import SOON_S, Secured
 from test.support.certificates import Certificates

@@ -16,7 +16,7 @@ import pathlib
 import socket
 from collections.abc import Iterator
 
-from kafka.net.tls_context import Identity, Pem, client_context
+from kafka.net.tls import CertificateWithKey, Pem, client_context
 from kafka.testing import EmbeddedBroker
 from test.broker.raw_client import RawClient
 from test.support.apache_kafka import ApacheKafka, require_apache_kafka
@@ -46,7 +46,7 @@ class Places:
         self.ports = ports
         self.certificates = certificates
 
-    def connect(self, listener: str, identity: Identity | None = None) -> RawClient:
+    def connect(self, listener: str, identity: CertificateWithKey | None = None) -> RawClient:
         """A connection, with TLS where the listener has it."""
         client = RawClient(self.ports[listener])
         if PROTOCOLS[listener] in ("SSL", "SASL_SSL"):

@@ -23,7 +23,7 @@ def receive(reader: LargeFrameReader, stream: bytes, sizes: list[int]) -> list[A
     found: list[Any] = []
     while stream:
         size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
-        room = reader.room()
+        room = reader.get_buffer()
         if room is None:
             piece, stream = stream[:size], stream[size:]
             found += reader.feed(piece)
@@ -32,7 +32,7 @@ def receive(reader: LargeFrameReader, stream: bytes, sizes: list[int]) -> list[A
         room[:count] = stream[:count]
         stream = stream[count:]
         del room
-        found += reader.filled(count)
+        found += reader.buffer_updated(count)
     return found
 
 
@@ -57,28 +57,28 @@ def test_large_frames_are_views_and_small_ones_bytes() -> None:
 
 def fill(reader: LargeFrameReader, data: bytes) -> list[Any]:
     """All of ``data`` at once, into the room that there has to be."""
-    room = reader.room()
+    room = reader.get_buffer()
     assert room is not None
     room[: len(data)] = data
     del room
-    return reader.filled(len(data))
+    return reader.buffer_updated(len(data))
 
 
 def test_a_frame_is_large_from_64_kib_on_its_length_included() -> None:
     reader = LargeFrameReader(BufferPool())
-    assert reader.room() is None
+    assert reader.get_buffer() is None
     assert reader.feed(frame(b"a" * (LARGE - 5))[:4]) == []
-    assert (reader.room(), reader.missing()) == (None, 0)
+    assert (reader.get_buffer(), reader.missing_bytes()) == (None, 0)
     assert reader.feed(b"a" * (LARGE - 5)) == [b"a" * (LARGE - 5)]
     assert reader.feed(frame(b"b" * (LARGE - 4))[:4]) == []
-    assert reader.missing() == LARGE - 4
+    assert reader.missing_bytes() == LARGE - 4
     (found,) = fill(reader, b"b" * (LARGE - 4))
     assert type(found) is memoryview
-    assert reader.missing() == 0
+    assert reader.missing_bytes() == 0
     (found,) = fill(reader, frame(b"c" * (LARGE - 4)))  # room is offered for one more of its kind
     assert type(found) is memoryview
     (found,) = fill(reader, frame(b"d" * (LARGE - 5)))
-    assert (type(found), reader.room()) == (bytes, None)
+    assert (type(found), reader.get_buffer()) == (bytes, None)
 
 
 def test_what_follows_a_large_frame_is_whole_with_its_last_byte() -> None:
@@ -161,13 +161,13 @@ def test_the_pool_keeps_no_more_than_it_may() -> None:
 def test_after_a_small_frame_no_room_is_offered() -> None:
     reader = LargeFrameReader(BufferPool())
     receive(reader, frame(b"a" * LARGE), [LARGE])
-    assert reader.room() is not None
+    assert reader.get_buffer() is not None
     count = len(frame(b"b"))
-    room = reader.room()
+    room = reader.get_buffer()
     assert room is not None
     room[:count] = frame(b"b")
-    assert reader.filled(count) == [b"b"]
-    assert reader.room() is None
+    assert reader.buffer_updated(count) == [b"b"]
+    assert reader.get_buffer() is None
 
 
 def test_a_length_that_cannot_be_ends_the_stream_behind_what_was_good() -> None:
@@ -176,13 +176,13 @@ def test_a_length_that_cannot_be_ends_the_stream_behind_what_was_good() -> None:
     stream = frame(b"a" * LARGE) + bad
     room_for = receive(reader, stream[: LARGE // 2], [LARGE])
     assert room_for == []
-    room = reader.room()
+    room = reader.get_buffer()
     assert room is not None
     rest = stream[LARGE // 2 :]
     room[: len(rest)] = rest
-    assert reader.filled(len(rest)) == [b"a" * LARGE]
+    assert reader.buffer_updated(len(rest)) == [b"a" * LARGE]
     assert isinstance(reader.failed, InvalidReceiveError)
-    assert reader.room() is None
+    assert reader.get_buffer() is None
     with pytest.raises(InvalidReceiveError, match="above the limit"):
         reader.feed(b"")
 
@@ -190,12 +190,12 @@ def test_a_length_that_cannot_be_ends_the_stream_behind_what_was_good() -> None:
 def test_it_says_how_much_is_missing_of_a_large_frame_and_of_nothing_else() -> None:
     reader = LargeFrameReader(BufferPool())
     stream = frame(b"a" * LARGE) + frame(b"b" * 10) + frame(b"c" * LARGE)
-    assert reader.missing() == 0
+    assert reader.missing_bytes() == 0
     missing = []
     for end in range(1000, len(stream) + 1000, 1000):
         piece = stream[end - 1000 : end]
         receive(reader, piece, [1000])
-        missing.append((end, reader.missing()))
+        missing.append((end, reader.missing_bytes()))
     first, second = LARGE + 4, len(stream)
     for end, count in missing:
         end = min(end, len(stream))
