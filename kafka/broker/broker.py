@@ -43,6 +43,7 @@ from kafka.broker.share.sessions import ShareSessions
 from kafka.broker.share.states import WAKE_AS_KAFKA_4_3, ShareEvent
 from kafka.broker.sliced_requests import SlicedRequests, Steps
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, StateTopics
+from kafka.broker.topics import TopicsImage
 from kafka.broker.transactions import TransactionCoordinator
 from kafka.broker.transactions.orphans import end_orphans
 from kafka.errors import BrokerResponseError, UnknownTopicIdError, UnknownTopicOrPartitionError
@@ -52,8 +53,7 @@ from kafka.wire.message import Response
 if TYPE_CHECKING:
     from kafka.broker.credentials import Credentials
     from kafka.broker.faults import Faults
-    from kafka.broker.groups.coordinator import Groups
-    from kafka.broker.share.group import TopicInfo
+    from kafka.broker.groups.coordinator import GroupCoordinator
     from kafka.broker.share.groups import ShareGroups
     from kafka.broker.share.state_store import ShareKey
     from kafka.broker.telemetry import ClientTelemetry
@@ -120,6 +120,7 @@ class Broker:
         self.metadata = self.logs.metadata
         self.ids = Ids(self.metadata, self.rng, self.sync_metadata)
         self.logs.leader_epoch = self.ids.leader_epoch
+        self.topics_image = TopicsImage(self.metadata)
         self.config.dynamic = self.metadata.configs("broker")
         if self._users:
             self.credentials  # noqa: B018  # puts them into the metadata
@@ -146,7 +147,7 @@ class Broker:
                 self.config.number("telemetry.max.bytes"),
             )
         self._share: ShareGroups | None = None
-        self._groups: Groups | None = None
+        self._groups: GroupCoordinator | None = None
         if any(self.metadata.topic(name) is not None for name in (CONSUMER_OFFSETS, SHARE_GROUP_STATE)):
             self._share, self._groups = self.share, self.groups
         self.transactions = TransactionCoordinator(self)
@@ -271,12 +272,22 @@ class Broker:
         return self._share
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> GroupCoordinator:
         """The groups of consumers, of either protocol."""
         if self._groups is None:
-            from kafka.broker.groups.coordinator import Groups
+            from kafka.broker.groups.coordinator import GroupCoordinator
 
-            self._groups = Groups(self)
+            self._groups = GroupCoordinator(
+                self.state.topic(CONSUMER_OFFSETS),
+                self.offsets,
+                self.topics_image,
+                self.config,
+                self.metadata.configs("group"),
+                now=lambda: self._now,
+                epoch_ms=self.epoch_ms,
+                new_uuid=self.ids.new_topic_id,
+                is_share_group=lambda group_id: self._share is not None and group_id in self._share.groups,
+            )
         return self._groups
 
     @property
@@ -424,20 +435,13 @@ class Broker:
         self.sync_metadata()
         names = list(names)
         if self._share is not None:
-            self._share.topics_changed(names, self.topic_infos, self._now)
+            self._share.topics_changed(names, self.topics_image.infos, self._now)
         if self._groups is not None:
             self._groups.topics_changed(names)
 
     def _topic_id(self, name: str) -> UUID | None:
         found = self.metadata.topic(name)
         return None if found is None else found.topic_id
-
-    def topic_infos(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """What share groups need to know of the topics among these names that exist."""
-        from kafka.broker.share.group import TopicInfo
-
-        found = {name: self.metadata.topic(name) for name in names}
-        return {name: TopicInfo(topic.topic_id, topic.partitions) for name, topic in found.items() if topic}
 
     def sync_metadata(self) -> None:
         """Metadata changes seldom and is dear: it goes to the disk before the answer, unless nothing ever does."""

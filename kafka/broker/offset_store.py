@@ -77,6 +77,12 @@ class OffsetStore:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
+    def use_group_rules(self, expires_from: ExpiresFrom, on_emptied: Callable[[str], None]) -> None:
+        """Ask the group coordinator from when an offset's retention counts, and tell it of groups whose last offset has
+        expired."""
+        self.expires_from = expires_from
+        self.on_emptied = on_emptied
+
     def groups(self) -> list[str]:
         """The names of all groups with offsets."""
         return list(self._groups)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from kafka.broker.log import Topic
@@ -17,6 +17,38 @@ from kafka.errors import InvalidReplicationAssignmentError, InvalidTopicError, T
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
+    from kafka.broker.log.metadata_store import MetadataStore
+
+TopicIdPartition = tuple[UUID, int]
+"""A topic's id, and the number of a partition."""
+
+
+class TopicInfo(NamedTuple):
+    """What group coordinators need to know of a topic."""
+
+    topic_id: UUID
+    partition_count: int
+
+
+class TopicsImage:
+    """The topics of the broker, as group coordinators ask for them. ``metadata`` is read at each call."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+
+    def infos(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """The topics among these names that exist."""
+        found = {name: self._metadata.topic(name) for name in names}
+        return {name: TopicInfo(topic.topic_id, topic.partitions) for name, topic in found.items() if topic}
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        topic = self._metadata.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def names(self) -> list[str]:
+        """The names of all topics."""
+        return [topic.name for topic in self._metadata]
+
 
 MAX_NAME_LENGTH: Final = 249
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
@@ -78,7 +110,7 @@ def check_replicas(broker: Broker, broker_ids: Sequence[int]) -> None:
             )
 
 
-def by_topic(partitions: Iterable[tuple[UUID, int]]) -> dict[UUID, list[int]]:
+def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, list[int]]:
     """Partitions as topic ids and numbers -> sorted numbers by topic, as assignments are told."""
     found: dict[UUID, list[int]] = {}
     for topic_id, number in partitions:

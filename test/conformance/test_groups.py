@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.groups.embedded_protocol import read_assignment, write_assignment, write_subscription
+from kafka.broker.groups.consumer_protocol import read_assignment, write_assignment, write_subscription
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
 from kafka.protocol.consumer_group import (
     ConsumerGroupDescribeRequest,

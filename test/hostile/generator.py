@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from kafka.broker.groups.embedded_protocol import write_assignment, write_subscription
+from kafka.broker.groups.consumer_protocol import write_assignment, write_subscription
 from kafka.broker.registry import MOST_ELEMENTS
 from kafka.broker.release import ApiRange
 from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest

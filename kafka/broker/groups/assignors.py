@@ -4,10 +4,10 @@
 that members have the same numbers of topics with as many partitions. ``uniform``: as even as can be over all topics,
 and who has partitions keeps as many as are its due.
 
-Where the numbers do not go up evenly, somebody has one more, and Apache Kafka lets the order of Java's hash tables say
-who and of which topic. That order is easily had (:func:`java_order`), so ``uniform`` gives the same assignments where
-all members are subscribed to the same topics; where they are not, numbers are as even, and the choice is ours. To add
-an assignor: a row in ``ASSIGNORS``.
+Where the numbers do not divide evenly, some members get one more, and in Apache Kafka the order of Java's hash tables
+says who and of which topic. That order is easily had (:func:`java_order`), so ``uniform`` gives the same assignments
+where all members are subscribed to the same topics; where they are not, numbers are as even, and the choice is ours.
+To add an assignor: a row in ``ASSIGNORS``.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from kafka.broker.groups.consumer_member import Partition
 from kafka.broker.state.state_topic import java_hash
+from kafka.broker.topics import TopicIdPartition
 
-Assignment = dict[str, frozenset[Partition]]
+Assignment = dict[str, frozenset[TopicIdPartition]]
 
 K = TypeVar("K", str, UUID)
 
 _SMALLEST_TABLE: Final = 16
 
 
-class Subscriber(NamedTuple):
+class SubscribedMember(NamedTuple):
     """What an assignor knows of a member. ``topics``: of those that exist."""
 
     topics: frozenset[UUID]
@@ -34,11 +34,13 @@ class Subscriber(NamedTuple):
 
 
 def assign_range(
-    members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int], current: Mapping[str, Set[Partition]]
+    members: Mapping[str, SubscribedMember],
+    partition_counts: Mapping[UUID, int],
+    current: Mapping[str, Set[TopicIdPartition]],
 ) -> Assignment:
     """Member id -> partitions."""
     order = sorted(members, key=lambda one: _range_key(one, members[one].instance_id))
-    found: dict[str, set[Partition]] = {member_id: set() for member_id in order}
+    found: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in order}
     for topic_id in {topic_id for member in members.values() for topic_id in member.topics}:
         sharing = [member_id for member_id in order if topic_id in members[member_id].topics]
         quota, extra = divmod(partition_counts.get(topic_id, 0), len(sharing))
@@ -55,7 +57,9 @@ def _range_key(member_id: str, instance_id: str | None) -> tuple[bool, bytes]:
 
 
 def assign_uniform(
-    members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int], current: Mapping[str, Set[Partition]]
+    members: Mapping[str, SubscribedMember],
+    partition_counts: Mapping[UUID, int],
+    current: Mapping[str, Set[TopicIdPartition]],
 ) -> Assignment:
     """Member id -> partitions; ``current``: the assignment so far."""
     if len({member.topics for member in members.values()}) == 1:
@@ -64,7 +68,9 @@ def assign_uniform(
 
 
 def _uniform_same(
-    members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int], current: Mapping[str, Set[Partition]]
+    members: Mapping[str, SubscribedMember],
+    partition_counts: Mapping[UUID, int],
+    current: Mapping[str, Set[TopicIdPartition]],
 ) -> Assignment:
     topics = java_order(next(iter(members.values())).topics)
     existing = {(topic_id, number) for topic_id in topics for number in range(partition_counts.get(topic_id, 0))}
@@ -78,7 +84,7 @@ def _uniform_same(
         for number in range(partition_counts.get(topic_id, 0))
         if (topic_id, number) not in taken
     ]
-    found: dict[str, list[Partition]] = {}
+    found: dict[str, list[TopicIdPartition]] = {}
     unfilled: list[str] = []
     for member_id in order:
         quota = least
@@ -98,13 +104,15 @@ def _uniform_same(
 
 
 def _uniform_mixed(
-    members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int], current: Mapping[str, Set[Partition]]
+    members: Mapping[str, SubscribedMember],
+    partition_counts: Mapping[UUID, int],
+    current: Mapping[str, Set[TopicIdPartition]],
 ) -> Assignment:
     """Keep what may be kept, give the rest to the one with the fewest, then move from the fullest to the emptiest while
     they differ by two or more. The topics that the fewest members can take go first."""
     order = sorted(members)
-    held: dict[str, set[Partition]] = {member_id: set() for member_id in order}
-    owners: dict[Partition, str] = {}
+    held: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in order}
+    owners: dict[TopicIdPartition, str] = {}
     for member_id in order:
         for partition in sorted(current.get(member_id, ()), key=_sort_key):
             topic_id, number = partition
@@ -130,7 +138,9 @@ def _uniform_mixed(
     return {member_id: frozenset(partitions) for member_id, partitions in held.items()}
 
 
-def _move_one(order: list[str], held: dict[str, set[Partition]], members: Mapping[str, Subscriber]) -> bool:
+def _move_one(
+    order: list[str], held: dict[str, set[TopicIdPartition]], members: Mapping[str, SubscribedMember]
+) -> bool:
     for poor in sorted(order, key=lambda one: len(held[one])):
         for rich in sorted(order, key=lambda one: -len(held[one])):
             if len(held[rich]) - len(held[poor]) < 2:
@@ -144,11 +154,11 @@ def _move_one(order: list[str], held: dict[str, set[Partition]], members: Mappin
     return False
 
 
-def _sort_key(partition: Partition) -> tuple[bytes, int]:
+def _sort_key(partition: TopicIdPartition) -> tuple[bytes, int]:
     return partition[0].bytes, partition[1]
 
 
-def _in_java_order(partitions: Set[Partition]) -> list[Partition]:
+def _in_java_order(partitions: Set[TopicIdPartition]) -> list[TopicIdPartition]:
     topics = java_order({topic_id for topic_id, _ in partitions})
     return [
         (topic_id, number)
@@ -176,7 +186,9 @@ def _spread(key: str | UUID) -> int:
     return value ^ (value >> 16)
 
 
-Assignor = Callable[[Mapping[str, Subscriber], Mapping[UUID, int], Mapping[str, Set[Partition]]], Assignment]
+Assignor = Callable[
+    [Mapping[str, SubscribedMember], Mapping[UUID, int], Mapping[str, Set[TopicIdPartition]]], Assignment
+]
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
 """By name; ``group.consumer.assignors`` says which there are, and the first of them is for members that name none."""

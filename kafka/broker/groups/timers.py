@@ -1,4 +1,4 @@
-"""All time-outs of all groups in one heap, by group, kind and member.
+"""All timeouts of all groups in one heap, by group, kind and member.
 
     timers.of("g").set(Timeout.SESSION, "member-1", 12.5)      there is one of a kind for a member: this one now
     timers.pop_due(now) -> [("g", Timeout.SESSION, "member-1")]
@@ -13,29 +13,29 @@ from enum import Enum
 from kafka.broker.share.deadlines import Deadlines
 
 
-class Timeout(Enum):
-    """What runs out."""
+class GroupTimeout(Enum):
+    """The kinds of timeouts."""
 
     SESSION = "session"
-    """A member was not heard from. Also that of a classic member that was given an id and did not come back."""
+    """A member sent nothing. Also for a classic member that was sent an id and did not join again with it."""
     JOIN = "join"
-    """A classic group's time to join is over (no member)."""
+    """A classic group's join phase (no member)."""
     SYNC = "sync"
-    """A classic group's time to fetch assignments is over (no member)."""
+    """A classic group's sync phase (no member)."""
     REVOKE = "revoke"
-    """A member of the new protocol did not let its partitions go."""
+    """A consumer member did not revoke its partitions."""
     MEMBER_JOIN = "member join"
-    """A classic member in a group of the new protocol was told to join again and did not."""
+    """A classic member of a consumer group did not join again when it was told to."""
     MEMBER_SYNC = "member sync"
-    """The same, with its assignment."""
+    """A classic member of a consumer group did not fetch its assignment."""
 
 
-Key = tuple[str, Timeout, str]
+Key = tuple[str, GroupTimeout, str]
 """Group, kind, member id (empty: the group's own)."""
 
 
-class Timers:
-    """Every group's."""
+class GroupTimers:
+    """The timeouts of all groups."""
 
     def __init__(self) -> None:
         self._when: dict[str, dict[Key, float]] = {}
@@ -47,9 +47,9 @@ class Timers:
         """When to call :meth:`pop_due` next at the latest, in monotonic s."""
         return self._deadlines.next_at
 
-    def of(self, group_id: str) -> GroupTimers:
+    def of(self, group_id: str) -> MemberTimers:
         """One group's share of them."""
-        return GroupTimers(self, group_id)
+        return MemberTimers(self, group_id)
 
     def set(self, key: Key, when: float) -> None:
         self._when.setdefault(key[0], {})[key] = when
@@ -87,31 +87,31 @@ class Timers:
         return found
 
 
-class GroupTimers:
-    """One group's time-outs. Times in monotonic s."""
+class MemberTimers:
+    """One group's timeouts. Times in monotonic s."""
 
     __slots__ = ("_group_id", "_timers")
 
-    def __init__(self, timers: Timers, group_id: str) -> None:
+    def __init__(self, timers: GroupTimers, group_id: str) -> None:
         self._timers = timers
         self._group_id = group_id
 
-    def set(self, kind: Timeout, member_id: str, when: float) -> None:
+    def set(self, kind: GroupTimeout, member_id: str, when: float) -> None:
         self._timers.set((self._group_id, kind, member_id), when)
 
-    def set_if_none(self, kind: Timeout, member_id: str, when: float) -> None:
+    def set_if_none(self, kind: GroupTimeout, member_id: str, when: float) -> None:
         if self.when(kind, member_id) is None:
             self.set(kind, member_id, when)
 
-    def when(self, kind: Timeout, member_id: str = "") -> float | None:
+    def when(self, kind: GroupTimeout, member_id: str = "") -> float | None:
         return self._timers.when((self._group_id, kind, member_id))
 
-    def cancel(self, kind: Timeout, member_id: str = "") -> None:
+    def cancel(self, kind: GroupTimeout, member_id: str = "") -> None:
         self._timers.cancel((self._group_id, kind, member_id))
 
     def cancel_member(self, member_id: str) -> None:
         """Forget all of a member."""
-        for kind in Timeout:
+        for kind in GroupTimeout:
             self.cancel(kind, member_id)
 
     def cancel_all(self) -> None:

@@ -21,17 +21,27 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from kafka.broker.codes import error_code, error_text
-from kafka.broker.groups.classic_group import ClassicGroup
-from kafka.broker.groups.classic_member import Join, JoinAnswer, Sync, SyncAnswer
-from kafka.broker.groups.consumer_group import ConsumerGroup, Heartbeat
-from kafka.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Partition
-from kafka.broker.groups.embedded_protocol import PROTOCOL_TYPE
+from kafka.broker.groups.classic_group import (
+    ClassicGroup,
+    ClassicState,
+    JoinGroupResult,
+    JoinRequest,
+    SyncGroupResult,
+    SyncRequest,
+)
+from kafka.broker.groups.consumer_group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroup,
+    ConsumerHeartbeat,
+)
+from kafka.broker.groups.consumer_protocol import PROTOCOL_TYPE
 from kafka.broker.groups.group_settings import consumer_settings
-from kafka.broker.groups.states import ClassicState
 from kafka.broker.operations import ALL_GROUP_OPERATIONS, NOT_ASKED
 from kafka.broker.registry import Call, handles
 from kafka.broker.reply import Reply
-from kafka.broker.topics import by_topic
+from kafka.broker.topics import TopicIdPartition, by_topic
 from kafka.errors import (
     BrokerResponseError,
     GroupIdNotFoundError,
@@ -143,17 +153,17 @@ def join_group(broker: Broker, call: Call[JoinGroupRequest]) -> Reply:
     request = call.request
     reply = Reply()
 
-    def done(answer: JoinAnswer) -> None:
+    def done(answer: JoinGroupResult) -> None:
         broker.complete(reply, call, _join_response(answer, call.version))
 
     low, high = (broker.config.number(f"group.{word}.session.timeout.ms") for word in ("min", "max"))
     if not request.group_id:
-        done(JoinAnswer(InvalidGroupIdError, request.member_id))
+        done(JoinGroupResult(InvalidGroupIdError, request.member_id))
     elif not low <= request.session_timeout_ms <= high:
-        done(JoinAnswer(InvalidSessionTimeoutError, request.member_id))
+        done(JoinGroupResult(InvalidSessionTimeoutError, request.member_id))
     else:
         has_timeout = call.version >= FIRST_WITH_REBALANCE_TIMEOUT
-        wanted = Join(
+        wanted = JoinRequest(
             request.member_id,
             request.group_instance_id,
             call.client_id or "",
@@ -170,7 +180,7 @@ def join_group(broker: Broker, call: Call[JoinGroupRequest]) -> Reply:
     return reply
 
 
-def _join_response(answer: JoinAnswer, version: int) -> JoinGroupResponse:
+def _join_response(answer: JoinGroupResult, version: int) -> JoinGroupResponse:
     name = answer.protocol_name
     return JoinGroupResponse(
         error_code=error_code(answer.error),
@@ -194,7 +204,7 @@ def sync_group(broker: Broker, call: Call[SyncGroupRequest]) -> Reply:
     request = call.request
     reply = Reply()
 
-    def done(answer: SyncAnswer) -> None:
+    def done(answer: SyncGroupResult) -> None:
         response = SyncGroupResponse(
             error_code=error_code(answer.error),
             protocol_type=answer.protocol_type,
@@ -205,11 +215,11 @@ def sync_group(broker: Broker, call: Call[SyncGroupRequest]) -> Reply:
 
     has_protocol = request.protocol_type is not None and request.protocol_name is not None
     if call.version >= FIRST_SYNC_WITH_PROTOCOL and not has_protocol:
-        done(SyncAnswer(InconsistentGroupProtocolError))
+        done(SyncGroupResult(InconsistentGroupProtocolError))
     elif not request.group_id:
-        done(SyncAnswer(InvalidGroupIdError))
+        done(SyncGroupResult(InvalidGroupIdError))
     else:
-        wanted = Sync(
+        wanted = SyncRequest(
             request.member_id,
             request.group_instance_id,
             request.generation_id,
@@ -303,7 +313,7 @@ def _described_classic_group(group: ClassicGroup, operations: int) -> DescribeGr
                 member_metadata=b"" if protocol is None else member.metadata(protocol),
                 member_assignment=member.assignment,
             )
-            for member in group.in_order()
+            for member in group.in_kafka_order()
         ],
         authorized_operations=operations,
     )
@@ -340,10 +350,10 @@ def consumer_group_heartbeat(
     )
 
 
-def _consumer_heartbeat(broker: Broker, call: Call[ConsumerGroupHeartbeatRequest]) -> Heartbeat:
+def _consumer_heartbeat(broker: Broker, call: Call[ConsumerGroupHeartbeatRequest]) -> ConsumerHeartbeat:
     request = call.request
     owned = request.topic_partitions
-    return Heartbeat(
+    return ConsumerHeartbeat(
         request.member_id or broker.groups.new_consumer_member_id(),
         request.member_epoch,
         request.instance_id,
@@ -425,8 +435,8 @@ def _described_consumer_group(
         error_code=0,
         group_id=group.group_id,
         group_state=group.state,
-        group_epoch=group.picture.epoch,
-        assignment_epoch=group.picture.assignment_epoch,
+        group_epoch=group.durable.epoch,
+        assignment_epoch=group.durable.assignment_epoch,
         assignor_name=group.assignor,
         authorized_operations=operations,
         members=[
@@ -441,7 +451,7 @@ def _described_consumer_group(
                 subscribed_topic_regex=member.regex,
                 assignment=_described_assignment(broker, member.holds()),
                 target_assignment=_described_assignment(
-                    broker, group.picture.target.get(member.member_id, frozenset())
+                    broker, group.durable.target.get(member.member_id, frozenset())
                 ),
                 member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
             )
@@ -450,7 +460,9 @@ def _described_consumer_group(
     )
 
 
-def _described_assignment(broker: Broker, partitions: Iterable[Partition]) -> ConsumerGroupDescribeResponse.Assignment:
+def _described_assignment(
+    broker: Broker, partitions: Iterable[TopicIdPartition]
+) -> ConsumerGroupDescribeResponse.Assignment:
     return ConsumerGroupDescribeResponse.Assignment(
         topic_partitions=[
             ConsumerGroupDescribeResponse.TopicPartitions(

@@ -43,7 +43,7 @@ from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.sessions import FINAL_EPOCH, ShareSession
 from kafka.broker.share.state_store import ShareKey
 from kafka.broker.share.states import AckBatch, Acquired, AcquireMode
-from kafka.broker.topics import by_topic
+from kafka.broker.topics import TopicIdPartition, by_topic
 from kafka.broker.transactions.visibility import aborted_batches
 from kafka.errors import (
     BrokerResponseError,
@@ -82,10 +82,6 @@ if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
 # -- acknowledgements -------------------------------------------------------------------------------------------------
-
-
-TopicIdPartition = tuple[UUID, int]
-"""A topic's id and a partition's number."""
 
 
 class PartitionError(NamedTuple):
@@ -210,7 +206,7 @@ def share_group_heartbeat(broker: Broker, call: Call[ShareGroupHeartbeatRequest]
             rack_id=request.rack_id,
             client_id=call.client_id or "",
             client_host="/" + call.connection.host,
-            metadata=broker.topic_infos(known),
+            metadata=broker.topics_image.infos(known),
             now=call.now,
         )
     except BrokerResponseError as error:

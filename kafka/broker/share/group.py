@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
-from uuid import UUID
 
 from kafka.broker.share.assignor import Partition, assign
 from kafka.broker.share.group_configs import ShareGroupConfig
 from kafka.broker.share.sessions import MAX_MEMBER_ID_LENGTH
+from kafka.broker.topics import TopicInfo
 from kafka.errors import (
     FencedMemberEpochError,
     GroupMaxSizeReachedError,
@@ -35,13 +35,6 @@ FIRST_EPOCH = 1
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 ASSIGNOR = "simple"
-
-
-class TopicInfo(NamedTuple):
-    """What a group needs to know of a topic."""
-
-    topic_id: UUID
-    partition_count: int
 
 
 class HeartbeatAnswer(NamedTuple):

@@ -20,13 +20,13 @@ from kafka.broker.share.group import (
     LEAVE_EPOCH,
     HeartbeatAnswer,
     ShareGroup,
-    TopicInfo,
     check_heartbeat,
 )
 from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.state_store import ShareKey, ShareStateStore
 from kafka.broker.share.states import ShareEvent
+from kafka.broker.topics import TopicInfo
 from kafka.errors import GroupIdNotFoundError, InvalidGroupIdError, NonEmptyGroupError
 
 

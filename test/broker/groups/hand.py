@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from kafka.broker.groups.consumer_group import ConsumerGroup, Heartbeat, HeartbeatAnswer
-from kafka.broker.groups.consumer_member import Partition
+from kafka.broker.groups.consumer_group import ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeatResult
 from kafka.broker.groups.group_settings import ConsumerSettings
-from kafka.broker.groups.timers import Timers
-from kafka.broker.share.group import TopicInfo
+from kafka.broker.groups.timers import GroupTimers
+from kafka.broker.topics import TopicIdPartition, TopicInfo
 
 
 class HandTopics:
@@ -37,28 +36,28 @@ class HandGroup:
 
     def __init__(self, partitions: int = 4, **settings: int) -> None:
         self.now = 100.0
-        self.timers = Timers()
+        self.timers = GroupTimers()
         self.topics = HandTopics()
         self.topic_id = self.topics.make("t", partitions)
         self.settings = ConsumerSettings(**settings)  # type: ignore[arg-type]
         self.group = ConsumerGroup(
             "g", lambda: self.settings, self.timers.of("g"), self.topics, lambda: int(self.now * 1000)
         )
-        self.all_of: dict[str, frozenset[Partition]] = {}
+        self.all_of: dict[str, frozenset[TopicIdPartition]] = {}
 
-    def join(self, member: str, *topics: str, **fields: object) -> HeartbeatAnswer:
+    def join(self, member: str, *topics: str, **fields: object) -> ConsumerHeartbeatResult:
         names = frozenset(topics or (() if "regex" in fields else ("t",)))
-        wanted = Heartbeat(
+        wanted = ConsumerHeartbeat(
             member, 0, rebalance_timeout_ms=20_000, topics=names, owned=frozenset()
         )._replace(**fields)  # type: ignore[arg-type]
         return self._send(wanted)
 
-    def beat(self, member: str, epoch: int | None = None, **fields: object) -> HeartbeatAnswer:
+    def beat(self, member: str, epoch: int | None = None, **fields: object) -> ConsumerHeartbeatResult:
         """Epoch: the member's, unless said otherwise."""
         known = self.group.members[member].epoch if epoch is None else epoch
-        return self._send(Heartbeat(member, known)._replace(**fields))  # type: ignore[arg-type]
+        return self._send(ConsumerHeartbeat(member, known)._replace(**fields))  # type: ignore[arg-type]
 
-    def obey(self, member: str) -> HeartbeatAnswer:
+    def obey(self, member: str) -> ConsumerHeartbeatResult:
         """Say what one has, which is what one was told."""
         return self.beat(member, owned=self.all_of.get(member, frozenset()))
 
@@ -86,7 +85,7 @@ class HandGroup:
         self.now = end
         return gone
 
-    def _send(self, wanted: Heartbeat) -> HeartbeatAnswer:
+    def _send(self, wanted: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         answer = self.group.heartbeat(wanted, self.now)
         if answer.assignment is not None:
             self.all_of[wanted.member_id] = answer.assignment

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka.broker.groups.assignors import (
     ASSIGNORS,
     Assignment,
-    Subscriber,
+    SubscribedMember,
     assign_range,
     assign_uniform,
     java_order,
@@ -23,8 +23,8 @@ def numbers(found: Assignment, topic: UUID = A) -> dict[str, list[int]]:
     return {member: sorted(number for one, number in parts if one == topic) for member, parts in found.items()}
 
 
-def members(*names: str, topics: tuple[UUID, ...] = (A,)) -> dict[str, Subscriber]:
-    return {name: Subscriber(frozenset(topics)) for name in names}
+def members(*names: str, topics: tuple[UUID, ...] = (A,)) -> dict[str, SubscribedMember]:
+    return {name: SubscribedMember(frozenset(topics)) for name in names}
 
 
 def test_range_gives_runs_in_the_order_of_ids() -> None:
@@ -34,7 +34,9 @@ def test_range_gives_runs_in_the_order_of_ids() -> None:
 
 
 def test_range_puts_static_members_first_by_their_instance_ids() -> None:
-    found = assign_range({"a": Subscriber(frozenset({A})), "z": Subscriber(frozenset({A}), "i")}, {A: 3}, {})
+    found = assign_range(
+        {"a": SubscribedMember(frozenset({A})), "z": SubscribedMember(frozenset({A}), "i")}, {A: 3}, {}
+    )
     assert numbers(found) == {"z": [0, 1], "a": [2]}
 
 
@@ -75,7 +77,7 @@ def test_javas_order_of_four_ids_is_the_one_seen() -> None:
 TOPICS = [UUID(int=number) for number in range(1, 4)]
 SUBSCRIBERS = st.dictionaries(
     st.sampled_from("abcdef"),
-    st.sets(st.sampled_from(TOPICS)).map(lambda topics: Subscriber(frozenset(topics))),
+    st.sets(st.sampled_from(TOPICS)).map(lambda topics: SubscribedMember(frozenset(topics))),
     min_size=1,
 )
 COUNTS = st.fixed_dictionaries({topic: st.integers(0, 7) for topic in TOPICS})
@@ -83,7 +85,7 @@ COUNTS = st.fixed_dictionaries({topic: st.integers(0, 7) for topic in TOPICS})
 
 @given(SUBSCRIBERS, SUBSCRIBERS, COUNTS, st.sampled_from(sorted(ASSIGNORS)))
 def test_everything_that_is_wanted_has_one_owner_who_wants_it(
-    before: dict[str, Subscriber], now: dict[str, Subscriber], counts: dict[UUID, int], name: str
+    before: dict[str, SubscribedMember], now: dict[str, SubscribedMember], counts: dict[UUID, int], name: str
 ) -> None:
     assign = ASSIGNORS[name]
     old = assign(before, counts, {})
@@ -99,7 +101,7 @@ def test_everything_that_is_wanted_has_one_owner_who_wants_it(
 
 @given(SUBSCRIBERS, COUNTS)
 def test_uniform_moves_nothing_when_nothing_has_changed(
-    now: dict[str, Subscriber], counts: dict[UUID, int]
+    now: dict[str, SubscribedMember], counts: dict[UUID, int]
 ) -> None:
     first = assign_uniform(now, counts, {})
     assert assign_uniform(now, counts, first) == first

@@ -4,12 +4,17 @@ from collections.abc import Mapping
 
 import pytest
 
-from kafka.broker.groups.classic_group import ClassicGroup
-from kafka.broker.groups.classic_member import Join, JoinAnswer, Sync, SyncAnswer
-from kafka.broker.groups.classic_rebalance import ClassicLimits
-from kafka.broker.groups.embedded_protocol import write_subscription
-from kafka.broker.groups.states import ClassicState
-from kafka.broker.groups.timers import Timers
+from kafka.broker.groups.classic_group import (
+    ClassicGroup,
+    ClassicLimits,
+    ClassicState,
+    JoinGroupResult,
+    JoinRequest,
+    SyncGroupResult,
+    SyncRequest,
+)
+from kafka.broker.groups.consumer_protocol import write_subscription
+from kafka.broker.groups.timers import GroupTimers
 from kafka.errors import (
     BrokerResponseError,
     FencedInstanceIdError,
@@ -28,15 +33,15 @@ RANGE = (("range", write_subscription(["t"])),)
 
 
 class Hand:
-    """A group, a clock, and what it has said: tickets are names."""
+    """A group, a clock, and what it has said: callbacks are names."""
 
     def __init__(self, **limits: int) -> None:
         self.now = 100.0
-        self.timers = Timers()
+        self.timers = GroupTimers()
         self.stored: list[dict[str, bytes]] = []
         self.fails = False
         self.count = 0
-        self.answers: dict[str, JoinAnswer | SyncAnswer] = {}
+        self.answers: dict[str, JoinGroupResult | SyncGroupResult] = {}
         self.limits = ClassicLimits(**{"initial_delay_ms": 0, **limits})
         self.group = ClassicGroup("g", lambda: self.limits, self.timers.of("g"), self._store, self._new_id)
 
@@ -50,12 +55,12 @@ class Hand:
         return f"{stem}{self.count}"
 
     def take(self) -> None:
-        for ticket, answer in self.group.take_answers():
-            self.answers[ticket] = answer
+        for callback, answer in self.group.take_completed_requests():
+            self.answers[callback] = answer
 
     def join(
         self,
-        ticket: str,
+        callback: str,
         member: str = "",
         instance: str | None = None,
         *,
@@ -65,21 +70,21 @@ class Hand:
         rebalance_ms: int = 20_000,
         known: bool = False,
         may_skip: bool = True,
-    ) -> JoinAnswer | None:
-        self.answers.pop(ticket, None)
-        wanted = Join(member, instance, "c", "/h", kind, protocols, session_ms, rebalance_ms, known, may_skip)
-        self.group.join(wanted, ticket, self.now)
+    ) -> JoinGroupResult | None:
+        self.answers.pop(callback, None)
+        wanted = JoinRequest(member, instance, "c", "/h", kind, protocols, session_ms, rebalance_ms, known, may_skip)
+        self.group.join(wanted, callback, self.now)
         self.take()
-        answer = self.answers.get(ticket)
-        assert answer is None or isinstance(answer, JoinAnswer)
+        answer = self.answers.get(callback)
+        assert answer is None or isinstance(answer, JoinGroupResult)
         return answer
 
-    def sync(self, ticket: str, member: str, generation: int, **assignments: bytes) -> SyncAnswer | None:
-        self.answers.pop(ticket, None)
-        self.group.sync(Sync(member, None, generation, None, None, assignments), ticket, self.now)
+    def sync(self, callback: str, member: str, generation: int, **assignments: bytes) -> SyncGroupResult | None:
+        self.answers.pop(callback, None)
+        self.group.sync(SyncRequest(member, None, generation, None, None, assignments), callback, self.now)
         self.take()
-        answer = self.answers.get(ticket)
-        assert answer is None or isinstance(answer, SyncAnswer)
+        answer = self.answers.get(callback)
+        assert answer is None or isinstance(answer, SyncGroupResult)
         return answer
 
     def advance(self, seconds: float) -> None:
@@ -87,7 +92,7 @@ class Hand:
         while (due := self.timers.next_deadline) is not None and due <= end:
             self.now = max(self.now, due)
             for _, kind, member in self.timers.pop_due(self.now):
-                self.group.expired(kind, member, self.now)
+                self.group.on_timeout(kind, member, self.now)
                 self.take()
         self.now = end
 
@@ -98,7 +103,7 @@ class Hand:
         for _ in range(2):  # the first one's generation, then that of all
             for member in members:
                 answer = self.answers.get(member)
-                if isinstance(answer, JoinAnswer) and answer.generation < self.group.generation + 1:
+                if isinstance(answer, JoinGroupResult) and answer.generation < self.group.generation + 1:
                     self.join(member, answer.member_id)
             if self.group.state.value == "CompletingRebalance" and len(self.group.members) == len(members):
                 break
@@ -113,7 +118,7 @@ class Hand:
         return ids
 
 
-def error_of(answer: JoinAnswer | SyncAnswer | None) -> type[BrokerResponseError] | None:
+def error_of(answer: JoinGroupResult | SyncGroupResult | None) -> type[BrokerResponseError] | None:
     assert answer is not None
     return answer.error
 
@@ -121,9 +126,9 @@ def error_of(answer: JoinAnswer | SyncAnswer | None) -> type[BrokerResponseError
 def test_a_first_member_leads_a_generation_of_its_own() -> None:
     hand = Hand()
     answer = hand.join("a")
-    assert answer == JoinAnswer(None, "c1", 1, "consumer", "range", "c1", False, (("c1", None, RANGE[0][1]),))
+    assert answer == JoinGroupResult(None, "c1", 1, "consumer", "range", "c1", False, (("c1", None, RANGE[0][1]),))
     assert hand.group.state.value == "CompletingRebalance"
-    assert hand.sync("s", "c1", 1, c1=b"mine") == SyncAnswer(None, "consumer", "range", b"mine")
+    assert hand.sync("s", "c1", 1, c1=b"mine") == SyncGroupResult(None, "consumer", "range", b"mine")
     assert hand.stored == [{"c1": b"mine"}]
     assert hand.group.state is ClassicState.STABLE
     assert hand.group.is_subscribed_to("t")
@@ -132,7 +137,7 @@ def test_a_first_member_leads_a_generation_of_its_own() -> None:
 def test_a_member_without_an_id_is_given_one_to_come_back_with() -> None:
     hand = Hand()
     answer = hand.join("a", known=True)
-    assert answer == JoinAnswer(MemberIdRequiredError, "c1")
+    assert answer == JoinGroupResult(MemberIdRequiredError, "c1")
     assert hand.group.is_empty
     assert hand.group.pending == {"c1"}
     joined = hand.join("a", "c1")
@@ -159,8 +164,8 @@ def test_a_new_member_waits_until_the_others_have_joined_again() -> None:
         hand.group.heartbeat(first, None, 1, hand.now)
     assert hand.join("a", first) == hand.answers["a"]
     answers = hand.answers["a"], hand.answers["b"]
-    assert [one.generation for one in answers if isinstance(one, JoinAnswer)] == [2, 2]
-    assert [len(one.members) for one in answers if isinstance(one, JoinAnswer)] == [2, 0]
+    assert [one.generation for one in answers if isinstance(one, JoinGroupResult)] == [2, 2]
+    assert [len(one.members) for one in answers if isinstance(one, JoinGroupResult)] == [2, 0]
 
 
 def test_who_does_not_join_in_time_is_out() -> None:
@@ -176,7 +181,7 @@ def test_who_does_not_join_in_time_is_out() -> None:
     hand.advance(2.1)
     assert first not in hand.group.members
     answer = hand.answers["b"]
-    assert isinstance(answer, JoinAnswer)
+    assert isinstance(answer, JoinGroupResult)
     assert (answer.generation, answer.leader) == (2, answer.member_id)
 
 
@@ -208,7 +213,7 @@ def test_the_first_rebalance_of_a_group_waits_for_more_members() -> None:
     hand.advance(1.5)
     assert not hand.answers, "somebody came during the delay, so there is more: 2 s are left of the 5"
     hand.advance(1.6)
-    assert [one.generation for one in hand.answers.values() if isinstance(one, JoinAnswer)] == [1, 1]
+    assert [one.generation for one in hand.answers.values() if isinstance(one, JoinGroupResult)] == [1, 1]
 
 
 def test_the_protocol_is_the_one_of_all_that_most_like_best() -> None:
@@ -272,7 +277,7 @@ def test_a_static_member_that_is_back_takes_its_place_and_fences_the_old_one() -
     assert back is not None
     assert (back.member_id, back.generation, back.skip_assignment) == ("i2", 1, True)
     assert hand.group.state is ClassicState.STABLE
-    assert hand.sync("s", "i2", 1) == SyncAnswer(None, "consumer", "range", b"mine")
+    assert hand.sync("s", "i2", 1) == SyncGroupResult(None, "consumer", "range", b"mine")
     with pytest.raises(FencedInstanceIdError):
         hand.group.heartbeat(first.member_id, "i", 1, hand.now)
     assert hand.stored[-1] == {"i2": b"mine"}
@@ -294,7 +299,7 @@ def test_a_static_member_keeps_its_place_over_a_rebalance_that_it_misses() -> No
     hand.join("b", rebalance_ms=1000)
     hand.advance(1.1)
     answer = hand.answers["b"]
-    assert isinstance(answer, JoinAnswer)
+    assert isinstance(answer, JoinGroupResult)
     assert {member for member, _, _ in answer.members} == {"i1", "c2"}
 
 
@@ -306,7 +311,7 @@ def test_leaving_by_instance_id_needs_no_member_id() -> None:
     with pytest.raises(FencedInstanceIdError):
         hand.group.leave("other", "i")
     hand.group.leave("", "i")
-    hand.group.left(hand.now)
+    hand.group.members_left(hand.now)
     assert hand.group.is_empty
 
 
@@ -349,7 +354,7 @@ def test_generations_guard_commits() -> None:
     with pytest.raises(RebalanceInProgressError):
         check(member, None, 2, False, hand.now)
     hand.group.leave(member, None)
-    hand.group.left(hand.now)
+    hand.group.members_left(hand.now)
     check("", None, -1, False, hand.now)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kafka.broker.groups import classic_in_consumer
-from kafka.broker.groups.classic_member import Join, JoinAnswer, Protocols, Sync, SyncAnswer
-from kafka.broker.groups.embedded_protocol import write_assignment, write_subscription
-from kafka.broker.groups.states import MemberState
-from kafka.broker.groups.timers import Timeout
+from kafka.broker.groups import migration
+from kafka.broker.groups.classic_group import JoinGroupResult, JoinRequest, Protocols, SyncGroupResult, SyncRequest
+from kafka.broker.groups.consumer_group import ConsumerMemberState
+from kafka.broker.groups.consumer_protocol import write_assignment, write_subscription
+from kafka.broker.groups.timers import GroupTimeout
 from kafka.errors import (
     BrokerResponseError,
     FencedInstanceIdError,
@@ -33,9 +33,9 @@ WITH_RACK: Protocols = (("range", b"\x00\x03" + RANGE[0][1][2:] + bytes.fromhex(
 
 def join(
     hand: HandGroup, member: str = "", instance: str | None = None, protocols: Protocols = RANGE, **more: Any
-) -> JoinAnswer:
-    wanted = Join(member, instance, "c", "/h", "consumer", protocols, 10_000, 20_000, False)._replace(**more)
-    return classic_in_consumer.join(hand.group, wanted, "new", hand.now)
+) -> JoinGroupResult:
+    wanted = JoinRequest(member, instance, "c", "/h", "consumer", protocols, 10_000, 20_000, False)._replace(**more)
+    return migration.classic_join(hand.group, wanted, "new", hand.now)
 
 
 def sync(
@@ -45,32 +45,32 @@ def sync(
     kind: str | None = None,
     protocol: str | None = None,
     instance: str | None = None,
-) -> SyncAnswer:
-    return classic_in_consumer.sync(hand.group, Sync(member, instance, generation, kind, protocol, {}), hand.now)
+) -> SyncGroupResult:
+    return migration.classic_sync(hand.group, SyncRequest(member, instance, generation, kind, protocol, {}), hand.now)
 
 
 def beat(hand: HandGroup, member: str, generation: int) -> None:
-    classic_in_consumer.heartbeat(hand.group, member, None, generation, hand.now)
+    migration.classic_heartbeat(hand.group, member, None, generation, hand.now)
 
 
-def due(hand: HandGroup, member: str) -> dict[Timeout, float]:
-    found = {kind: hand.timers.of("g").when(kind, member) for kind in Timeout}
+def due(hand: HandGroup, member: str) -> dict[GroupTimeout, float]:
+    found = {kind: hand.timers.of("g").when(kind, member) for kind in GroupTimeout}
     return {kind: when for kind, when in found.items() if when is not None}
 
 
 def put(hand: HandGroup, member: str, **fields: Any) -> None:
     """Have a member be as a test wants it."""
     changed = hand.group.members[member]._replace(**fields)
-    hand.group.picture = hand.group.picture._replace(members={**hand.group.members, member: changed})
+    hand.group.durable = hand.group.durable._replace(members={**hand.group.members, member: changed})
 
 
 def test_a_join_is_answered_with_the_members_epoch_and_no_leader() -> None:
     hand = HandGroup()
     timers = hand.timers.of("g")
-    timers.set(Timeout.MEMBER_JOIN, "new", 105.0)
-    timers.set(Timeout.REVOKE, "new", 106.0)
-    assert join(hand) == JoinAnswer(None, "new", 2, "consumer", "range", "", False, ())
-    assert due(hand, "new") == {Timeout.SESSION: 110.0, Timeout.MEMBER_SYNC: 120.0}
+    timers.set(GroupTimeout.MEMBER_JOIN, "new", 105.0)
+    timers.set(GroupTimeout.REVOKE, "new", 106.0)
+    assert join(hand) == JoinGroupResult(None, "new", 2, "consumer", "range", "", False, ())
+    assert due(hand, "new") == {GroupTimeout.SESSION: 110.0, GroupTimeout.MEMBER_SYNC: 120.0}
     member = hand.group.members["new"]
     assert (member.client_id, member.client_host, member.topics, member.rebalance_timeout_ms) == (
         "c", "/h", frozenset({"t"}), 20_000,
@@ -80,7 +80,7 @@ def test_a_join_is_answered_with_the_members_epoch_and_no_leader() -> None:
 
 def test_only_a_dynamic_member_of_a_later_version_needs_an_id_first() -> None:
     hand = HandGroup()
-    assert join(hand, needs_known_id=True) == JoinAnswer(MemberIdRequiredError, "new")
+    assert join(hand, needs_known_id=True) == JoinGroupResult(MemberIdRequiredError, "new")
     assert hand.group.is_empty
     assert join(hand, "m", needs_known_id=True).member_id == "m"
     assert join(hand, instance="i", needs_known_id=True).member_id == "new"
@@ -121,7 +121,7 @@ def test_a_protocol_has_to_be_one_of_all_classic_members() -> None:
     hand.join("new protocol")
     join(hand, "m", None, (("sticky", b"\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x00"), *RANGE))
     join(hand, "n")
-    supports = classic_in_consumer.supports
+    supports = migration.supports
     assert supports(hand.group, "consumer", (("x", b""), ("range", b"")))
     assert not supports(hand.group, "consumer", (("sticky", b""),))
     assert not supports(hand.group, "connect", (("range", b""),))
@@ -139,8 +139,8 @@ def test_a_static_member_takes_its_place_over_under_a_new_id() -> None:
     hand = HandGroup()
     join(hand, instance="i")
     assert set(hand.group.members) == {"new"}
-    again = classic_in_consumer.join(
-        hand.group, Join("", "i", "c", "/h", "consumer", RANGE, 10_000, 20_000), "newer", hand.now
+    again = migration.classic_join(
+        hand.group, JoinRequest("", "i", "c", "/h", "consumer", RANGE, 10_000, 20_000), "newer", hand.now
     )
     assert (again.member_id, set(hand.group.members)) == ("newer", {"newer"})
     assert len(hand.group.members["newer"].assigned) == 4
@@ -155,9 +155,9 @@ def test_what_a_member_says_that_it_owns_is_let_go_first() -> None:
     join(hand, "n")
     owned = {"t": [0, 1, 2, 3], "gone": [0]}
     join(hand, "m", None, (("range", write_subscription(["t"], owned)),))
-    assert hand.group.members["m"].state is MemberState.UNREVOKED_PARTITIONS
+    assert hand.group.members["m"].state is ConsumerMemberState.UNREVOKED_PARTITIONS
     join(hand, "m", None, (("range", write_subscription(["t"], {"t": [0, 1]})),))
-    assert (hand.group.members["m"].state, hand.group.members["m"].epoch) == (MemberState.STABLE, 3)
+    assert (hand.group.members["m"].state, hand.group.members["m"].epoch) == (ConsumerMemberState.STABLE, 3)
 
 
 def test_a_sync_is_answered_with_the_members_partitions() -> None:
@@ -165,9 +165,9 @@ def test_a_sync_is_answered_with_the_members_partitions() -> None:
     join(hand, "m")
     hand.now = 103.0
     data = write_assignment({"t": [0, 1, 2, 3]}, 1)
-    assert sync(hand, "m", 2) == SyncAnswer(None, None, None, data)
-    assert due(hand, "m") == {Timeout.SESSION: 113.0}
-    assert sync(hand, "m", 2, "consumer", "range") == SyncAnswer(None, "consumer", "range", data)
+    assert sync(hand, "m", 2) == SyncGroupResult(None, None, None, data)
+    assert due(hand, "m") == {GroupTimeout.SESSION: 113.0}
+    assert sync(hand, "m", 2, "consumer", "range") == SyncGroupResult(None, "consumer", "range", data)
     del hand.topics.all["t"]
     assert sync(hand, "m", 2).assignment == write_assignment({}, 1)
 
@@ -202,11 +202,15 @@ def test_what_stands_against_a_sync(
 def test_a_member_behind_its_group_joins_again_unless_it_has_to_let_go() -> None:
     hand = HandGroup()
     join(hand, "m")
-    hand.group.picture = hand.group.picture._replace(epoch=3)
+    hand.group.durable = hand.group.durable._replace(epoch=3)
     with pytest.raises(RebalanceInProgressError):
         sync(hand, "m", 2)
-    assert due(hand, "m") == {Timeout.SESSION: 110.0, Timeout.MEMBER_SYNC: 120.0, Timeout.MEMBER_JOIN: 120.0}
-    put(hand, "m", state=MemberState.UNREVOKED_PARTITIONS)
+    assert due(hand, "m") == {
+        GroupTimeout.SESSION: 110.0,
+        GroupTimeout.MEMBER_SYNC: 120.0,
+        GroupTimeout.MEMBER_JOIN: 120.0,
+    }
+    put(hand, "m", state=ConsumerMemberState.UNREVOKED_PARTITIONS)
     assert sync(hand, "m", 2).error is None
 
 
@@ -216,29 +220,29 @@ def test_a_heartbeat_tells_that_there_is_something_to_join_for() -> None:
     sync(hand, "m", 2)
     hand.now = 104.0
     beat(hand, "m", 2)
-    assert due(hand, "m") == {Timeout.SESSION: 114.0}
+    assert due(hand, "m") == {GroupTimeout.SESSION: 114.0}
     with pytest.raises(IllegalGenerationError):
         beat(hand, "m", 1)
-    put(hand, "m", state=MemberState.UNREVOKED_PARTITIONS)
+    put(hand, "m", state=ConsumerMemberState.UNREVOKED_PARTITIONS)
     with pytest.raises(RebalanceInProgressError):
         beat(hand, "m", 2)
-    assert due(hand, "m") == {Timeout.SESSION: 114.0, Timeout.MEMBER_JOIN: 124.0}
+    assert due(hand, "m") == {GroupTimeout.SESSION: 114.0, GroupTimeout.MEMBER_JOIN: 124.0}
     hand.now = 105.0
-    put(hand, "m", state=MemberState.STABLE)
-    hand.group.picture = hand.group.picture._replace(epoch=3)
+    put(hand, "m", state=ConsumerMemberState.STABLE)
+    hand.group.durable = hand.group.durable._replace(epoch=3)
     with pytest.raises(RebalanceInProgressError):
         beat(hand, "m", 2)
-    assert due(hand, "m") == {Timeout.SESSION: 115.0, Timeout.MEMBER_JOIN: 124.0}, "the time runs on"
+    assert due(hand, "m") == {GroupTimeout.SESSION: 115.0, GroupTimeout.MEMBER_JOIN: 124.0}, "the time runs on"
 
 
 def test_who_waits_for_others_is_told_when_they_have_let_go() -> None:
     hand = HandGroup()
     join(hand, "m")
     partitions = sorted(hand.group.members["m"].assigned)
-    put(hand, "m", state=MemberState.UNRELEASED_PARTITIONS, assigned=dict.fromkeys(partitions[:3], 2))
+    put(hand, "m", state=ConsumerMemberState.UNRELEASED_PARTITIONS, assigned=dict.fromkeys(partitions[:3], 2))
     hand.join("other", topics=frozenset())
     epoch = hand.group.epoch
-    hand.group.picture = hand.group.picture._replace(assignment_epoch=epoch)
+    hand.group.durable = hand.group.durable._replace(assignment_epoch=epoch)
     put(hand, "m", epoch=epoch)
     put(hand, "other", revoking={partitions[3]: 2})
     beat(hand, "m", epoch)
@@ -251,12 +255,12 @@ def test_who_is_meant_by_a_leave() -> None:
     hand = HandGroup()
     join(hand, "m")
     hand.join("s", instance_id="i")
-    leaver = classic_in_consumer.leaver
-    assert [leaver(hand.group, *who) for who in (("m", None), ("", "i"), ("s", "i"))] == ["m", "s", "s"]
+    find_leaving_member = migration.find_leaving_member
+    assert [find_leaving_member(hand.group, *who) for who in (("m", None), ("", "i"), ("s", "i"))] == ["m", "s", "s"]
     for who, error in (
         (("x", None), UnknownMemberIdError),
         (("", "j"), UnknownMemberIdError),
         (("m", "i"), FencedInstanceIdError),
     ):
         with pytest.raises(error):
-            leaver(hand.group, *who)
+            find_leaving_member(hand.group, *who)

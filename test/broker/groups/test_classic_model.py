@@ -13,11 +13,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafka.broker.groups.classic_group import ClassicGroup
-from kafka.broker.groups.classic_member import Join, JoinAnswer, Sync, SyncAnswer
-from kafka.broker.groups.classic_rebalance import ClassicLimits
-from kafka.broker.groups.states import ClassicState
-from kafka.broker.groups.timers import Timers
+from kafka.broker.groups.classic_group import (
+    ClassicGroup,
+    ClassicLimits,
+    ClassicState,
+    JoinGroupResult,
+    JoinRequest,
+    SyncGroupResult,
+    SyncRequest,
+)
+from kafka.broker.groups.timers import GroupTimers
 from kafka.errors import BrokerResponseError, KafkaStorageError
 
 PARTITIONS = 5
@@ -26,7 +31,8 @@ NAME = st.sampled_from(NAMES)
 
 
 class Client:
-    """A consumer. ``waits``: its ticket in flight; ``owns`` is what it reads, and would commit under ``generation``."""
+    """A consumer. ``waits``: its callback in flight; ``owns`` is what it reads, and would commit under
+    ``generation``."""
 
     def __init__(self) -> None:
         self.member_id = ""
@@ -44,7 +50,7 @@ class ClassicModel(RuleBasedStateMachine):
     @initialize(delay=st.sampled_from([0, 3000]), max_size=st.sampled_from([2, 100]))
     def start(self, delay: int, max_size: int) -> None:
         self.now = 0.0
-        self.timers = Timers()
+        self.timers = GroupTimers()
         self.fails = False
         self.count = 0
         self.highest = 0
@@ -61,17 +67,17 @@ class ClassicModel(RuleBasedStateMachine):
         return f"{stem}-{self.count}"
 
     def deliver(self) -> None:
-        for (name, number), answer in self.group.take_answers():
+        for (name, number), answer in self.group.take_completed_requests():
             client = self.clients[name]
             if client.waits != number:
                 continue  # the client that asked is gone
             client.waits = None
-            if isinstance(answer, JoinAnswer):
+            if isinstance(answer, JoinGroupResult):
                 self.joined(client, answer)
             else:
                 self.synced(client, answer)
 
-    def joined(self, client: Client, answer: JoinAnswer) -> None:
+    def joined(self, client: Client, answer: JoinGroupResult) -> None:
         client.member_id = answer.member_id
         if answer.error is not None:
             client.has_to_sync = False
@@ -83,12 +89,12 @@ class ClassicModel(RuleBasedStateMachine):
         if answer.leader == answer.member_id and not answer.skip_assignment:
             client.members = tuple(member for member, _, _ in answer.members)
 
-    def synced(self, client: Client, answer: SyncAnswer) -> None:
+    def synced(self, client: Client, answer: SyncGroupResult) -> None:
         client.has_to_sync = False
         if answer.error is None:
             client.owns = frozenset(answer.assignment)
 
-    def ticket(self, name: str) -> Any:
+    def callback(self, name: str) -> Any:
         self.count += 1
         self.clients[name].waits = self.count
         return name, self.count
@@ -100,10 +106,10 @@ class ClassicModel(RuleBasedStateMachine):
             return
         client.owns = frozenset()  # whoever joins has let go (the eager protocol)
         instance = "i" if name == "static" else None
-        wanted = Join(
+        wanted = JoinRequest(
             client.member_id, instance, name, "/h", "consumer", (("range", b""),), session, 6000, known, True
         )
-        self.group.join(wanted, self.ticket(name), self.now)
+        self.group.join(wanted, self.callback(name), self.now)
         self.deliver()
 
     @rule(name=NAME)
@@ -117,8 +123,8 @@ class ClassicModel(RuleBasedStateMachine):
                 owner = client.members[number % len(client.members)]
                 assigned[owner] = assigned.get(owner, b"") + bytes([number])
         instance = "i" if name == "static" else None
-        wanted = Sync(client.member_id, instance, client.generation, "consumer", "range", assigned)
-        self.group.sync(wanted, self.ticket(name), self.now)
+        wanted = SyncRequest(client.member_id, instance, client.generation, "consumer", "range", assigned)
+        self.group.sync(wanted, self.callback(name), self.now)
         self.deliver()
 
     @rule(name=NAME)
@@ -142,7 +148,7 @@ class ClassicModel(RuleBasedStateMachine):
         except BrokerResponseError:
             pass
         else:
-            self.group.left(self.now)
+            self.group.members_left(self.now)
         client.forget()
         self.deliver()
 
@@ -156,7 +162,7 @@ class ClassicModel(RuleBasedStateMachine):
         while (due := self.timers.next_deadline) is not None and due <= end:
             self.now = max(self.now, due)
             for _, kind, member_id in self.timers.pop_due(self.now):
-                self.group.expired(kind, member_id, self.now)
+                self.group.on_timeout(kind, member_id, self.now)
                 self.deliver()
         self.now = end
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.broker.groups.classic_group import ClassicGroup
-from kafka.broker.groups.classic_member import JoinAnswer, Sync, SyncAnswer
-from kafka.broker.groups.classic_rebalance import ClassicLimits
-from kafka.broker.groups.states import ClassicState
-from kafka.broker.groups.timers import Timeout
+from kafka.broker.groups.classic_group import (
+    ClassicGroup,
+    ClassicLimits,
+    ClassicState,
+    JoinGroupResult,
+    SyncGroupResult,
+    SyncRequest,
+)
+from kafka.broker.groups.timers import GroupTimeout
 from kafka.errors import (
     BrokerResponseError,
     CoordinatorNotAvailableError,
@@ -31,7 +35,7 @@ def due(hand: Hand) -> dict[tuple[str, str], float]:
     """Kind and member -> when, of all that is set."""
     timers = hand.timers.of("g")
     members = ["", *hand.group.members, *hand.group.pending, *(f"{stem}{at}" for stem in "ci" for at in range(9))]
-    found = {(kind.value, member): timers.when(kind, member) for kind in Timeout for member in members}
+    found = {(kind.value, member): timers.when(kind, member) for kind in GroupTimeout for member in members}
     return {key: when for key, when in found.items() if when is not None}
 
 
@@ -67,7 +71,7 @@ def test_the_time_outs_of_a_first_generation() -> None:
     hand.group.heartbeat("c1", None, 1, hand.now)
     assert due(hand) == {("session", "c1"): 115.0}
     hand.group.leave("c1", None)
-    hand.group.left(hand.now)
+    hand.group.members_left(hand.now)
     assert due(hand) == {}
 
 
@@ -94,7 +98,7 @@ def test_a_group_that_was_left_waits_once_for_those_who_come_next() -> None:
     hand.join("a", rebalance_ms=5000)
     hand.advance(3)
     hand.group.leave("c1", None)
-    hand.group.left(hand.now)
+    hand.group.members_left(hand.now)
     assert hand.group.is_empty
     hand.join("b", rebalance_ms=5000)
     assert due(hand)["join", ""] == 106.0
@@ -130,7 +134,7 @@ def test_the_time_to_sync_ends_with_the_last_one() -> None:
     hand.sync("t", follower, hand.group.generation)
     assert ("sync", "") not in due(hand)
     generation = hand.group.generation
-    hand.group.expired(Timeout.SYNC, "", hand.now)
+    hand.group.on_timeout(GroupTimeout.SYNC, "", hand.now)
     assert (hand.group.state, hand.group.generation) == (STABLE, generation)
 
 
@@ -172,7 +176,7 @@ def test_a_join_that_its_client_gave_up_is_answered_when_the_next_one_comes() ->
     assert hand.join("b") is None
     assert hand.join("b", "c2") is None, "the same request is not answered by itself"
     assert hand.join("b2", "c2") is None
-    assert hand.answers["b"] == JoinAnswer(RebalanceInProgressError, "c2")
+    assert hand.answers["b"] == JoinGroupResult(RebalanceInProgressError, "c2")
 
 
 def test_a_new_member_that_waits_5_minutes_is_given_up() -> None:
@@ -184,14 +188,14 @@ def test_a_new_member_that_waits_5_minutes_is_given_up() -> None:
     assert set(hand.group.members) == {"c1", "c2"}
     hand.advance(0.2)
     assert set(hand.group.members) == {"c1"}
-    assert hand.answers["b"] == JoinAnswer(UnknownMemberIdError)
+    assert hand.answers["b"] == JoinGroupResult(UnknownMemberIdError)
 
 
 def test_a_member_that_waits_in_a_join_is_alive() -> None:
     hand = Hand()
     first, second = hand.stable("a", "b")
     assert hand.join("a", first) is None or hand.join("a", second) is None
-    waiting = next(one.member_id for one in hand.group.members.values() if one.join_ticket is not None)
+    waiting = next(one.member_id for one in hand.group.members.values() if one.awaiting_join_callback is not None)
     other = second if waiting == first else first
     for _ in range(3):
         hand.advance(6)
@@ -250,7 +254,7 @@ def test_the_last_member_that_was_waited_for_leaves() -> None:
     other = next(one for one in hand.group.members if one != leader)
     assert hand.join("a", leader) is None
     hand.group.leave(other, None)
-    hand.group.left(hand.now)
+    hand.group.members_left(hand.now)
     hand.take()
     assert error_of(hand.answers["a"]) is None
     assert list(hand.group.members) == [leader]
@@ -298,8 +302,8 @@ def test_what_stands_against_a_sync(
 ) -> None:
     hand = Hand()
     hand.stable("a")
-    hand.group.sync(Sync(member, instance, generation, kind, protocol, {}), "s", hand.now)
-    ((_, answer),) = hand.group.take_answers()
+    hand.group.sync(SyncRequest(member, instance, generation, kind, protocol, {}), "s", hand.now)
+    ((_, answer),) = hand.group.take_completed_requests()
     assert error_of(answer) is error
 
 
@@ -333,12 +337,12 @@ def test_a_group_that_ends_tells_who_waits_and_takes_nobody() -> None:
     hand = Hand()
     (first,) = hand.stable("a")
     hand.join("b")
-    hand.group.die()
+    hand.group.close()
     hand.take()
-    assert hand.answers["b"] == JoinAnswer(CoordinatorNotAvailableError, "c2")
+    assert hand.answers["b"] == JoinGroupResult(CoordinatorNotAvailableError, "c2")
     assert due(hand) == {}
     assert error_of(hand.join("c")) is CoordinatorNotAvailableError
-    assert hand.sync("s", first, 1) == SyncAnswer(CoordinatorNotAvailableError)
+    assert hand.sync("s", first, 1) == SyncGroupResult(CoordinatorNotAvailableError)
     with pytest.raises(CoordinatorNotAvailableError):
         hand.group.heartbeat(first, None, 1, hand.now)
     with pytest.raises(CoordinatorNotAvailableError):

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.broker.groups.classic_member import Protocols
-from kafka.broker.groups.consumer_group import ConsumerGroup, Heartbeat, HeartbeatAnswer
-from kafka.broker.groups.consumer_member import ClassicSide
-from kafka.broker.groups.states import MemberState
-from kafka.broker.groups.timers import Timeout
-from kafka.broker.share.group import TopicInfo
+from kafka.broker.groups.classic_group import Protocols
+from kafka.broker.groups.consumer_group import (
+    ClassicMemberMetadata,
+    ConsumerGroup,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    ConsumerMemberState,
+)
+from kafka.broker.groups.timers import GroupTimeout
+from kafka.broker.topics import TopicInfo
 from kafka.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
@@ -126,7 +130,7 @@ def test_leaving_makes_a_new_epoch_and_the_next_heartbeat_shares_out_what_was_le
     hand.join("a")
     hand.join("b")
     hand.settle("a", "b")
-    hand.group.remove([hand.group.leaver("b", None).member_id])
+    hand.group.remove([hand.group.find_leaving_member("b", None).member_id])
     assert hand.group.state == "Assigning"
     hand.advance(1.1)
     assert hand.beat("a").epoch == hand.group.epoch
@@ -158,7 +162,7 @@ def test_a_static_member_that_is_away_keeps_its_partitions_for_its_return() -> N
     hand.join("a", instance_id="i")
     with pytest.raises(UnreleasedInstanceIdError):
         hand.join("b", instance_id="i")
-    hand.group.go_away(hand.group.leaver("a", "i"))
+    hand.group.static_leave(hand.group.find_leaving_member("a", "i"))
     assert hand.group.members["a"].epoch == -2
     with pytest.raises(FencedMemberEpochError):
         hand.beat("a", 2)
@@ -175,7 +179,7 @@ def test_a_static_member_that_is_away_keeps_its_partitions_for_its_return() -> N
 def test_a_static_member_that_stays_away_loses_its_place_with_its_session() -> None:
     hand = HandGroup(session_timeout_ms=10_000)
     hand.join("a", instance_id="i")
-    hand.group.go_away(hand.group.leaver("a", "i"))
+    hand.group.static_leave(hand.group.find_leaving_member("a", "i"))
     assert hand.advance(10.1) == ["a"]
 
 
@@ -209,7 +213,7 @@ def test_what_one_is_no_longer_subscribed_to_is_taken_before_there_is_a_new_targ
     hand.beat("a")
     answer = hand.beat("a", regex="u+")
     assert answer.assignment == frozenset()
-    assert hand.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    assert hand.group.members["a"].state is ConsumerMemberState.UNREVOKED_PARTITIONS
     assert hand.group.is_held((hand.topic_id, 0))
 
 
@@ -283,7 +287,7 @@ def test_reading_offsets_needs_the_members_epoch_or_nothing() -> None:
 def test_a_group_read_back_goes_on_where_it_was() -> None:
     hand = HandGroup()
     hand.join("a")
-    again = ConsumerGroup("g", lambda: hand.settings, hand.timers.of("g"), hand.topics, lambda: 0, hand.group.picture)
+    again = ConsumerGroup("g", lambda: hand.settings, hand.timers.of("g"), hand.topics, lambda: 0, hand.group.durable)
     hand.timers.of("g").cancel_all()
     again.resume(hand.now)
     hand.group = again
@@ -294,34 +298,36 @@ def test_a_group_read_back_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize(
     ("heartbeat", "is_full"),
     [
-        (Heartbeat("m", 0), True),
-        (Heartbeat("m", 1), False),
-        (Heartbeat("m", 1, rebalance_timeout_ms=1, topics=frozenset(), owned=frozenset()), True),
-        (Heartbeat("m", 1, rebalance_timeout_ms=1, regex="", owned=frozenset()), True),
-        (Heartbeat("m", 1, topics=frozenset(), owned=frozenset()), False),
-        (Heartbeat("m", 1, rebalance_timeout_ms=1, owned=frozenset()), False),
-        (Heartbeat("m", 1, rebalance_timeout_ms=1, topics=frozenset()), False),
+        (ConsumerHeartbeat("m", 0), True),
+        (ConsumerHeartbeat("m", 1), False),
+        (ConsumerHeartbeat("m", 1, rebalance_timeout_ms=1, topics=frozenset(), owned=frozenset()), True),
+        (ConsumerHeartbeat("m", 1, rebalance_timeout_ms=1, regex="", owned=frozenset()), True),
+        (ConsumerHeartbeat("m", 1, topics=frozenset(), owned=frozenset()), False),
+        (ConsumerHeartbeat("m", 1, rebalance_timeout_ms=1, owned=frozenset()), False),
+        (ConsumerHeartbeat("m", 1, rebalance_timeout_ms=1, topics=frozenset()), False),
     ],
 )
-def test_a_full_heartbeat_says_everything(heartbeat: Heartbeat, is_full: bool) -> None:
+def test_a_full_heartbeat_says_everything(heartbeat: ConsumerHeartbeat, is_full: bool) -> None:
     """GroupMetadataManager.consumerGroupHeartbeat: isFullRequest."""
     assert heartbeat.is_full is is_full
 
 
 def test_an_answer_without_an_interval_says_0() -> None:
     """ConsumerGroupHeartbeatResponse: that to a leave has the default."""
-    assert HeartbeatAnswer("m", -1) == ("m", -1, 0, None)
+    assert ConsumerHeartbeatResult("m", -1) == ("m", -1, 0, None)
 
 
 def test_a_heartbeat_sets_the_session_and_ends_what_a_classic_member_had_to_do() -> None:
     hand = HandGroup(session_timeout_ms=45_000)
     hand.join("a")
     timers = hand.timers.of("g")
-    timers.set(Timeout.MEMBER_JOIN, "a", 103.0)
-    timers.set(Timeout.MEMBER_SYNC, "a", 104.0)
+    timers.set(GroupTimeout.MEMBER_JOIN, "a", 103.0)
+    timers.set(GroupTimeout.MEMBER_SYNC, "a", 104.0)
     hand.now = 102.0
     hand.beat("a")
-    assert {kind: timers.when(kind, "a") for kind in Timeout if timers.when(kind, "a")} == {Timeout.SESSION: 147.0}
+    assert {kind: timers.when(kind, "a") for kind in GroupTimeout if timers.when(kind, "a")} == {
+        GroupTimeout.SESSION: 147.0
+    }
 
 
 def test_a_revocation_has_its_time_and_no_longer() -> None:
@@ -331,12 +337,12 @@ def test_a_revocation_has_its_time_and_no_longer() -> None:
     hand.join("b")
     hand.beat("a")
     timers = hand.timers.of("g")
-    assert timers.when(Timeout.REVOKE, "a") == 105.0
+    assert timers.when(GroupTimeout.REVOKE, "a") == 105.0
     hand.advance(1)
     hand.beat("a")
-    assert timers.when(Timeout.REVOKE, "a") == 105.0
+    assert timers.when(GroupTimeout.REVOKE, "a") == 105.0
     hand.obey("a")
-    assert timers.when(Timeout.REVOKE, "a") is None
+    assert timers.when(GroupTimeout.REVOKE, "a") is None
 
 
 def test_what_a_heartbeat_does_not_say_stays() -> None:
@@ -356,11 +362,11 @@ def test_the_target_is_that_of_the_members_there_are() -> None:
     hand.join("a", instance_id="i")
     hand.join("b")
     hand.settle("a", "b")
-    hand.group.go_away(hand.group.leaver("a", "i"))
+    hand.group.static_leave(hand.group.find_leaving_member("a", "i"))
     hand.join("c", instance_id="i")
-    assert set(hand.group.picture.target) == set(hand.group.members) == {"b", "c"}
+    assert set(hand.group.durable.target) == set(hand.group.members) == {"b", "c"}
     hand.group.remove(["b"])
-    assert set(hand.group.picture.target) == set(hand.group.members) == {"c"}
+    assert set(hand.group.durable.target) == set(hand.group.members) == {"c"}
 
 
 @pytest.mark.parametrize("is_classic", [False, True])
@@ -372,15 +378,15 @@ def test_after_a_restart_everybody_has_a_time_out(is_classic: bool) -> None:
     hand.join("b", rebalance_timeout_ms=7000)
     hand.beat("a")
     protocols: Protocols = (("range", b""),)
-    picture = hand.group.picture
+    durable = hand.group.durable
     if is_classic:
-        one = picture.members["a"]._replace(classic=ClassicSide(6000, protocols))
-        picture = picture._replace(members={**picture.members, "a": one})
+        one = durable.members["a"]._replace(classic=ClassicMemberMetadata(6000, protocols))
+        durable = durable._replace(members={**durable.members, "a": one})
     timers = hand.timers.of("h")
-    ConsumerGroup("h", lambda: hand.settings, timers, hand.topics, lambda: 0, picture).resume(200.0)
-    found = {who: {kind: timers.when(kind, who) for kind in Timeout if timers.when(kind, who)} for who in "ab"}
-    waiting = {Timeout.SESSION: 206.0} if is_classic else {Timeout.SESSION: 245.0, Timeout.REVOKE: 203.0}
-    assert found == {"a": waiting, "b": {Timeout.SESSION: 245.0}}
+    ConsumerGroup("h", lambda: hand.settings, timers, hand.topics, lambda: 0, durable).resume(200.0)
+    found = {who: {kind: timers.when(kind, who) for kind in GroupTimeout if timers.when(kind, who)} for who in "ab"}
+    waiting = {GroupTimeout.SESSION: 206.0} if is_classic else {GroupTimeout.SESSION: 245.0, GroupTimeout.REVOKE: 203.0}
+    assert found == {"a": waiting, "b": {GroupTimeout.SESSION: 245.0}}
 
 
 def test_anybody_commits_to_an_empty_group_without_an_epoch() -> None:
@@ -394,8 +400,8 @@ def test_a_member_of_the_classic_protocol_commits_and_reads_in_its_generation() 
     hand = HandGroup()
     hand.join("a")
     protocols: Protocols = (("range", b""),)
-    member = hand.group.members["a"]._replace(classic=ClassicSide(6000, protocols))
-    hand.group.picture = hand.group.picture._replace(members={"a": member})
+    member = hand.group.members["a"]._replace(classic=ClassicMemberMetadata(6000, protocols))
+    hand.group.durable = hand.group.durable._replace(members={"a": member})
     hand.group.check_commit("a", 2, 3, False, [])
     hand.group.check_fetch("a", 2)
     for epoch in (1, 3):

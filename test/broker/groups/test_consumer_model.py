@@ -10,12 +10,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafka.broker.groups.consumer_group import Heartbeat, HeartbeatAnswer
-from kafka.broker.groups.consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, Partition
-from kafka.broker.groups.consumer_records import PictureBuilder, changes
-from kafka.broker.groups.picture import Picture
-from kafka.broker.share.group import TopicInfo
+from kafka.broker.groups.consumer_group import (
+    JOIN_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    DurableGroupState,
+)
+from kafka.broker.groups.records import DurableGroupStateBuilder, changes
 from kafka.broker.state.group_records import GROUP_KEYS
+from kafka.broker.topics import TopicIdPartition, TopicInfo
 from kafka.errors import BrokerResponseError, FencedMemberEpochError, UnknownMemberIdError
 from test.broker.groups.hand import HandGroup
 
@@ -29,8 +33,8 @@ class Client:
     def __init__(self) -> None:
         self.member_id = ""
         self.epoch = JOIN_EPOCH
-        self.told: frozenset[Partition] = frozenset()
-        self.owns: frozenset[Partition] = frozenset()
+        self.told: frozenset[TopicIdPartition] = frozenset()
+        self.owns: frozenset[TopicIdPartition] = frozenset()
 
     def fenced(self) -> None:
         """Let everything go and join again."""
@@ -44,8 +48,8 @@ class ConsumerModel(RuleBasedStateMachine):
         self.clients = {name: Client() for name in NAMES}
         self.count = 0
         self.epochs = (0, 0)
-        self.written = Picture()
-        self.disk = PictureBuilder()
+        self.written = DurableGroupState()
+        self.disk = DurableGroupStateBuilder()
 
     @property
     def group(self):  # type: ignore[no-untyped-def]
@@ -60,7 +64,7 @@ class ConsumerModel(RuleBasedStateMachine):
             self.count += 1
             client.member_id = f"{name}{self.count}"
         client.fenced()
-        wanted = Heartbeat(
+        wanted = ConsumerHeartbeat(
             client.member_id,
             JOIN_EPOCH,
             "i" if name == "static" else None,
@@ -82,11 +86,11 @@ class ConsumerModel(RuleBasedStateMachine):
             client.owns = client.told
         instance = "i" if name == "static" else None
         owned = None if silent else client.owns
-        self.send(client, Heartbeat(client.member_id, client.epoch, instance, owned=owned), lost)
+        self.send(client, ConsumerHeartbeat(client.member_id, client.epoch, instance, owned=owned), lost)
 
-    def send(self, client: Client, wanted: Heartbeat, lost: bool = False) -> None:
+    def send(self, client: Client, wanted: ConsumerHeartbeat, lost: bool = False) -> None:
         try:
-            answer: HeartbeatAnswer = self.group.heartbeat(wanted, self.hand.now)
+            answer: ConsumerHeartbeatResult = self.group.heartbeat(wanted, self.hand.now)
         except (FencedMemberEpochError, UnknownMemberIdError):
             client.fenced()
         except BrokerResponseError:
@@ -105,12 +109,12 @@ class ConsumerModel(RuleBasedStateMachine):
         if client.epoch <= 0:
             return
         try:
-            member = self.group.leaver(client.member_id, "i" if name == "static" else None)
+            member = self.group.find_leaving_member(client.member_id, "i" if name == "static" else None)
         except BrokerResponseError:
             pass
         else:
             if name == "static" and will_return:
-                self.group.go_away(member)
+                self.group.static_leave(member)
                 assert self.group.members[member.member_id].epoch == STATIC_LEAVE_EPOCH
             else:
                 self.group.remove([member.member_id])
@@ -134,7 +138,7 @@ class ConsumerModel(RuleBasedStateMachine):
     @invariant()
     def epochs_never_go_back(self) -> None:
         if hasattr(self, "hand"):
-            now = (self.group.epoch, self.group.picture.assignment_epoch)
+            now = (self.group.epoch, self.group.durable.assignment_epoch)
             assert now[0] >= self.epochs[0]
             assert now[1] >= self.epochs[1]
             assert now[1] <= now[0]
@@ -150,7 +154,7 @@ class ConsumerModel(RuleBasedStateMachine):
     def no_partition_has_two_clients_that_may_commit(self) -> None:
         if not hasattr(self, "hand"):
             return
-        taken: dict[Partition, str] = {}
+        taken: dict[TopicIdPartition, str] = {}
         for name, client in self.clients.items():
             for one in client.owns:
                 try:
@@ -165,10 +169,10 @@ class ConsumerModel(RuleBasedStateMachine):
         """After each step what was written, and nothing else, gives the group back."""
         if not hasattr(self, "hand"):
             return
-        for key, value in changes("g", self.written, self.group.picture):
+        for key, value in changes("g", self.written, self.group.durable):
             self.disk.feed(GROUP_KEYS.decode(key), value)
-        self.written = self.group.picture
-        found = self.disk.picture()
+        self.written = self.group.durable
+        found = self.disk.state()
         assert dict(found.members) == dict(self.written.members)
         assert found[:4] == self.written[:4]
         assert {k: v for k, v in found.target.items() if v} == {k: v for k, v in self.written.target.items() if v}

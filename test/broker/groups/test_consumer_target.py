@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import pytest
 
 from kafka.broker.groups.consumer_group import ConsumerGroup
-from kafka.broker.share.group import TopicInfo
+from kafka.broker.topics import TopicInfo
 from test.broker.groups.hand import HandGroup
 
 
 def read_back(hand: HandGroup) -> None:
     """The group as it is after a restart of the broker."""
     hand.group = ConsumerGroup(
-        "g", lambda: hand.settings, hand.timers.of("g"), hand.topics, lambda: int(hand.now * 1000), hand.group.picture
+        "g", lambda: hand.settings, hand.timers.of("g"), hand.topics, lambda: int(hand.now * 1000), hand.group.durable
     )
 
 
@@ -57,7 +57,7 @@ def test_after_a_restart_topics_and_expressions_are_looked_at_once() -> None:
     read_back(hand)
     hand.beat("a")
     assert hand.group.subscribed_topics() == {"t", "xx"}
-    assert hand.group.picture.target["a"] == {(hand.topic_id, number) for number in range(3)}
+    assert hand.group.durable.target["a"] == {(hand.topic_id, number) for number in range(3)}
 
 
 def test_a_topic_that_is_gone_stays_assigned_until_the_next_target() -> None:
@@ -104,7 +104,7 @@ def test_a_new_expression_is_resolved_though_no_topic_came() -> None:
     hand.topics.make("xx")
     hand.join("b", regex="x+")
     assert hand.group.subscribed_topics() == {"t", "xx"}
-    assert {text: found.at_ms for text, found in hand.group.picture.regexes.items()} == {"t+": 100_000, "x+": 110_100}
+    assert {text: found.at_ms for text, found in hand.group.durable.regexes.items()} == {"t+": 100_000, "x+": 110_100}
 
 
 def test_an_expression_that_finds_what_others_subscribe_to_is_news_all_the_same() -> None:
@@ -133,13 +133,13 @@ def test_expressions_that_nobody_has_any_more_are_forgotten() -> None:
     for member, regex in (("a", "t+"), ("b", "x+"), ("c", "y+")):
         hand.join(member, regex=regex)
         hand.advance(10.1)
-    assert set(hand.group.picture.regexes) == {"t+", "x+", "y+"}
+    assert set(hand.group.durable.regexes) == {"t+", "x+", "y+"}
     hand.beat("a", regex="x+")
-    assert set(hand.group.picture.regexes) == {"x+", "y+"}
+    assert set(hand.group.durable.regexes) == {"x+", "y+"}
     hand.group.remove(["c"])
-    assert set(hand.group.picture.regexes) == {"x+"}
+    assert set(hand.group.durable.regexes) == {"x+"}
     hand.group.remove(["a", "b"])
-    assert hand.group.picture.regexes == {}
+    assert hand.group.durable.regexes == {}
 
 
 def test_an_expression_for_which_there_is_no_time_keeps_the_topics_that_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_an_expression_for_which_there_is_no_time_keeps_the_topics_that_it_had(m
     def none(texts: Iterable[str], names: Iterable[str]) -> dict[str, frozenset[str] | None]:
         return dict.fromkeys(texts)
 
-    monkeypatch.setattr("kafka.broker.groups.consumer_target.resolve", none)
+    monkeypatch.setattr("kafka.broker.groups.consumer_group.resolve", none)
     hand.advance(10.1)
     hand.join("b", regex="x+")
-    assert {text: found.topics for text, found in hand.group.picture.regexes.items()} == {"t+": {"t"}, "x+": set()}
+    assert {text: found.topics for text, found in hand.group.durable.regexes.items()} == {"t+": {"t"}, "x+": set()}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafka.broker.groups.consumer_group import Heartbeat
-from kafka.broker.groups.embedded_protocol import read_assignment, write_assignment, write_subscription
+from kafka.broker.groups.consumer_group import ConsumerHeartbeat
+from kafka.broker.groups.consumer_protocol import read_assignment, write_assignment, write_subscription
 from kafka.broker.reply import Connection
 from kafka.errors import KafkaStorageError
 from kafka.protocol.consumer_group import ConsumerGroupDescribeRequest
@@ -368,7 +368,7 @@ def test_members_of_the_new_protocol_in_the_thousands_cost_each_other_little(tmp
     groups = hand.broker.groups
     with CpuTime() as cpu:
         for member, epoch in epochs.items():
-            groups.heartbeat("g", Heartbeat(member, epoch), hand.now)
+            groups.heartbeat("g", ConsumerHeartbeat(member, epoch), hand.now)
     assert cpu.seconds < 1.0, "nothing has changed"
     with CpuTime() as cpu:
         hand.advance(60)

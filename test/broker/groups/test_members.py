@@ -6,11 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.groups.classic_member import ClassicMember, Join, JoinAnswer
-from kafka.broker.groups.classic_roster import ClassicRoster
-from kafka.broker.groups.consumer_member import ConsumerMember
-from kafka.broker.groups.embedded_protocol import write_subscription
-from kafka.broker.groups.states import MemberState
+from kafka.broker.groups.classic_group import ClassicMember, ClassicRoster, JoinGroupResult, JoinRequest
+from kafka.broker.groups.consumer_group import ConsumerMember, ConsumerMemberState
+from kafka.broker.groups.consumer_protocol import write_subscription
 from kafka.errors import FencedInstanceIdError, MemberIdRequiredError, UnknownMemberIdError
 
 TOPIC = UUID(int=1)
@@ -19,25 +17,25 @@ TOPIC = UUID(int=1)
 def test_a_new_member_is_stable_with_nothing_at_epoch_0() -> None:
     """ConsumerGroupMember.Builder: epoch 0, STABLE, rebalanceTimeoutMs -1."""
     member = ConsumerMember("m")
-    assert (member.epoch, member.previous_epoch, member.state) == (0, 0, MemberState.STABLE)
+    assert (member.epoch, member.previous_epoch, member.state) == (0, 0, ConsumerMemberState.STABLE)
     assert (member.rebalance_timeout_ms, member.assigned, member.revoking) == (-1, {}, {})
 
 
 def test_a_member_is_at_a_target_when_it_has_all_of_it() -> None:
     member = ConsumerMember("m", epoch=3)
     assert (member.is_at(3), member.is_at(4)) == (True, False)
-    assert not member._replace(state=MemberState.UNRELEASED_PARTITIONS).is_at(3)
-    assert member._replace(epoch=-2).is_away
-    assert not member._replace(epoch=-1).is_away
+    assert not member._replace(state=ConsumerMemberState.UNRELEASED_PARTITIONS).is_at(3)
+    assert member._replace(epoch=-2).is_static_left
+    assert not member._replace(epoch=-1).is_static_left
     assert member._replace(assigned={(TOPIC, 0): 1}, revoking={(TOPIC, 1): 1}).holds() == {(TOPIC, 0), (TOPIC, 1)}
     assert (member.at_epoch(5).epoch, member.at_epoch(5).previous_epoch) == (5, 3)
 
 
 def test_a_join_asks_for_what_the_newest_version_has() -> None:
     """JoinGroup 4 (KIP-394) and 9 (KIP-814); a refused one has generation -1."""
-    wanted = Join("", None, "c", "/h", "consumer", (("range", b""),), 10_000, 20_000)
+    wanted = JoinRequest("", None, "c", "/h", "consumer", (("range", b""),), 10_000, 20_000)
     assert (wanted.needs_known_id, wanted.may_skip_assignment) == (True, True)
-    refused = JoinAnswer(MemberIdRequiredError, "m")
+    refused = JoinGroupResult(MemberIdRequiredError, "m")
     assert (refused.generation, refused.leader, refused.skip_assignment, refused.members) == (-1, "", False, ())
 
 
@@ -56,17 +54,17 @@ def member(
 def test_a_member_waits_with_a_request_unless_it_is_new() -> None:
     one = member("m")
     assert not one.is_new
-    assert not one.waits
-    one.join_ticket = "j"
-    assert one.waits
-    one.join_ticket, one.sync_ticket = None, "s"
-    assert one.waits
+    assert not one.has_waiting_request
+    one.awaiting_join_callback = "j"
+    assert one.has_waiting_request
+    one.awaiting_join_callback, one.awaiting_sync_callback = None, "s"
+    assert one.has_waiting_request
     one.is_new = True
-    assert not one.waits
+    assert not one.has_waiting_request
 
 
 def test_a_successor_has_all_but_the_id() -> None:
-    one, two = member("m", instance="i"), member("m", instance="i").successor("n")
+    one, two = member("m", instance="i"), member("m", instance="i").with_id("n")
     assert two.member_id == "n"
     for name in ("instance_id", "protocols", "session_timeout_ms", "rebalance_timeout_ms", "assignment"):
         assert getattr(one, name) == getattr(two, name)
@@ -75,7 +73,7 @@ def test_a_successor_has_all_but_the_id() -> None:
 def roster_of(*members: ClassicMember) -> ClassicRoster:
     roster = ClassicRoster()
     for one in members:
-        roster.put(one)
+        roster.add_member(one)
     return roster
 
 
@@ -87,12 +85,12 @@ def test_a_rebalance_takes_as_long_as_the_slowest_member_may() -> None:
 def test_the_first_member_leads_and_decides_on_the_type() -> None:
     roster = roster_of(member("a"), member("b", kind="other"))
     assert (roster.leader, roster.protocol_type) == ("a", "consumer")
-    assert roster.drop("b").member_id == "b"
+    assert roster.remove_member("b").member_id == "b"
     assert roster.leader == "a"
-    roster.put(member("b"))
-    roster.drop("a")
+    roster.add_member(member("b"))
+    roster.remove_member("a")
     assert roster.leader == "b"
-    roster.drop("b")
+    roster.remove_member("b")
     assert roster.leader is None
 
 
@@ -104,9 +102,9 @@ def test_a_static_member_is_known_by_its_instance_until_it_is_gone() -> None:
     assert roster.member_error("b", "i") is FencedInstanceIdError
     assert roster.member_error("a", "j") is UnknownMemberIdError
     assert roster.member_error("c", None) is UnknownMemberIdError
-    roster.drop("b")
+    roster.remove_member("b")
     assert roster.static == {"i": "a"}
-    roster.drop("a")
+    roster.remove_member("a")
     assert roster.static == {}
 
 

@@ -6,13 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.groups.classic_group import ClassicGroup
-from kafka.broker.groups.classic_member import Protocols
-from kafka.broker.groups.consumer_member import ClassicSide, ConsumerMember
-from kafka.broker.groups.embedded_protocol import read_version, write_assignment, write_subscription
-from kafka.broker.groups.migration import check_upgrade, downgrade, may_downgrade, upgraded
-from kafka.broker.groups.picture import Picture, metadata_hash
-from kafka.broker.groups.states import ClassicState
+from kafka.broker.groups.classic_group import ClassicGroup, ClassicState, Protocols
+from kafka.broker.groups.consumer_group import ClassicMemberMetadata, ConsumerMember, DurableGroupState, metadata_hash
+from kafka.broker.groups.consumer_protocol import read_version, write_assignment, write_subscription
+from kafka.broker.groups.migration import can_downgrade, check_upgrade, downgrade, upgraded
 from kafka.errors import GroupIdNotFoundError
 from test.broker.groups.hand import HandGroup, HandTopics
 from test.broker.groups.test_classic_group import Hand
@@ -61,11 +58,23 @@ def test_an_upgraded_group_has_its_generation_as_epoch_and_what_its_members_had(
     has = {(topic_id, 0): 2, (topic_id, 2): 2}
     found = upgraded(hand.group, topics)
     assert found.members["i2"] == ConsumerMember(
-        "i2", "i", None, "c", "/h", frozenset({"t"}), "", None, 8000, ClassicSide(7000, protocols), 2, 2, assigned=has
+        "i2",
+        "i",
+        None,
+        "c",
+        "/h",
+        frozenset({"t"}),
+        "",
+        None,
+        8000,
+        ClassicMemberMetadata(7000, protocols),
+        2,
+        2,
+        assigned=has,
     )
     assert found.members["c1"].assigned == {}
     target = {"c1": frozenset[tuple[UUID, int]](), "i2": frozenset(has)}
-    assert found == Picture(2, metadata_hash(topics.infos(["t"])), 2, 0, found.members, target)
+    assert found == DurableGroupState(2, metadata_hash(topics.infos(["t"])), 2, 0, found.members, target)
 
 
 def test_a_member_that_never_had_a_generation_is_known_by_its_first_protocol() -> None:
@@ -82,10 +91,11 @@ def test_a_member_that_never_had_a_generation_is_known_by_its_first_protocol() -
 def group_of(*, classic: str = "", other: str = "") -> HandGroup:
     hand = HandGroup()
     members = {
-        name: ConsumerMember(name, classic=ClassicSide(6000, ONE), rebalance_timeout_ms=7000) for name in classic
+        name: ConsumerMember(name, classic=ClassicMemberMetadata(6000, ONE), rebalance_timeout_ms=7000)
+        for name in classic
     }
     members.update({name: ConsumerMember(name) for name in other})
-    hand.group.picture = Picture(5, members=members)
+    hand.group.durable = DurableGroupState(5, members=members)
     return hand
 
 
@@ -110,9 +120,9 @@ def test_when_the_rest_of_a_group_is_classic(
 ) -> None:
     group = group_of(classic=classic, other=other).group
     for policy, (_, allowed) in POLICIES.items():
-        assert may_downgrade(group, leaving, policy, max_size, replaced=replaced) is (may and allowed)
+        assert can_downgrade(group, leaving, policy, max_size, replaced=replaced) is (may and allowed)
     if not replaced:
-        assert may_downgrade(group, leaving, "downgrade", max_size) is may
+        assert can_downgrade(group, leaving, "downgrade", max_size) is may
 
 
 def test_a_downgraded_group_has_its_epoch_as_generation_and_its_target_as_assignments() -> None:
@@ -120,7 +130,7 @@ def test_a_downgraded_group_has_its_epoch_as_generation_and_its_target_as_assign
     gone = hand.topics.make("gone")
     target = {"a": frozenset({(hand.topic_id, 1), (hand.topic_id, 0), (gone, 0)}), "c": frozenset({(hand.topic_id, 2)})}
     del hand.topics.all["gone"]
-    hand.group.picture = hand.group.picture._replace(target=target)
+    hand.group.durable = hand.group.durable._replace(target=target)
     into = Hand().group
     classic = downgrade(hand.group, ["x"], lambda: into)
     assert classic is into
@@ -134,7 +144,7 @@ def test_a_downgraded_group_has_its_epoch_as_generation_and_its_target_as_assign
 
 def test_who_says_nothing_readable_is_assigned_in_version_0() -> None:
     hand = group_of(classic="a")
-    broken = hand.group.members["a"]._replace(classic=ClassicSide(6000, (("range", b""),)))
-    hand.group.picture = hand.group.picture._replace(members={"a": broken})
+    broken = hand.group.members["a"]._replace(classic=ClassicMemberMetadata(6000, (("range", b""),)))
+    hand.group.durable = hand.group.durable._replace(members={"a": broken})
     group: ClassicGroup = downgrade(hand.group, [], lambda: Hand().group)
     assert read_version(group.members["a"].assignment) == 0

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka.broker.groups.classic_group import ClassicGroup
-from kafka.broker.groups.offset_rules import FIRST_COMMIT_WITH_GROUP_ERRORS
-from kafka.broker.groups.states import ClassicState
+from kafka.broker.groups.classic_group import ClassicGroup, ClassicState
+from kafka.broker.groups.coordinator import FIRST_COMMIT_WITH_GROUP_ERRORS
 from kafka.broker.offset_store import CommittedOffset
-from kafka.broker.share.group import TopicInfo
+from kafka.broker.topics import TopicInfo
 from kafka.errors import (
     GroupIdNotFoundError,
     IllegalGenerationError,
@@ -122,7 +121,7 @@ def test_since_when_an_offset_is_unused(hand: HandBroker) -> None:
     assert [since("g", topic, offset) for topic in ("t", "u")] == [None, None]
     for member in list(group.members):
         group.leave(member, None)
-    group.left(hand.now)
+    group.members_left(hand.now)
     assert group.is_empty
     for changed_at_ms, expected in ((-1, 5), (0, 0), (1, 1), (9, 9)):
         group.changed_at_ms = changed_at_ms

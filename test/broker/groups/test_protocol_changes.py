@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from kafka.broker.groups.classic_group import ClassicGroup
-from kafka.broker.groups.classic_records import classic_key
-from kafka.broker.groups.embedded_protocol import write_subscription
-from kafka.broker.groups.states import ClassicState
+from kafka.broker.groups.classic_group import ClassicGroup, ClassicState
+from kafka.broker.groups.consumer_protocol import write_subscription
+from kafka.broker.groups.records import classic_key
 from kafka.protocol.groups import DeleteGroupsRequest
 from test.broker.driver import HandBroker
 from test.broker.groups.requests import beat, codes, commit, consumer, join, leave, sync

@@ -7,22 +7,21 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.groups.consumer_member import ConsumerMember, Partition
-from kafka.broker.groups.reconcile import reconcile
-from kafka.broker.groups.states import MemberState
+from kafka.broker.groups.consumer_group import ConsumerMember, ConsumerMemberState, reconcile
+from kafka.broker.topics import TopicIdPartition
 from kafka.errors import FencedMemberEpochError
 
 TOPIC, OTHER = UUID(int=1), UUID(int=2)
-STABLE, UNREVOKED = MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS
-UNRELEASED, UNKNOWN = MemberState.UNRELEASED_PARTITIONS, MemberState.UNKNOWN
+STABLE, UNREVOKED = ConsumerMemberState.STABLE, ConsumerMemberState.UNREVOKED_PARTITIONS
+UNRELEASED, UNKNOWN = ConsumerMemberState.UNRELEASED_PARTITIONS, ConsumerMemberState.UNKNOWN
 
 
-def parts(*numbers: int) -> set[Partition]:
+def parts(*numbers: int) -> set[TopicIdPartition]:
     return {(TOPIC, number) for number in numbers}
 
 
 def member(
-    state: MemberState, epoch: int, assigned: dict[int, int], revoking: dict[int, int] | None = None
+    state: ConsumerMemberState, epoch: int, assigned: dict[int, int], revoking: dict[int, int] | None = None
 ) -> ConsumerMember:
     return ConsumerMember(
         "m",
@@ -37,9 +36,9 @@ def member(
 def step(
     before: ConsumerMember,
     target_epoch: int,
-    target: set[Partition],
-    owned: Collection[Partition] | None = None,
-    held: Collection[Partition] = (),
+    target: set[TopicIdPartition],
+    owned: Collection[TopicIdPartition] | None = None,
+    held: Collection[TopicIdPartition] = (),
     subscribed: Collection[UUID] = (TOPIC,),
     changed: bool = False,
 ) -> ConsumerMember:
@@ -48,7 +47,7 @@ def step(
     )
 
 
-def shown(found: ConsumerMember) -> tuple[MemberState, int, int, dict[int, int], dict[int, int]]:
+def shown(found: ConsumerMember) -> tuple[ConsumerMemberState, int, int, dict[int, int], dict[int, int]]:
     assigned = {number: since for (_, number), since in found.assigned.items()}
     revoking = {number: since for (_, number), since in found.revoking.items()}
     return found.state, found.epoch, found.previous_epoch, assigned, revoking

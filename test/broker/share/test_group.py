@@ -4,8 +4,9 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.share.group import HeartbeatAnswer, ShareGroup, ShareMember, TopicInfo, check_heartbeat
+from kafka.broker.share.group import HeartbeatAnswer, ShareGroup, ShareMember, check_heartbeat
 from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
+from kafka.broker.topics import TopicInfo
 from kafka.errors import FencedMemberEpochError, GroupMaxSizeReachedError, InvalidRequestError, UnknownMemberIdError
 
 TOPIC = TopicInfo(UUID(int=1), 4)

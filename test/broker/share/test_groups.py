@@ -8,12 +8,12 @@ from uuid import UUID
 import pytest
 
 from kafka.broker.broker import Broker
-from kafka.broker.share.group import TopicInfo
 from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.broker.share.groups import ShareGroups
 from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.state_store import ShareKey
 from kafka.broker.share.states import ACCEPT, RELEASE, AckBatch, Acquired, AcquireMode, ShareEvent
+from kafka.broker.topics import TopicInfo
 from kafka.errors import GroupIdNotFoundError, NonEmptyGroupError
 from test.broker.share.memory_journal import MemoryJournal
 

@@ -14,10 +14,16 @@ from typing import Any
 
 import pytest
 
-from kafka.broker.groups.classic_group import ClassicGroup
-from kafka.broker.groups.classic_member import Join, JoinAnswer, Sync, SyncAnswer
-from kafka.broker.groups.classic_rebalance import COMPLETING, ClassicLimits
-from kafka.broker.groups.timers import Timers
+from kafka.broker.groups.classic_group import (
+    COMPLETING,
+    ClassicGroup,
+    ClassicLimits,
+    JoinGroupResult,
+    JoinRequest,
+    SyncGroupResult,
+    SyncRequest,
+)
+from kafka.broker.groups.timers import GroupTimers
 from kafka.core.dialogue import ByVersion
 from kafka.core.group.assignors.strategy import make_assignors
 from kafka.core.group.classic import ClassicMember
@@ -54,7 +60,7 @@ class World:
         self._steps, self._stepped_at = 0, -1.0
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count()
-        self._timers = Timers()
+        self._timers = GroupTimers()
         self._ids = count()
         self.group = ClassicGroup(
             "g", lambda: ClassicLimits(initial_delay_ms=500), self._timers.of("g"), lambda *_: None,
@@ -78,7 +84,7 @@ class World:
             while self._events and self._events[0][0] <= self.now:
                 heapq.heappop(self._events)[2]()
             for _, kind, member_id in self._timers.pop_due(self.now):
-                self.group.expired(kind, member_id, self.now)
+                self.group.on_timeout(kind, member_id, self.now)
             self.answer()
             for member in self.members:
                 member.pump()
@@ -88,7 +94,7 @@ class World:
             assert self._steps < 1000, "somebody wants to be called again and again, and does nothing"
 
     def answer(self) -> None:
-        for (member, ask), answer in self.group.take_answers():
+        for (member, ask), answer in self.group.take_completed_requests():
             member.back(ask, to_response(answer))
 
     def check(self) -> None:
@@ -172,22 +178,22 @@ class Member:
     def arrive(self, ask: Ask) -> None:
         group, now = self.world.group, self.world.now
         request: Any = ask.request.build(5) if isinstance(ask.request, ByVersion) else ask.request
-        ticket = (self, ask)
+        callback = (self, ask)
         if isinstance(request, JoinGroupRequest):
             protocols = tuple((each.name, bytes(each.metadata)) for each in request.protocols)
             group.join(
-                Join(
+                JoinRequest(
                     request.member_id, request.group_instance_id, "c", "/h", "consumer", protocols,
                     request.session_timeout_ms, request.rebalance_timeout_ms,
-                ), ticket, now,
+                ), callback, now,
             )  # fmt: skip
         elif isinstance(request, SyncGroupRequest):
             given = {each.member_id: bytes(each.assignment) for each in request.assignments}
             group.sync(
-                Sync(
+                SyncRequest(
                     request.member_id, request.group_instance_id, request.generation_id, request.protocol_type,
                     request.protocol_name, given,
-                ), ticket, now,
+                ), callback, now,
             )  # fmt: skip
         elif isinstance(request, HeartbeatRequest):
             code = 0
@@ -199,16 +205,16 @@ class Member:
         elif isinstance(request, LeaveGroupRequest):
             try:
                 group.leave(request.members[0].member_id, request.members[0].group_instance_id)
-                group.left(now)
+                group.members_left(now)
             except BrokerResponseError:
                 pass
             self.back(ask, LeaveGroupResponse(error_code=0, members=[]))
         self.world.answer()
 
 
-def to_response(answer: JoinAnswer | SyncAnswer) -> Response:
+def to_response(answer: JoinGroupResult | SyncGroupResult) -> Response:
     code = answer.error.errno if answer.error is not None else 0
-    if isinstance(answer, SyncAnswer):
+    if isinstance(answer, SyncGroupResult):
         return SyncGroupResponse(
             error_code=code, protocol_type=answer.protocol_type, protocol_name=answer.protocol_name,
             assignment=answer.assignment,

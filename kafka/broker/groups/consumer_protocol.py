@@ -21,7 +21,7 @@ PROTOCOL_TYPE: Final = "consumer"
 _MAX_ENTRIES: Final = 1_000_000
 
 
-class Subscription(NamedTuple):
+class ConsumerSubscription(NamedTuple):
     """``owned``: topic -> partitions."""
 
     version: int
@@ -81,7 +81,7 @@ def read_version(data: bytes) -> int:
     return version
 
 
-def read_subscription(data: bytes) -> Subscription:
+def read_subscription(data: bytes) -> ConsumerSubscription:
     """KafkaProtocolError for bytes that are none."""
     version = read_version(data)
     reader = _Reader(bytes(data))
@@ -92,7 +92,7 @@ def read_subscription(data: bytes) -> Subscription:
     if version >= 2:
         reader.take(">i")
     rack_id = reader.string() if version >= 3 else None
-    return Subscription(version, topics, owned, rack_id or None)
+    return ConsumerSubscription(version, topics, owned, rack_id or None)
 
 
 def read_assignment(data: bytes) -> dict[str, list[int]]:

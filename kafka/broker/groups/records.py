@@ -1,25 +1,35 @@
-"""Groups of the new protocol as records of ``__consumer_offsets``, in Kafka's own form, and groups from such records.
+"""Classic and consumer groups as records of ``__consumer_offsets``, in Kafka's own form, and groups from such records.
 
-    ConsumerGroupMemberMetadata            what a member said of itself
+    GroupMetadata                          a whole classic group, at each generation that was agreed on (version 3)
+    ConsumerGroupMemberMetadata            what a member sent about itself
     ConsumerGroupMetadata                  the group's epoch
     ConsumerGroupRegularExpression         the topics of a regular expression
-    ConsumerGroupTargetAssignment*         the target: its epoch, each member's part
+    ConsumerGroupTargetAssignment*         the target assignment: its epoch, each member's part
     ConsumerGroupCurrentMemberAssignment   what a member has
 
-One change of a group is one batch of these: of what a :class:`~kafka.broker.groups.picture.Picture` holds, that which
-differs from what was written last (:func:`changes`). So no method of the group has to remember what it must write.
+One change of a consumer group is one batch: the difference of two
+:class:`~kafka.broker.groups.consumer_group.DurableGroupState` (:func:`changes`), so no method of the group has to
+remember what it must write. At the start, the last record of each key holds; a group that has records of both types has
+migrated, and its last record says which type it is now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from kafka.broker.groups.classic_records import Entry
-from kafka.broker.groups.consumer_member import ClassicSide, ConsumerMember, Owned, Partition
-from kafka.broker.groups.picture import FIRST_EPOCH, Picture, ResolvedRegex
-from kafka.broker.groups.states import MemberState
+from kafka.broker.groups.classic_group import ClassicGroup, ClassicMember
+from kafka.broker.groups.consumer_group import (
+    FIRST_EPOCH,
+    ClassicMemberMetadata,
+    ConsumerMember,
+    ConsumerMemberState,
+    DurableGroupState,
+    PartitionEpochs,
+    ResolvedRegex,
+)
 from kafka.broker.state.group_records import (
+    GROUP_KEYS,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -33,21 +43,126 @@ from kafka.broker.state.group_records import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
 )
 from kafka.broker.state.record_codec import decode_value, encode_key, encode_value
-from kafka.broker.topics import by_topic
+from kafka.broker.topics import TopicIdPartition, by_topic
+from kafka.wire.message import Message
+
+RecordEntry = tuple[bytes, "bytes | None"]
+"""A record's key and value; None: a tombstone."""
+
+CLASSIC_VERSION: Final = 3
+"""Of GroupMetadata's values, as Apache Kafka 4.3.0 writes them (measured)."""
+
+
+def classic_entry(group: ClassicGroup, assignments: Mapping[str, bytes]) -> RecordEntry:
+    """A classic group's record, with these assignments."""
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.leader,
+        current_state_timestamp=group.changed_at_ms,
+        members=[
+            GroupMetadataValue.MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol_name),
+                assignment=assignments.get(member.member_id, b""),
+            )
+            for member in group.members.values()
+        ],
+    )
+    return classic_key(group.group_id), encode_value(value, CLASSIC_VERSION)
+
+
+def classic_key(group_id: str) -> bytes:
+    return encode_key(GroupMetadataKey(group=group_id))
+
+
+def load_classic(group: ClassicGroup, data: bytes) -> None:
+    """Fill a new group from its record."""
+    value = decode_value(GroupMetadataValue, data)
+    for one in value.members:
+        group.add_member(
+            ClassicMember(
+                one.member_id,
+                one.group_instance_id,
+                one.client_id,
+                one.client_host,
+                value.protocol_type,
+                ((value.protocol or "", bytes(one.subscription)),),
+                one.session_timeout,
+                one.session_timeout if one.rebalance_timeout == -1 else one.rebalance_timeout,
+                bytes(one.assignment),
+            )
+        )
+    group.restore(
+        value.generation, value.leader, value.protocol_type or None, value.protocol, value.current_state_timestamp
+    )
+
+
+def has_members(data: bytes) -> bool:
+    """Whether a classic group's record has any."""
+    return bool(decode_value(GroupMetadataValue, data).members)
+
+
+_KEYS: Final[tuple[type[Message], ...]] = (
+    GroupMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupRegularExpressionKey,
+)
+_KINDS: Final = frozenset(key.api_key.to_bytes(2, "big") for key in _KEYS)
+
+Replay = Callable[[Callable[[int, bytes, "bytes | None", Any], None], Callable[[int, int, int, bool], None]], None]
+
+
+class LoadedGroups:
+    """Classic groups' last records, and the states of consumer groups, by group id."""
+
+    def __init__(self, replay: Replay) -> None:
+        self.classic: dict[str, bytes] = {}
+        self._builders: dict[str, DurableGroupStateBuilder] = {}
+        replay(self._on_record, lambda *_marker: None)
+
+    @property
+    def consumer(self) -> dict[str, DurableGroupState]:
+        return {group_id: builder.state() for group_id, builder in self._builders.items() if builder.is_there}
+
+    def _on_record(self, _partition: int, key: bytes, value: bytes | None, _producer: Any) -> None:
+        if key[:2] not in _KINDS:
+            return
+        decoded: Any = GROUP_KEYS.decode(key)
+        if isinstance(decoded, GroupMetadataKey):
+            if value is None:
+                self.classic.pop(decoded.group, None)
+            else:
+                self.classic[decoded.group] = value
+        else:
+            self._builders.setdefault(decoded.group_id, DurableGroupStateBuilder()).feed(decoded, value)
+
 
 _Member = ConsumerGroupMemberMetadataValue
 _Current = ConsumerGroupCurrentMemberAssignmentValue
 _Target = ConsumerGroupTargetAssignmentMemberValue
 
-_KNOWN_STATES: Final = {int(state) for state in MemberState}
+_KNOWN_STATES: Final = {int(state) for state in ConsumerMemberState}
 
 
-def changes(group_id: str, old: Picture, new: Picture) -> list[Entry]:
-    """The records that lead from the one to the other. The ends of what is gone come first, so that no partition has
-    two owners at any record."""
-    found: list[Entry] = []
+def changes(group_id: str, old: DurableGroupState, new: DurableGroupState) -> list[RecordEntry]:
+    """The records that lead from the one state to the other. Tombstones come first, so that no partition has two owners
+    at any record."""
+    found: list[RecordEntry] = []
     if old is new:
         return found
     gone: list[str] = []
@@ -60,7 +175,7 @@ def changes(group_id: str, old: Picture, new: Picture) -> list[Entry]:
     found += [(_member_key(group_id, one), None) for one in gone]
     for member in others:
         was = old.members.get(member.member_id)
-        if was is None or _said(was) != _said(member):
+        if was is None or _metadata_fields(was) != _metadata_fields(member):
             found.append((_member_key(group_id, member.member_id), encode_value(_member_value(member), 0)))
     for text, resolved in new.regexes.items():
         if old.regexes.get(text) != resolved:
@@ -77,15 +192,15 @@ def changes(group_id: str, old: Picture, new: Picture) -> list[Entry]:
             assignment_epoch=new.assignment_epoch, assignment_timestamp=new.assigned_at_ms
         )
         found.append((_target_epoch_key(group_id), encode_value(metadata, 0)))
-    # Who lets go before who takes: read in this order, no partition is with two members.
-    changed = [one for one in others if _has(old.members.get(one.member_id)) != _has(one)]
+    # Members that release partitions before those that get them: read in this order, no partition has two owners.
+    changed = [one for one in others if _assignment_fields(old.members.get(one.member_id)) != _assignment_fields(one)]
     changed.sort(key=lambda one: len(one.holds().difference(_holds(old.members.get(one.member_id)))))
     found += [(_current_key(group_id, one.member_id), encode_value(_current_value(one), 0)) for one in changed]
     return found
 
 
-def tombstones(group_id: str, old: Picture) -> list[Entry]:
-    """The end of a group, in Kafka's order."""
+def tombstones(group_id: str, old: DurableGroupState) -> list[RecordEntry]:
+    """The tombstones of a deleted group, in Kafka's order."""
     keys = [_current_key(group_id, one) for one in old.members]
     keys += [_target_key(group_id, one) for one in old.members]
     keys.append(_target_epoch_key(group_id))
@@ -96,8 +211,8 @@ def tombstones(group_id: str, old: Picture) -> list[Entry]:
     return [(key, None) for key in keys]
 
 
-class PictureBuilder:
-    """A picture from records, fed in their order."""
+class DurableGroupStateBuilder:
+    """A group's state from records, fed in their order."""
 
     def __init__(self) -> None:
         self.epoch = FIRST_EPOCH
@@ -106,7 +221,7 @@ class PictureBuilder:
         self.assigned_at_ms = 0
         self.members: dict[str, ConsumerMember] = {}
         self.current: dict[str, bytes] = {}
-        self.target: dict[str, frozenset[Partition]] = {}
+        self.target: dict[str, frozenset[TopicIdPartition]] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.is_there = False
 
@@ -160,7 +275,7 @@ class PictureBuilder:
             found = decode_value(ConsumerGroupRegularExpressionValue, value)
             self.regexes[text] = ResolvedRegex(frozenset(found.topics), found.timestamp)
 
-    def picture(self) -> Picture:
+    def state(self) -> DurableGroupState:
         """What the records say."""
         members = {
             member_id: _with_current(member, decode_value(_Current, self.current[member_id]))
@@ -168,7 +283,7 @@ class PictureBuilder:
             else member
             for member_id, member in self.members.items()
         }
-        return Picture(
+        return DurableGroupState(
             self.epoch,
             self.metadata_hash,
             self.assignment_epoch,
@@ -179,15 +294,15 @@ class PictureBuilder:
         )
 
 
-def _said(member: ConsumerMember) -> tuple[Any, ...]:
+def _metadata_fields(member: ConsumerMember) -> tuple[Any, ...]:
     return member[1:10]
 
 
-def _has(member: ConsumerMember | None) -> tuple[Any, ...] | None:
+def _assignment_fields(member: ConsumerMember | None) -> tuple[Any, ...] | None:
     return None if member is None else member[10:]
 
 
-def _holds(member: ConsumerMember | None) -> set[Partition]:
+def _holds(member: ConsumerMember | None) -> set[TopicIdPartition]:
     return set() if member is None else member.holds()
 
 
@@ -226,7 +341,7 @@ def _member_of(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Consu
         value.rebalance_timeout_ms,
         None
         if classic is None
-        else ClassicSide(
+        else ClassicMemberMetadata(
             classic.session_timeout_ms, tuple((one.name, bytes(one.metadata)) for one in classic.supported_protocols)
         ),
     )
@@ -242,7 +357,7 @@ def _current_value(member: ConsumerMember) -> ConsumerGroupCurrentMemberAssignme
     )
 
 
-def _owned_value(owned: Owned) -> list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]:
+def _owned_value(owned: PartitionEpochs) -> list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]:
     return [
         _Current.TopicPartitions(
             topic_id=topic_id,
@@ -257,7 +372,7 @@ def _with_current(member: ConsumerMember, value: ConsumerGroupCurrentMemberAssig
     return member._replace(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
-        state=MemberState(value.state if value.state in _KNOWN_STATES else MemberState.UNKNOWN),
+        state=ConsumerMemberState(value.state if value.state in _KNOWN_STATES else ConsumerMemberState.UNKNOWN),
         assigned=_owned_of(value.assigned_partitions, value.member_epoch),
         revoking=_owned_of(value.partitions_pending_revocation, value.member_epoch),
     )
@@ -265,9 +380,9 @@ def _with_current(member: ConsumerMember, value: ConsumerGroupCurrentMemberAssig
 
 def _owned_of(
     topics: Iterable[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions], epoch: int
-) -> dict[Partition, int]:
+) -> dict[TopicIdPartition, int]:
     """``epoch``: of partitions that no epoch is written for, by releases before 4.3."""
-    found: dict[Partition, int] = {}
+    found: dict[TopicIdPartition, int] = {}
     for one in topics:
         epochs = one.assignment_epochs or []
         for at, number in enumerate(one.partitions):
@@ -275,7 +390,7 @@ def _owned_of(
     return found
 
 
-def _target_value(target: frozenset[Partition]) -> ConsumerGroupTargetAssignmentMemberValue:
+def _target_value(target: frozenset[TopicIdPartition]) -> ConsumerGroupTargetAssignmentMemberValue:
     return _Target(
         topic_partitions=[
             _Target.TopicPartition(topic_id=topic_id, partitions=numbers)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.broker.groups.embedded_protocol import (
+from kafka.broker.groups.consumer_protocol import (
     read_assignment,
     read_subscription,
     read_version,

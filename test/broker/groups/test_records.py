@@ -4,12 +4,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from kafka.broker.groups.consumer_member import ClassicSide, ConsumerMember
-from kafka.broker.groups.consumer_records import changes, tombstones
-from kafka.broker.groups.loading import Loaded
-from kafka.broker.groups.picture import Picture, ResolvedRegex, metadata_hash
-from kafka.broker.groups.states import MemberState
-from kafka.broker.share.group import TopicInfo
+from kafka.broker.groups.consumer_group import (
+    ClassicMemberMetadata,
+    ConsumerMember,
+    ConsumerMemberState,
+    DurableGroupState,
+    ResolvedRegex,
+    metadata_hash,
+)
+from kafka.broker.groups.records import LoadedGroups, changes, tombstones
 from kafka.broker.state.group_records import (
     GROUP_KEYS,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -25,15 +28,16 @@ from kafka.broker.state.group_records import (
     ShareGroupMetadataKey,
 )
 from kafka.broker.state.record_codec import decode_value, encode_key, encode_value
+from kafka.broker.topics import TopicInfo
 
 Entry = tuple[bytes, bytes | None]
 ONE, TWO = UUID(int=1), UUID(int=2)
 A = ConsumerMember(
     "a", "i", "r", "c", "/h", frozenset({"t", "u"}), "x+", "range", 3000, None,
-    7, 6, MemberState.UNREVOKED_PARTITIONS, {(ONE, 0): 5, (ONE, 2): 7}, {(TWO, 1): 4},
+    7, 6, ConsumerMemberState.UNREVOKED_PARTITIONS, {(ONE, 0): 5, (ONE, 2): 7}, {(TWO, 1): 4},
 )  # fmt: skip
-B = ConsumerMember("b", classic=ClassicSide(10_000, (("range", b"r"), ("sticky", b"s"))), epoch=8)
-PICTURE = Picture(
+B = ConsumerMember("b", classic=ClassicMemberMetadata(10_000, (("range", b"r"), ("sticky", b"s"))), epoch=8)
+PICTURE = DurableGroupState(
     8,
     -123,
     7,
@@ -64,24 +68,24 @@ def shown(entries: Sequence[Entry]) -> list[str]:
     return found
 
 
-def read(entries: Sequence[Entry]) -> Loaded:
+def read(entries: Sequence[Entry]) -> LoadedGroups:
     def replay(on_record: Callable[[int, bytes, bytes | None, Any], None], _: object) -> None:
         for key, value in entries:
             on_record(0, key, value, None)
 
-    return Loaded(replay)
+    return LoadedGroups(replay)
 
 
-def loaded(*batches: Sequence[Entry]) -> dict[str, Picture]:
+def loaded(*batches: Sequence[Entry]) -> dict[str, DurableGroupState]:
     return read([entry for batch in batches for entry in batch]).consumer
 
 
 def test_a_group_is_read_back_as_it_was_written() -> None:
-    assert loaded(changes("g", Picture(), PICTURE)) == {"g": PICTURE}
+    assert loaded(changes("g", DurableGroupState(), PICTURE)) == {"g": PICTURE}
 
 
 def test_a_new_group_is_written_whole_and_an_unchanged_one_not_at_all() -> None:
-    assert shown(changes("g", Picture(), PICTURE)) == [
+    assert shown(changes("g", DurableGroupState(), PICTURE)) == [
         "member a", "member b", "regex x+", "group", "target a", "target b", "target epoch", "current b", "current a",
     ]  # fmt: skip
     assert changes("g", PICTURE, PICTURE) == []
@@ -116,14 +120,16 @@ def test_the_end_of_a_member_comes_before_what_others_take() -> None:
     new = PICTURE._replace(epoch=9, members={"b": took}, target={"b": frozenset({(ONE, 0)})})
     written = changes("g", PICTURE, new)
     assert shown(written) == ["-current a", "-target a", "-member a", "group", "target b", "current b"]
-    assert loaded(changes("g", Picture(), PICTURE), written) == {"g": new}
+    assert loaded(changes("g", DurableGroupState(), PICTURE), written) == {"g": new}
     without_target = PICTURE._replace(target={})
     assert shown(changes("g", without_target, without_target._replace(members={"b": B}))) == ["-current a", "-member a"]
 
 
 def test_who_lets_go_is_written_before_who_takes() -> None:
-    old = Picture(members={"a": ConsumerMember("a"), "b": ConsumerMember("b", assigned={(ONE, 0): 1})})
-    new = Picture(members={"a": ConsumerMember("a", assigned={(ONE, 0): 2}), "b": ConsumerMember("b", epoch=2)})
+    old = DurableGroupState(members={"a": ConsumerMember("a"), "b": ConsumerMember("b", assigned={(ONE, 0): 1})})
+    new = DurableGroupState(
+        members={"a": ConsumerMember("a", assigned={(ONE, 0): 2}), "b": ConsumerMember("b", epoch=2)}
+    )
     assert shown(changes("g", old, new)) == ["current b", "current a"]
 
 
@@ -134,11 +140,11 @@ def test_a_group_ends_in_kafkas_order() -> None:
         "-current a", "-current b", "-target a", "-target b", "-target epoch", "-member a", "-member b", "-regex x+",
         "-ConsumerGroupPartitionMetadataKey", "-group",
     ]  # fmt: skip
-    assert loaded(changes("g", Picture(), PICTURE), ends) == {}
+    assert loaded(changes("g", DurableGroupState(), PICTURE), ends) == {}
 
 
 def test_what_was_ended_is_begun_anew() -> None:
-    entries = changes("g", Picture(), PICTURE)
+    entries = changes("g", DurableGroupState(), PICTURE)
     group = [entry for entry in entries if shown([entry]) == ["group"]]
     for kind in ("group", "target epoch", "regex x+", "target a", "current a", "member b"):
         entries += [(key, None) for key, value in entries if value is not None and shown([(key, value)]) == [kind]]
@@ -155,11 +161,13 @@ def test_what_was_ended_is_begun_anew() -> None:
 
 def test_a_group_with_a_member_and_no_epoch_is_there() -> None:
     """Compaction may have taken the older record of the two."""
-    entries = [entry for entry in changes("g", Picture(), PICTURE) if shown([entry])[0] in ("member b", "current b")]
+    entries = [
+        entry for entry in changes("g", DurableGroupState(), PICTURE) if shown([entry])[0] in ("member b", "current b")
+    ]
     found = loaded(entries)["g"]
     assert (found.epoch, found.metadata_hash, set(found.members)) == (1, 0, {"b"})
     assert (found.assignment_epoch, found.assigned_at_ms) == (1, 0)
-    entries = [entry for entry in changes("g", Picture(), PICTURE) if shown([entry])[0] == "target epoch"]
+    entries = [entry for entry in changes("g", DurableGroupState(), PICTURE) if shown([entry])[0] == "target epoch"]
     assert loaded(entries) == {}
 
 
@@ -174,10 +182,12 @@ def test_a_current_assignment_of_other_releases_is_read() -> None:
         partitions_pending_revocation=[current.TopicPartitions(topic_id=TWO, partitions=[6, 7], assignment_epochs=[3])],
     )
     key = encode_key(ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="b"))
-    found = loaded(changes("g", Picture(), PICTURE), [(key, encode_value(value, 0))])["g"].members["b"]
-    assert (found.epoch, found.previous_epoch, found.state) == (9, 8, MemberState.UNKNOWN)
+    found = loaded(changes("g", DurableGroupState(), PICTURE), [(key, encode_value(value, 0))])["g"].members["b"]
+    assert (found.epoch, found.previous_epoch, found.state) == (9, 8, ConsumerMemberState.UNKNOWN)
     assert (found.assigned, found.revoking) == ({(ONE, 4): 9, (ONE, 5): 9}, {(TWO, 6): 3, (TWO, 7): 9})
-    written = next(value for key, value in changes("g", Picture(), PICTURE) if shown([(key, value)]) == ["current a"])
+    written = next(
+        value for key, value in changes("g", DurableGroupState(), PICTURE) if shown([(key, value)]) == ["current a"]
+    )
     assert written is not None
     back = decode_value(current, written)
     assert [
@@ -188,7 +198,9 @@ def test_a_current_assignment_of_other_releases_is_read() -> None:
 
 def test_an_expressions_record_has_its_topics_in_order_and_the_version_of_no_image() -> None:
     """ConsumerGroupRegularExpressionValue.json: Version is that of the metadata image, and here is none."""
-    written = next(value for key, value in changes("g", Picture(), PICTURE) if shown([(key, value)]) == ["regex x+"])
+    written = next(
+        value for key, value in changes("g", DurableGroupState(), PICTURE) if shown([(key, value)]) == ["regex x+"]
+    )
     assert written is not None
     value = decode_value(ConsumerGroupRegularExpressionValue, written)
     assert (list(value.topics), value.version, value.timestamp) == (["x", "xx"], 0, 99)
@@ -208,7 +220,7 @@ def test_records_of_other_kinds_say_nothing_of_groups() -> None:
 
 
 def test_a_group_begins_at_epoch_1() -> None:
-    assert Picture() == (1, 0, 1, 0, {}, {}, {})
+    assert DurableGroupState() == (1, 0, 1, 0, {}, {}, {})
 
 
 def test_the_hash_of_topics_says_what_they_are() -> None:
