@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kafka.broker.credentials import Credentials
     from kafka.broker.faults import Faults
     from kafka.broker.groups.coordinator import GroupCoordinator
-    from kafka.broker.share.groups import ShareGroups
+    from kafka.broker.share.coordinator import ShareGroupCoordinator
     from kafka.broker.share.state_store import ShareKey
     from kafka.broker.telemetry import ClientTelemetry
 
@@ -146,7 +146,7 @@ class Broker:
                 lambda: UUID(int=self.rng.getrandbits(128), version=4),
                 self.config.number("telemetry.max.bytes"),
             )
-        self._share: ShareGroups | None = None
+        self._share: ShareGroupCoordinator | None = None
         self._groups: GroupCoordinator | None = None
         if any(self.metadata.topic(name) is not None for name in (CONSUMER_OFFSETS, SHARE_GROUP_STATE)):
             self._share, self._groups = self.share, self.groups
@@ -257,10 +257,10 @@ class Broker:
     # -- parts that not every broker needs: made when first asked for, since imports are most of a start ---------------
 
     @property
-    def share(self) -> ShareGroups:
+    def share(self) -> ShareGroupCoordinator:
         """The share groups."""
         if self._share is None:
-            from kafka.broker.share.groups import ShareGroups
+            from kafka.broker.share.coordinator import ShareGroupCoordinator
             from kafka.broker.share.state_store import ShareStateStore
 
             store = ShareStateStore(
@@ -268,7 +268,7 @@ class Broker:
                 self.state.topic(CONSUMER_OFFSETS),
                 lambda topic_id: self.metadata.topic_by_id(topic_id) is not None,
             )
-            self._share = ShareGroups(store, self.config.limits, self.metadata.configs("group"))
+            self._share = ShareGroupCoordinator(store, self.config.limits, self.metadata.configs("group"))
         return self._share
 
     @property

@@ -22,7 +22,7 @@ from kafka.errors import CorruptRecordError, KafkaStorageError
 from kafka.records import RecordBatchBuilder, decode_records, iter_batches
 from test.broker.driver import HandBroker, batch
 from test.broker.groups import requests as groups
-from test.broker.share.test_groups import take
+from test.broker.share.test_coordinator import take
 from test.broker.transactions import txn
 from test.support import seeds
 

@@ -16,7 +16,7 @@ from kafka.records import iter_batches
 from kafka.structs import TopicPartition
 from test.broker.driver import HandBroker, batch
 from test.broker.handlers.test_offsets import commit
-from test.broker.share.test_groups import take
+from test.broker.share.test_coordinator import take
 
 
 @pytest.fixture

@@ -1,16 +1,71 @@
 """All timeouts of all groups in one heap, by group, kind and member.
 
-    timers.of("g").set(Timeout.SESSION, "member-1", 12.5)      there is one of a kind for a member: this one now
-    timers.pop_due(now) -> [("g", Timeout.SESSION, "member-1")]
+    timers.of("g").set(GroupTimeout.SESSION, "member-1", 12.5)      there is one of a kind for a member: this one now
+    timers.pop_due(now) -> [("g", GroupTimeout.SESSION, "member-1")]
 
 Setting one later costs no heap operation: the entry that is there comes up too early, once, and is put back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import Enum
+from typing import Generic, TypeVar
 
-from kafka.broker.share.deadlines import Deadlines
+from kafka.net.delayed import Timer, TimerHeap
+
+K = TypeVar("K", bound=Hashable)
+
+
+class DeadlineHeap(Generic[K]):
+    """A deadline (monotonic s) for each of many names, and which comes next.
+
+        at_latest("g", 12.5)     add a deadline, or move it to an earlier instant
+        pop_due(now)             the names that are due; an owner that still waits adds its next deadline again
+
+    An owner whose deadline has moved to a later instant does nothing: it is called too early, once, and then adds the
+    new one. So 2,000 share partitions whose locks come and go with every fetch cost one comparison for each lock, not a
+    scan for each tick."""
+
+    __slots__ = ("_heap", "_timers")
+
+    def __init__(self) -> None:
+        self._heap: TimerHeap[K] = TimerHeap()
+        self._timers: dict[K, Timer[K]] = {}
+
+    def __len__(self) -> int:
+        return len(self._timers)
+
+    @property
+    def next_at(self) -> float | None:
+        """The earliest deadline of all, or None."""
+        return self._heap.next_when()
+
+    def at_latest(self, name: K, when: float | None) -> None:
+        """Call ``name`` at ``when`` (monotonic s; None: nothing changes) or before."""
+        if when is None:
+            return
+        timer = self._timers.get(name)
+        if timer is not None:
+            if timer.when <= when:
+                return
+            timer.cancel()
+        self._timers[name] = self._heap.push(when, name)
+
+    def pop_due(self, now: float) -> list[K]:
+        """Remove the names that are due, the earliest first."""
+        due: list[K] = []
+        while (timer := self._heap.pop_due(now)) is not None:
+            if timer.item is not None:
+                due.append(timer.item)
+                del self._timers[timer.item]
+        return due
+
+    def discard(self, name: K) -> None:
+        """Forget a name, if it is there."""
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
 
 
 class GroupTimeout(Enum):
@@ -40,7 +95,7 @@ class GroupTimers:
     def __init__(self) -> None:
         self._when: dict[str, dict[Key, float]] = {}
         """By group: one that ends takes its own along, and looks at no others."""
-        self._deadlines: Deadlines[Key] = Deadlines()
+        self._deadlines: DeadlineHeap[Key] = DeadlineHeap()
 
     @property
     def next_deadline(self) -> float | None:
@@ -68,7 +123,7 @@ class GroupTimers:
             self._deadlines.discard(key)
 
     def pop_due(self, now: float) -> list[Key]:
-        """Take out what is due, the earliest first."""
+        """Remove what is due, the earliest first."""
         due = []
         for key in self._deadlines.pop_due(now):
             when = self._when[key[0]][key]

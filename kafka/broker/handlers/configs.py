@@ -41,7 +41,7 @@ from kafka.broker.settings import (
     check_topic_settings,
     list_of,
 )
-from kafka.broker.share.group_configs import GROUP_SETTINGS, Number, check_group_settings
+from kafka.broker.share.group_configs import GROUP_SETTINGS, IntGroupConfig, check_group_settings
 from kafka.broker.topics import check_topic_name
 from kafka.errors import (
     BrokerResponseError,
@@ -222,7 +222,7 @@ def _describe_group(broker: Broker, name: str, wanted: Collection[str] | None, w
     for key, setting in GROUP_SETTINGS.items():
         if wanted is None or key in wanted:
             own = [Sourced(key, config.value(key), FROM_GROUP)] if key in config.overrides else []
-            is_number = isinstance(setting, Number)
+            is_number = isinstance(setting, IntGroupConfig)
             default = Sourced("group." + key if is_number else key, setting.default(broker.share.limits), FROM_DEFAULT)
             kind = (
                 INT if is_number else BOOLEAN if setting.default(broker.share.limits) in ("true", "false") else STRING

@@ -36,13 +36,12 @@ from kafka.broker.log import PartitionLog, Topic
 from kafka.broker.operations import ALL_GROUP_OPERATIONS, NOT_ASKED
 from kafka.broker.registry import Call, Named, handles
 from kafka.broker.reply import Reply
-from kafka.broker.share.acknowledgements import check_ack_batches
-from kafka.broker.share.group import ASSIGNOR, ShareGroup, check_heartbeat
+from kafka.broker.share.coordinator import ASSIGNOR, ShareGroup, check_heartbeat
 from kafka.broker.share.group_configs import ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.sessions import FINAL_EPOCH, ShareSession
 from kafka.broker.share.state_store import ShareKey
-from kafka.broker.share.states import AckBatch, Acquired, AcquireMode
+from kafka.broker.share.states import AckBatch, Acquired, AcquireMode, check_ack_batches
 from kafka.broker.topics import TopicIdPartition, by_topic
 from kafka.broker.transactions.visibility import aborted_batches
 from kafka.errors import (

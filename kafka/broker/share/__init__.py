@@ -1,16 +1,13 @@
-"""Share groups (KIP-932) as pure, deterministic machines: no sockets, threads, clocks or files.
+"""Share groups (KIP-932) as pure, deterministic state machines: no sockets, threads, clocks or files.
 
-    groups.py             what handlers call: membership and share partitions, by name
-      group.py              one group's members and assignment -> assignor.py
-      partition.py          one share partition -> acquire.py, window.py, inflight.py
-      deadlines.py          who of all these is to be asked when
-      state_store.py        durable state, as records of topics that are handed in
+    coordinator.py        ShareGroupCoordinator: membership, assignment, and each group's share partitions
+    partition.py          one share partition: records in flight, acquisition locks, acknowledgements
+    state_store.py        durable state, as records of the state topics
     sessions.py           share sessions and their connections
-    group_configs.py      settings, ranges, what they mean
-    acknowledgements.py   checks on requests that need no state
-    states.py             states, acknowledgement types, events, settings
+    group_configs.py      settings of groups, their ranges and meaning
+    states.py             record states, acknowledgement types and checks, events, settings
 
-The behaviour is Apache Kafka 4.3.0's, as measured; each module says where it is not.
+The behaviour is Apache Kafka 4.3.0's, as measured; each module says where it differs.
 """
 
 from __future__ import annotations

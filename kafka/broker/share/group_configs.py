@@ -56,7 +56,7 @@ BROKER_RANGES: Final[Mapping[str, tuple[int, int]]] = {
 """Field of :class:`BrokerLimits` -> lowest and highest value, where Kafka bounds it."""
 
 
-class Number(NamedTuple):
+class IntGroupConfig(NamedTuple):
     """A whole number; ``field`` of :class:`BrokerLimits` is its default, ``min_`` and ``max_`` of it its range."""
 
     field: str
@@ -77,7 +77,7 @@ class Number(NamedTuple):
             raise InvalidConfigurationError(f"{name} must be from {low} to {high}, not {number}")
 
 
-class Choice(NamedTuple):
+class EnumGroupConfig(NamedTuple):
     """One of some words; ``pattern`` is a further form that is allowed."""
 
     words: tuple[str, ...]
@@ -97,16 +97,18 @@ _ISO_DURATION = (
 )
 _BY_DURATION = re.compile("by_duration:" + _ISO_DURATION)
 
-GROUP_SETTINGS: Final[Mapping[str, Number | Choice]] = {
-    "share.auto.offset.reset": Choice(("latest", "earliest", "by_duration:PnDTnHnMn.nS"), "latest", _BY_DURATION),
-    "share.record.lock.duration.ms": Number("record_lock_duration_ms"),
-    "share.delivery.count.limit": Number("delivery_count_limit"),
-    "share.partition.max.record.locks": Number("partition_max_record_locks"),
-    "share.isolation.level": Choice(("read_uncommitted", "read_committed"), "read_uncommitted"),
-    "share.renew.acknowledge.enable": Choice(("true", "false"), "true"),
-    "share.session.timeout.ms": Number("session_timeout_ms"),
-    "share.heartbeat.interval.ms": Number("heartbeat_interval_ms"),
-    "share.assignment.interval.ms": Number("assignment_interval_ms"),
+GROUP_SETTINGS: Final[Mapping[str, IntGroupConfig | EnumGroupConfig]] = {
+    "share.auto.offset.reset": EnumGroupConfig(
+        ("latest", "earliest", "by_duration:PnDTnHnMn.nS"), "latest", _BY_DURATION
+    ),
+    "share.record.lock.duration.ms": IntGroupConfig("record_lock_duration_ms"),
+    "share.delivery.count.limit": IntGroupConfig("delivery_count_limit"),
+    "share.partition.max.record.locks": IntGroupConfig("partition_max_record_locks"),
+    "share.isolation.level": EnumGroupConfig(("read_uncommitted", "read_committed"), "read_uncommitted"),
+    "share.renew.acknowledge.enable": EnumGroupConfig(("true", "false"), "true"),
+    "share.session.timeout.ms": IntGroupConfig("session_timeout_ms"),
+    "share.heartbeat.interval.ms": IntGroupConfig("heartbeat_interval_ms"),
+    "share.assignment.interval.ms": IntGroupConfig("assignment_interval_ms"),
 }
 
 
@@ -130,7 +132,7 @@ class ShareGroupConfig:
         text = self.overrides.get(name)
         if text is None:
             return setting.default(self.limits)
-        if isinstance(setting, Number):
+        if isinstance(setting, IntGroupConfig):
             low, high = setting.bounds(self.limits)
             return str(min(max(int(text), low), high))
         return text
@@ -181,7 +183,7 @@ def check_broker_limits(limits: BrokerLimits) -> None:
             name = "group.share." + field.replace("_", ".")
             raise InvalidConfigurationError(f"{name} must be from {low} to {high}, not {value}")
     for name, setting in GROUP_SETTINGS.items():
-        if isinstance(setting, Number):
+        if isinstance(setting, IntGroupConfig):
             setting.check(name, setting.default(limits), limits)
 
 

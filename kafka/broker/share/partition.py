@@ -1,4 +1,4 @@
-"""A share partition: what of one topic partition is where in one share group (KIP-932, "Share partitions").
+"""A share partition: the delivery states of one topic partition's records in one share group (KIP-932).
 
     log:      0 ........ 40 ............................ 90 ............ high watermark
                          start                           end
@@ -14,22 +14,20 @@ from start to end, one producer's batch is always taken whole into it, redeliver
 halves and the last one alone, and one bad offset fails all of a partition's acknowledgements (INVALID_RECORD_STATE).
 Two things are better than there: neighbouring offsets come back as one range, and a failed list renews no lock either.
 
-The window and its borders are ``window.py``'s, the choice of records and their locks ``acquire.py``'s; here are the
-acknowledgements, the ends of locks and what is durable. The long-polling fetches, the sessions and the isolation level
-are others' business (``sessions.py``, the handlers).
+:class:`InFlightWindow` has the records in flight, :class:`Acquisition` selects what a member acquires, and
+:class:`SharePartition` applies acknowledgements, lock timeouts and durable changes. Waiting fetches, sessions and the
+isolation level are not here (``handlers/share.py``, ``sessions.py``).
 """
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from kafka.broker.share.acknowledgements import runs_of
-from kafka.broker.share.acquire import Acquisition
-from kafka.broker.share.inflight import NO_MEMBER, InFlightBatch, Run
 from kafka.broker.share.states import (
+    ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
@@ -42,9 +40,401 @@ from kafka.broker.share.states import (
     ShareEvent,
     ShareSettings,
     StateRange,
+    runs_of,
 )
-from kafka.broker.share.window import Window
 from kafka.errors import InvalidRecordStateError, InvalidRequestError, KafkaError
+
+# -- records in flight -------------------------------------------------------------------------------------------------
+#
+#     InFlightBatch 100..199      what one acquire took, along the borders of producers' batches
+#       DeliveryRun 100..149 ACKNOWLEDGED
+#       DeliveryRun 150..150 ACQUIRED by "m1", delivery 2, until 12.5
+#       DeliveryRun 151..199 AVAILABLE, delivery 1
+#
+# A batch that is handled as a whole has one run, so that its cost does not depend on how many records it has. The
+# batch's own borders stay as they were acquired: Apache Kafka's throttled redelivery counts in parts of that size.
+
+
+NO_MEMBER = ""
+
+
+class DeliveryRun:
+    """Neighbouring offsets in one state. ``deadline``: when the lock ends, in monotonic s; only while ACQUIRED."""
+
+    __slots__ = ("count", "deadline", "first", "last", "member", "state")
+
+    def __init__(
+        self, first: int, last: int, state: int, count: int, member: str = NO_MEMBER, deadline: float = 0.0
+    ) -> None:
+        self.first = first
+        self.last = last
+        self.state = state
+        self.count = count
+        self.member = member
+        self.deadline = deadline
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.state == ACKNOWLEDGED or self.state == ARCHIVED
+
+    def __repr__(self) -> str:
+        return f"Run({self.first}..{self.last} state={self.state} count={self.count} member={self.member!r})"
+
+
+class InFlightBatch:
+    """Offsets ``first`` to ``last``, covered by ``runs`` without holes, in order."""
+
+    __slots__ = ("first", "last", "runs")
+
+    def __init__(self, first: int, last: int, runs: list[DeliveryRun]) -> None:
+        self.first = first
+        self.last = last
+        self.runs = runs
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+    def overlapping(self, first: int, last: int) -> Iterator[DeliveryRun]:
+        """The runs that have an offset in ``first`` to ``last``, uncut."""
+        for run in self.runs:
+            if run.last < first:
+                continue
+            if run.first > last:
+                return
+            yield run
+
+    def split(self, first: int, last: int) -> list[DeliveryRun]:
+        """Split the runs at the borders of ``first`` to ``last``, and return those inside."""
+        runs = self.runs
+        if len(runs) == 1 and runs[0].first >= first and runs[0].last <= last:
+            return runs[:]
+        inside: list[DeliveryRun] = []
+        whole: list[DeliveryRun] = []
+        for run in runs:
+            if run.last < first or run.first > last:
+                whole.append(run)
+                continue
+            if run.first < first:
+                whole.append(_piece(run, run.first, first - 1))
+            middle = _piece(run, max(run.first, first), min(run.last, last))
+            whole.append(middle)
+            inside.append(middle)
+            if run.last > last:
+                whole.append(_piece(run, last + 1, run.last))
+        self.runs = whole
+        return inside
+
+    def merge_runs(self) -> None:
+        """Merge adjacent runs in one state; terminal ones whatever their delivery counts were."""
+        runs = self.runs
+        if len(runs) < 2:
+            return
+        joined = [runs[0]]
+        for run in runs[1:]:
+            before = joined[-1]
+            if before.state == run.state and (
+                run.state in (ACKNOWLEDGED, ARCHIVED)
+                or (
+                    before.count == run.count
+                    and (run.state == AVAILABLE or (before.member == run.member and before.deadline == run.deadline))
+                )
+            ):
+                before.last = run.last
+            else:
+                joined.append(run)
+        self.runs = joined
+
+    @property
+    def is_terminal(self) -> bool:
+        return all(run.is_terminal for run in self.runs)
+
+
+def _piece(run: DeliveryRun, first: int, last: int) -> DeliveryRun:
+    return DeliveryRun(first, last, run.state, run.count, run.member, run.deadline)
+
+
+_OPEN = (ACQUIRED, AVAILABLE)
+"""States of records that are not done."""
+
+
+class InFlightWindow:
+    """The offsets from a share partition's start to its end, in batches, and what moves the start.
+
+        start ........................................ end
+        [InFlightBatch][InFlightBatch]...[InFlightBatch]     ascending; holes are offsets that the log never had
+
+    ``start``: the first offset that is not done; ``end``: the one after the last that was ever acquired. Batches that
+    are done at the front leave the window; its span is what Kafka limits."""
+
+    __slots__ = ("_available_from", "batches", "end", "firsts", "start")
+
+    def __init__(self, start: int, restored: Sequence[StateRange] = ()) -> None:
+        self.start = start
+        self.end = start
+        self.batches: list[InFlightBatch] = []
+        self.firsts: list[int] = []
+        """The first offset of each batch, for bisection."""
+        self._available_from: int | None = None
+        self._restore(restored)
+
+    @property
+    def span(self) -> int:
+        """What counts against the limit of records in flight."""
+        return self.end - self.start if self.batches else 0
+
+    def overlapping(self, first: int, last: int) -> list[InFlightBatch]:
+        """The batches that have an offset in ``first`` to ``last``."""
+        low = bisect_right(self.firsts, first) - 1
+        if low < 0 or self.batches[low].last < first:
+            low += 1
+        return self.batches[low : bisect_right(self.firsts, last)]
+
+    def runs(self) -> Iterator[DeliveryRun]:
+        """Every run, ascending."""
+        for batch in self.batches:
+            yield from batch.runs
+
+    def acquired_by(self, member_id: str) -> list[DeliveryRun]:
+        """The runs that a member has locked."""
+        return [run for run in self.runs() if run.state == ACQUIRED and run.member == member_id]
+
+    def next_fetch_offset(self) -> int:
+        """Where to read the log for the next acquire: the first available offset, else the end."""
+        if self._available_from is None:
+            return self.end
+        index = max(0, bisect_right(self.firsts, self._available_from) - 1)
+        for batch in self.batches[index:]:
+            for run in batch.runs:
+                if run.state == AVAILABLE and run.last >= self.start:
+                    self._available_from = max(run.first, self.start)
+                    return self._available_from
+        self._available_from = None
+        return self.end
+
+    def state_ranges(self) -> list[StateRange]:
+        """Everything in flight as it is durable: what is acquired is available, and this delivery is not yet
+        counted.
+        """
+        ranges: list[StateRange] = []
+        for run in self.runs():
+            state, count = (AVAILABLE, run.count - 1) if run.state == ACQUIRED else (run.state, run.count)
+            if run.last >= self.start and (state != AVAILABLE or count):
+                ranges.append(StateRange(max(run.first, self.start), run.last, state, count))
+        return ranges
+
+    # -- changes -----------------------------------------------------------------------------------------------------
+
+    def append(self, batch: InFlightBatch) -> None:
+        """Add a batch behind all others."""
+        self.batches.append(batch)
+        self.firsts.append(batch.first)
+        self.end = batch.last + 1
+
+    def note_available(self, offset: int) -> None:
+        """Something from ``offset`` on is available."""
+        if self._available_from is None or offset < self._available_from:
+            self._available_from = offset
+
+    def archive_available(self, first: int, last: int) -> None:
+        """Archive the available records of this range: the log no longer has them (compaction)."""
+        for batch in self.overlapping(first, last):
+            if any(run.state == AVAILABLE for run in batch.overlapping(first, last)):
+                for run in batch.split(first, last):
+                    if run.state == AVAILABLE:
+                        run.state = ARCHIVED
+                batch.merge_runs()
+
+    def advance(self) -> bool:
+        """Move the start past all that is done at the front, and forget the batches that end there; whether it moved.
+        """
+        before = self.start
+        done = 0
+        for batch in self.batches:
+            for run in batch.runs:
+                if run.state in _OPEN:
+                    break
+            else:
+                done += 1
+                continue
+            self.start = max(self.start, run.first)
+            break
+        else:
+            self.start = self.end
+            self._available_from = None
+        if done:
+            del self.batches[:done]
+            del self.firsts[:done]
+        return self.start != before
+
+    def _restore(self, ranges: Sequence[StateRange]) -> None:
+        """Restore durable ranges; offsets between them, of which nothing was written, are available for the first
+        time.
+        """
+        for found in sorted(ranges):
+            if found.last < self.start:
+                continue
+            first = max(found.first, self.start)
+            if first > self.end:
+                self._add(self.end, first - 1, AVAILABLE, 0)
+            self._add(first, found.last, found.state, found.delivery_count)
+        self.advance()
+
+    def _add(self, first: int, last: int, state: int, count: int) -> None:
+        at = bisect_left(self.firsts, first)
+        self.firsts.insert(at, first)
+        self.batches.insert(at, InFlightBatch(first, last, [DeliveryRun(first, last, state, count)]))
+        self.end = max(self.end, last + 1)
+        if state == AVAILABLE:
+            self.note_available(first)
+
+
+# -- acquiring ---------------------------------------------------------------------------------------------------------
+
+
+class Acquisition:
+    """One acquire of one member: which records it gets, locked until ``deadline`` (monotonic s); ``taken`` lists them,
+    ascending. ``exact``: no more than the limit, even if that splits a batch.
+
+    First records that are available again, then new ones. The quirks are Apache Kafka 4.3.0's, measured: without an
+    exact limit batches are taken whole; redelivery near the limit of deliveries goes in halves, the last one alone. It
+    changes only the window; nothing of it is durable, as a lock ends with the broker."""
+
+    __slots__ = ("_member_id", "_settings", "_window", "deadline", "exact", "taken")
+
+    def __init__(
+        self, window: InFlightWindow, settings: ShareSettings, member_id: str, deadline: float, exact: bool
+    ) -> None:
+        self._window = window
+        self._settings = settings
+        self._member_id = member_id
+        self.deadline = deadline
+        self.exact = exact
+        self.taken: list[Acquired] = []
+
+    def acquire_available(
+        self,
+        batches: Sequence[InFlightBatch],
+        base: int,
+        last: int,
+        limit: int,
+    ) -> int:
+        """Lock the available records of batches in flight; returns how much of the limit that uses."""
+        count = 0
+        for batch in batches:
+            if count >= limit:
+                break
+            throttled = self._is_throttled(batch, base, last)
+            if throttled and count:
+                return limit
+            runs = batch.runs
+            whole = len(runs) == 1 and batch.first >= base and batch.last <= last
+            if whole and not throttled and not (self.exact and batch.size > limit - count):
+                if runs[0].state == AVAILABLE:
+                    self._lock(runs[0])
+                    self.taken.append(Acquired(batch.first, batch.last, runs[0].count))
+                    count += batch.size
+                continue
+            part = self._part(batch, base, last, limit - count if self.exact else None)
+            count += part
+            if throttled and part:
+                return limit
+        return count
+
+    def _part(
+        self,
+        batch: InFlightBatch,
+        base: int,
+        last: int,
+        at_most: int | None,
+    ) -> int:
+        """Lock a part of a batch: smaller the more often it was delivered, one record before the last delivery."""
+        delivery_limit = self._settings.delivery_limit
+        throttle_from = _throttle_from(delivery_limit)
+        cap: int | None = None
+        count = 0
+        parts: list[tuple[int, int]] = []
+        for run in batch.overlapping(base, last):
+            if run.state != AVAILABLE:
+                continue
+            first = max(run.first, base)
+            room = min(run.last, last) - first + 1
+            is_last_delivery = delivery_limit > 2 and run.count == delivery_limit - 1
+            if is_last_delivery and count:
+                break
+            if cap is None and run.count >= throttle_from:
+                cap = max(1, batch.size >> (run.count - throttle_from + 1))
+            if is_last_delivery:
+                room = 1
+            if at_most is not None:
+                room = min(room, at_most - count)
+            if cap is not None and count < cap:
+                room = min(room, cap - count)
+            parts.append((first, first + room - 1))
+            count += room
+            if is_last_delivery or count in (at_most, cap):
+                break
+        for first, end in parts:
+            for run in batch.split(first, end):
+                self._lock(run)
+                taken = self.taken
+                if taken and taken[-1].last + 1 == run.first and taken[-1].delivery_count == run.count:
+                    taken[-1] = Acquired(taken[-1].first, run.last, run.count)
+                else:
+                    taken.append(Acquired(run.first, run.last, run.count))
+        if parts:
+            batch.merge_runs()
+        return count
+
+    def acquire_new(
+        self,
+        fetched: Sequence[tuple[int, int]],
+        first: int,
+        last: int,
+        limit: int,
+        batch_size: int,
+    ) -> None:
+        """Take records into the window that never were in it, up to the border of the batch in which the limit
+        falls.
+        """
+        last = next((end for _, end in fetched if end >= first + limit - 1), last)
+        if not self._window.batches:
+            self._window.start = first
+        borders = [first]
+        if not self.exact:
+            for base, _ in fetched:
+                if base > last:
+                    break
+                if base - borders[-1] >= batch_size:
+                    borders.append(base)
+        for at, begin in enumerate(borders):
+            end = borders[at + 1] - 1 if at + 1 < len(borders) else last
+            stop = min(end, begin + limit - 1) if self.exact else end
+            runs = [DeliveryRun(begin, stop, ACQUIRED, 1, self._member_id, self.deadline)]
+            if stop < end:
+                runs.append(DeliveryRun(stop + 1, end, AVAILABLE, 0))
+                self._window.note_available(stop + 1)
+            self._window.append(InFlightBatch(begin, end, runs))
+            self.taken.append(Acquired(begin, stop, 1))
+
+    def _is_throttled(self, batch: InFlightBatch, base: int, last: int) -> bool:
+        limit = _throttle_from(self._settings.delivery_limit)
+        runs = batch.runs
+        if len(runs) == 1:
+            return runs[0].state == AVAILABLE and runs[0].count >= limit
+        return any(run.state == AVAILABLE and run.count >= limit for run in batch.overlapping(base, last))
+
+    def _lock(self, run: DeliveryRun) -> None:
+        run.state = ACQUIRED
+        run.count += 1
+        run.member = self._member_id
+        run.deadline = self.deadline
+
+
+def _throttle_from(delivery_limit: int) -> int:
+    """The delivery count from which redelivery goes in smaller parts: half of the limit, at least 2."""
+    return max(2, (delivery_limit + 1) // 2)
+
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +449,7 @@ not.
 
 
 class SharePartition:
-    """One share group's view of one topic partition. ``settings`` may be replaced at any time.
+    """One share group's view of one topic partition.
 
     ``on_deadline`` is called with ``next_deadline`` when that came nearer or is there for the first time.
     """
@@ -75,11 +465,15 @@ class SharePartition:
         self.settings = settings
         self._persist = persist
         self._on_deadline = on_deadline
-        self._window = Window(start_offset, restored)
+        self._window = InFlightWindow(start_offset, restored)
         self._next_deadline: float | None = None
-        self._untold = ShareEvent.NOTHING
+        self._unreported = ShareEvent.NOTHING
 
-    # -- what is where -----------------------------------------------------------------------------------------------
+    def configure(self, settings: ShareSettings) -> None:
+        """Put other settings in force."""
+        self.settings = settings
+
+    # -- queries -----------------------------------------------------------------------------------------------
 
     @property
     def start_offset(self) -> int:
@@ -88,7 +482,7 @@ class SharePartition:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last one ever handed out (and the first that never was)."""
+        """The offset after the last one ever acquired."""
         return self._window.end
 
     @property
@@ -120,9 +514,9 @@ class SharePartition:
         """
         return self._window.state_ranges()
 
-    def held_by(self, member_id: str) -> list[tuple[int, int]]:
+    def acquired_by(self, member_id: str) -> list[tuple[int, int]]:
         """The ranges that a member holds, first and last inclusive."""
-        return [(run.first, run.last) for run in self._window.held_by(member_id)]
+        return [(run.first, run.last) for run in self._window.acquired_by(member_id)]
 
     # -- acquire -----------------------------------------------------------------------------------------------------
 
@@ -137,14 +531,14 @@ class SharePartition:
         mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED,
         now: float,
     ) -> list[Acquired]:
-        """Lock records for a member and say which, ascending.
+        """Acquire records for a member; returns which, ascending.
 
         ``fetched``: base and last offset of each producer's batch that was read from the log at ``fetch_offset``
         (:meth:`next_fetch_offset`). ``max_records`` is exact in record-limit mode; otherwise batches are taken whole,
         and split at their borders into ranges of about ``batch_size``.
         """
         if self._next_deadline is not None and now >= self._next_deadline:
-            self._tell_later(self.tick(now), now)
+            self._report_at_next_tick(self.tick(now), now)
         window = self._window
         if max_records <= 0 or not fetched:
             return []
@@ -165,11 +559,11 @@ class SharePartition:
         )
         overlapping = window.overlapping(base, last)
         if overlapping:
-            limit -= acquisition.again(overlapping, base, last, limit)
+            limit -= acquisition.acquire_available(overlapping, base, last, limit)
         if limit > 0 and last >= window.end:
-            acquisition.new(fetched, max(window.end, base), last, limit, max(1, batch_size))
+            acquisition.acquire_new(fetched, max(window.end, base), last, limit, max(1, batch_size))
         if acquisition.taken:
-            self._locked_until(acquisition.deadline)
+            self._note_deadline(acquisition.deadline)
         return acquisition.taken
 
     # -- acknowledge, release, time ----------------------------------------------------------------------------------
@@ -177,7 +571,7 @@ class SharePartition:
     def acknowledge(self, member_id: str, batches: Sequence[AckBatch], now: float) -> ShareEvent:
         """Apply a member's acknowledgements: all, or none and an error.
 
-        The batches have passed :func:`~kafka.broker.share.acknowledgements.check_ack_batches`. Offsets below the start
+        The batches have passed :func:`~kafka.broker.share.states.check_ack_batches`. Offsets below the start
         are done already and are passed over. Errors: ``InvalidRecordStateError`` (121: not locked, another's lock,
         twice in one list, RENEW that the group does not allow), ``InvalidRequestError`` (42: offsets beyond what was
         acquired), and what ``persist`` raises.
@@ -194,28 +588,28 @@ class SharePartition:
             if changes:
                 self._persist(self._window.start, changes)
         except BaseException:
-            self._tell_later(event, now)
+            self._report_at_next_tick(event, now)
             raise
         deadline = now + self.settings.lock_s
         at = 0
         for batch, first, last, kind, _ in plan:
             if kind == RENEW:
-                for run in batch.cut(first, last):
+                for run in batch.split(first, last):
                     run.deadline = deadline
-                self._locked_until(deadline)
+                self._note_deadline(deadline)
                 continue
             state = changes[at].state
             at += 1
-            for run in batch.cut(first, last):
+            for run in batch.split(first, last):
                 _unlock(run, state)
             if state == AVAILABLE:
-                self._window.freed(first)
+                self._window.note_available(first)
                 event |= ShareEvent.RELEASED
         touched: InFlightBatch | None = None
         for row in plan:
             batch = row[0]
             if batch is not touched:
-                batch.join()
+                batch.merge_runs()
                 touched = batch
         if changes:
             moved = self._advance()
@@ -264,19 +658,21 @@ class SharePartition:
         return self._window.batches[low:high]
 
     def release(self, member_id: str, now: float) -> ShareEvent:
-        """End all locks of a member (its session or its connection has closed). Delivery counts stay as they are."""
+        """Release all records of a member (its session or its connection has closed). Delivery counts stay as they
+        are."""
         event = self.tick(now)
-        runs = self._window.held_by(member_id)
+        runs = self._window.acquired_by(member_id)
         return event | self._end_locks(runs, ShareEvent.RELEASED) if runs else event
 
     def tick(self, now: float) -> ShareEvent:
-        """End the locks whose time is over. What happened, also what could not be told earlier."""
+        """Release the records whose locks have timed out. Returns what happened, with what an earlier call could not
+        return."""
         if self._next_deadline is None or now < self._next_deadline:
-            if self._untold is _NOTHING:
+            if self._unreported is _NOTHING:
                 return _NOTHING
-            untold, self._untold = self._untold, _NOTHING
-            return untold
-        expired: list[Run] = []
+            unreported, self._unreported = self._unreported, _NOTHING
+            return unreported
+        expired: list[DeliveryRun] = []
         soonest: float | None = None
         for run in self._window.runs():
             if run.state == ACQUIRED:
@@ -285,21 +681,22 @@ class SharePartition:
                 elif soonest is None or run.deadline < soonest:
                     soonest = run.deadline
         self._next_deadline = soonest
-        untold, self._untold = self._untold, _NOTHING
-        return untold | self._end_locks(expired, ShareEvent.LOCK_EXPIRED) if expired else untold
+        unreported, self._unreported = self._unreported, _NOTHING
+        return unreported | self._end_locks(expired, ShareEvent.LOCK_EXPIRED) if expired else unreported
 
-    def _tell_later(self, event: ShareEvent, now: float) -> None:
-        """A call that gives no event has found that locks were over: others wait for that, so a tick has to follow."""
+    def _report_at_next_tick(self, event: ShareEvent, now: float) -> None:
+        """A call that returns no event has released timed-out locks: waiting fetches depend on it, so a tick has to
+        follow."""
         if event is not _NOTHING:
-            self._untold |= event
+            self._unreported |= event
             self._on_deadline(now)
 
     def archive(self, member_id: str, first: int, last: int) -> ShareEvent:
-        """Take back what was just acquired, for ever: records of aborted transactions, which read_committed hides."""
+        """Archive what was just acquired: records of aborted transactions, which read_committed hides."""
         changes: list[StateRange] = []
-        runs: list[Run] = []
+        runs: list[DeliveryRun] = []
         for batch in self._window.overlapping(first, last):
-            for run in batch.cut(first, last):
+            for run in batch.split(first, last):
                 if run.state == ACQUIRED and run.member == member_id:
                     runs.append(run)
                     changes.append(StateRange(run.first, run.last, ARCHIVED, run.count))
@@ -311,19 +708,19 @@ class SharePartition:
         return self._advance()
 
     def log_start_moved(self, log_start_offset: int) -> ShareEvent:
-        """The log has dropped what is below this offset (DeleteRecords, retention): so does the group."""
+        """The log has deleted what is below this offset (DeleteRecords, retention): advance the group's start."""
         if log_start_offset <= self._window.start:
             return ShareEvent.NOTHING
         self._window.start = log_start_offset
         self._window.end = max(self._window.end, log_start_offset)
         for batch in self._window.overlapping(0, log_start_offset - 1):
-            for run in batch.cut(0, log_start_offset - 1):
+            for run in batch.split(0, log_start_offset - 1):
                 _unlock(run, ARCHIVED)
-            batch.join()
+            batch.merge_runs()
         self._advance()
         return ShareEvent.START_MOVED
 
-    def _end_locks(self, runs: Sequence[Run], event: ShareEvent) -> ShareEvent:
+    def _end_locks(self, runs: Sequence[DeliveryRun], event: ShareEvent) -> ShareEvent:
         limit = self.settings.delivery_limit
         changes = [
             StateRange(run.first, run.last, ARCHIVED if run.count >= limit else AVAILABLE, run.count) for run in runs
@@ -331,19 +728,23 @@ class SharePartition:
         try:
             self._persist(self._window.start, changes)
         except KafkaError as error:
-            # The locks end all the same: nobody is there to be told, and what is lost are only delivery counts.
-            log.error("the end of %d locks could not be written: %s", len(changes), error)
+            # The locks end all the same: there is no request to fail, and only delivery counts are lost.
+            log.error(
+                "cannot write the release of %d timed-out ranges, releasing them in memory only: %s",
+                len(changes),
+                error,
+            )
         for run, change in zip(runs, changes, strict=True):
             _unlock(run, change.state)
             if change.state == AVAILABLE:
-                self._window.freed(run.first)
+                self._window.note_available(run.first)
         for batch in self._window.batches:
-            batch.join()
+            batch.merge_runs()
         return event | self._advance()
 
     # -- the window --------------------------------------------------------------------------------------------------
 
-    def _locked_until(self, deadline: float) -> None:
+    def _note_deadline(self, deadline: float) -> None:
         if self._next_deadline is None or deadline < self._next_deadline:
             self._next_deadline = deadline
             self._on_deadline(deadline)
@@ -355,6 +756,6 @@ class SharePartition:
         return _START_MOVED if moved else _NOTHING
 
 
-def _unlock(run: Run, state: int) -> None:
+def _unlock(run: DeliveryRun, state: int) -> None:
     run.state = state
     run.member = NO_MEMBER

@@ -1,4 +1,4 @@
-"""Share sessions: which partitions a member fetches on this broker, and the numbers of its requests.
+"""Share sessions: which partitions a member fetches on this broker, and the epochs of its requests.
 
     epoch 0           opens, and replaces an older session of the same member (whose locks stay: they are the member's)
     epoch 1, 2, ...   each ShareFetch or ShareAcknowledge that is accepted counts one up; after 2**31 - 1 comes 1
@@ -110,7 +110,7 @@ class ShareSessions(Generic[P, C]):
             session.partitions.update(dict.fromkeys(partitions))
             for name in forgotten:
                 session.partitions.pop(name, None)
-            _count_up(session)
+            _increment_epoch(session)
         return session
 
     def acknowledge(self, group_id: str | None, member_id: str, epoch: int) -> ShareSession[P]:
@@ -120,7 +120,7 @@ class ShareSessions(Generic[P, C]):
             raise InvalidShareSessionEpochError("a ShareAcknowledge cannot open a share session")
         session = self._expect(key, epoch)
         if epoch != FINAL_EPOCH:
-            _count_up(session)
+            _increment_epoch(session)
         return session
 
     def close(self, group_id: str, member_id: str) -> ShareSession[P]:
@@ -171,6 +171,6 @@ def _key(group_id: str | None, member_id: str) -> SessionKey:
     return SessionKey(group_id, member_id)
 
 
-def _count_up(session: ShareSession[P]) -> None:
+def _increment_epoch(session: ShareSession[P]) -> None:
     session.is_new = False
     session.epoch = 1 if session.epoch >= LAST_EPOCH else session.epoch + 1

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.broker.share.acknowledgements import check_ack_batches, runs_of
-from kafka.broker.share.states import AckBatch
+from kafka.broker.share.states import AckBatch, check_ack_batches, runs_of
 from kafka.errors import InvalidRequestError
 
 

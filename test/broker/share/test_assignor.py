@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.broker.share.assignor import assign
+from kafka.broker.share.coordinator import assign_simple
 
 TOPICS = [UUID(int=at) for at in range(1, 5)]
 
@@ -15,9 +15,9 @@ def test_equal_subscriptions_are_served_evenly_and_every_partition_has_a_member_
     members: int, counts: dict[UUID, int], left: int
 ) -> None:
     subscriptions = {f"m{at}": set(counts) for at in range(members)}
-    first = assign(subscriptions, counts, {})
+    first = assign_simple(subscriptions, counts, {})
     gone = {name: subscriptions[name] for name in sorted(subscriptions)[min(left, members - 1) :]}
-    for names, result in ((subscriptions, first), (gone, assign(gone, counts, first))):
+    for names, result in ((subscriptions, first), (gone, assign_simple(gone, counts, first))):
         assert set(result) == set(names)
         sizes = [len(found) for found in result.values()]
         assert max(sizes) - min(sizes) <= 1
@@ -30,7 +30,7 @@ def test_equal_subscriptions_are_served_evenly_and_every_partition_has_a_member_
         assert max(shared.values()) - min(shared.values()) <= 1
         if len(names) <= len(shared):
             assert max(shared.values()) == 1
-        assert assign(names, counts, result) == result
+        assert assign_simple(names, counts, result) == result
 
 
 @given(
@@ -40,7 +40,7 @@ def test_equal_subscriptions_are_served_evenly_and_every_partition_has_a_member_
 def test_members_get_only_what_they_subscribe_to_and_nothing_is_left_over(
     subscriptions: dict[str, set[UUID]], counts: dict[UUID, int]
 ) -> None:
-    result = assign(subscriptions, counts, {})
+    result = assign_simple(subscriptions, counts, {})
     for member, found in result.items():
         assert all(topic in subscriptions[member] for topic, _ in found)
         assert bool(found) == any(counts.get(topic) for topic in subscriptions[member])
@@ -52,8 +52,8 @@ def test_members_get_only_what_they_subscribe_to_and_nothing_is_left_over(
 
 def test_members_keep_what_they_have_when_another_joins() -> None:
     counts = {TOPICS[0]: 4}
-    first = assign({"a": set(counts), "b": set(counts)}, counts, {})
-    second = assign({"a": set(counts), "b": set(counts), "c": set(counts)}, counts, first)
+    first = assign_simple({"a": set(counts), "b": set(counts)}, counts, {})
+    second = assign_simple({"a": set(counts), "b": set(counts), "c": set(counts)}, counts, first)
     assert second["a"] <= first["a"]
     assert second["b"] <= first["b"]
 
@@ -69,7 +69,7 @@ def assigned(partitions: int, current: dict[str, int], more: str = "") -> dict[s
     """The partitions' numbers of each member of one topic; ``current``: what each has, ``more``: who has none yet."""
     subscriptions = {member: {ONE} for member in [*current, *more]}
     return numbers(
-        assign(subscriptions, {ONE: partitions}, {who: frozenset({(ONE, at)}) for who, at in current.items()})
+        assign_simple(subscriptions, {ONE: partitions}, {who: frozenset({(ONE, at)}) for who, at in current.items()})
     )
 
 
@@ -94,12 +94,12 @@ def test_who_has_nothing_yet_gets_the_partition_with_the_fewest_members() -> Non
 
 def test_what_a_member_does_not_subscribe_to_any_more_or_is_gone_is_not_kept() -> None:
     current = {"a": frozenset({(ONE, 0), (ONE, 1), (TWO, 5)})}
-    result = assign({"a": {TWO}, "b": {ONE, TWO}}, {ONE: 2, TWO: 1}, current)
+    result = assign_simple({"a": {TWO}, "b": {ONE, TWO}}, {ONE: 2, TWO: 1}, current)
     assert result == {"a": frozenset({(TWO, 0)}), "b": frozenset({(ONE, 0), (ONE, 1)})}
 
 
 def test_partitions_move_to_the_emptiest_member_that_may_have_them() -> None:
     """A member that may have none of them, as its topic has no partitions, stops nobody else."""
     current = {"a": frozenset((ONE, at) for at in range(4))}
-    result = assign({"a": {ONE}, "b": {TWO}, "c": {ONE}}, {ONE: 4}, current)
+    result = assign_simple({"a": {ONE}, "b": {TWO}, "c": {ONE}}, {ONE: 4}, current)
     assert numbers(result) == {"a": [0, 1], "b": [], "c": [2, 3]}

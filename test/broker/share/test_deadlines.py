@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kafka.broker.share.deadlines import Deadlines
+from kafka.broker.groups.timers import DeadlineHeap
 from kafka.broker.share.states import ACCEPT, AckBatch, AcquireMode
 from test.broker.share.memory_journal import MemoryJournal
-from test.broker.share.test_groups import Groups
+from test.broker.share.test_coordinator import Groups
 
 
 def test_the_earliest_one_is_next_and_later_ones_change_nothing() -> None:
-    deadlines: Deadlines[str] = Deadlines()
+    deadlines: DeadlineHeap[str] = DeadlineHeap()
     assert deadlines.next_at is None
     deadlines.at_latest("a", 5.0)
     deadlines.at_latest("b", 3.0)
@@ -23,7 +23,7 @@ def test_the_earliest_one_is_next_and_later_ones_change_nothing() -> None:
 
 
 def test_a_name_that_was_taken_out_or_discarded_is_not_asked() -> None:
-    deadlines: Deadlines[str] = Deadlines()
+    deadlines: DeadlineHeap[str] = DeadlineHeap()
     deadlines.at_latest("a", 1.0)
     deadlines.discard("a")
     deadlines.discard("a")
@@ -32,7 +32,7 @@ def test_a_name_that_was_taken_out_or_discarded_is_not_asked() -> None:
 
 
 def test_one_name_has_one_entry_however_often_its_deadline_moves() -> None:
-    deadlines: Deadlines[str] = Deadlines()
+    deadlines: DeadlineHeap[str] = DeadlineHeap()
     for turn in range(10_000):
         deadlines.at_latest("a", 10_000.0 - turn)
     assert len(deadlines) == 1

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.share.group import HeartbeatAnswer, ShareGroup, ShareMember, check_heartbeat
+from kafka.broker.share.coordinator import ShareGroup, ShareHeartbeatResult, ShareMember, check_heartbeat
 from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.broker.topics import TopicInfo
 from kafka.errors import FencedMemberEpochError, GroupMaxSizeReachedError, InvalidRequestError, UnknownMemberIdError
@@ -23,16 +23,16 @@ class Group:
 
     def beat(
         self, member: str, epoch: int, topics: list[str] | None = None, rack: str | None = None
-    ) -> HeartbeatAnswer:
+    ) -> ShareHeartbeatResult:
         return self.group.heartbeat(member, epoch, topics=topics, rack_id=rack, metadata=self.metadata, now=self.now)
 
-    def join(self, member: str) -> HeartbeatAnswer:
+    def join(self, member: str) -> ShareHeartbeatResult:
         return self.beat(member, 0, ["t"])
 
 
 def test_the_first_member_is_assigned_everything_at_once() -> None:
     answer = Group().join("a")
-    assert answer == HeartbeatAnswer(3, 5000, frozenset((TOPIC.topic_id, at) for at in range(4)))
+    assert answer == ShareHeartbeatResult(3, 5000, frozenset((TOPIC.topic_id, at) for at in range(4)))
 
 
 def test_an_unchanged_assignment_is_not_sent_again_unless_topics_are_named() -> None:
@@ -122,7 +122,7 @@ def test_leaving_gives_the_partitions_to_the_others() -> None:
     group.join("b")
     group.beat("a", 3)
     assert group.group.epoch == 4
-    assert group.beat("b", -1) == HeartbeatAnswer(-1, 0, None)
+    assert group.beat("b", -1) == ShareHeartbeatResult(-1, 0, None)
     assert group.group.epoch == 5
     answer = group.beat("a", 4).assignment
     assert answer is not None
@@ -160,7 +160,7 @@ def test_a_heartbeat_that_changes_nothing_does_not_begin_the_interval_anew() -> 
     group = Group()
     group.join("a")
     group.now = 2.0
-    assert group.beat("a", 3) == HeartbeatAnswer(3, 5000, None)
+    assert group.beat("a", 3) == ShareHeartbeatResult(3, 5000, None)
     group.now = 2.5
     answer = group.join("b")
     assert answer.member_epoch == 4
@@ -173,7 +173,7 @@ def test_partitions_that_are_new_within_the_interval_wait_for_its_end() -> None:
     group.join("a")
     group.now = 0.5
     group.metadata["t"] = TopicInfo(TOPIC.topic_id, 6)
-    assert group.beat("a", 3) == HeartbeatAnswer(3, 5000, None)
+    assert group.beat("a", 3) == ShareHeartbeatResult(3, 5000, None)
     group.now = 1.0
     answer = group.beat("a", 3)
     assert answer.member_epoch == 4

@@ -72,7 +72,7 @@ class SharePartitionAgainstModel(RuleBasedStateMachine):
             lambda start, changes: store.write(KEY, start, changes),
             state.ranges if state else (),
         )
-        store.adopt(KEY, self.partition)
+        store.attach(KEY, self.partition)
 
     # -- the model ---------------------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class SharePartitionAgainstModel(RuleBasedStateMachine):
         assert self.partition.start_offset == self.start
         assert self.partition.end_offset == self.end()
         for member in "abc":
-            held = [at for first, last in self.partition.held_by(member) for at in range(first, last + 1)]
+            held = [at for first, last in self.partition.acquired_by(member) for at in range(first, last + 1)]
             assert held == [at for at, found in sorted(self.offsets.items()) if found.member == member]
         done = sum(found.state in (ACKNOWLEDGED, ARCHIVED) for found in self.offsets.values())
         assert self.partition.delivery_complete_count == done

@@ -54,7 +54,7 @@ def test_a_snapshot_comes_first_and_then_what_changes() -> None:
     journal = MemoryJournal()
     store = journal.store()
     live = Live(5, [StateRange(7, 8, AVAILABLE, 1)])
-    store.adopt(KEY, live)
+    store.attach(KEY, live)
     assert store.durable_start(KEY) is None
     first = [StateRange(9, 9, ARCHIVED, 1)]
     one = [StateRange(5, 5, ACKNOWLEDGED, 1)]
@@ -91,8 +91,8 @@ def test_an_offset_that_is_set_is_a_snapshot_each_time() -> None:
 def test_what_is_in_use_has_a_key_and_nothing_to_load() -> None:
     store = MemoryJournal().store()
     store.write(KEY, 40, [])
-    store.adopt(KEY, Live(40))
-    store.adopt(OTHER, Live())
+    store.attach(KEY, Live(40))
+    store.attach(OTHER, Live())
     assert store.keys() == {KEY, OTHER}
     assert store.load(KEY) is None
     assert (store.durable_start(KEY), store.durable_start(OTHER)) == (40, None)
@@ -122,7 +122,7 @@ def test_a_change_is_laid_over_what_was_there(
 ) -> None:
     journal = MemoryJournal()
     store = journal.store()
-    store.adopt(KEY, Live())
+    store.attach(KEY, Live())
     store.write(KEY, 0, [StateRange(*one, AVAILABLE, 1) for one in before])
     store.write(KEY, 0, [StateRange(*change, AVAILABLE, 2)])
     state = journal.store().load(KEY)
@@ -149,7 +149,7 @@ def test_the_start_passes_what_is_done_and_cuts_what_is_not(
 ) -> None:
     journal = MemoryJournal()
     store = journal.store()
-    store.adopt(KEY, Live())
+    store.attach(KEY, Live())
     store.write(KEY, 0, [])
     store.write(KEY, start, [StateRange(*one, 1) for one in ranges])
     assert journal.store().load(KEY) == SharePartitionState(state[0], tuple(StateRange(*one, 1) for one in state[1]))
@@ -182,9 +182,9 @@ def test_a_partition_of_the_topic_begins_anew_with_what_belongs_into_it() -> Non
     store = ShareStateStore(journal, MemoryJournal())
     live = Live(3, [StateRange(4, 4, ARCHIVED, 1)])
     idle, unwritten = ShareKey("h", TOPIC, 0), ShareKey("i", TOPIC, 0)
-    store.adopt(KEY, live)
-    store.adopt(OTHER, Live())
-    store.adopt(unwritten, Live())
+    store.attach(KEY, live)
+    store.attach(OTHER, Live())
+    store.attach(unwritten, Live())
     store.write(KEY, 3, [])
     store.write(OTHER, 0, [])
     store.write(idle, 9, [])
@@ -192,7 +192,7 @@ def test_a_partition_of_the_topic_begins_anew_with_what_belongs_into_it() -> Non
     store.write(KEY, 3, [])
     assert journal.anew == []
     store.write(KEY, 3, [])
-    assert [(home, shown(entries)) for home, entries in journal.anew] == [
+    assert [(state_partition, shown(entries)) for state_partition, entries in journal.anew] == [
         (0, [("snapshot", 1, 3, [StateRange(4, 4, ARCHIVED, 1)]), ("snapshot", 1, 9, [])])
     ]
     assert shown(journal.entries)[-1] == ("update", 1, 3, [])
@@ -202,7 +202,7 @@ def test_a_partition_of_the_topic_begins_anew_with_what_belongs_into_it() -> Non
 def test_an_update_without_its_snapshot_is_history() -> None:
     journal = MemoryJournal()
     store = journal.store()
-    store.adopt(KEY, Live(5))
+    store.attach(KEY, Live(5))
     store.write(KEY, 5, [])
     store.write(KEY, 6, [StateRange(6, 6, AVAILABLE, 1)])
     snapshot, update = journal.entries
@@ -219,7 +219,7 @@ def test_an_update_without_its_snapshot_is_history() -> None:
 
 
 def test_a_group_and_its_epoch_are_written_and_forgotten() -> None:
-    """ShareGroupMetadataValue of version 0; the hash is of topics, which are not kept there."""
+    """ShareGroupMetadataValue of version 0; the hash is of topics, which are not stored there."""
     journal = MemoryJournal()
     store = journal.store()
     store.write_group("g", 3)

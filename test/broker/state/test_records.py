@@ -117,7 +117,7 @@ def test_the_update_that_is_packed_by_hand_is_the_codecs(count: int) -> None:
         def state_ranges(self) -> list[StateRange]:
             return []
 
-    store.adopt(key, Live())
+    store.attach(key, Live())
     changes = ([StateRange(5, 9, ACKNOWLEDGED, 1), StateRange(12, 2**40, AVAILABLE, 300)] * 80)[:count]
     store.write(key, 5, changes)
     store.write(key, 6, changes)

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from kafka.broker.broker import Broker
+from kafka.broker.share.coordinator import ShareGroupCoordinator
 from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
-from kafka.broker.share.groups import ShareGroups
 from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.state_store import ShareKey
 from kafka.broker.share.states import ACCEPT, RELEASE, AckBatch, Acquired, AcquireMode, ShareEvent
@@ -22,7 +22,7 @@ OTHER = UUID(int=2)
 METADATA = {"t": TopicInfo(TOPIC, 1)}
 
 
-class Groups(ShareGroups):
+class Groups(ShareGroupCoordinator):
     """Share groups over a journal in memory."""
 
     def __init__(self, journal: MemoryJournal) -> None:
