@@ -55,7 +55,7 @@ def _whole(field: str) -> Callable[[str, str], dict[str, Any]]:
         try:
             return {field: int(text)}
         except ValueError:
-            raise IllegalArgumentError(f"{flag} is a whole number, not {text!r}") from None
+            raise IllegalArgumentError(f"{flag} must be an integer, not {text!r}") from None
 
     return read
 
@@ -65,7 +65,7 @@ def _seconds(field: str) -> Callable[[str, str], dict[str, Any]]:
         try:
             return {field: float(text)}
         except ValueError:
-            raise IllegalArgumentError(f"{flag} is a number of seconds, not {text!r}") from None
+            raise IllegalArgumentError(f"{flag} must be a number of seconds, not {text!r}") from None
 
     return read
 
@@ -190,7 +190,7 @@ def pool_settings(args: argparse.Namespace, pool: str, app: App) -> PoolSettings
         most = ASYNCIO_CONCURRENCY if pool == "asyncio" else os.cpu_count() or 1
         concurrency = given["autoscale"][0] if "autoscale" in given else most
     if not 1 <= concurrency <= MOST_CONCURRENCY:
-        raise IllegalArgumentError(f"--concurrency is at least 1 and at most {MOST_CONCURRENCY}, not {concurrency}")
+        raise IllegalArgumentError(f"--concurrency must be an integer from 1 to {MOST_CONCURRENCY}, not {concurrency}")
     return PoolSettings(**{**given, "concurrency": concurrency})
 
 

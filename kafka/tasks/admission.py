@@ -95,12 +95,14 @@ class AdmissionPolicy:
                 raise too_many_headers(lease.headers_left_out)
             envelope = decode(lease.value, lease.headers)
             if envelope.results_partition >= self._results_partitions:
-                raise BadRecord("bad-id", f"there is no results partition {envelope.results_partition}, which it names")
+                raise BadRecord(
+                    "bad-id", f"its id names results partition {envelope.results_partition}, which does not exist"
+                )
             task = self._tasks.get(envelope.name) if envelope.name != ERROR_TASK else None
             if task is None and not is_task_name(envelope.name):
-                raise BadRecord("bad-name", f"no task can be called {truncated_repr(envelope.name)}")
+                raise BadRecord("bad-name", f"invalid task name {truncated_repr(envelope.name)}")
         except BadRecord as error:
-            said = "the record %s is no job and goes to the dead topic: %s"
+            said = "record %s is not a valid job, moving it to the dead topic: %s"
             self._lines.warning((error.cause, lease.source.topic), said, lease.origin, error.text)
             record = self._consequences.no_job(lease, InvalidRecord(error.cause, error.text), now_ms)
             return Settlement(lease, None, [record], is_dead=True)
@@ -155,7 +157,7 @@ class AdmissionPolicy:
         records = self._consequences.of(decision, outcome, envelope, lease, now_ms)
         if decision.move is MoveTarget.DEAD:
             place = records[0].topic
-            said = "%s %s has failed for good (%s) and is in %s; cause %s%s"
+            said = "%s %s failed permanently (%s) and moves to the dead topic %s; cause %s%s"
             name, cause = envelope.name, decision.cause
             kind = (cause, name if name in self._tasks else "", outcome_error(outcome).type)
             self._lines.warning(
@@ -181,7 +183,7 @@ class AdmissionPolicy:
             level, run, most = logging.INFO, f"attempt {envelope.attempt}", policy.max_attempts
         else:
             return
-        name, said = envelope.name, "%s %s runs again after %s of %d (%s)"
+        name, said = envelope.name, "%s %s will be retried after %s of %d (%s)"
         kind = ("again", name, outcome_error(outcome).type)
         self._lines.write(level, kind, said, name, envelope.id, run, most, _error_summary(outcome))
 
@@ -201,8 +203,8 @@ class AdmissionPolicy:
             deliveries += 1
             unknown += 1
         log.warning(
-            "this worker has no task %r: job %s waits for a worker that has it, and fails if there is none within "
-            "about %.0f s; import the module that defines it where the app is made, or deploy that to this worker",
+            "unknown task %r: job %s waits for a worker that declares it, and fails in about %.0f s if there is none; "
+            "import the module that defines the task in the app's module, or deploy it to this worker",
             name,
             envelope.id,
             waits_s,
@@ -252,7 +254,7 @@ def _traceback_tail(outcome: Outcome) -> str:
         return ""
     last = [_truncate(line, MAX_LINE_CHARACTERS) for line in lines[-MAX_TRACEBACK_LINES:]]
     if len(lines) > MAX_TRACEBACK_LINES:
-        last.insert(0, f"... {len(lines) - MAX_TRACEBACK_LINES} lines left out: all are in the dead topic ...")
+        last.insert(0, f"... {len(lines) - MAX_TRACEBACK_LINES} lines omitted, the dead topic has all of them ...")
     return "\n" + "\n".join(last)
 
 

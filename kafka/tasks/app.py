@@ -132,10 +132,10 @@ class App:
             task: Task[..., Any] = Task(self, function, filled, read)
             there = self.tasks.get(task.name)
             if task.name == ERROR_TASK:
-                raise IllegalArgumentError(f"{task.origin} cannot be called {ERROR_TASK!r}: that name is taken")
+                raise IllegalArgumentError(f"{task.origin} cannot have the name {ERROR_TASK!r}: it is reserved")
             if there is not None and there.origin != task.origin:
                 raise IllegalArgumentError(
-                    f"two tasks are called {task.name!r}: {there.origin} and {task.origin}"
+                    f"two tasks have the name {task.name!r}: {there.origin} and {task.origin}"
                 )
             self.tasks[task.name] = task
             self._queues.add(task.queue)
@@ -180,9 +180,9 @@ class App:
         read = call_options(options)
         check_task_name("the name of a task", name)
         if not isinstance(args, (list, tuple)):
-            raise IllegalArgumentError(f"args is a list or tuple of arguments, not {args!r}")
+            raise IllegalArgumentError(f"args must be a list or tuple of arguments, not {args!r}")
         if not isinstance(kwargs, (Mapping, NoneType)) or not all(isinstance(key, str) for key in kwargs or ()):
-            raise IllegalArgumentError(f"kwargs is a dict whose keys are texts, not {kwargs!r}")
+            raise IllegalArgumentError(f"kwargs must be a dict with str keys, not {kwargs!r}")
         task = self.tasks.get(name)
         positional, named = tuple(args), dict(kwargs or {})
         expires = read.expires
@@ -219,7 +219,7 @@ class App:
     def job(self, job_id: str) -> JobHandle[Any]:
         """The handle of a job of this app that somebody enqueued."""
         if not is_id(job_id):
-            raise IllegalArgumentError(f"{job_id!r} is no job id: 32 lower-case hex digits")
+            raise IllegalArgumentError(f"{job_id!r} is not a job id (32 lower-case hex digits)")
         return JobHandle(job_id, self.backend(), self.settings.result_ttl)
 
     def connect_to(self, bootstrap_servers: str | None = None, **security: Any) -> None:
@@ -229,7 +229,7 @@ class App:
         read = read_settings(given)
         foreign = [name for name in security if name not in read.client]
         if foreign:
-            raise KafkaConfigurationError(f"{foreign[0]} is said where the app is declared")
+            raise KafkaConfigurationError(f"{foreign[0]} can only be set where the app is declared")
         self.close()
         servers = self.settings.bootstrap_servers if bootstrap_servers is None else read.bootstrap_servers
         client = ClientSettings({**self.settings.client, **read.client})
@@ -286,8 +286,8 @@ class App:
         route = self._routes.get(queue) or self._route(queue)
         if len(value) > route.max_payload_bytes:
             raise PayloadTooLarge(
-                f"the arguments of task {name} are {len(value)} bytes, and {route.topic} takes "
-                f"{route.max_payload_bytes}: store the data elsewhere and pass where it is, or raise max_payload_bytes "
+                f"the arguments of task {name} are {len(value)} bytes, more than the {route.max_payload_bytes} that "
+                f"{route.topic} accepts: store the data elsewhere and pass a reference, or raise max_payload_bytes "
                 "and the topic's max.message.bytes"
             )
         backend = self._backend or self.backend()

@@ -65,7 +65,7 @@ class JobCompletion:
         try:
             self._end(job, outcome, now_ms)
         except Exception as error:
-            log.exception("%s: its outcome cannot be written", job)
+            log.exception("could not encode the outcome of %s; the job fails", job)
             self._end(job, AttemptFailed(error_info(error), listed=False), now_ms)
 
     def give_back(self, job: Job) -> None:

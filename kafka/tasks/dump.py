@@ -52,7 +52,7 @@ def _state(worker: DumpedWorker, pool: Pool | None, now: float) -> Iterator[str]
     counts = ", ".join(f"{name} {count}" for name, count in worker.statistics().items())
     yield f"state of this worker: {worker.stage.name}; {counts}"
     if pool is None:
-        yield "it has not begun"
+        yield "the worker has not started"
         return
     if pool.degraded is not None:
         yield f"the pool cannot run jobs: {pool.degraded}"
@@ -63,7 +63,7 @@ def _state(worker: DumpedWorker, pool: Pool | None, now: float) -> Iterator[str]
     begun = {child.job_id for child in pool.children()}  # told above, with their ages, which their children know
     running = [job for job in worker.running() if job.envelope.id not in begun]
     for job in running[:MAX_JOBS]:
-        age = "not begun" if job.started_at is None else f"for {now - job.started_at:.1f} s"
+        age = "not started" if job.started_at is None else f"for {now - job.started_at:.1f} s"
         yield f"  {job!r}: {age}"
     if len(running) > MAX_JOBS:
         yield f"  and {len(running) - MAX_JOBS} jobs more"

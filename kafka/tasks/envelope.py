@@ -150,16 +150,18 @@ def decode(value: bytes | None, headers: Sequence[Header]) -> Envelope:
                 fields[attribute] = from_text(_text(header, raw))
             except ValueError:
                 known = job_id if job_id is not None and is_id(job_id) else None
-                raise BadRecord("bad-header", f"the header {header!r} cannot be {truncated_repr(raw)}", known) from None
+                raise BadRecord(
+                    "bad-header", f"invalid value of the header {header!r}: {truncated_repr(raw)}", known
+                ) from None
         elif not header.startswith(DEAD):
             extra.append((header, raw))
     if len(extra) > MOST_EXTRA:
         raise too_many_headers(len(headers))
     if job_id is None or name is None:
         missing = " and ".join(repr(h) for h, found in (("id", job_id), ("name", name)) if found is None)
-        raise BadRecord("no-job", f"a record without the header {missing} is no job", job_id)
+        raise BadRecord("no-job", f"the record is not a job: it has no header {missing}", job_id)
     if not is_id(job_id):
-        raise BadRecord("bad-id", f"{truncated_repr(job_id)} is no job id: 32 lower-case hex digits")
+        raise BadRecord("bad-id", f"{truncated_repr(job_id)} is not a job id (32 lower-case hex digits)")
     if not name:
         raise BadRecord("no-job", "the task's name is empty", job_id)
     if value is None:
@@ -171,9 +173,9 @@ def too_many_headers(count: int) -> BadRecord:
     """What a record with too many headers is; :data:`MALFORMED`: with headers that cannot be read."""
     if count == MALFORMED:
         return BadRecord("bad-header", "the record's headers are malformed; they are left out of the dead record")
-    most = f"a job has {MOST_EXTRA} besides its own at most"
+    most = f"a job has at most {MOST_EXTRA} besides its own"
     left_out = "; they are left out of the dead record" if count > MOST_HEADERS else ""
-    return BadRecord("too-many-headers", f"the record has {count} headers, and {most}{left_out}")
+    return BadRecord("too-many-headers", f"the record has {count} headers; {most}{left_out}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,7 @@ def _text(header: str, raw: bytes | None) -> str:
     try:
         return str(raw, "utf-8")
     except UnicodeDecodeError:
-        raise BadRecord("bad-header", f"the header {header!r} is no UTF-8 text: {truncated_repr(raw)}") from None
+        raise BadRecord("bad-header", f"the header {header!r} is not UTF-8: {truncated_repr(raw)}") from None
 
 
 def truncated_repr(found: str | bytes | None) -> str:

@@ -96,7 +96,7 @@ def _call(handler: Callable[..., object], *args: Any) -> None:
     try:
         handler(*args)
     except BaseException:  # also SystemExit, and a limit of the job's: its outcome stands
-        log.exception("the handler %r has failed for job %s", handler, args[0])
+        log.exception("handler %r failed for job %s; the job's outcome does not change", handler, args[0])
 
 
 def finished_job(job: Job, most_bytes: int | None = None) -> FinishedJob:
@@ -154,7 +154,7 @@ class LostJobHandlers:
             return False
         self._running.remove(job)
         if not isinstance(outcome, JobSucceeded):
-            log.error("the error handlers for job %s have not ended well: %r", job.envelope.id, outcome)
+            log.error("the error handlers of job %s failed: %r", job.envelope.id, outcome)
         return True
 
     def came_back(self, job: Job) -> bool:
@@ -168,6 +168,6 @@ class LostJobHandlers:
     def drop(self) -> None:
         """The worker leaves without them."""
         if len(self):
-            log.warning("the error handlers for %d jobs do not run: the worker leaves", len(self))
+            log.warning("not running the error handlers of %d jobs: the worker is stopping", len(self))
         self._waiting.clear()
         self._running.clear()

@@ -76,7 +76,7 @@ class JobHandle(Generic[R]):
             return value
         detail = record.detail()
         if record.state is JobState.REVOKED:
-            raise JobRevoked(f"{self.id} was revoked: {detail.get('reason', 'no reason given')}")
+            raise JobRevoked(f"job {self.id} was revoked: {detail.get('reason', 'no reason given')}")
         raise JobFailed(
             str(detail.get("type", "unknown error")),
             str(detail.get("text", "")),
@@ -92,8 +92,8 @@ class JobHandle(Generic[R]):
         self.raise_if_not_sent()
         if not self._is_stored:
             raise NoResult(
-                f"{self.id} stores no result, as its task or the call says store_result=False: its success is recorded"
-                " nowhere, and there is nothing to wait for. Leave that out to wait; status() tells of a failure anyway"
+                f"job {self.id} has store_result=False, by its task or the call: no record of a success is written, and"
+                " there is no result to wait for. Leave the option out to wait; status() still reports a failure"
             )
         if self._sent is None and self._expired():
             return self._backend.find(self.id)
@@ -110,14 +110,13 @@ class JobHandle(Generic[R]):
     def _not_ended(self, record: StateRecord | None, timeout: float | None) -> Exception:
         if record is None and self._sent is None:
             if self._expired():
-                return JobUnknown(f"there is no record of {self.id}: its result has expired, or there never was one")
+                return JobUnknown(f"no record of job {self.id}: its result has expired, or it never had one")
             return JobUnknown(
-                f"nothing has been written about {self.id} yet: it waits in its queue or runs (an app with"
-                " track_queued=True and track_started=True records that), stores no result, or was never enqueued on"
-                " this app"
+                f"no record of job {self.id} yet: it is queued or running (an app with track_queued=True and"
+                " track_started=True records that), has store_result=False, or was never enqueued with this app"
             )
         state = record.state.name if record is not None else f"QUEUED at {self._backend.address}"
-        return JobTimeout(f"{self.id} has not ended within {timeout} s; it is {state}, and goes on")
+        return JobTimeout(f"job {self.id} did not end within {timeout} s; its state is {state}, and it continues")
 
     def _expired(self) -> bool:
         return self._backend.clock.now_ms() - time_of(self.id) > self._ttl_s * 1000

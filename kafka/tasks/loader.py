@@ -38,7 +38,7 @@ def load(target: str, directory: str | None = None) -> App:
             raise LoadError(f"the module {module_name} has no {path!r}{did_you_mean(path, names)}")
         found = getattr(found, part)
     if not isinstance(found, App):
-        raise LoadError(f"{target} is no App but a {type(found).__name__}; it must be made by kafka.tasks.App(...)")
+        raise LoadError(f"{target} is not a kafka.tasks.App but a {type(found).__name__}")
     return found
 
 
@@ -77,10 +77,10 @@ def _only_app(module: str, names: dict[str, object]) -> App:
     if not apps:
         name = module.split(".")[0]
         raise LoadError(f"the module {module} has no App; make one with app = kafka.tasks.App({name!r})")
-    raise LoadError(f"the module {module} has several apps: say {' or '.join(f'{module}:{name}' for name in apps)}")
+    raise LoadError(f"the module {module} has several apps: use {' or '.join(f'{module}:{name}' for name in apps)}")
 
 
 def _file_hint(name: str) -> str:
     if name.endswith(".py"):
-        return f"; for the file {name} say {name[:-3].replace(os.sep, '.').lstrip('.')}:app"
+        return f"; for the file {name} use {name[:-3].replace(os.sep, '.').lstrip('.')}:app"
     return ""

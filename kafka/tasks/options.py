@@ -79,7 +79,7 @@ def is_task_name(text: str) -> bool:
 def check_task_name(option: str, value: Any) -> str:
     """``value`` itself when a task can be called so."""
     if not isinstance(value, str) or not is_task_name(value):
-        raise IllegalArgumentError(f"{option} is a text of 1 to 250 printable characters, not {value!r}")
+        raise IllegalArgumentError(f"{option} must be a str of 1 to 250 printable characters, not {value!r}")
     return value
 
 

@@ -97,14 +97,14 @@ class WorkerCrashed:
 
 
 LOST_CAUSES: dict[str, str] = {
-    "time": "it ran for longer than its time limit, and was killed",
-    "memory": "its memory limit",
-    "oom": "the kernel was out of memory and killed it",
-    "signal": "a signal that nobody here sent killed it",
-    "exit": "it ended its process",
+    "time": "killed at its time limit",
+    "memory": "killed at its memory limit",
+    "oom": "killed by the kernel's OOM killer",
+    "signal": "killed by a signal that the worker did not send",
+    "exit": "the task ended its process",
     "channel": "its channel was closed or damaged",
-    "frozen": "it stood still",
-    "stopped": "the worker stops",
+    "frozen": "its process was stopped",
+    "stopped": "the worker is stopping",
 }
 """Causes of :class:`ChildLost`, and what they say to people."""
 
@@ -130,7 +130,7 @@ class ChildLost:
     def fault(self) -> ErrorInfo:
         """``WorkerLost`` with all that is known of the death, on one line."""
         cause = LOST_CAUSES.get(self.cause, self.cause)
-        return ErrorInfo("WorkerLost", f"the process that ran it is gone: {'; '.join((cause, *self.facts()))}")
+        return ErrorInfo("WorkerLost", f"the job's process ended: {'; '.join((cause, *self.facts()))}")
 
     def facts(self) -> Iterator[str]:
         """How it ended and what it used, as far as that is known."""
@@ -147,9 +147,9 @@ class ChildLost:
     def _memory(self) -> Iterator[str]:
         seen, peak = _mib(self.rss_bytes), _mib(self.peak_rss_bytes)
         if seen is not None:
-            yield f"last seen with {seen} MiB"
+            yield f"last RSS {seen} MiB"
         if peak is not None and (seen is None or peak > seen):
-            yield f"peak {peak} MiB"
+            yield f"peak RSS {peak} MiB"
 
 
 def _mib(size: int | None) -> int | None:

@@ -33,7 +33,7 @@ def encode_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> byt
     except (TypeError, ValueError, RecursionError) as error:
         raise NotSerialisable(
             f"{_offending_argument(args, kwargs)} of task {name} cannot be sent as JSON: {_reason(error)}. "
-            "Pass texts, numbers, booleans, None, lists and dicts with text keys, "
+            "Pass str, int, float, bool, None, lists and dicts with str keys, "
             "for example an object's id or a date's isoformat()"
         ) from None
     return text.encode("ascii")
@@ -45,7 +45,9 @@ def decode_call(value: bytes | None) -> tuple[list[Any], dict[str, Any]]:
         body = _loads(value or b"")
         args, kwargs = body["args"], body["kwargs"]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise BadRecord("bad-payload", f'the payload is no JSON object with "args" and "kwargs": {error!r}') from None
+        raise BadRecord(
+            "bad-payload", f'the payload is not a JSON object with "args" and "kwargs": {error!r}'
+        ) from None
     if type(args) is not list or type(kwargs) is not dict:
         raise BadRecord("bad-payload", 'the payload\'s "args" must be a list and its "kwargs" an object')
     return args, kwargs
@@ -63,7 +65,7 @@ def encode_value(name: str, value: Any) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise NotSerialisable(
             f"the result of task {name} cannot be stored as JSON: {_reason(error)}. "
-            "Return texts, numbers, lists and dicts with text keys, or declare the task with store_result=False"
+            "Return str, numbers, lists and dicts with str keys, or declare the task with store_result=False"
         ) from None
     return text.encode("ascii")
 
@@ -73,7 +75,7 @@ def decode_value(value: bytes | None) -> Any:
     try:
         return _loads(value or b"null")
     except (ValueError, RecursionError) as error:
-        raise BadRecord("bad-result", f"the result is no JSON: {error}") from None
+        raise BadRecord("bad-result", f"the result is not JSON: {error}") from None
 
 
 def _loads(data: bytes) -> Any:
@@ -92,7 +94,7 @@ def _refuse_changed_keys(value: Any) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise TypeError(f"the key {key!r} of a dict is no text")
+                raise TypeError(f"the dict key {key!r} is not a str")
             if type(inner) not in _SCALARS:
                 _refuse_changed_keys(inner)
     elif isinstance(value, (list, tuple)):

@@ -102,16 +102,16 @@ def decode(key: bytes | None, value: bytes | None, headers: Sequence[Header], ti
     try:
         numbers = found.get("attempt"), found.get("delivery")
         if len(raw) > MOST_SHORTENED or any(len(number or b"") > MOST_DIGITS for number in numbers):
-            raise ValueError("a header is longer than any state and any number")  # the cache keeps what it is asked
+            raise ValueError("a header is too long")  # the cache keeps what it is asked
         said = _parse_headers(raw, *numbers)
         if said is None:
             return None
         state, attempt, delivery = said
         job_id = str(key or b"", "ascii")
     except ValueError as error:
-        raise BadRecord("bad-state", f"a damaged state record: {str(error)[:MOST_SHORTENED]}") from None
+        raise BadRecord("bad-state", f"malformed state record: {str(error)[:MOST_SHORTENED]}") from None
     if not is_id(job_id):
-        raise BadRecord("bad-state", f"a state record whose key is no job id: {truncated_repr(key)}")
+        raise BadRecord("bad-state", f"the key of a state record is not a job id: {truncated_repr(key)}")
     return StateRecord(job_id, state, attempt, delivery, bytes(value or b""), time_ms)
 
 

@@ -52,7 +52,7 @@ class Retry:
 
     def __post_init__(self) -> None:
         if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int) or self.max_attempts < 1:
-            raise IllegalArgumentError(f"Retry(max_attempts=) is a whole number above 0, not {self.max_attempts!r}")
+            raise IllegalArgumentError(f"Retry(max_attempts=) must be an integer above 0, not {self.max_attempts!r}")
         classes = self.on if isinstance(self.on, tuple) else (self.on,)
         for each in classes:
             if not (isinstance(each, type) and issubclass(each, BaseException)):

@@ -128,7 +128,7 @@ class _NoSignalWindow:
         """Nothing to close."""
 
 
-_NO_LOOP = RuntimeError("a copy of the worker's process, made by os.fork(), has no event loop to wait on")
+_NO_LOOP = RuntimeError("a process that a task forked with os.fork() has no event loop to wait on")
 
 
 class _AwaitableWrapper:
@@ -244,7 +244,7 @@ async def run_async(job: Job, limited_by: Callable[[], type[BaseException] | Non
         window.ended(raised)
         limit = limited_by()
         if limit is not None and type(raised).__name__ == "CancelledError":
-            raised = limit("it was cancelled at its limit").with_traceback(raised.__traceback__)
+            raised = limit("cancelled at its time limit").with_traceback(raised.__traceback__)
         outcome, error = outcome_of_error(job, raised)
     finally:
         enqueued.end()
@@ -293,8 +293,8 @@ def outcome_of_value(job: Job, value: Any) -> Outcome:
     most = job.task.app.settings.max_payload_bytes
     if len(encoded) > most:
         text = (
-            f"the result of task {envelope.name} is {len(encoded)} bytes, and max_payload_bytes is {most}: store it"
-            " elsewhere and return where it is, or raise max_payload_bytes and the topics' max.message.bytes"
+            f"the result of task {envelope.name} is {len(encoded)} bytes, more than max_payload_bytes ({most}): store "
+            "it elsewhere and return a reference, or raise max_payload_bytes and the topics' max.message.bytes"
         )
         raise _PayloadError(ErrorInfo("PayloadTooLarge", text), PayloadTooLarge(text))
     return JobSucceeded(encoded)
@@ -399,7 +399,7 @@ def error_info(error: BaseException) -> ErrorInfo:
     try:
         lines = "".join(traceback.format_exception(kind, error, frames))
     except BaseException as second:
-        lines = f"<its traceback cannot be made: {type(second).__name__}>"
+        lines = f"<could not format the traceback: {type(second).__name__}>"
     return ErrorInfo(name, _text(error), truncate_middle(lines, TRACEBACK_CHARACTERS, TRACEBACK_BYTES))
 
 
@@ -412,7 +412,7 @@ def _text(value: object) -> str:
     try:
         text = str(value)
     except BaseException as error:
-        text = f"<its text cannot be made: {type(error).__name__}>"
+        text = f"<str() raised {type(error).__name__}>"
     return truncate_middle(text, TEXT_CHARACTERS, TEXT_BYTES)
 
 
@@ -426,7 +426,7 @@ def truncate_middle(text: str, most: int, most_bytes: int) -> str:
         return text
     while _size(text[:half] + text[-half:]) > most_bytes:
         half = half * 3 // 4
-    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+    return f"{text[:half]}\n... {len(text) - 2 * half} characters omitted ...\n{text[-half:]}"
 
 
 def _size(text: str) -> int:

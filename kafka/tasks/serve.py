@@ -129,7 +129,13 @@ def run_worker(
         side = backend.worker_side(loop, wanted, worker)
         worker.start(side, slots)
         monitor.start(slots, side)
-        log.info("worker of app %s: queues %s, pool %s of %d", app.name, ", ".join(wanted), pool, slots.concurrency)
+        log.info(
+            "worker started: app %s, queues %s, pool %s with %d slots",
+            app.name,
+            ", ".join(wanted),
+            pool,
+            slots.concurrency,
+        )
         on_start(worker)
         loop.run_forever()
     if worker.error is not None:
@@ -148,7 +154,7 @@ def filled(settings: PoolSettings, app: App) -> PoolSettings:
             )
         if hard is not None and soft is None and settings.soft_timeout is not None and settings.soft_timeout >= hard:
             log.warning(
-                "the worker's soft timeout (%g s) does not hold for %s, whose timeout is %g s",
+                "ignoring the worker's soft timeout (%g s) for task %s: its timeout is %g s",
                 settings.soft_timeout,
                 task.name,
                 hard,

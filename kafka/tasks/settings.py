@@ -31,7 +31,7 @@ def seconds(name: str, value: Any) -> float:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_S:
         raise IllegalArgumentError(
-            f"{name} is a number of seconds above 0 (and below a century), or a timedelta, not {value!r}"
+            f"{name} must be a number of seconds above 0 (and below a century), or a timedelta, not {value!r}"
         )
     return float(value)
 
@@ -44,7 +44,7 @@ def optional_timeout(name: str, value: Any) -> float | None:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise IllegalArgumentError(
-            f"{name} is a number of seconds, 0 or more, a timedelta, or None to wait for any time, not {value!r}"
+            f"{name} must be a number of seconds, at least 0, a timedelta, or None for no timeout, not {value!r}"
         )
     return float(value) if value <= LONGEST_S else None
 
@@ -52,7 +52,7 @@ def optional_timeout(name: str, value: Any) -> float | None:
 def _integer(least: int, most: int) -> Callable[[str, Any], int]:
     def check(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise IllegalArgumentError(f"{name} is a whole number from {least} to {most}, not {value!r}")
+            raise IllegalArgumentError(f"{name} must be an integer from {least} to {most}, not {value!r}")
         return value
 
     return check
@@ -61,7 +61,7 @@ def _integer(least: int, most: int) -> Callable[[str, Any], int]:
 def flag(name: str, value: Any) -> bool:
     """``value`` as True or False; nothing else is taken for one."""
     if not isinstance(value, bool):
-        raise IllegalArgumentError(f"{name} is True or False, not {value!r}")
+        raise IllegalArgumentError(f"{name} must be True or False, not {value!r}")
     return value
 
 
@@ -73,11 +73,11 @@ def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 def retry_policy(name: str, value: Any) -> Retry:
     """A :class:`Retry` that this release can carry out."""
     if not isinstance(value, Retry):
-        raise IllegalArgumentError(f"{name} is a Retry(max_attempts=...), not {value!r}")
+        raise IllegalArgumentError(f"{name} must be a Retry(max_attempts=...), not {value!r}")
     if value.backoff is not None:
         raise IllegalArgumentError(
-            f"{name}: Retry(backoff=) needs the schedule, which this release does not have yet; leave it out, and a "
-            "retry follows at once"
+            f"{name}: Retry(backoff=) needs the schedule, which this release does not have yet; leave it out to "
+            "retry without a delay"
         )
     return value
 
@@ -86,13 +86,13 @@ def _servers(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, str) and v for v in value):
         return ",".join(value)
     if not isinstance(value, str) or not value:
-        raise IllegalArgumentError(f"{name} is 'host:port', several with commas, or 'embedded:DIR', not {value!r}")
+        raise IllegalArgumentError(f"{name} must be 'host:port', several with commas, or 'embedded:DIR', not {value!r}")
     return value
 
 
 def _queues(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise IllegalArgumentError(f"{name} is a list of queue names, not {value!r}")
+        raise IllegalArgumentError(f"{name} must be a list of queue names, not {value!r}")
     return tuple(check_queue(queue) for queue in value)
 
 
@@ -102,7 +102,7 @@ def _queue(name: str, value: Any) -> str:
 
 def _compression(name: str, value: Any) -> str | None:
     if value not in (None, "gzip"):
-        raise IllegalArgumentError(f"{name} is None or 'gzip' in this release, not {value!r}")
+        raise IllegalArgumentError(f"{name} must be None or 'gzip' in this release, not {value!r}")
     return value  # type: ignore[no-any-return]
 
 

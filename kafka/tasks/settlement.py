@@ -140,13 +140,19 @@ class Settler:
                 elif ending.envelope is not None and self._too_late(record, ending.envelope, answer):
                     more.append(self._consequences.late_copy(record))
             if error is not None and _may_be_written_again(ending.lease, error):
-                self._tell(ending.lease, "the records of job %s could not be written for now: %s", error)
+                self._tell(
+                    ending.lease, "could not write the records of job %s, retrying at the next lock renewal: %s", error
+                )
                 refused.append(ending.lease)
                 self._refused.append(
                     Settlement(ending.lease, ending.envelope, [*unwritten, *more], shortened, is_move=ending.is_move)
                 )
             elif error is not None:
-                self._tell(ending.lease, "the records of job %s could not be written: %s", error)
+                self._tell(
+                    ending.lease,
+                    "could not write the records of job %s, it is delivered again when its lock times out: %s",
+                    error,
+                )
                 failed.append(ending.lease)
             elif other is not None:
                 again.append(other)

@@ -112,7 +112,7 @@ def result_too_large(envelope: Envelope, record: OutgoingRecord) -> AttemptFaile
     """The outcome of a job whose result, this record, its topic does not take."""
     text = (
         f"the result of task {envelope.name} is {len(record.value or b'')} bytes, more than the topic {record.topic}"
-        " takes: store it elsewhere and return where it is, or raise that topic's max.message.bytes"
+        " accepts: store it elsewhere and return a reference, or raise that topic's max.message.bytes"
     )
     return AttemptFailed(ErrorInfo("PayloadTooLarge", text), listed=False)
 
@@ -124,7 +124,7 @@ def outcome_error(outcome: Outcome) -> ErrorInfo:
     if isinstance(outcome, ChildLost):
         return outcome.fault()
     if isinstance(outcome, UnknownTask):
-        return ErrorInfo("UnknownTask", f"no worker that got it has a task called {outcome.name!r}")
+        return ErrorInfo("UnknownTask", f"no worker that received the job declares the task {outcome.name!r}")
     if isinstance(outcome, InvalidRecord):
         return ErrorInfo("BadRecord", outcome.text)
     return ErrorInfo(type(outcome).__name__)

@@ -195,7 +195,7 @@ class Arguments:
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
             ):
                 raise IllegalArgumentError(
-                    f"{function.__qualname__} is declared with bind=True and takes no first argument for the context"
+                    f"{function.__qualname__} is declared with bind=True but takes no first argument for the context"
                 )
             parameters = parameters[1:]
         self._signature = signature.replace(parameters=parameters)

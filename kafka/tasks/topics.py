@@ -36,7 +36,8 @@ def check_name(kind: str, name: str) -> str:
     """``name`` itself when it can be part of a topic's name; an error that says why when not."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 100:
         raise IllegalArgumentError(
-            f"the name of {kind} is letters, digits, '_', '-' and single dots between them, 100 at most, not {name!r}"
+            f"the name of {kind} must be letters, digits, '_', '-' and single dots between them (at most 100), "
+            f"not {name!r}"
         )
     return name
 
@@ -46,7 +47,7 @@ def check_queue(queue: str) -> str:
     check_name("a queue", queue)
     first, last = queue.split(".", 1)[0], queue.rsplit(".", 1)[-1]
     if first in _OWN or ("." in queue and last in _SUFFIXES):
-        raise IllegalArgumentError(f"a queue cannot be called {queue!r}: the app has a topic of its own of that name")
+        raise IllegalArgumentError(f"invalid queue name {queue!r}: the app uses a topic of that name itself")
     return queue
 
 
@@ -211,7 +212,7 @@ def ensure_topics(
         if not create:
             settings = " ".join(f"--config {key}={value}" for key, value in sorted(plan.configs.items()))
             raise KafkaConfigurationError(
-                f"the topic {name} does not exist and the app's create_topics is off; create it with "
+                f"topic {name} does not exist and create_topics is False; create it with "
                 f"--topic {name} --partitions {plan.partitions} {settings}"
             )
         try:
@@ -228,16 +229,16 @@ def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: C
 
     if differs("cleanup.policy") and "compact" in configs["cleanup.policy"]:
         raise KafkaConfigurationError(
-            f"the topic {plan.name} has cleanup.policy={configs['cleanup.policy']}: compaction would remove jobs; "
+            f"topic {plan.name} has cleanup.policy={configs['cleanup.policy']}: compaction would remove jobs; "
             "set it to delete"
         )
     if differs("message.timestamp.type"):
         raise KafkaConfigurationError(
-            f"the topic {plan.name} has message.timestamp.type={configs['message.timestamp.type']}: with clocks that "
+            f"topic {plan.name} has message.timestamp.type={configs['message.timestamp.type']}: with clocks that "
             "differ, results would not be found; set it to LogAppendTime"
         )
     for key in ("retention.ms", "retention.bytes"):
         if key in plan.configs and plan.configs[key] == "-1" and differs(key):
-            warn(f"the topic {plan.name} has {key}={configs[key]}: jobs that wait longer are lost; set it to -1")
+            warn(f"topic {plan.name} has {key}={configs[key]}: jobs that wait longer are deleted; set it to -1")
     limit = configs.get("max.message.bytes", plan.configs["max.message.bytes"])
     return ExistingTopic(plan.name, partitions, int(limit))

@@ -208,7 +208,7 @@ class Worker:
 
     def failed(self, error: KafkaError) -> None:
         """See :class:`kafka.tasks.delivery.DeliveryEvents`. The worker stops, and ``error`` says why."""
-        log.error("the worker stops: %s", error)
+        log.error("stopping the worker after an error: %s", error)
         if self.error is None:
             self.error = error
         if self.stage is WorkerStage.WORKING:
@@ -224,7 +224,7 @@ class Worker:
             if self._is_started:
                 self._clerk.tell_the_rest()
             counts = self.counts
-            log.info("the worker has left: %d jobs done, %d given back", counts["done"], counts["given_back"])
+            log.info("worker stopped: %d jobs done, %d returned to their queues", counts["done"], counts["given_back"])
             self._on_left()
 
     # -- what the pool and the clock tell -----------------------------------------------------------------------------
@@ -303,10 +303,14 @@ class Worker:
             else:
                 pool.shrink(-by)
             if pool.concurrency == before:
-                why = "the last one stays" if before == 1 and by < 0 else "this kind of pool cannot change them"
-                log.warning("the pool keeps its slots (%d): %s", before, why)
+                why = (
+                    "the last slot cannot be removed"
+                    if before == 1 and by < 0
+                    else "this kind of pool has a fixed number of slots"
+                )
+                log.warning("pool size not changed (%d slots): %s", before, why)
             else:
-                log.info("the pool has %d slots now", pool.concurrency)
+                log.info("pool resized to %d slots", pool.concurrency)
             self._go()
 
     @property
@@ -387,11 +391,11 @@ class Worker:
             return
         self._is_degraded = reason is not None
         if reason is None:
-            log.info("the pool runs jobs again")
+            log.info("the pool can run jobs again; leasing jobs again")
         elif not pool.ever_ready:
-            self.failed(PoolFailed(f"the pool cannot run jobs and never could: {reason}"))
+            self.failed(PoolFailed(f"the pool has never been able to run jobs: {reason}"))
         else:
-            log.error("nothing is leased for now, as the pool cannot run jobs: %s", reason)
+            log.error("the pool cannot run jobs, no jobs are leased until it can: %s", reason)
             self._give_back_unstarted()
             self._exits.flush()
 
@@ -419,7 +423,7 @@ class Worker:
                     self._pool.cancel(lease.job)
         if count:
             self._counts["locks_lost"] += count
-            log.warning("the locks of %d jobs are lost (%s): they run elsewhere", count, reason)
+            log.warning("lost the acquisition locks of %d jobs (%s); other workers will run them", count, reason)
 
     def _look_at_the_clock(self, now: float) -> None:
         """Whether the process stood still for so long that locks have run out meanwhile. A job may have done that to
@@ -427,7 +431,9 @@ class Worker:
         """
         stood_still_s, self._seen_at = now - self._seen_at, now
         if stood_still_s > self._delivery.lock_s * 2 / 3:
-            self._lose(self._leases.run_out(now), f"nothing ran here for {stood_still_s:.0f} s", is_spared=False)
+            self._lose(
+                self._leases.run_out(now), f"this process did not run for {stood_still_s:.0f} s", is_spared=False
+            )
 
     def _lose_patience(self, now: float) -> None:
         """A suspect has waited to be the only job here, and slots have idled, for long enough."""
@@ -455,7 +461,7 @@ class Worker:
         stage = self._stopping.go_on(self._timers.time())
         if stage is None:
             return
-        log.info("the worker is %s", stage.name)
+        log.info("worker stage is now %s", stage.name)
         if stage is WorkerStage.DRAINING:
             self._lines.ask_for_nothing()
             self._delivery.drain(self._drained)
@@ -488,7 +494,7 @@ class Worker:
         for job in self._pool.abandon():
             job.cancelled = True
             if job.lease.stage == RUNNING:
-                log.warning("%s is abandoned and given back", job)
+                log.warning("%s did not end in time; abandoned its run and returned the job to its queue", job)
                 self._exits.give_back(job)
         self._lost_jobs.drop()
         self._exits.flush()

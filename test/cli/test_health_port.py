@@ -86,7 +86,7 @@ class WorkerProcess:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.log.append(line)
-            found = re.search(r"health at http://127\.0\.0\.1:(\d+)/", line)
+            found = re.search(r"health server listening at http://127\.0\.0\.1:(\d+)/", line)
             if found:
                 self.port = int(found[1])
                 self._has_port.set()

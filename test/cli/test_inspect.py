@@ -306,7 +306,7 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
     thread.start()
     try:
         assert begun.wait(SOON_S)
-        (line,) = [record.getMessage() for record in caplog.records if "health at" in record.getMessage()]
+        (line,) = [record.getMessage() for record in caplog.records if "health server" in record.getMessage()]
         port = int(line.partition("127.0.0.1:")[2].partition("/")[0])
         assert get(port, "/readyz") == (200, "ready\n")
         assert get(port, "/healthz") == (200, "ok: WORKING\n")

@@ -38,24 +38,24 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     ("arguments", "text"),
     [
         (["no_such_module:app"], "there is no module 'no_such_module'"),
-        (["worker_tasks:number"], "is no App"),
+        (["worker_tasks:number"], "is not a kafka.tasks.App"),
         (["worker_tasks:app", "--queues", "mial"], "did you mean 'mail'"),
         (["worker_tasks:app", "--pool", "perfork"], "did you mean 'prefork'"),
-        (["worker_tasks:app", "--concurrency", "0"], "--concurrency is at least 1"),
-        (["worker_tasks:app", "--concurrency", "1000000"], "at most 1000, not 1000000"),
+        (["worker_tasks:app", "--concurrency", "0"], "--concurrency must be an integer from 1"),
+        (["worker_tasks:app", "--concurrency", "1000000"], "to 1000, not 1000000"),
         (["worker_tasks:app", "--pool", "inline", "--concurrency", "2"], "leave --concurrency out, or choose"),
         (["worker_tasks:app", "--queues", ","], "--queues is a list of names"),
         (["worker_tasks:app", "--queues", ""], "leave it out for all queues"),
-        (["worker_tasks:app", "--bootstrap-server", ""], "bootstrap_servers is 'host:port'"),
+        (["worker_tasks:app", "--bootstrap-server", ""], "bootstrap_servers must be 'host:port'"),
         (["worker_tasks:app", "--log-level", "LOUD"], "invalid choice"),
         (["worker_tasks:app", "--autoscale", "2,8", "--pool", "threads"], "--autoscale is for the pool prefork, not"),
         (["worker_tasks:app", "--max-jobs-per-child", "9", "--pool", "inline"], "--max-jobs-per-child is for the pool"),
-        (["worker_tasks:app", "--timeout", "soon"], "--timeout is a number of seconds, not 'soon'"),
-        (["worker_tasks:app", "--timeout", "-1"], "timeout is a number of seconds above 0"),
-        (["worker_tasks:app", "--timeout", "nan"], "timeout is a number of seconds above 0"),
+        (["worker_tasks:app", "--timeout", "soon"], "--timeout must be a number of seconds, not 'soon'"),
+        (["worker_tasks:app", "--timeout", "-1"], "timeout must be a number of seconds above 0"),
+        (["worker_tasks:app", "--timeout", "nan"], "timeout must be a number of seconds above 0"),
         (["worker_tasks:app", "--timeout", "5", "--soft-timeout", "5"], "soft_timeout (5 s) must be below timeout"),
         (["worker_tasks:app", "--timeout", "20"], "soft_timeout of worker_tasks.slow (30 s) must be below"),
-        (["worker_tasks:app", "--kill-grace", "0"], "kill_grace is a number of seconds above 0"),
+        (["worker_tasks:app", "--kill-grace", "0"], "kill_grace must be a number of seconds above 0"),
         (["worker_tasks:app", "--health-port", "http"], "--health-port is PORT"),
         (["worker_tasks:app", "--bootstrap-server", "memory://"], "no back end for 'memory'"),
     ],
@@ -109,15 +109,15 @@ def test_what_is_not_said_has_a_default_that_fits_the_pool() -> None:
     ("arguments", "text"),
     [
         (["--max-memory-per-child", "1G,512M"], "must be below the hard one"),
-        (["--max-memory-per-child", "lots"], "--max-memory-per-child is a size such as 512M"),
-        (["--max-memory-per-child", "100"], "max_memory_soft is at least"),
-        (["--autoscale", "8"], "--autoscale is MIN,MAX"),
+        (["--max-memory-per-child", "lots"], "--max-memory-per-child must be a size such as 512M"),
+        (["--max-memory-per-child", "100"], "max_memory_soft must be an integer from"),
+        (["--autoscale", "8"], "--autoscale must be MIN,MAX"),
         (["--autoscale", "8,2"], "MIN not above MAX"),
-        (["--autoscale", "0,2"], "at least 1"),
-        (["--max-jobs-per-child", "0"], "max_jobs_per_child is at least 1"),
-        (["--max-jobs-per-child", "many"], "--max-jobs-per-child is a whole number"),
-        (["--prefetch", "0"], "prefetch is at least 1"),
-        (["--start-method", "clone"], "there is no start method 'clone'"),
+        (["--autoscale", "0,2"], "an integer from 1"),
+        (["--max-jobs-per-child", "0"], "max_jobs_per_child must be an integer from 1"),
+        (["--max-jobs-per-child", "many"], "--max-jobs-per-child must be an integer"),
+        (["--prefetch", "0"], "prefetch must be an integer from 1"),
+        (["--start-method", "clone"], "unknown start method 'clone'"),
     ],
 )
 def test_a_limit_that_makes_no_sense_says_which(arguments: list[str], text: str) -> None:
@@ -136,11 +136,11 @@ def test_a_pool_that_never_came_up_is_exit_code_3(
     tasks: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hopeless(*arguments: object, **options: object) -> None:
-        raise PoolFailed("the pool cannot run jobs and never could: no memory")
+        raise PoolFailed("the pool has never been able to run jobs: no memory")
 
     monkeypatch.setattr(worker, "run_worker", hopeless)
     assert command(tasks) == 3
-    assert capsys.readouterr().err == "kafka worker: the pool cannot run jobs and never could: no memory\n"
+    assert capsys.readouterr().err == "kafka worker: the pool has never been able to run jobs: no memory\n"
 
 
 def test_a_broker_that_cannot_be_reached_is_exit_code_1(

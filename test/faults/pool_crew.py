@@ -115,7 +115,7 @@ class PoolWorker:
         """The lines before tracebacks in its log, but for those of jobs that have failed for good."""
         lines = self.log().splitlines()
         before = [line for line, next_one in itertools.pairwise(lines) if next_one.startswith("Traceback")]
-        return [line for line in before if "has failed for good" not in line]
+        return [line for line in before if "failed permanently" not in line]
 
     def children(self) -> set[int]:
         """Pids of its child processes that live."""

@@ -53,14 +53,14 @@ def test_a_worker_without_descriptors_works_on_with_its_children_and_is_whole_ag
     first, second = sorted(worker.children())
     with descriptors_left(worker, 0):  # and the five that a dead child gives back; a new one takes seven
         os.kill(first, signal.SIGKILL)
-        wait_for(lambda: "the next is tried in 2 s" in worker.log(), "three starts have failed", crew)
+        wait_for(lambda: "next attempt in 2 s" in worker.log(), "three starts have failed", crew)
         assert worker.children() == {second}
         assert set(crew.works(6)) == {second}
         cpu_s = worker.cpu_s()
-        wait_for(lambda: "the next is tried in 4 s" in worker.log(), "one more has", crew)
+        wait_for(lambda: "next attempt in 4 s" in worker.log(), "one more has", crew)
         assert set(crew.works(6)) == {second}
         assert worker.cpu_s() - cpu_s < IDLE_CPU_S
-    told = [line for line in worker.log().splitlines() if "a child did not come up" in line]
+    told = [line for line in worker.log().splitlines() if "child failed to start" in line]
     assert 4 <= len(told) <= 5
     for line in told:
         assert "Too many open files" in line
@@ -86,7 +86,7 @@ def test_jobs_wait_for_a_worker_that_has_neither_children_nor_descriptors(
     with descriptors_left(worker, 1):
         waiting = [crew.delay("ping", number) for number in range(4)]
         os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: "the next is tried in 2 s" in worker.log(), "three starts have failed", crew)
+        wait_for(lambda: "next attempt in 2 s" in worker.log(), "three starts have failed", crew)
         assert not worker.children()
     crew.opened("children again")
     assert crew.result(held) == 5

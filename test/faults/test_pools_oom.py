@@ -41,7 +41,7 @@ def test_a_job_for_which_the_kernel_kills_its_children_is_dead_with_that_cause_a
     bomb = crew.delay("hoard", BOMB_MIB, None)
     failure = crew.failure(bomb)
     assert failure.type == "WorkerLost"
-    assert "the kernel was out of memory and killed it" in failure.text
+    assert "killed by the kernel's OOM killer" in failure.text
     assert crew.death(bomb).cause == "lost-oom"
     assert len(crew.starts(bomb)) == kills_of(group) == 3
     crew.opened("afterwards")

@@ -433,7 +433,7 @@ def _results() -> Iterator[Case]:
 
         return len(records) * len(word), [note, board._posted]
 
-    yield Case("workers topic", "words of 60 kB", "kafka.tasks.kafka_backend.snapshot_reader:MOST_WORKERS", posted,
+    yield Case("workers topic", "words of 60 kB", "kafka.tasks.kafka_backend.snapshot_reader:MAX_WORKERS", posted,
                is_on_loop=False)  # fmt: skip
 
 

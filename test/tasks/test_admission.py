@@ -255,15 +255,16 @@ def test_the_log_tells_of_runs_that_failed_and_of_no_others(caplog: pytest.LogCa
         bench.end(outcome)
     assert said(caplog) == []
     bench.end(ERROR, "again")
-    assert said(caplog) == [f"INFO again {job_id} runs again after attempt 1 of 2 (OSError: disk)"]
+    assert said(caplog) == [f"INFO again {job_id} will be retried after attempt 1 of 2 (OSError: disk)"]
     bench.end(ERROR)
     assert said(caplog) == [
-        f"WARNING plain {job_id} has failed for good (OSError: disk) and is in shop.q.dead; cause error"
+        f"WARNING plain {job_id} failed permanently (OSError: disk) and moves to the dead topic shop.q.dead; "
+        "cause error"
     ]
     bench.end(ChildLost("frozen"), "again", attempt=2)
     assert said(caplog) == [
-        f"WARNING again {job_id} runs again after crash 1 of 3 "
-        "(WorkerLost: the process that ran it is gone: it stood still)"
+        f"WARNING again {job_id} will be retried after crash 1 of 3 "
+        "(WorkerLost: the job's process ended: its process was stopped)"
     ]
     caplog.set_level(logging.WARNING, "kafka.tasks.admission")
     bench.end(ERROR, "again")
@@ -280,13 +281,13 @@ def test_an_error_is_cut_where_it_is_longer_than_the_log_takes(caplog: pytest.Lo
         (("x", "\n".join("y" * 300 for _ in range(20))), ("x", ["y" * 300] * 20)),
         (("x", "y" * 301), ("x", ["y" * 300 + "..."])),
         (("x", "\n".join(str(n) for n in range(21))),
-         ("x", ["... 1 lines left out: all are in the dead topic ...", *(str(n) for n in range(1, 21))])),
+         ("x", ["... 1 lines omitted, the dead topic has all of them ...", *(str(n) for n in range(1, 21))])),
     ]  # fmt: skip
     for (text, trace), (first, lines) in rows:
         Bench().end(AttemptFailed(ErrorInfo("E", text, trace)))
         (found,) = said(caplog)
-        assert found.partition(" for good ")[2].splitlines() == [
-            f"(E: {first}) and is in shop.q.dead; cause error", *lines
+        assert found.partition(" permanently ")[2].splitlines() == [
+            f"(E: {first}) and moves to the dead topic shop.q.dead; cause error", *lines
         ]  # fmt: skip
 
 
@@ -308,14 +309,14 @@ def test_an_unknown_task_is_told_with_how_long_its_jobs_wait(
     bench.delivery.lock_s = lock_s
     bench.admit("new", **lease)
     (line,) = said(caplog)
-    assert f"fails if there is none within about {seconds} s; import the module" in line
+    assert f"fails in about {seconds} s if there is none; import the module" in line
 
 
 def test_each_unknown_task_is_told_once_and_only_the_first_hundred(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     for number in (*range(102), *range(102)):
         bench.admit(f"new{number}")
-    told_of = [line.partition("has no task '")[2].partition("'")[0] for line in said(caplog)]
+    told_of = [line.partition("unknown task '")[2].partition("'")[0] for line in said(caplog)]
     assert told_of == [f"new{number}" for number in range(100)]
 
 

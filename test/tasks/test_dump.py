@@ -44,4 +44,4 @@ def test_a_job_that_a_child_runs_is_told_once_with_its_age(
     dump(worker, 10.0)
     assert caplog.text.count(first) == 1
     assert f"child 812 (generation 3): busy, 7 jobs ended, 44 MiB, runs work {first} for 4.0 s" in caplog.text
-    assert f"<Job work {second} attempt 1>: not begun" in caplog.text
+    assert f"<Job work {second} attempt 1>: not started" in caplog.text

@@ -102,7 +102,7 @@ def test_a_handler_that_fails_changes_nothing_and_the_next_one_is_called(
     told.app.success_handler(later.append)
     assert run(told.job(lambda: 1)) == JobSucceeded(b"1")
     assert len(told.successes) == len(later) == 1
-    assert "has failed" in caplog.text
+    assert "failed for job" in caplog.text
 
 
 def test_the_error_handlers_task_tells_no_success_of_its_own(told: Told) -> None:

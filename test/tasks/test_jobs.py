@@ -83,7 +83,7 @@ def test_a_job_that_has_not_ended_in_time_is_a_timeout(backend: FakeBackend, job
 
 
 def test_a_bare_id_without_a_record_may_still_wait_in_its_queue(app: App, backend: FakeBackend) -> None:
-    with pytest.raises(JobUnknown, match="nothing has been written about .* yet: it waits in its queue") as caught:
+    with pytest.raises(JobUnknown, match="no record of job .* yet: it is queued or running") as caught:
         app.job(backend.new_id()).result(timeout=0)
     assert "track_queued=True" in str(caught.value)
     assert "expired" not in str(caught.value)
@@ -101,7 +101,7 @@ def test_a_job_that_stores_no_result_is_not_waited_for(app: App, backend: FakeBa
     else:
         job = task.using(store_result=False).delay() if option == "call" else task.delay()
     for wait in (job.result, job.wait):
-        with pytest.raises(NoResult, match="stores no result, as its task or the call says store_result=False"):
+        with pytest.raises(NoResult, match="has store_result=False, by its task or the call"):
             wait()
     assert backend.waits == []
     assert job.status() is JobState.QUEUED
@@ -161,7 +161,7 @@ def test_what_is_no_id_is_refused(app: App, text: str) -> None:
 def test_a_timeout_that_cannot_be_is_refused(app: App, job: JobHandle[int], timeout: Any) -> None:
     waits: list[Callable[[Any], object]] = [job.result, job.wait, app.flush, app.batch, app.close]
     for wait in waits:
-        with pytest.raises(IllegalArgumentError, match="timeout is a number of seconds, 0 or more, a timedelta"):
+        with pytest.raises(IllegalArgumentError, match="timeout must be a number of seconds, at least 0, a timedelta"):
             wait(timeout)
 
 

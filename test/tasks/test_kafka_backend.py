@@ -121,8 +121,8 @@ SHARE_APIS = {76: (1, 1), 78: (1, 2), 79: (1, 2)}
 @pytest.mark.parametrize(
     ("apis", "features", "text"),
     [
-        ({18: (0, 4)}, {}, "has no ShareGroupHeartbeat, ShareFetch, ShareAcknowledge: Apache Kafka 4.2"),
-        (SHARE_APIS, {}, "has not switched them on"),
+        ({18: (0, 4)}, {}, "does not support ShareGroupHeartbeat, ShareFetch, ShareAcknowledge; use Apache Kafka 4.2"),
+        (SHARE_APIS, {}, "has not enabled them"),
         (SHARE_APIS, {"share.version": (0, 0)}, "kafka-features.sh upgrade --feature share.version=1"),
     ],
 )
@@ -146,8 +146,8 @@ def test_enqueueing_on_a_broker_that_cannot_keep_jobs_is_one_clear_error_at_once
             app.backend().route("default", True)
         app.close()
     assert time.monotonic() - began_at < SOON_S
-    assert f"no jobs can be enqueued, as the broker (it looks like release {release}" in caught.value.args[0]
-    assert "DescribeConfigs: Apache Kafka 4.2 or later has" in caught.value.args[0]
+    assert f"cannot enqueue jobs: the broker (probably release {release}" in caught.value.args[0]
+    assert "DescribeConfigs; use Apache Kafka 4.2 or later" in caught.value.args[0]
 
 
 @pytest.mark.parametrize("release", ["0.11", "3.9"])
@@ -160,13 +160,13 @@ def test_enqueueing_where_no_worker_can_run_is_told_once(release: str, caplog: p
         app.close()
     told = [record.getMessage() for record in caplog.records if "share groups" in record.getMessage()]
     assert len(told) == 1
-    assert "jobs wait until there are workers that can run them" in told[0]
+    assert "workers need share groups to run the enqueued jobs" in told[0]
 
 
 def test_where_topics_are_not_to_be_made_no_broker_has_to_be_able_to() -> None:
     client: Any = Ranges({32: (0, 4), **SHARE_APIS}, {"share.version": (1, 1)})
     check_enqueueing(client, creates_topics=False)
-    with pytest.raises(IncompatibleBrokerVersion, match="has no CreateTopics"):
+    with pytest.raises(IncompatibleBrokerVersion, match="does not support CreateTopics"):
         check_enqueueing(client, creates_topics=True)
 
 
@@ -219,7 +219,7 @@ def test_settings_that_the_broker_lacks_are_done_without() -> None:
 
 
 def test_a_group_that_would_begin_at_the_end_of_its_topic_is_refused() -> None:
-    with pytest.raises(KafkaConfigurationError, match="jobs that wait already would be lost"):
+    with pytest.raises(KafkaConfigurationError, match="jobs that wait already would be skipped"):
         prepare(Groups(["share.auto.offset.reset"]))
 
 
@@ -333,8 +333,11 @@ def test_an_error_of_one_group_is_not_that_of_another(caplog: pytest.LogCaptureF
         caplog.clear()
         begin(places, groups="abc")
         assert set(places.begun) == {"c"}
-        told = [line.partition(" begins where its settings say")[0] for line in caplog.messages]
-        assert sorted(told) == ["the group a", "the group b"]
+        told = [line.partition(", it starts where")[0] for line in caplog.messages]
+        assert sorted(told) == [
+            "could not set the start offsets of group a",
+            "could not set the start offsets of group b",
+        ]
 
 
 @pytest.mark.parametrize("fault", ["close", "drop"])
@@ -372,7 +375,7 @@ def test_a_group_that_cannot_be_placed_is_left_to_its_setting(
     places = Places(A_PLACES, errors)
     begin(places)
     assert places.begun == {}
-    assert ["the group a begins where its settings say" in line for line in caplog.messages] == [True]
+    assert ["start offsets of group a, it starts where" in line for line in caplog.messages] == [True]
 
 
 # -- delivery ----------------------------------------------------------------------------------------------------------
@@ -516,7 +519,7 @@ def test_locks_that_the_broker_says_are_gone_are_told_once(stage: Stage) -> None
     assert [leases for leases, _ in stage.events.gone] == [[first]]
     stage.main.options["on_lost"]([first.token, second.token], None)
     assert [leases for leases, _ in stage.events.gone] == [[first], [second]]
-    assert "run out" in stage.events.gone[1][1]
+    assert "timed out" in stage.events.gone[1][1]
 
 
 def test_a_settled_suspect_that_comes_again_is_told(stage: Stage) -> None:
@@ -817,4 +820,4 @@ def test_damaged_states_of_a_job_are_some_lines_of_log_and_hide_nothing(
             found = front.results._look_up(job_id)
         assert found is not None
         assert (found.state, found.attempt) == (JobState.STARTED, 3)
-        assert 0 < sum("is ignored: a damaged state record" in record.getMessage() for record in caplog.records) < 30
+        assert 0 < sum(": malformed state record" in record.getMessage() for record in caplog.records) < 30

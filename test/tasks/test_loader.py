@@ -46,9 +46,9 @@ def test_one_app_with_two_names_is_one_app(tmp_path: Path) -> None:
         ("nothing_here:app", "there is no module 'nothing_here'"),
         ("good_tasks.sub:app", "good_tasks"),
         ("good_tasks:ap", "did you mean 'app'"),
-        ("good_tasks:number", "is no App but a int"),
-        ("good_tasks.py", "say good_tasks:app"),
-        ("src/good_tasks.py:app", "is not MODULE:APP, .*say src.good_tasks:app"),
+        ("good_tasks:number", "is not a kafka.tasks.App but a int"),
+        ("good_tasks.py", "use good_tasks:app"),
+        ("src/good_tasks.py:app", "is not MODULE:APP, .*use src.good_tasks:app"),
         (":app", "is not MODULE:APP"),
         ("no-module:app", "is not MODULE:APP"),
     ],
@@ -71,8 +71,8 @@ def test_what_leads_to_no_app_says_which_half_failed(tmp_path: Path, target: str
             "failed: an app has no setting 'partitons'; did you mean 'partitions'\\? .*bad_tasks.py, line 2",
         ),
         ("x = 1\n", "the module bad_tasks has no App"),
-        ("from kafka.tasks import App\na = App('a')\nb = App('b')\n", "say bad_tasks:a or bad_tasks:b"),
-        ("from kafka.tasks import App\napp = App('a')\nb = App('b')\n", "say bad_tasks:app or bad_tasks:b"),
+        ("from kafka.tasks import App\na = App('a')\nb = App('b')\n", "use bad_tasks:a or bad_tasks:b"),
+        ("from kafka.tasks import App\napp = App('a')\nb = App('b')\n", "use bad_tasks:app or bad_tasks:b"),
     ],
 )
 def test_a_module_that_fails_is_told_with_its_place(tmp_path: Path, body: str, text: str) -> None:

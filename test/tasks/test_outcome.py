@@ -126,22 +126,22 @@ def test_outcomes_and_decisions_are_values_that_cannot_be_changed() -> None:
 
 def test_the_causes_of_a_lost_job_are_known_by_these_texts() -> None:
     assert LOST_CAUSES == {
-        "time": "it ran for longer than its time limit, and was killed",
-        "memory": "its memory limit",
-        "oom": "the kernel was out of memory and killed it",
-        "signal": "a signal that nobody here sent killed it",
-        "exit": "it ended its process",
+        "time": "killed at its time limit",
+        "memory": "killed at its memory limit",
+        "oom": "killed by the kernel's OOM killer",
+        "signal": "killed by a signal that the worker did not send",
+        "exit": "the task ended its process",
         "channel": "its channel was closed or damaged",
-        "frozen": "it stood still",
-        "stopped": "the worker stops",
+        "frozen": "its process was stopped",
+        "stopped": "the worker is stopping",
     }
     assert ChildLost(
         "exit", exit_code=3, rss_bytes=1 << 20, peak_rss_bytes=2 << 20, cpu_s=1.5, detail="x"
     ).fault().text == (
-        "the process that ran it is gone: it ended its process; exit code 3; last seen with 1 MiB; peak 2 MiB; "
+        "the job's process ended: the task ended its process; exit code 3; last RSS 1 MiB; peak RSS 2 MiB; "
         "1.5 s of CPU time; x"
     )
-    assert ChildLost("exit").fault().text == "the process that ran it is gone: it ended its process"
+    assert ChildLost("exit").fault().text == "the job's process ended: the task ended its process"
 
 
 def every_decision() -> list[tuple[Outcome, JobHistory, JobPolicy, JobDecision]]:
@@ -218,12 +218,12 @@ def test_a_death_that_is_not_the_jobs_gives_it_back_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("lost", "words"),
     [
-        (ChildLost("signal", 11), ["signal 11 (SIGSEGV)", "nobody here sent"]),
+        (ChildLost("signal", 11), ["signal 11 (SIGSEGV)", "worker did not send"]),
         (ChildLost("exit", exit_code=0), ["exit code 0", "ended its process"]),
         (ChildLost("memory", 9, rss_bytes=512 << 20), ["memory limit", "SIGKILL", "512 MiB"]),
-        (ChildLost("oom", 9, None, 1 << 30, "3 kills in its cgroup"), ["out of memory", "1024 MiB", "3 kills in its"]),
-        (ChildLost("signal", 9, rss_bytes=50 << 20, peak_rss_bytes=900 << 20), ["last seen with 50 MiB; peak 900 MiB"]),
-        (ChildLost("signal", 9, peak_rss_bytes=900 << 20), ["(SIGKILL); peak 900 MiB"]),
+        (ChildLost("oom", 9, None, 1 << 30, "3 kills in its cgroup"), ["OOM killer", "1024 MiB", "3 kills in its"]),
+        (ChildLost("signal", 9, rss_bytes=50 << 20, peak_rss_bytes=900 << 20), ["last RSS 50 MiB; peak RSS 900 MiB"]),
+        (ChildLost("signal", 9, peak_rss_bytes=900 << 20), ["(SIGKILL); peak RSS 900 MiB"]),
         (ChildLost("time", 9), ["time limit"]),
         (ChildLost("new cause", 200), ["new cause", "signal 200 (unknown)"]),
     ],

@@ -56,8 +56,8 @@ def test_deeply_nested_bytes_are_a_bad_record() -> None:
     [
         ((1, datetime.date(2026, 1, 1)), {}, "argument 2 of task mail.send"),
         ((), {"user": object()}, "argument 'user' of task mail.send"),
-        (({1: 2},), {}, "the key 1 of a dict is no text"),
-        (([[{"a": {None: 1}}]],), {}, "the key None of a dict is no text"),
+        (({1: 2},), {}, "the dict key 1 is not a str"),
+        (([[{"a": {None: 1}}]],), {}, "the dict key None is not a str"),
         ((float("nan"),), {}, "argument 1"),
         ((b"bytes",), {}, "bytes is not JSON serializable"),
         (({1, 2},), {}, "set is not JSON serializable"),

@@ -195,7 +195,7 @@ def test_a_workers_limit_that_makes_no_sense_beside_a_tasks_is_refused(
         filled(PoolSettings(timeout=20), app)
     app.task(name="quick", timeout=5)(lambda: None)
     assert filled(PoolSettings(soft_timeout=10), app).app is app
-    assert "does not hold for quick" in caplog.text
+    assert "for task quick: its timeout" in caplog.text
 
 
 def test_queues_are_those_of_the_app_when_none_is_named(app: App) -> None:

@@ -85,7 +85,7 @@ def test_a_job_whose_child_died_too_often_says_of_what() -> None:
     death = dead_letter_of(dead.headers or [])
     assert death is not None
     assert (death.cause, death.type) == ("lost-memory", "WorkerLost")
-    assert "signal 9 (SIGKILL); last seen with 600 MiB; peak 800 MiB; above 512 MiB" in death.text
+    assert "signal 9 (SIGKILL); last RSS 600 MiB; peak RSS 800 MiB; above 512 MiB" in death.text
     assert decode(dead.value, dead.headers or []).crashes == 3
     assert dict(state.headers or [])["state"] == b"FAILURE"
     assert json.loads(state.value or b"")["text"] == death.text
@@ -253,7 +253,7 @@ def test_a_result_that_its_topic_does_not_take_is_a_failure_that_says_so(bench: 
     (state,) = bench.states()
     assert state.state is JobState.FAILURE
     assert state.detail()["type"] == "PayloadTooLarge"
-    assert "5002 bytes, more than the topic shop.results takes" in state.detail()["text"]
+    assert "5002 bytes, more than the topic shop.results accepts" in state.detail()["text"]
     assert len(bench.queues.topics["shop.mail.dead"]) == 1
     assert len(bench.delivery.settled) == 1
 

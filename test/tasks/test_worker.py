@@ -269,7 +269,7 @@ def test_all_attempts_count_and_the_last_failure_is_dead(bench: Bench, caplog: p
     assert (worker.counts["failed"], worker.counts["dead"]) == (3, 1)
     runs = [record.message.removeprefix(f"fail {job.id} ") for record in caplog.records if job.id in record.message]
     assert [run.partition(" (")[0] for run in runs] == [
-        "runs again after attempt 1 of 3", "runs again after attempt 2 of 3", "has failed for good",
+        "will be retried after attempt 1 of 3", "will be retried after attempt 2 of 3", "failed permanently",
     ]  # fmt: skip
     assert bench.runs == [7, 7, 7]
     assert [s.state for s in bench.states()] == [JobState.RETRY, JobState.RETRY, JobState.FAILURE]
@@ -287,9 +287,11 @@ def test_without_a_policy_an_error_ends_the_job_and_the_log_says_so(
     bench.settle()
     assert bench.final(job.id) is JobState.FAILURE
     assert [cause for _, cause in bench.dead()] == ["error"]
-    (said,) = [record.message for record in caplog.records if "for good" in record.message]
+    (said,) = [record.message for record in caplog.records if "failed permanently" in record.message]
     line, _, trace = said.partition("\n")
-    assert line.startswith(f"break {job.id} has failed for good (") and line.endswith(f"is in {DEAD}; cause error")
+    assert line.startswith(f"break {job.id} failed permanently (") and line.endswith(
+        f"to the dead topic {DEAD}; cause error"
+    )
     assert trace.startswith("Traceback (most recent call last):\n")
     assert f'File "{__file__}", line ' in trace and trace.endswith("ValueError: no")
 
@@ -300,10 +302,10 @@ def test_long_errors_are_cut_in_the_log_with_a_mark(bench: Bench, caplog: pytest
     bench.settle()
     lines = "\n".join(f"line {n} {'y' * 1000}" for n in range(50))
     process.end(outcome=AttemptFailed(ErrorInfo("ValueError", "x" * 600 + "\nmore", lines)))
-    (said,) = [record.message for record in caplog.records if "for good" in record.message]
+    (said,) = [record.message for record in caplog.records if "failed permanently" in record.message]
     first, note, *trace = said.splitlines()
-    assert f"(ValueError: {'x' * 500}...) and is in" in first
-    assert note == "... 30 lines left out: all are in the dead topic ..."
+    assert f"(ValueError: {'x' * 500}...) and moves to" in first
+    assert note == "... 30 lines omitted, the dead topic has all of them ..."
     assert [line[:8] for line in trace] == [f"line {n} " for n in range(30, 50)]
     assert all(line.endswith("yyy...") and len(line) == 303 for line in trace)
 
@@ -318,7 +320,7 @@ def test_a_result_that_its_topic_does_not_take_is_logged_counted_and_dead(
     assert bench.final(job.id) is JobState.FAILURE
     ((record, cause),) = bench.dead()
     assert (record.header("dead-type"), cause) == ("PayloadTooLarge", "error")
-    assert "the result of task note is 1 bytes, more than the topic shop.results takes" in caplog.text
+    assert "the result of task note is 1 bytes, more than the topic shop.results accepts" in caplog.text
     assert "raise that topic's max.message.bytes" in caplog.text
     counts = process.worker.counts
     assert (counts["done"], counts["failed"], counts["dead"], counts["unsettled"]) == (1, 1, 1, 0)
@@ -358,7 +360,7 @@ def test_done_are_the_jobs_that_have_ended_for_good_and_not_their_runs(
     assert process.worker.counts["done"] == 2
     process.worker.stop()
     bench.settle()
-    assert "the worker has left: 2 jobs done, 0 given back" in caplog.text
+    assert "worker stopped: 2 jobs done, 0 returned to their queues" in caplog.text
 
 
 def test_an_outcome_that_cannot_be_written_fails_its_own_job_and_no_other(bench: Bench) -> None:
@@ -577,12 +579,12 @@ def test_an_unknown_task_is_told_once_with_how_long_its_job_waits_and_what_to_do
         bench.settle()
         told = [record.getMessage() for record in caplog.records]
         assert [text.split(":")[0] for text in told] == [
-            "this worker has no task 'new.task'", "this worker has no task 'other.task'"
+            "unknown task 'new.task'", "unknown task 'other.task'"
         ]  # fmt: skip
-        assert f"job {first.id} waits for a worker that has it" in told[0]
-        assert "fails if there is none within about 7 s; import the module" in told[0]
+        assert f"job {first.id} waits for a worker that declares it" in told[0]
+        assert "fails in about 7 s if there is none; import the module" in told[0]
         bench.pass_time(30)
-    assert len([record for record in caplog.records if "has no task" in record.getMessage()]) == 2
+    assert len([record for record in caplog.records if "unknown task" in record.getMessage()]) == 2
 
 
 def test_names_of_unknown_tasks_do_not_fill_the_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -591,7 +593,7 @@ def test_names_of_unknown_tasks_do_not_fill_the_log(bench: Bench, caplog: pytest
     Process(bench, inline=True)
     with caplog.at_level(logging.WARNING, "kafka.tasks.admission"):
         bench.pass_time(3)
-    assert len([record for record in caplog.records if "has no task" in record.getMessage()]) == 100
+    assert len([record for record in caplog.records if "unknown task" in record.getMessage()]) == 100
 
 
 def test_a_worker_that_knows_the_task_gets_what_another_released(bench: Bench) -> None:

@@ -53,11 +53,11 @@ def test_a_job_that_kills_its_child_runs_again_and_is_dead_after_three_crashes(
     assert states_of(bench, job.id) == ["RETRY", "RETRY", "FAILURE"]
     detail = bench.states()[-1].detail()
     assert detail["type"] == "WorkerLost"
-    assert "signal 11 (SIGSEGV); last seen with 50 MiB" in detail["text"]
+    assert "signal 11 (SIGSEGV); last RSS 50 MiB" in detail["text"]
     assert (process.worker.counts["failed"], process.worker.counts["dead"]) == (3, 1)
     lines = [record.message for record in caplog.records if job.id in record.message]
     assert [line.partition(" (WorkerLost: ")[0].removeprefix(f"note {job.id} ") for line in lines] == [
-        "runs again after crash 1 of 3", "runs again after crash 2 of 3", "has failed for good",
+        "will be retried after crash 1 of 3", "will be retried after crash 2 of 3", "failed permanently",
     ]  # fmt: skip
     assert bench.queues.topics[SUSPECT] == []
 
@@ -240,9 +240,9 @@ def test_a_pool_that_keeps_its_slots_is_not_said_to_have_changed(
         manual.worker.resize(-1)
         manual.worker.resize(1)
     assert [record.getMessage() for record in caplog.records if "slots" in record.getMessage()] == [
-        "the pool keeps its slots (1): this kind of pool cannot change them",
-        "the pool keeps its slots (1): the last one stays",
-        "the pool has 2 slots now",
+        "pool size not changed (1 slots): this kind of pool has a fixed number of slots",
+        "pool size not changed (1 slots): the last slot cannot be removed",
+        "pool resized to 2 slots",
     ]
 
 

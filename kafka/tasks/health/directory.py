@@ -66,7 +66,7 @@ class Directory:
             except BadRecord as error:
                 if worker_id not in self._unreadable:
                     self._unreadable.add(worker_id)
-                    log.warning("the worker %r cannot be shown: %s", worker_id, error)
+                    log.warning("could not decode the snapshot of worker %r, it is not shown: %s", worker_id, error)
         return sorted(found, key=lambda seen: (seen.worker.host, seen.worker.pid, seen.worker.id))
 
     def close(self) -> None:

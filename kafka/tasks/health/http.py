@@ -77,7 +77,8 @@ class HttpRequestReader:
             while buffer.startswith((b"\r", b"\n")):
                 del buffer[:1]
             if buffer and not buffer[:1].isalpha():
-                return HttpRefusal(HTTPStatus.BAD_REQUEST, "this is no HTTP")  # TLS, say: it would wait for our answer
+                # TLS, say: it would wait for our answer
+                return HttpRefusal(HTTPStatus.BAD_REQUEST, "not an HTTP request")
         end = _END.search(buffer, looked)
         if end is None or end.end() > HEAD_BYTES:
             if len(buffer) <= HEAD_BYTES:
@@ -86,7 +87,7 @@ class HttpRequestReader:
             self.has_rest = True
             return HttpRefusal(
                 HTTPStatus.REQUEST_URI_TOO_LONG if long_target else HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                f"a request is {HEAD_BYTES} bytes at most here",
+                f"the request is larger than {HEAD_BYTES} bytes",
             )
         self.has_rest = end.end() < len(buffer)
         return _parse(bytes(buffer[: end.start()]))
@@ -96,23 +97,23 @@ def _parse(head: bytes) -> HttpRequest | HttpRefusal:
     first, *lines = (line.removesuffix(b"\r") for line in head.split(b"\n"))
     found = _REQUEST.fullmatch(first)
     if found is None:
-        return HttpRefusal(HTTPStatus.BAD_REQUEST, "the first line is not METHOD TARGET HTTP/1.1")
+        return HttpRefusal(HTTPStatus.BAD_REQUEST, "malformed request line: not METHOD TARGET HTTP/1.1")
     method, target, major, minor = found.groups()
     if major != b"1":
-        return HttpRefusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.1 is spoken here")
+        return HttpRefusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.1 is supported")
     headers: dict[str, str] = {}
     for line in lines:
         header = _HEADER.fullmatch(line)
         if header is None:
-            return HttpRefusal(HTTPStatus.BAD_REQUEST, "a header is not NAME: VALUE")
+            return HttpRefusal(HTTPStatus.BAD_REQUEST, "malformed header: not NAME: VALUE")
         name = header[1].decode().lower()
         if name == "host" and name in headers:
-            return HttpRefusal(HTTPStatus.BAD_REQUEST, "there are two Host headers")
+            return HttpRefusal(HTTPStatus.BAD_REQUEST, "duplicate Host header")
         headers.setdefault(name, header[2].decode("latin-1"))
     if minor != b"0" and "host" not in headers:
-        return HttpRefusal(HTTPStatus.BAD_REQUEST, "a Host header is needed")
+        return HttpRefusal(HTTPStatus.BAD_REQUEST, "missing Host header")
     if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
-        return HttpRefusal(HTTPStatus.BAD_REQUEST, "no body is taken here")
+        return HttpRefusal(HTTPStatus.BAD_REQUEST, "request bodies are not supported")
     text = target.decode()
     path = _ABSOLUTE.sub("", text, count=1) if not text.startswith("/") else text
     return HttpRequest(method.decode(), re.split(r"[?#]", path, maxsplit=1)[0] or "/", headers)

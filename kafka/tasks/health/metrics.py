@@ -130,7 +130,7 @@ class WorkerMetrics:
             encoder, content_type = self._exposition.choose_encoder(accept)
             return content_type, encoder(self._registry)
         except Exception as error:  # a version that is none, say, which the client compares all the same
-            log.debug("Accept: %s: %r; the plain format is given", accept, error)
+            log.debug("unsupported Accept header %s (%r), using the plain text format", accept, error)
             encoder, content_type = self._exposition.choose_encoder("")
             return content_type, encoder(self._registry)
 

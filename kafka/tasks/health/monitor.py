@@ -80,7 +80,7 @@ class Monitor:
         self._pool: Pool | None = None
         self._side: WorkerBackend | None = None
         self._server: HealthServer | None = None
-        self._metrics: WorkerMetrics | str = "nobody listens"
+        self._metrics: WorkerMetrics | str = "not listening"
         self._timer: Any = None
         self._outage = BrokerOutage()
         self._outage_timer: Any = None
@@ -98,9 +98,9 @@ class Monitor:
             self._metrics = WorkerMetrics(self.snapshot)
         except MetricsMissing as missing:
             self._metrics = str(missing)
-            log.warning("/metrics is not served: %s", missing)
+            log.warning("/metrics is disabled: %s", missing)
         self._server = HealthServer(self._loop, host_port, self._answer, network)
-        log.info("health at http://%s%s", self._server.address, ", ".join(PATHS))
+        log.info("health server listening at http://%s%s", self._server.address, ", ".join(PATHS))
         return self._server.address
 
     def start(self, pool: Pool, side: WorkerBackend) -> None:

@@ -51,12 +51,12 @@ class BrokerOutage:
             self.since = max(answers) if unreached is None else now
         if not self._is_told and now - self.since >= REPORT_AFTER_S:
             self._is_told = True
-            why = f"last error: {self._error}" if self._error else "no answer comes"
-            log.warning("no broker can be reached, nothing is leased until one can (%s)", why)
+            why = f"last error: {self._error}" if self._error else "no responses"
+            log.warning("no broker reachable, no jobs are leased until one is (%s)", why)
 
     def _end(self, seconds: float) -> None:
         if self._is_told:
-            log.warning("a broker can be reached again, after %.0f s; jobs are leased again", seconds)
+            log.warning("broker reachable again after %.0f s; leasing jobs again", seconds)
         self.since = None
         self._is_told = False
         self._error = ""

@@ -109,14 +109,14 @@ class HealthServer:
     def _serve(self, request: HttpRequest) -> HttpResponse:
         if request.method not in METHODS:
             allowed = ", ".join(METHODS)
-            body = f"{allowed} are served here\n".encode()
+            body = f"allowed methods: {allowed}\n".encode()
             return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, body, more=(("Allow", allowed),))
         try:
             return self._answer(request)
         except Exception:
-            log.exception("%s %s cannot be answered", request.method, request.path)
+            log.exception("could not answer %s %s; responding with status 500", request.method, request.path)
             return HttpResponse(
-                HTTPStatus.INTERNAL_SERVER_ERROR, b"this cannot be answered; the worker's log says why\n"
+                HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; the worker's log has the traceback\n"
             )
 
     def _forget(self, connection: _Connection) -> None:
@@ -182,7 +182,7 @@ class _Connection(TransportHandler):
             self.abort()
         else:
             self._say(
-                refusal_response(HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, f"no request within {LIFE_S:g} s")),
+                refusal_response(HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, f"no complete request within {LIFE_S:g} s")),
                 lingers=True,
             )
 
@@ -200,7 +200,7 @@ class _Connection(TransportHandler):
 def _listen_error(host: str, port: int, error: OSError) -> str:
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
-        return f"{place} is in use by another process; choose another port, each worker of a machine needs its own"
+        return f"{place} is in use by another process; choose another port: each worker on a machine needs its own"
     if error.errno == errno.EACCES:
-        return f"no permission to listen on {place}; ports below 1024 are root's on most systems"
+        return f"no permission to listen on {place}; ports below 1024 need root on most systems"
     return error.strerror or str(error)

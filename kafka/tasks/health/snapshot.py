@@ -123,7 +123,7 @@ def from_json(data: bytes) -> WorkerSnapshot:
     try:
         given = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BadRecord("snapshot", f"a worker's snapshot is no JSON: {error}") from None
+        raise BadRecord("snapshot", f"a worker's snapshot is not JSON: {error}") from None
     return _read(WorkerSnapshot, given)
 
 
@@ -139,7 +139,7 @@ def _shortened(value: Any) -> Any:
 
 def _read(cls: type[T], given: Any) -> T:
     if not isinstance(given, Mapping):
-        raise BadRecord("snapshot", f"a {cls.__name__} is an object, not {type(given).__name__}")
+        raise BadRecord("snapshot", f"{cls.__name__} must be a JSON object, not {type(given).__name__}")
     hints = get_type_hints(cls)
     known = {each.name: each for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
     missing = [
@@ -148,7 +148,7 @@ def _read(cls: type[T], given: Any) -> T:
         if name not in given and each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
     ]
     if missing:
-        raise BadRecord("snapshot", f"a {cls.__name__} without {missing[0]}")
+        raise BadRecord("snapshot", f"{cls.__name__} has no field {missing[0]}")
     return cls(**{name: _value(name, hints[name], given[name]) for name in known if name in given})
 
 
@@ -169,7 +169,7 @@ def _value(name: str, hint: Any, value: Any) -> Any:
     most = _MOST.get(hint)
     if most is not None and isinstance(value, _NUMBERS[hint]) and not isinstance(value, bool) and abs(value) < most:
         return hint(value)
-    raise BadRecord("snapshot", f"{name} of a worker's snapshot cannot be {str(value)[:100]!r}")
+    raise BadRecord("snapshot", f"invalid value of {name} in a worker's snapshot: {str(value)[:100]!r}")
 
 
 def _clean(text: str) -> str:

@@ -70,7 +70,7 @@ class Administration:
             if error is NoError:
                 found[topic["name"]] = len(topic["partitions"])
             elif error.__name__ not in ("UnknownTopicOrPartitionError", "LeaderNotAvailableError"):
-                raise error(f"the topic {topic['name']}")
+                raise error(f"topic {topic['name']}")
         return found
 
     def configs(self, name: str) -> Mapping[str, str]:
@@ -88,7 +88,7 @@ class Administration:
         except TopicAlreadyExistsError:  # whoever made it just now: the broker that we ask may not know of it yet
             self._wait(usable)
             raise
-        log.info("created the topic %s with %d partitions", plan.name, plan.partitions)
+        log.info("created topic %s with %d partitions", plan.name, plan.partitions)
         self._wait(usable)
 
     def group_configs(self, groups: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -106,7 +106,7 @@ class Administration:
         refused = []
         for group, error in altered["group"].items():
             if isinstance(error, InvalidConfigurationError):
-                log.debug("the broker refuses %s=%s for the group %s: %s", name, value, group, error)
+                log.debug("broker rejected %s=%s for group %s: %s", name, value, group, error)
                 refused.append(group)
             elif not isinstance(error, NoError):
                 raise error
@@ -135,7 +135,7 @@ class Administration:
         )
         for place, error in answers.items():
             if error is not NoError:
-                raise error(f"the group {group} in {place.topic}-{place.partition}")
+                raise error(f"group {group}, partition {place.topic}-{place.partition}")
 
     def _describe(self, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource(kind, name) for name in names]
@@ -154,7 +154,7 @@ def check_share_groups(client: KafkaClient) -> None:
     """:class:`IncompatibleBrokerVersion` with what to do, when the cluster has no share groups."""
     why = _why_no_share_groups(client.api_ranges())
     if why is not None:
-        raise IncompatibleBrokerVersion(f"a worker needs share groups, and {why}")
+        raise IncompatibleBrokerVersion(f"a worker needs share groups, but {why}")
 
 
 def check_enqueueing(client: KafkaClient, creates_topics: bool) -> None:
@@ -165,12 +165,12 @@ def check_enqueueing(client: KafkaClient, creates_topics: bool) -> None:
     lacking = [name for key, name in needed.items() if key not in ranges]
     if lacking:
         raise IncompatibleBrokerVersion(
-            f"no jobs can be enqueued, as the broker{_looks_like(ranges)} has no {', '.join(lacking)}: Apache Kafka "
-            "4.2 or later has all that the task queue needs, and our embedded broker"
+            f"cannot enqueue jobs: the broker{_looks_like(ranges)} does not support {', '.join(lacking)}; use Apache "
+            "Kafka 4.2 or later, or the embedded broker"
         )
     why = _why_no_share_groups(ranges)
     if why is not None:
-        log.warning("jobs wait until there are workers that can run them: these need share groups, and %s", why)
+        log.warning("workers need share groups to run the enqueued jobs, but %s", why)
 
 
 def _why_no_share_groups(ranges: ApiRanges) -> str | None:
@@ -178,19 +178,19 @@ def _why_no_share_groups(ranges: ApiRanges) -> str | None:
     release = _looks_like(ranges)
     if lacking:
         return (
-            f"the broker{release} has no {', '.join(lacking)}: Apache Kafka 4.2 or later has them, and our embedded "
-            "broker; workers on consumer groups follow in a later release"
+            f"the broker{release} does not support {', '.join(lacking)}; use Apache Kafka 4.2 or later, or the "
+            "embedded broker (workers on consumer groups follow in a later release)"
         )
     if ranges.features.get("share.version", (0, 0))[1] < 1:
         return (
-            f"the cluster{release} has not switched them on: its operator does, with kafka-features.sh upgrade "
+            f"the cluster{release} has not enabled them; run kafka-features.sh upgrade "
             "--feature share.version=1"
         )
     return None
 
 
 def _looks_like(ranges: ApiRanges) -> str:
-    return f" (it looks like release {ranges.release})" if ranges.release else ""
+    return f" (probably release {ranges.release})" if ranges.release else ""
 
 
 def prepare_groups(
@@ -212,7 +212,7 @@ def prepare_groups(
         refused = administration.alter_group_config(missing, name, value) if missing else []
         if refused and (name, value) == wanted[0]:
             raise KafkaConfigurationError(
-                f"the broker refuses {name}={value} for the group {refused[0]}: jobs that wait already would be lost"
+                f"broker rejected {name}={value} for group {refused[0]}: jobs that wait already would be skipped"
             )
         for group in missing:
             if group not in refused:
@@ -221,7 +221,7 @@ def prepare_groups(
     while any(found[group].get(name) != value for group in groups for name, value in expected[group].items()):
         if left_s <= 0:
             names = ", ".join(groups)
-            raise KafkaTimeoutError(f"the settings of the groups {names} are not seen after {timeout_s:g} s")
+            raise KafkaTimeoutError(f"the settings of groups {names} did not take effect within {timeout_s:g} s")
         pause(SEEN_AGAIN_S)
         left_s -= SEEN_AGAIN_S
         found = administration.group_configs(groups)
@@ -254,7 +254,11 @@ def begin_groups(
         is_over = now() >= give_up_at
         left = {group: left[group] for group, error in errors.items() if _may_pass(error) and not is_over}
         for group in errors.keys() - left.keys():
-            log.warning("the group %s begins where its settings say: %s", group, errors[group])
+            log.warning(
+                "could not set the start offsets of group %s, it starts where share.auto.offset.reset says: %s",
+                group,
+                errors[group],
+            )
         if left:
             pause(SEEN_AGAIN_S)
 
@@ -269,7 +273,7 @@ def _begin(administration: Administration, groups: Mapping[str, Sequence[TopicPa
             try:
                 administration.begin_group(group, dict.fromkeys(missing, 0))
             except NonEmptyGroupError:
-                log.debug("the group %s has members already", group)
+                log.debug("group %s already has members; leaving its start offsets alone", group)
             except _FAILURES as error:
                 errors[group] = error
     return errors

@@ -74,8 +74,8 @@ class KafkaBackend:
         plans = queue_plans(self._names, queue, self._shape)
         if not declared and topic not in front.administration.existing([topic]):
             raise UnknownQueue(
-                f"there is no queue {queue!r}: the broker has no topic {topic}, and the app {self._names.app!r} does "
-                "not declare it. Declare a task with it, or name it in App(queues=[...])"
+                f"unknown queue {queue!r}: the broker has no topic {topic}, and the app {self._names.app!r} does "
+                "not declare the queue. Declare a task with it, or name it in App(queues=[...])"
             )
         create = self._settings.create_topics
         found = ensure_topics(front.administration, plans, create=create, warn=log.warning)[topic]
@@ -144,8 +144,8 @@ class KafkaBackend:
             with self._lock:
                 if self._is_closed:
                     raise IllegalStateError(
-                        f"the connection of the app {self._names.app!r} was closed: a handle made before that is only "
-                        "an id now, app.job(handle.id) makes one that can be asked"
+                        f"the connection of app {self._names.app!r} was closed, and handles made before that cannot be "
+                        "used any more; make a new one with app.job(handle.id)"
                     )
                 front = self._front
                 if front is None:

@@ -48,7 +48,7 @@ def connect(settings: Settings, loop: Any) -> KafkaClient:
         client.close()
         reason = error.args[0] if error.args else type(error).__name__
         raise NoBrokersAvailable(
-            f"no broker can be used: {reason}; check that it runs, and bootstrap_servers (--bootstrap-server)"
+            f"no broker available: {reason}; check that one is running at bootstrap_servers (--bootstrap-server)"
         ) from error
     except BaseException:
         client.close()
@@ -98,7 +98,9 @@ def _servers(given: str) -> list[str]:
         return [server.strip() for server in given.removeprefix(SCHEME).split(",")]
     directory = given.removeprefix(EMBEDDED)
     if not directory:
-        raise KafkaConfigurationError("bootstrap_servers='embedded:' names no directory: 'embedded:.kafka', say")
+        raise KafkaConfigurationError(
+            "bootstrap_servers='embedded:' has no directory; use for example 'embedded:.kafka'"
+        )
     return [ensure_running(directory).bootstrap]
 
 

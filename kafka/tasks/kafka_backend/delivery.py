@@ -128,7 +128,7 @@ class ShareDelivery:
         for source, of_one in by_source.items():
             refused += self._members[source].say(of_one, kind)
         if refused:
-            self._loop.call_soon(self._events.lost, refused, "the lock has run out")
+            self._loop.call_soon(self._events.lost, refused, "acquisition lock timed out")
 
 
 class _Member:
@@ -207,14 +207,19 @@ class _Member:
                 leases.append(lease)
         error = refused[0][2]
         if settled:
-            log.warning("%s: %d jobs that had ended will be handed out again: %s", self._source.topic, settled, error)
+            log.warning(
+                "%s: the acknowledgements of %d finished jobs were rejected, they will be delivered again: %s",
+                self._source.topic,
+                settled,
+                error,
+            )
         if leases:
             self._events.lost(leases, str(error))
 
     def _lost(self, records: list[ShareRecord], error: KafkaError | None) -> None:
         leases = [lease for record in records if (lease := self._held.pop(record, None)) is not None]
         if leases:
-            self._events.lost(leases, "their locks have run out" if error is None else str(error))
+            self._events.lost(leases, "acquisition locks timed out" if error is None else str(error))
 
     def _failed(self, error: KafkaError) -> None:
         self._events.failed(error)

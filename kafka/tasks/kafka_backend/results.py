@@ -232,17 +232,17 @@ class ResultReader:
     def _state(self, record: ConsumerRecord) -> StateRecord | None:
         try:
             if record.headers_count > MOST_HEADERS:
-                most = f"a state record has {MOST_HEADERS} at most"
-                raise BadRecord("bad-state", f"a record with {record.headers_count} headers, and {most}")
+                most = f"a state record has at most {MOST_HEADERS}"
+                raise BadRecord("bad-state", f"a record with {record.headers_count} headers; {most}")
             return decode(record.key, record.value, record.headers, record.timestamp)
         except BadRecord as error:
             where = record.topic, record.partition, record.offset
-            self._lines.warning(record.topic, "%s:%d:%d is ignored: %s", *where, error.text)
+            self._lines.warning(record.topic, "ignoring record %s:%d:%d: %s", *where, error.text)
             return None
 
     @staticmethod
     def _on_error(error: Exception) -> None:
-        log.warning("results cannot be read: %s", error)
+        log.warning("could not read the results topics: %s", error)
 
     # -- look-ups -----------------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class ResultReader:
         try:
             while reader.position(place) < until:
                 if time.monotonic() > give_up_at:
-                    raise KafkaTimeoutError(f"the states of {job_id} could not be read within {self._timeout_s:g} s")
+                    raise KafkaTimeoutError(f"could not read the state of job {job_id} within {self._timeout_s:g} s")
                 for record in reader.poll(100).get(place, ()):
                     if record.offset >= until or (until_ms is not None and record.timestamp > until_ms):
                         return _one(best)

@@ -91,18 +91,18 @@ class KafkaSnapshotPublisher:
         if not found["error_code"]:
             return
         if found["error_code"] not in _MISSING_TOPIC:
-            raise for_code(found["error_code"])(f"the topic {plan.name}")
+            raise for_code(found["error_code"])(f"topic {plan.name}")
         if not self._settings.create_topics:
             configs = " ".join(f"--config {name}={value}" for name, value in sorted(plan.configs.items()))
             raise KafkaConfigurationError(
-                f"the topic {plan.name} does not exist and the app's create_topics is off; create it with "
+                f"topic {plan.name} does not exist and create_topics is False; create it with "
                 f"--topic {plan.name} --partitions {plan.partitions} {configs}"
             )
         topic = NewTopic(plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs))
         try:
             yield from admin.dialogues.create_topics([topic], backoff=backoff, timeout_s=timeout_s)
         except TopicAlreadyExistsError:
-            log.debug("another worker has just made the topic %s", plan.name)
+            log.debug("topic %s was created by another worker", plan.name)
         yield from admin.dialogues.wait_for_topics([plan.name], timeout_s=timeout_s)
 
     def _prepared(self, _: object) -> None:
@@ -137,4 +137,8 @@ class KafkaSnapshotPublisher:
         if self._is_off or self._failures == WARN_AFTER_FAILURES:
             reason = error.args[0] if error.args else type(error).__name__
             until = "" if self._is_off else " for now"
-            log.warning("python -m kafka inspect does not see this worker%s: %s", until, reason)
+            log.warning(
+                "could not publish this worker's snapshot, python -m kafka inspect does not show it%s: %s",
+                until,
+                reason,
+            )

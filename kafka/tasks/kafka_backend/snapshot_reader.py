@@ -106,7 +106,7 @@ class KafkaSnapshotReader:
         give_up_at = time.monotonic() + self._timeout_s
         while self._consumer.position(self._place) < end:
             if time.monotonic() > give_up_at:
-                raise KafkaTimeoutError(f"{self._place.topic} could not be read within {self._timeout_s:g} s")
+                raise KafkaTimeoutError(f"could not read topic {self._place.topic} within {self._timeout_s:g} s")
             yield from self._consumer.poll(100).get(self._place, ())
 
     def _take(self, until: float) -> None:

@@ -94,7 +94,7 @@ def _marked(run: Run) -> Run:
 def check_pool(name: str) -> str:
     """``name`` itself when there is such a pool here; an error that names those that there are else."""
     if name not in POOLS:
-        raise IllegalArgumentError(f"there is no pool {name!r}{did_you_mean(name, POOLS)}")
+        raise IllegalArgumentError(f"unknown pool {name!r}{did_you_mean(name, POOLS)}")
     if name in PROCESS_POOLS:
         check_start_method(None)
     return name

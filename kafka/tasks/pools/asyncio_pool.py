@@ -165,9 +165,11 @@ class AsyncioPool(OffLoopPool):
                     loop.run_forever()
                     if self._is_stopping:
                         break
-                    log.warning("a task has stopped the event loop; it goes on")
+                    log.warning("a task stopped the event loop; restarting it")
                 except (SystemExit, KeyboardInterrupt) as error:  # asyncio lets them out of whatever a coroutine starts
-                    log.warning("%s of something that a task has started ends no worker", type(error).__name__)
+                    log.warning(
+                        "ignoring %s raised on the event loop by something that a task started", type(error).__name__
+                    )
             left = asyncio.all_tasks(loop)
             for task in left:
                 task.cancel()
@@ -201,7 +203,7 @@ class AsyncioPool(OffLoopPool):
 
     def _task_has_ended(self, run: _Run, task: asyncio.Task[None]) -> None:
         """A task that is cancelled before its first step never gets to the end of :meth:`_work`."""
-        error = SoftTimeLimit("before it began") if task.cancelled() else task.exception()
+        error = SoftTimeLimit("cancelled before the task started") if task.cancelled() else task.exception()
         if error is not None:
             self._ended(run, AttemptFailed(error_info(error), run.job.task.retries(error)))
 

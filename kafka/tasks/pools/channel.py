@@ -228,7 +228,7 @@ class ParentChannel:
                 break
             try:
                 if len(self._files) > MOST_FILES:
-                    raise ChannelDamaged(f"{len(self._files)} descriptors came without their frames")
+                    raise ChannelDamaged(f"received {len(self._files)} descriptors without their frames")
                 for frame in reader.feed(data):
                     body = self._from_file() if frame.flags & IN_FILE else frame.body
                     news.append(decode_news(frame, body))
@@ -247,11 +247,11 @@ class ParentChannel:
 
     def _from_file(self) -> bytes:
         if not self._files:
-            raise ChannelDamaged("a frame came without the file of its body")
+            raise ChannelDamaged("received a frame without the file of its body")
         try:
             return large_payloads.read_file(self._files.pop(0), None if self._spare is None else self._spare.most_bytes)
         except OSError as error:  # frames behind it are lost with it, so nobody may go on as if nothing was
-            raise ChannelDamaged(f"the file of a frame's body cannot be read: {error}") from error
+            raise ChannelDamaged(f"could not read the file of a frame's body: {error}") from error
 
     def close(self) -> None:
         """Let go of everything. A child that still lives is killed by that."""

@@ -162,7 +162,7 @@ class JobLoop:
                 except BaseException:
                     pass
         except SoftTimeLimit as late:  # it struck as the function ended
-            fault = ErrorInfo(type(late).__name__, "the soft limit struck as the task ended")
+            fault = ErrorInfo(type(late).__name__, "the soft time limit was reached as the task ended")
             return AttemptFailed(fault, task.retries(late)), time.monotonic() - self._page.started_at
         except BaseException as late:  # of a handler of the task's own
             return AttemptFailed(error_info(late), task.retries(late)), time.monotonic() - self._page.started_at

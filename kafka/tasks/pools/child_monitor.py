@@ -119,7 +119,7 @@ class ChildMonitor:
         return self._too_large_fresh(seen.rss_bytes) if seen is not None and seen.rss_bytes > self._hard else ""
 
     def _too_large_fresh(self, rss: int) -> str:
-        return f"a fresh child holds {_mib(rss)}, above the hard limit of {_mib(self._hard or 0)}: raise it"
+        return f"a new child uses {_mib(rss)}, above the hard limit of {_mib(self._hard or 0)}; raise the limit"
 
     def after_job(self, kept: ChildProcess) -> None:
         """A job of the child has ended: here its memory counts, too."""
@@ -140,7 +140,7 @@ class ChildMonitor:
         if kept.stage not in (ChildStage.UP, ChildStage.RETIRING):
             return
         if self._hard is not None and rss > self._hard:
-            text = f"it held {_mib(rss)} of memory, more than its limit of {_mib(self._hard)}"
+            text = f"it used {_mib(rss)} of memory, more than its limit of {_mib(self._hard)}"
             if not kept.given:
                 text = self._too_large_fresh(rss)
             if running is not None and not (is_after_job and now < running.started_at + BLAMELESS_S):
@@ -148,14 +148,17 @@ class ChildMonitor:
             self._keeper.kill(kept, KillReason("memory", text), KILL)
         elif self._soft is not None and rss > self._soft and pid == kept.pid:  # another one ends with its job anyway
             if kept.given:
-                text = f"it holds {_mib(rss)} of memory, above the soft limit of {_mib(self._soft)}"
+                text = f"it uses {_mib(rss)} of memory, above the soft limit of {_mib(self._soft)}"
                 self._keeper.replace(kept, text)
             elif not self._has_told_of_fresh:  # its successor would hold no less, and the next one after a second
                 self._has_told_of_fresh = True
                 log.warning(
-                    "%s holds %s of memory before its first job, above the soft limit of %s, so each child is replaced "
-                    "after its first job; raise the limit", kept, _mib(rss), _mib(self._soft)
-                )  # fmt: skip
+                    "%s uses %s of memory before its first job, above the soft limit of %s: "
+                    "each child will be replaced after its first job; raise the limit",
+                    kept,
+                    _mib(rss),
+                    _mib(self._soft),
+                )
         self._note_stop(kept, seen.is_stopped, now)
 
     def _note_stop(self, kept: ChildProcess, is_stopped: bool, now: float) -> None:
@@ -165,7 +168,7 @@ class ChildMonitor:
                 self._keeper.availability_changed(kept)
         elif kept.stopped_at is None:
             kept.stopped_at = now
-            log.warning("%s is stopped, as by SIGSTOP: it is given no jobs", kept)
+            log.warning("%s is stopped (SIGSTOP); it gets no jobs until it continues", kept)
             self._keeper.availability_changed(kept)
         elif now >= kept.stopped_at + FROZEN_S and kept.running() is None:
             self._keeper.kill(kept, KillReason("frozen", f"it was stopped for {now - kept.stopped_at:.0f} s"), KILL)

@@ -57,7 +57,7 @@ class PoolDeadlines:
                     try:
                         action()
                     except Exception:
-                        log.exception("an error in %r, which was due", action)
+                        log.exception("timer callback %r failed", action)
         finally:
             self._is_running = False
         self._armed_at = None

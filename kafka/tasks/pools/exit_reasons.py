@@ -47,7 +47,7 @@ class ChildExit:
         """For the log, each fact once: of a kill of ours the reason, else how it ended, which tells most causes."""
         if self.is_ours:
             return self.detail or LOST_CAUSES.get(self.cause, self.cause)
-        end = "its exit status is not known"
+        end = "unknown exit status"
         if self.signal is not None:
             end = f"signal {self.signal} ({signal_name(self.signal)})"
         elif self.exit_code is not None:
@@ -69,7 +69,7 @@ def child_exit(
         return ChildExit("exit", None, code, expected=retiring and not code)
     if signum == signal.SIGKILL and oom_kills:
         return ChildExit("oom", signum)
-    detail = "such a signal is as a rule the work of C code in the task itself" if signum in _FAULTS else ""
+    detail = "usually caused by C code in the task" if signum in _FAULTS else ""
     return ChildExit("signal", signum, detail=detail)
 
 

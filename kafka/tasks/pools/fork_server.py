@@ -113,7 +113,7 @@ class ForkServerLauncher:
                 self._socket.sendmsg([_REQUEST.pack(generation)], rights)
                 return
             except BlockingIOError:
-                raise OSError("the fork server does not answer") from None
+                raise OSError("the fork server does not respond") from None
             except OSError:
                 if attempt == 2:
                     raise
@@ -316,7 +316,7 @@ class _Server:
             if pid == 0:
                 self._be_child(generation, ChildFds(*ends))
         except OSError as error:
-            log.error("the fork server cannot fork: %s", error)
+            log.error("the fork server could not fork a child: %s", error)
             os.close(status)
         else:
             self._statuses[pid] = status

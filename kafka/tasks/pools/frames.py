@@ -82,7 +82,7 @@ class PipeFrameReader:
             magic, kind, flags, generation, length, crc = HEAD.unpack_from(data, at)
             if magic != MAGIC or generation != self._generation or length > LARGEST_BODY:
                 head = data[at : at + HEAD_BYTES]
-                self.damage = f"no frame of generation {self._generation} begins with {head!r}"
+                self.damage = f"invalid header of a frame of generation {self._generation}: {head!r}"
                 break
             stop = at + HEAD_BYTES + length
             if stop > end:
@@ -90,7 +90,7 @@ class PipeFrameReader:
                 break
             body = data[at + HEAD_BYTES : stop]
             if crc32(body, _seed(kind, flags, length)) != crc:
-                self.damage = f"the checksum of a frame of {length} bytes is wrong"
+                self.damage = f"checksum mismatch in a frame of {length} bytes"
                 break
             frames.append(Frame(kind, flags, body))
             at = stop

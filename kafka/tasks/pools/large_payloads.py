@@ -47,7 +47,7 @@ def read_file(fd: int, most: int | None = None) -> bytes:
     try:
         size = os.fstat(fd).st_size
         if most is not None and size > most:
-            raise OSError(errno.EFBIG, f"it has {size} bytes, and may have {most}")
+            raise OSError(errno.EFBIG, f"{size} bytes, more than the limit of {most}")
         pieces: list[bytes] = []
         at = 0
         while at < size:

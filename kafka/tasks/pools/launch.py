@@ -66,7 +66,7 @@ def make_launcher(settings: PoolSettings) -> Launcher:
     process_setup.stop_ignoring_sigchld()
     if method == "fork":
         if settings.app is None:
-            raise IllegalArgumentError("the start method fork needs the app itself")
+            raise IllegalArgumentError("the start method fork needs the app object")
         return ForkLauncher(settings.app, settings.process_per_job)
     if settings.app_path is None:
         raise IllegalArgumentError(
@@ -247,7 +247,7 @@ def reap_group(pid: int, usages: dict[int, tuple[int, float]]) -> bool:
     """Whether nobody is left of the group of a child that has ended. All of it had its SIGKILL, and what lives of it
     still has come to this process, the subreaper. ``usages``: peak memory and CPU seconds by pid are put there."""
     if pid <= 1:  # wait4 would mean this process's own group, or all of its children
-        raise ValueError(f"{pid} is no group of a child")
+        raise ValueError(f"{pid} is not the process group of a child")
     with contextlib.suppress(ChildProcessError):
         while True:
             ended, _, usage = os.wait4(-pid, os.WNOHANG)
@@ -344,7 +344,7 @@ class ForkLauncher:
         if not self._has_warned and threading.active_count() > 1:
             self._has_warned = True
             names = ", ".join(thread.name for thread in threading.enumerate() if thread.ident != threading.get_ident())
-            log.debug("forking while other threads run (%s); the start method forkserver does without", names)
+            log.debug("forking while other threads run (%s); the start method forkserver avoids that", names)
 
     def tidy(self) -> None:
         self._orphans.tidy()
@@ -400,7 +400,7 @@ class InterpreterStarter:
     def start(self, role: str, numbers: Sequence[int], fds: Sequence[int], title: str) -> int:
         """Start ``bootstrap.main(role, numbers)`` with these descriptors; its pid. OSError when that cannot be."""
         if not sys.executable:
-            raise OSError("there is no Python interpreter to start a child with (sys.executable is empty)")
+            raise OSError("cannot start a child: sys.executable is empty")
         code = (
             f"import json,os,sys;spec=json.loads(os.pread({self._fd},1<<24,0));os.close({self._fd});"
             f"sys.path[:]=spec['path'];from kafka.tasks.pools.bootstrap import main;"

@@ -135,7 +135,7 @@ def decode_news(frame: Frame, body: bytes) -> ChildMessage:
     try:
         return _NEWS[frame.kind](body)
     except (KeyError, ValueError, TypeError, struct.error, RecursionError) as error:
-        raise ChannelDamaged(f"a frame of kind {frame.kind} says nothing that makes sense: {error!r}") from None
+        raise ChannelDamaged(f"could not decode a frame of kind {frame.kind}: {error!r}") from None
 
 
 def _up(body: bytes) -> ChildUp:

@@ -60,7 +60,7 @@ class Orphans:
         self._more_may_come = bool(found)
         for pid in found:
             if pid not in self._killed:
-                log.warning("process %d was left behind by a child that is gone; it is killed", pid)
+                log.warning("killing process %d, which was left behind by a child that has ended", pid)
                 self._killed.add(pid)
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)

@@ -55,7 +55,7 @@ def stop_children(supervision: Supervision, grace_s: float, kill_grace_s: float)
         supervision.kill(kept, kept.doom or KillReason("stopped"), KILL)
     _wait(supervision, REAP_S, REAP_S)
     for kept in supervision.children.values():
-        log.error("%s cannot be killed", kept)
+        log.error("%s did not end after SIGKILL", kept)
         kept.end_watches()
         kept.end_timers()
     supervision.close()

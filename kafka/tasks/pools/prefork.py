@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 MOST_AHEAD = 128
 """Jobs with one child at once when the number is left to the pool. A channel holds about 200 small ones."""
 
-_PROCESS_ENDED = ", and its process was ended"
+_PROCESS_ENDED = ", and its process was killed"
 
 
 class PreforkPool:
@@ -230,7 +230,7 @@ class PreforkPool:
         slots = min(max(1, slots), MOST_CONCURRENCY)
         if slots == self.concurrency:
             return
-        log.info("the pool goes from %d to %d children", self.concurrency, slots)
+        log.info("resizing the pool from %d to %d children", self.concurrency, slots)
         self.depth = slots if self.depth == self.concurrency else max(self.depth, slots)
         self.concurrency = self.supervision.slots = slots
         self.supervision.change_later()  # this may be the callback of a descriptor: that of signals
@@ -300,7 +300,7 @@ class PreforkPool:
         job = self._line.popleft()
         if job not in self._told_of:
             self._told_of.add(job)
-            log.error("%s cannot be written to %s, which is tried again: %s", job, kept, error)
+            log.error("could not send %s to %s, retrying: %s", job, kept, error)
         if not self._aside:
             self.supervision.deadlines.after(FULL_CHANNEL_RETRY_S, self._from_aside)
         self._aside.append(job)
@@ -354,7 +354,7 @@ class PreforkPool:
             for job, outcome in done[before:]:
                 log.debug("%s: %s", job, brief(outcome.value if isinstance(outcome, JobSucceeded) else outcome))
         if strange >= 0:
-            self.supervision.damaged(kept, f"it tells of a job that it does not have (number {strange})")
+            self.supervision.damaged(kept, f"it reported unknown job seq {strange}")
         self._tell()
         self._hand_out_later()
         return count

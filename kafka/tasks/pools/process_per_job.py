@@ -82,7 +82,7 @@ class ForkingJobLoop(JobLoop):
         try:
             pid = os.fork()
         except OSError as error:  # nothing has begun: others take the job
-            log.error("no process could be forked for a job: %s", error)
+            log.error("could not fork a process for a job, this child ends: %s", error)
             os._exit(EXIT_BROKEN_CHANNEL)
         finally:
             self._is_forking = False
@@ -96,7 +96,7 @@ class ForkingJobLoop(JobLoop):
         status = os.waitpid(pid, 0)[1]
         if status:
             code = os.waitstatus_to_exitcode(status)
-            log.warning("process %d, whose job was done, ended with %d", pid, code)
+            log.warning("process %d ended with exit code %d after its job was done", pid, code)
         _kill_leftovers()
         process_setup.unblock_signals()
 
@@ -173,7 +173,7 @@ def _kill_leftovers() -> None:
             now = time.monotonic()
             give_up_at = give_up_at or now + LEFTOVER_KILL_S
             if now >= give_up_at:
-                log.error("a process that a job has left behind cannot be killed; this child ends")
+                log.error("a process left behind by a job did not end after SIGKILL; this child ends")
                 os._exit(EXIT_BROKEN_CHANNEL)
             time.sleep(0.001)
     except ChildProcessError:  # there is nobody: the rule

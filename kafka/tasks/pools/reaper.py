@@ -94,7 +94,7 @@ class Reaper:
         try:
             self._undertaker.bury(kept, end)
         except Exception:  # the other suspects must not wait for ever because of it
-            log.exception("an error in the burial of %s", kept)
+            log.exception("could not clean up after the end of %s", kept)
 
     def _ask_again(self, kept: ChildProcess, after_s: float) -> None:
         """Without a pidfd: has it ended now? A channel is closed a moment before its process can be reaped."""

@@ -57,9 +57,11 @@ def check_start_method(method: str | None, platform: str = sys.platform) -> str:
     if method is None:
         return methods[0]
     if method not in START_METHODS["linux"]:
-        raise IllegalArgumentError(f"there is no start method {method!r}{did_you_mean(method, START_METHODS['linux'])}")
+        raise IllegalArgumentError(f"unknown start method {method!r}{did_you_mean(method, START_METHODS['linux'])}")
     if method not in methods:
-        raise IllegalArgumentError(f"the start method {method!r} is not available here: {', '.join(methods)} are")
+        raise IllegalArgumentError(
+            f"the start method {method!r} is not available on {platform}: use {', '.join(methods)}"
+        )
     return method
 
 
@@ -67,7 +69,7 @@ def parse_size(name: str, text: str) -> int:
     """``512M`` as bytes: a number with K, M, G or T (powers of 1024), or plain bytes."""
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise IllegalArgumentError(f"{name} is a size such as 512M, 1.5G or plain bytes, not {text!r}")
+        raise IllegalArgumentError(f"{name} must be a size such as 512M, 1.5G or plain bytes, not {text!r}")
     return int(float(found[1]) * _SUFFIXES[found[2].upper()])
 
 
@@ -81,7 +83,7 @@ def parse_autoscale(name: str, text: str) -> tuple[int, int]:
     """``MIN,MAX`` as two numbers of slots."""
     least, comma, most = text.partition(",")
     if not comma or not least.strip().isdecimal() or not most.strip().isdecimal():
-        raise IllegalArgumentError(f"{name} is MIN,MAX, two numbers of slots such as 2,8, not {text!r}")
+        raise IllegalArgumentError(f"{name} must be MIN,MAX, two numbers of slots such as 2,8, not {text!r}")
     return int(least), int(most)
 
 
@@ -142,7 +144,7 @@ class PoolSettings:
                 f"the soft memory limit of a child ({soft:,} bytes) must be below the hard one ({hard:,} bytes)"
             )
         if (soft is not None or hard is not None) and not os.path.exists("/proc/self/stat"):
-            raise IllegalArgumentError("a memory limit of children needs /proc, which this system does not have")
+            raise IllegalArgumentError("a memory limit for children needs /proc, which this system does not have")
         if self.start_method is not None:
             check_start_method(self.start_method)
         if self.autoscale is not None:
@@ -150,7 +152,7 @@ class PoolSettings:
             _whole("the least of autoscale", least, 1, MOST_CONCURRENCY)
             _whole("the most of autoscale", most, 1, MOST_CONCURRENCY)
             if least > most:
-                raise IllegalArgumentError(f"autoscale is MIN,MAX with MIN not above MAX, not {least},{most}")
+                raise IllegalArgumentError(f"autoscale must be MIN,MAX with MIN not above MAX, not {least},{most}")
 
     @property
     def slots(self) -> int:
@@ -162,11 +164,11 @@ class PoolSettings:
 
 def _whole(name: str, value: Any, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise IllegalArgumentError(f"{name} is at least {least} and at most {most}, not {value!r}")
+        raise IllegalArgumentError(f"{name} must be an integer from {least} to {most}, not {value!r}")
 
 
 def _seconds(name: str, value: Any, optional: bool) -> None:
     if value is None and optional:
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_S:
-        raise IllegalArgumentError(f"{name} is a number of seconds above 0 (and below a century), not {value!r}")
+        raise IllegalArgumentError(f"{name} must be a number of seconds above 0 (and below a century), not {value!r}")

@@ -50,7 +50,7 @@ from kafka.tasks.runner import InterruptibleCoroutine
 SOFT_SIGNAL: int = getattr(signal, "SIGUSR1", 0)
 
 
-SOFT_LIMIT_TEXT = "its soft time limit, or the worker stops"
+SOFT_LIMIT_TEXT = "soft time limit reached, or the worker is stopping"
 
 
 class SoftLimitWindow:

@@ -69,10 +69,10 @@ class SpawnBreaker:
         """Why the breaker is open (for a pool with no child up); None: it is closed. Of a pool that never had one no
         next try is announced: its worker ends."""
         if self.boot_failures >= self._most_failures:
-            what = f"{self.boot_failures} starts of children failed in a row"
+            what = f"{self.boot_failures} child starts failed in a row"
         elif self.crashes >= IMMEDIATE_RESTARTS + self._most_failures:
-            what = f"{self.crashes} children died in a row without one job done"
+            what = f"{self.crashes} children died in a row without finishing a job"
         else:
             return None
-        wait = f"; the next is tried in {max(0.0, self.next_at - now):.0f} s" if self.ever_up else ""
-        return f"{what}{wait}; the last: {self.why}"
+        wait = f"; next attempt in {max(0.0, self.next_at - now):.0f} s" if self.ever_up else ""
+        return f"{what}{wait}; last error: {self.why}"

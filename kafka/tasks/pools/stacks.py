@@ -111,4 +111,4 @@ class StackDumper:
             stacks = text.removesuffix(END).decode(errors="replace").rstrip()
             log.warning("stacks of %s:\n%s", kept, stacks)
         else:
-            log.warning("no stacks of %s: it is stopped, has ended, or does not get the processor", kept)
+            log.warning("no stacks of %s: it is stopped, has ended, or gets no CPU time", kept)

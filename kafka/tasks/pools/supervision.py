@@ -196,7 +196,7 @@ class Supervision:
         """Its channel takes no job, and it has none: nothing that it reports would tell when to try again."""
         kept.clogged_count += 1
         if kept.clogged_count >= MAX_FULL_CHANNEL:
-            self.kill(kept, KillReason("channel", "its channel takes no jobs although it has none"), KILL)
+            self.kill(kept, KillReason("channel", "its channel is full although it has no jobs"), KILL)
         else:
             self.deadlines.after(FULL_CHANNEL_RETRY_S, partial(self._unblock, kept))
 
@@ -212,7 +212,7 @@ class Supervision:
         try:
             child = self._launcher.start(self._generation)
         except OSError as error:
-            self._boot_failed(now, now, f"no process could be started: {error}")
+            self._boot_failed(now, now, f"could not start a process: {error}")
             return
         kept = ChildProcess(child, now, quota(self._settings.max_jobs_per_child, self._rng))
         self.children[kept.generation] = kept
@@ -227,9 +227,9 @@ class Supervision:
         ours = self._launcher.registry_hash
         text = ""
         if up.versions and up.versions != VERSIONS:
-            text = f"it runs {up.versions}, the worker {VERSIONS}: what is installed has changed, restart the worker"
+            text = f"it runs {up.versions} and the worker {VERSIONS}: the installation has changed, restart the worker"
         elif ours and up.registry_hash and up.registry_hash != ours:
-            text = "it has loaded other tasks than the worker: the files have changed, restart the worker"
+            text = "its tasks differ from the worker's: the app's files have changed, restart the worker"
         if text or (text := self.inspection.refusal(kept)):
             self.kill(kept, KillReason("exit", text), KILL)
             return
@@ -248,17 +248,17 @@ class Supervision:
             return
         busy_with = f" ({kept.progress})" if kept.progress else ""
         limit = self._settings.start_limit
-        self.kill(kept, KillReason("time", f"it was not up within {limit:g} s{busy_with}"), KILL)
+        self.kill(kept, KillReason("time", f"it did not start within {limit:g} s{busy_with}"), KILL)
 
     def _boot_failed(self, now: float, started_at: float, why: str) -> None:
         self.counts["boot_failures"] += 1
         was_open = self.starts.open_because(now) is not None
         self.starts.boot_failed(now, started_at, why)
         wait = self.starts.next_at - now
-        when = f"; the next is tried {f'in {wait:.3g} s' if wait > 0 else 'at once'}"
+        when = f"; next attempt {f'in {wait:.3g} s' if wait > 0 else 'now'}"
         if not self.starts.ever_up and self.starts.open_because(now) is not None:
             when = ""  # the worker gives up
-        log.warning("a child did not come up: %s%s", why, when)
+        log.warning("child failed to start: %s%s", why, when)
         self._say_if_degraded(was_open, now)
         self._maintain_at(max(now, self.starts.next_at))
         self._owner.changed()
@@ -286,7 +286,7 @@ class Supervision:
                 if type(news) is JobDone:
                     done.append(news)
                 elif kept.came_up or kept.progress_count >= MOST_PROGRESS:
-                    raise ChannelDamaged(f"it says {type(news).__name__} once more, which it has no reason to")
+                    raise ChannelDamaged(f"unexpected {type(news).__name__} message")
                 elif isinstance(news, ChildUp):
                     self._up(kept, news)
                 elif isinstance(news, ChildProgress):
@@ -336,7 +336,7 @@ class Supervision:
         if kept.replace is None and kept.stage is ChildStage.UP:
             kept.replace = why
             self.counts["replaced"] += 1
-            log.log(logging.DEBUG if self.is_strict else logging.INFO, "%s is replaced: %s", kept, why)
+            log.log(logging.DEBUG if self.is_strict else logging.INFO, "replacing %s: %s", kept, why)
             self.change_later()
 
     def retire(self, kept: ChildProcess) -> None:
@@ -358,7 +358,7 @@ class Supervision:
             if kept.jobs:
                 self._retired_later(kept)
             else:
-                text = f"it did not end within {RETIRE_S:g} s when it was not needed any more"
+                text = f"it did not end within {RETIRE_S:g} s after it was retired"
                 self.kill(kept, KillReason("exit", text), KILL)
 
     def abandon(self, grace_s: float = ABANDON_S) -> None:
@@ -377,7 +377,7 @@ class Supervision:
         if kept.stage is not ChildStage.DOOMED:
             if kept.came_up and doom.cause != "stopped":
                 level = _level(kept.running())
-                log.log(level, "%s is killed with %s: %s", kept, signal_name(signum), doom.detail or doom.cause)
+                log.log(level, "killing %s with %s: %s", kept, signal_name(signum), doom.detail or doom.cause)
             kept.doom = doom
             kept.stage = ChildStage.DOOMED
             self._list_takers()
@@ -417,7 +417,7 @@ class Supervision:
         now = self._time()
         if not kept.came_up:
             if not self.is_closing:
-                said = f"; the last it said: {kept.progress}" if kept.progress and kept.doom is None else ""
+                said = f"; last message: {kept.progress}" if kept.progress and kept.doom is None else ""
                 self._boot_failed(now, kept.started_at, f"{death}{said}")
         elif (kept.doom is None and not death.expected) or (death.cause == "memory" and not kept.given):
             self._crashed(kept, death, running, now)

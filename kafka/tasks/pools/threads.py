@@ -163,7 +163,9 @@ class ThreadPool(OffLoopPool):
         if self._leave(slot):
             return
         if outcome is None:
-            fault = ErrorInfo(type(late).__name__, "the limit struck outside the task's own code, as it began or ended")
+            fault = ErrorInfo(
+                type(late).__name__, "the time limit was reached outside the task's code, as it started or ended"
+            )
             outcome = AttemptFailed(fault, job.task.retries(late))
         self._tell(job, outcome)
 

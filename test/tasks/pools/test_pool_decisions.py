@@ -32,20 +32,20 @@ from test.tasks.fakes import settle
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"concurrency": 0}, "the concurrency of a pool is at least 1"),
-        ({"concurrency": 1001}, "at most 1000"),
+        ({"concurrency": 0}, "the concurrency of a pool must be an integer from 1"),
+        ({"concurrency": 1001}, "to 1000,"),
         ({"concurrency": True}, "not True"),
-        ({"timeout": 0.0}, "timeout is a number of seconds above 0"),
-        ({"timeout": float("nan")}, "timeout is a number of seconds above 0"),
-        ({"kill_grace": -1.0}, "kill_grace is a number"),
-        ({"kill_grace": None}, "kill_grace is a number"),
+        ({"timeout": 0.0}, "timeout must be a number of seconds above 0"),
+        ({"timeout": float("nan")}, "timeout must be a number of seconds above 0"),
+        ({"kill_grace": -1.0}, "kill_grace must be a number"),
+        ({"kill_grace": None}, "kill_grace must be a number"),
         ({"soft_timeout": 5.0, "timeout": 5.0}, "must be below timeout"),
-        ({"max_jobs_per_child": 0}, "max_jobs_per_child is at least 1"),
-        ({"max_memory_soft": 512}, "max_memory_soft is at least 1048576"),
+        ({"max_jobs_per_child": 0}, "max_jobs_per_child must be an integer from 1"),
+        ({"max_memory_soft": 512}, "max_memory_soft must be an integer from 1048576"),
         ({"max_memory_soft": 2 << 20, "max_memory_hard": 2 << 20}, "must be below the hard one"),
         ({"autoscale": (4, 2)}, "MIN not above MAX, not 4,2"),
-        ({"autoscale": (0, 2)}, "the least of autoscale is at least 1"),
-        ({"prefetch": 0}, "prefetch is at least 1"),
+        ({"autoscale": (0, 2)}, "the least of autoscale must be an integer from 1"),
+        ({"prefetch": 0}, "prefetch must be an integer from 1"),
         ({"start_method": "frok"}, "did you mean 'fork'"),
     ],
 )
@@ -66,7 +66,7 @@ def test_sizes_and_ranges_are_read_as_people_write_them() -> None:
     assert parse_memory("m", "300000000,1g") == (300_000_000, 1 << 30)
     assert parse_autoscale("a", "2,8") == (2, 8)
     for wrong in ("", "M", "12X", "5M,", "-1M"):
-        with pytest.raises(IllegalArgumentError, match="m is a size such as 512M"):
+        with pytest.raises(IllegalArgumentError, match="m must be a size such as 512M"):
             parse_memory("m", wrong)
     for wrong in ("2", "a,b", "2,"):
         with pytest.raises(IllegalArgumentError, match="MIN,MAX"):
@@ -99,7 +99,7 @@ def test_children_that_began_together_fail_once() -> None:
     starts.boot_failed(12.0, 10.5, "no module")
     starts.boot_failed(14.0, 12.5, "no module")
     assert starts.next_at == 16.0
-    assert starts.open_because(15.0) == "3 starts of children failed in a row; the last: no module"
+    assert starts.open_because(15.0) == "3 child starts failed in a row; last error: no module"
     starts.up()
     assert starts.open_because(15.0) is None
 
@@ -111,7 +111,7 @@ def test_a_next_try_is_announced_where_there_will_be_one() -> None:
         starts.boot_failed(began_at + 1.0, began_at, "no module")
     assert (
         starts.open_because(15.0)
-        == "3 starts of children failed in a row; the next is tried in 1 s; the last: no module"
+        == "3 child starts failed in a row; next attempt in 1 s; last error: no module"
     )
 
 
@@ -335,10 +335,13 @@ def test_a_retired_child_that_ends_with_0_is_expected() -> None:
 
 def test_a_death_says_what_is_known() -> None:
     assert str(child_exit(3, None, None, 0)) == "exit code 3"
-    assert str(child_exit(None, None, None, 0)) == "its exit status is not known"
-    assert str(child_exit(None, 9, None, 1)) == "signal 9 (SIGKILL); the kernel was out of memory and killed it"
-    assert str(child_exit(None, 9, KillReason("time", "it was not up within 60 s"), 0)) == "it was not up within 60 s"
-    assert "signal 11 (SIGSEGV); such a signal" in str(child_exit(None, signal.SIGSEGV, None, 0))
+    assert str(child_exit(None, None, None, 0)) == "unknown exit status"
+    assert str(child_exit(None, 9, None, 1)) == "signal 9 (SIGKILL); killed by the kernel's OOM killer"
+    assert (
+        str(child_exit(None, 9, KillReason("time", "it did not start within 60 s"), 0))
+        == "it did not start within 60 s"
+    )
+    assert "signal 11 (SIGSEGV); usually caused by C code" in str(child_exit(None, signal.SIGSEGV, None, 0))
 
 
 # -- the rest ----------------------------------------------------------------------------------------------------------

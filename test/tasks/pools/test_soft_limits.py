@@ -87,7 +87,7 @@ def test_processes_below_processes_in_sessions_of_their_own_end_too(tmp_path: Pa
             outcome = bench.outcome(job)
             assert isinstance(outcome, AttemptFailed)
             text = outcome.fault.text
-            assert text.startswith("it ran for longer than its timeout of 1 s, and its process was ended: signal 15")
+            assert text.startswith("it ran for longer than its timeout of 1 s, and its process was killed: signal 15")
             assert "SIGTERM" in text and "MiB" in text and "of CPU time" in text and "; process " in text
             bench.until(lambda: all(map(gone, pids)))
     assert all(map(gone, pids))
