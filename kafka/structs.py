@@ -102,7 +102,7 @@ class TopicPartitionReplica(NamedTuple):
 
 class MemberState:
     """What kafka-python calls the states of a member in :class:`ConsumerGroupMetadata`. There are others in between,
-    such as ``<reconciling>`` of the new protocol."""
+    such as ``<reconciling>`` of the consumer group protocol."""
 
     UNJOINED = "<unjoined>"
     REBALANCING = "<rebalancing>"

@@ -4,9 +4,9 @@
 ``.. kafka-import-table::``            who may import whom, from ``test/test_architecture.py``
 ``.. kafka-settings-table:: CLIENT``   settings that CLIENT has and not everybody; ``all``: those that every client has
 ``.. kafka-settings-later::``          settings of kafka-python that are refused, from ``kafka/config.py``
-``.. kafka-recoveries-table::``        what becomes of a batch that a broker refuses, from ``core/produce/fate.py``
+``.. kafka-recoveries-table::``        what becomes of a batch that a broker refuses, from ``core/produce/errors.py``
 ``.. kafka-identity-recoveries-table::``  the same for a producer's id
-``.. kafka-transaction-recoveries-table::``  what becomes of a transaction, from ``core/produce/recoveries.py``
+``.. kafka-transaction-recoveries-table::``  what becomes of a transaction, from ``core/produce/errors.py``
 ``.. kafka-group-reactions-table::``   what a member of a classic group does about errors, from ``core/group``
 ``.. kafka-share-reactions-table::``   what a share consumer does about errors, from ``core/share``
 ``.. kafka-states-table:: NAME``       the states of a machine, and the steps between them, from ``core/states.py``
@@ -124,68 +124,77 @@ def settings_later() -> Rows:
 
 def recoveries_rows() -> Rows:
     """What becomes of a batch that a broker refuses."""
-    from kafka.core.produce.fate import RECOVERIES
+    from kafka.core.produce.errors import SHARE_HEARTBEAT_ERROR_ACTIONS
 
     yield ("error", "code", "what becomes of the batch")
-    for error, found in RECOVERIES.items():
+    for error, found in SHARE_HEARTBEAT_ERROR_ACTIONS.items():
         note = f". {found.note[:1].upper()}{found.note[1:]}" if found.note else ""
         yield f"``{error.__name__}``", str(error.errno), _escaped(found.fate.value + note)  # type: ignore[attr-defined]
 
 
 def identity_recoveries_rows() -> Rows:
     """What becomes of a producer that is not given an id."""
-    from kafka.core.produce.fate import IDENTITY_RECOVERIES
+    from kafka.core.produce.errors import PRODUCER_ID_ERROR_ACTIONS
 
     yield ("error", "code", "what becomes of the producer's id")
-    for error, fate in IDENTITY_RECOVERIES.items():
+    for error, fate in PRODUCER_ID_ERROR_ACTIONS.items():
         yield f"``{error.__name__}``", str(error.errno), _escaped(fate.value)  # type: ignore[attr-defined]
 
 
 def transaction_recoveries_rows() -> Rows:
     """What becomes of a transaction when one of its requests is answered by an error."""
-    from kafka.core.produce.fate import Fate, fate_for
-    from kafka.core.produce.recoveries import RECOVERIES, Api, Recovery, recovery_for
+    from kafka.core.produce.errors import (
+        SHARE_HEARTBEAT_ERROR_ACTIONS,
+        ProduceErrorAction,
+        TransactionErrorAction,
+        TransactionRequestKind,
+        produce_error_action,
+        transaction_error_action,
+    )
 
     shown = {
-        Recovery.RETRY: "again", Recovery.QUICKLY: "again, soon", Recovery.FIND: "again, elsewhere",
-        Recovery.AGAIN: "call again", Recovery.ABORT: "**abort**", Recovery.BUMP: "**abort**, new epoch",
-        Recovery.FENCED: "**fenced**", Recovery.FATAL: "**fatal**",
+        TransactionErrorAction.RETRY: "again", TransactionErrorAction.QUICKLY: "again, soon",
+        TransactionErrorAction.FIND: "again, elsewhere",
+        TransactionErrorAction.AGAIN: "call again", TransactionErrorAction.ABORT: "**abort**",
+        TransactionErrorAction.BUMP: "**abort**, new epoch",
+        TransactionErrorAction.FENCED: "**fenced**", TransactionErrorAction.FATAL: "**fatal**",
     }  # fmt: skip
 
-    def cell(api: Api, error: type[Any]) -> str:
-        if api is Api.PRODUCE:
-            fate = fate_for(error("x"), is_first=True, is_numbered=True)
-            if fate in (Fate.RETRY, Fate.SUCCEEDED):
-                return "again" if fate is Fate.RETRY else "it is there"
-        return shown[recovery_for(api, error("x"))]
+    def cell(api: TransactionRequestKind, error: type[Any]) -> str:
+        if api is TransactionRequestKind.PRODUCE:
+            fate = produce_error_action(error("x"), is_first=True, is_numbered=True)
+            if fate in (ProduceErrorAction.RETRY, ProduceErrorAction.SUCCEEDED):
+                return "again" if fate is ProduceErrorAction.RETRY else "it is there"
+        return shown[transaction_error_action(api, error("x"))]
 
-    asked = [api for api in Api if api is not Api.FIND]
+    asked = [api for api in TransactionRequestKind if api is not TransactionRequestKind.FIND]
     yield ("error", "code", *(api.value for api in asked))
-    named = {error for rows in RECOVERIES.values() for error in rows if "errno" in vars(error)}
+    named = {error for rows in SHARE_HEARTBEAT_ERROR_ACTIONS.values() for error in rows if "errno" in vars(error)}
     for error in sorted(named, key=lambda each: each.errno):  # type: ignore[attr-defined]
         yield f"``{error.__name__}``", str(error.errno), *(cell(api, error) for api in asked)  # type: ignore[attr-defined]
 
 
 def group_reactions_rows() -> Rows:
     """What a member of a classic group does about an error of the coordinator's."""
-    from kafka.core.group.classic_reactions import HEARTBEAT, JOIN, SYNC, reaction_to
+    from kafka.core.group.classic import HEARTBEAT_ERRORS, JOIN_ERRORS, SYNC_ERRORS, classic_error_action
 
-    tables = {"JoinGroup": JOIN, "SyncGroup": SYNC, "Heartbeat": HEARTBEAT}
+    tables = {"JoinGroup": JOIN_ERRORS, "SyncGroup": SYNC_ERRORS, "Heartbeat": HEARTBEAT_ERRORS}
     yield ("error", "code", *tables)
     named = {error for table in tables.values() for error in table}
     for error in sorted(named, key=lambda each: each.errno):  # type: ignore[attr-defined]
-        reactions = (reaction_to(error("x"), table) for table in tables.values())
+        reactions = (classic_error_action(error("x"), table) for table in tables.values())
         yield f"``{error.__name__}``", str(error.errno), *(_escaped(one.value) for one in reactions)  # type: ignore[attr-defined]
 
 
 def share_reactions_rows() -> Rows:
     """What a share consumer does about an error, by the place that it is told in."""
-    from kafka.core.share.membership import RECOVERIES
-    from kafka.core.share.reactions import ACKS, ANSWERS, PARTITIONS
+    from kafka.core.share.membership import SHARE_HEARTBEAT_ERROR_ACTIONS
+    from kafka.core.share.session import ACKNOWLEDGE_ERRORS, SHARE_FETCH_ERRORS, SHARE_PARTITION_ERRORS
     from kafka.errors import for_code
 
     tables: dict[str, Any] = {
-        "whole answer": ANSWERS, "partition": PARTITIONS, "acknowledgements": ACKS, "heartbeat": RECOVERIES,
+        "whole answer": SHARE_FETCH_ERRORS, "partition": SHARE_PARTITION_ERRORS,
+        "acknowledgements": ACKNOWLEDGE_ERRORS, "heartbeat": SHARE_HEARTBEAT_ERROR_ACTIONS,
     }  # fmt: skip
     words = {
         "locks_gone": "locks are gone", "again": "said again", "one_by_one": "said one by one", "told": "raised",
@@ -197,7 +206,7 @@ def share_reactions_rows() -> Rows:
         for table in tables.values():
             row = table.get(code)
             found = [word for name, word in words.items() if getattr(row, name, False)]
-            nothing = "" if row is None else "refused" if table is ACKS else "tried again"
+            nothing = "" if row is None else "refused" if table is ACKNOWLEDGE_ERRORS else "tried again"
             cells.append(", ".join(found) or nothing)
         yield f"``{for_code(code).__name__}``", str(code), *cells
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka.admin import dialogues
 from kafka.admin.client import KafkaAdminClient
 from kafka.admin.credentials import UserScramCredentialUpsertion
-from kafka.core.admin.acl_values import (
+from kafka.core.admin.acls import (
     ACL,
     ACLFilter,
     ACLOperation,
@@ -16,18 +16,10 @@ from kafka.core.admin.acl_values import (
     ResourceType,
 )
 from kafka.core.admin.features import UpdateFeatureType
-from kafka.core.admin.group_values import GroupState, GroupType, MemberToRemove, OffsetSpec, OffsetTimestamp
+from kafka.core.admin.groups import SharePartitionOffset
 from kafka.core.admin.scram import ScramMechanism, UserScramCredentialDeletion
-from kafka.core.admin.share_groups import SharePartitionOffset
-from kafka.core.admin.transaction_values import (
-    AbortTransactionSpec,
-    PartitionProducerState,
-    ProducerState,
-    TransactionDescription,
-    TransactionListing,
-    TransactionState,
-)
 from kafka.core.admin.values import (
+    AbortTransactionSpec,
     AlterConfigOp,
     ConfigFilterType,
     ConfigResource,
@@ -35,8 +27,18 @@ from kafka.core.admin.values import (
     ConfigSourceType,
     ConfigType,
     ElectionType,
+    GroupState,
+    GroupType,
+    MemberToRemove,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
+    OffsetTimestamp,
+    PartitionProducerState,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
 )
 
 __all__ = [

@@ -3,52 +3,52 @@
 
 from __future__ import annotations
 
-from kafka.core.admin.aborting import abort_transaction
 from kafka.core.admin.acls import create_acls, delete_acls, describe_acls
-from kafka.core.admin.cluster import describe_cluster
+from kafka.core.admin.cluster import (
+    alter_replica_log_dirs,
+    describe_cluster,
+    describe_log_dirs,
+    describe_metadata_quorum,
+)
 from kafka.core.admin.configs import alter_configs, describe_configs, list_config_resources, reset_configs
 from kafka.core.admin.features import describe_features, update_features
-from kafka.core.admin.group_offsets import (
-    alter_group_offsets,
-    delete_group_offsets,
-    list_group_offsets,
-    reset_group_offsets,
-)
 from kafka.core.admin.groups import (
+    alter_group_offsets,
+    alter_share_group_offsets,
+    delete_group_offsets,
     delete_groups,
+    delete_share_group_offsets,
     describe_groups,
     describe_share_groups,
+    list_group_offsets,
     list_groups,
-    remove_group_members,
-)
-from kafka.core.admin.hanging import find_hanging_transactions
-from kafka.core.admin.log_dirs import alter_replica_log_dirs, describe_log_dirs
-from kafka.core.admin.partition_offsets import list_partition_offsets
-from kafka.core.admin.producers import describe_producers
-from kafka.core.admin.quorum import describe_metadata_quorum
-from kafka.core.admin.replicas import (
-    alter_partition_reassignments,
-    elect_leaders,
-    list_partition_reassignments,
-)
-from kafka.core.admin.scram import alter_user_scram_credentials, describe_user_scram_credentials
-from kafka.core.admin.share_groups import (
-    alter_share_group_offsets,
-    delete_share_group_offsets,
+    list_partition_offsets,
     list_share_group_offsets,
+    remove_group_members,
+    reset_group_offsets,
     share_group_offsets,
 )
+from kafka.core.admin.scram import alter_user_scram_credentials, describe_user_scram_credentials
 from kafka.core.admin.topics import (
+    alter_partition_reassignments,
     create_partitions,
     create_topics,
     delete_records,
     delete_topics,
     describe_topic_partitions,
     describe_topics,
+    elect_leaders,
+    list_partition_reassignments,
     list_topics,
     wait_for_topics,
 )
-from kafka.core.admin.transactions import describe_transactions, list_transactions
+from kafka.core.admin.transactions import (
+    abort_transaction,
+    describe_producers,
+    describe_transactions,
+    find_hanging_transactions,
+    list_transactions,
+)
 
 __all__ = [
     "abort_transaction",

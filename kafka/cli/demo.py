@@ -6,7 +6,7 @@ the directory is removed, on a named broker the run's topics and groups are dele
 
 Each file's job ends in one of three ways: *done*; *failed* (the task raised); *lost*: it was not enqueued, or had not
 ended when no worker was left, or nothing had ended for long. Seconds are from the first enqueue to the last result.
-Which files: ``demo_files.py``; counting: ``demo_words.py``; the task: ``demo_tasks.py``; processes:
+Which files: and counting: ``demo_words.py``; the task: ``demo_tasks.py``; processes:
 ``demo_workers.py``; the display: ``demo_progress.py``; signals: ``demo_interrupts.py``.
 """
 
@@ -16,26 +16,82 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
 import tempfile
+import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from math import inf
+from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from kafka import KafkaAdminClient
 from kafka.cli import EXIT_FAILED, EXIT_OK, CommandError, client_settings
-from kafka.cli.demo_files import Found, text_files
-from kafka.cli.demo_interrupts import Interrupts
-from kafka.cli.demo_progress import Progress, choose
+from kafka.cli.demo_progress import DemoProgress, choose_progress
 from kafka.cli.demo_tasks import NAME_VARIABLE, QUEUE, WINDOW, make_app, task_of
-from kafka.cli.demo_words import Common, Tally
+from kafka.cli.demo_words import Common, DemoFiles, Tally, text_files
 from kafka.cli.demo_workers import Workers
 from kafka.errors import KafkaError
 from kafka.tasks import READY, App, JobFailed, JobHandle, JobRevoked
 from kafka.testing import EmbeddedBroker
+
+# Ctrl-C and SIGTERM as exceptions at points where they can do no harm.
+#
+# Raised at once they could strike between a process's start and the note that it was started, which would leave it
+# behind for ever; inside ``with interrupts.held():`` they therefore wait for the block's end. SIGINT becomes
+# KeyboardInterrupt, SIGTERM SystemExit with the exit code that shells give for it. In another thread than the main
+# one, where no signal arrives, all of this does nothing.
+
+
+EXIT_TERMINATED: Final = 128 + signal.SIGTERM
+
+
+class Interrupts:
+    """Takes the two signals over between ``with`` and its end."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+        self._holds = 0
+        self._pending: int | None = None
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for signum in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(signum) is not signal.SIG_IGN:  # as it is for commands that a script put aside
+                    self._before[signum] = signal.signal(signum, self._arrived)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+        self._before.clear()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """What arrives within is raised at the end."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            self._maybe_raise()
+
+    def _arrived(self, signum: int, frame: FrameType | None) -> None:
+        self._pending = signum
+        self._maybe_raise()
+
+    def _maybe_raise(self) -> None:
+        if self._pending is None or self._holds:
+            return
+        signum, self._pending = self._pending, None
+        if signum == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(EXIT_TERMINATED)
+
 
 COMMONEST: Final = 10
 MOST_WORKERS: Final = 100
@@ -113,7 +169,7 @@ class _Place(NamedTuple):
         return f"<_Place {self.bootstrap}>"
 
 
-class Run:
+class DemoRun:
     """The jobs of one run, from enqueueing to their results. ``failures``: the first few, for people.
 
     ``has_broker``: whether the broker is still there, as far as that can be known.
@@ -122,9 +178,9 @@ class Run:
     def __init__(
         self,
         app: App,
-        found: Found,
+        found: DemoFiles,
         workers: Workers,
-        progress: Progress,
+        progress: DemoProgress,
         has_broker: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -221,7 +277,7 @@ class Run:
             self.failures.append(f"{path}: {error.args[0] if error.args else error}")
 
 
-def _find(path: str | None) -> Found:
+def _find(path: str | None) -> DemoFiles:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
         found = text_files(package if path is None else path)
@@ -237,7 +293,7 @@ def _find(path: str | None) -> Found:
 
 
 def _count(
-    interrupts: Interrupts, found: Found, place: _Place, count: int, quiet: bool
+    interrupts: Interrupts, found: DemoFiles, place: _Place, count: int, quiet: bool
 ) -> tuple[Summary, list[Common]]:
     """One run, with all that it needs, of which nothing is left when it is over."""
     cleaning = contextlib.ExitStack()
@@ -270,8 +326,8 @@ def _count(
         workers = Workers(count, arguments + place.arguments, environment, logs, interrupts.held)
         cleaning.callback(workers.stop)
         workers.start()
-        progress = choose(len(found.files), quiet=quiet)
-        work = Run(app, found, workers, progress, lambda: broker is None or broker.is_running)
+        progress = choose_progress(len(found.files), quiet=quiet)
+        work = DemoRun(app, found, workers, progress, lambda: broker is None or broker.is_running)
         try:
             summary = work.to_the_end()
         finally:

@@ -1,7 +1,8 @@
 """How the demo shows how far it is: a bar on a terminal, plain lines elsewhere, nothing beside ``--json``.
 
-The bar is rich's when that is installed (extra ``cli``), else a line of our own that is written over. :func:`choose`
-picks one; all have ``show``, ``note`` and ``close``. Notes go to stderr, everything else to stdout.
+The bar is rich's when that is installed (extra ``cli``), else a line of our own that is written over.
+:func:`choose_progress` picks one; all have ``show``, ``note`` and ``close``. Notes go to stderr, everything else to
+stdout.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final, Protocol, TextIO
 BAR_WIDTH: Final = 30
 
 
-class Progress(Protocol):
+class DemoProgress(Protocol):
     """What the demo tells while it works."""
 
     def show(self, ended: int) -> None:
@@ -27,20 +28,20 @@ class Progress(Protocol):
         """The end; what comes next is printed as usual."""
 
 
-def choose(total: int, stream: TextIO | None = None, quiet: bool = False) -> Progress:
+def choose_progress(total: int, stream: TextIO | None = None, quiet: bool = False) -> DemoProgress:
     """The way to show ``total`` jobs on ``stream`` (default: stdout); ``quiet``: not at all, but for notes."""
     stream = sys.stdout if stream is None else stream
     if quiet:
-        return Silent()
+        return SilentProgress()
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
-        return Lines(total, stream)
+        return LineProgress(total, stream)
     try:
-        return RichBar(total, stream)
+        return RichProgress(total, stream)
     except ImportError:
-        return Bar(total, stream)
+        return BarProgress(total, stream)
 
 
-class Silent:
+class SilentProgress:
     """Notes alone."""
 
     def show(self, ended: int) -> None: ...
@@ -51,7 +52,7 @@ class Silent:
     def close(self) -> None: ...
 
 
-class Lines(Silent):
+class LineProgress(SilentProgress):
     """A line for each tenth of the jobs."""
 
     def __init__(self, total: int, stream: TextIO) -> None:
@@ -66,7 +67,7 @@ class Lines(Silent):
             print(f"{ended} of {self._total} jobs have ended", file=self._stream, flush=True)
 
 
-class Bar(Silent):
+class BarProgress(SilentProgress):
     """One line that is written over, as wide as the terminal has room for."""
 
     def __init__(self, total: int, stream: TextIO) -> None:
@@ -99,7 +100,7 @@ class Bar(Silent):
         self._shown = line
 
 
-class RichBar(Silent):
+class RichProgress(SilentProgress):
     """The bar of rich. ImportError where that is not installed."""
 
     def __init__(self, total: int, stream: TextIO) -> None:

@@ -2,7 +2,7 @@
 
 On a terminal a table that refreshes until Ctrl-C (rich, extra ``cli``); elsewhere, or with ``--once``, plain text once;
 with ``--json`` a list of objects. ``--interval`` refreshes everywhere: plain tables one below the other, or one line of
-JSON each time. What is shown is in ``inspect_view.py``; how workers are found, in :mod:`kafka.tasks.health`.
+JSON each time. How workers are found, in :mod:`kafka.tasks.health`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,212 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, NamedTuple
 
 from kafka.cli import CommandError, client_settings
-from kafka.cli.inspect_view import as_objects, plain, rich_view
-from kafka.tasks import App, Directory, Seen
+from kafka.tasks import App, Directory, Seen, WorkerSnapshot
+
+# What ``inspect`` shows: rows first, then as plain text, as rich's tables, or as objects for JSON.
+#
+# Three tables: workers, their children, running jobs; another column is another head and another cell in its function.
+
+
+class Table(NamedTuple):
+    """A table: its title, its heads, and its cells as texts."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+def tables(app: str, found: Sequence[Seen], where: str) -> list[Table]:
+    """What there is to show; tables without rows are left out, but for the first. ``where``: the brokers asked."""
+    count = len(found)
+    title = f"{count} worker{'' if count == 1 else 's'} of {app}"
+    if not count:
+        title = f"no worker of {app} tells of itself at {where}"
+    workers = Table(title, _WORKERS, [_worker(seen) for seen in found])
+    children = Table("children", _CHILDREN, [row for seen in found for row in _children(seen.worker)])
+    running = Table("running jobs", _RUNNING, [row for seen in found for row in _running(seen.worker)])
+    return [workers, *(table for table in (children, running) if table.rows)]
+
+
+def notes(found: Sequence[Seen]) -> list[str]:
+    """What is wrong, and what is not shown, a line each."""
+    lines = []
+    for worker, age_s in found:
+        name = _name(worker)
+        lines += [f"{name}: {reason}" for reason in worker.reasons]
+        if worker.left_out:
+            lines.append(f"{name}: {worker.left_out} more children and jobs are not shown")
+        if Seen(worker, age_s).is_silent:
+            lines.append(f"{name}: silent for {duration(age_s)}: killed, standing still, or cut off from the brokers")
+    return lines
+
+
+_WORKERS: Final = ("worker", "state", "queues", "pool", "busy", "held", "done", "lost", "up", "rss", "brokers")
+_CHILDREN: Final = ("worker", "child", "gen", "state", "jobs", "rss", "active")
+_RUNNING: Final = ("worker", "child", "job", "task", "age", "rss")
+
+
+def _worker(seen: Seen) -> tuple[str, ...]:
+    worker = seen.worker
+    lost = ", ".join(f"{cause} {count}" for cause, count in sorted(worker.lost.items()) if count)
+    return (
+        _name(worker),
+        _state(seen),
+        ",".join(worker.queues),
+        worker.pool,
+        f"{worker.busy}/{worker.concurrency}",
+        str(worker.held),
+        str(worker.counts.get("done", 0)),
+        lost or "0",
+        duration(worker.uptime_s),
+        size(worker.rss_bytes),
+        "-" if worker.contact_age_s is None else duration(worker.contact_age_s),
+    )
+
+
+def _state(seen: Seen) -> str:
+    worker = seen.worker
+    if seen.is_silent:
+        return "silent"
+    if worker.stage == "WORKING":
+        return "ready" if worker.is_ready else "not ready"
+    return worker.stage.lower() or "-"
+
+
+def _children(worker: WorkerSnapshot) -> Iterator[tuple[str, ...]]:
+    for child in worker.children:
+        yield (
+            _name(worker),
+            str(child.pid),
+            str(child.generation),
+            child.state,
+            str(child.jobs),
+            size(child.rss_bytes),
+            duration(child.last_activity_s),
+        )
+
+
+def _running(worker: WorkerSnapshot) -> Iterator[tuple[str, ...]]:
+    for job in worker.running:
+        pid = "-" if job.pid is None else str(job.pid)
+        yield _name(worker), pid, job.id, job.name, duration(job.age_s), size(job.rss_bytes)
+
+
+def _name(worker: WorkerSnapshot) -> str:
+    return f"{worker.host}:{worker.pid}"
+
+
+_SPANS: Final = ((3600, 60, "m", 1, "s"), (86_400, 3600, "h", 60, "m"))
+"""Below so many seconds: the seconds of the one unit and its letter, the seconds of the other and its letter."""
+
+
+def duration(seconds: float) -> str:
+    """``0.4s``, ``12s``, ``3m05s``, ``2h04m``, ``5d03h``."""
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f}s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    for below, one, high, part, low in _SPANS:
+        if whole < below:
+            return f"{whole // one}{high}{whole % one // part:02d}{low}"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
+
+
+def size(count: int | None) -> str:
+    """Bytes as ``31M``; "-" when they are not known."""
+    if count is None:
+        return "-"
+    value = float(count)
+    for unit in ("B", "K", "M"):
+        if value < 1024:
+            return f"{value:.0f}{unit}"
+        value /= 1024
+    return f"{value:.1f}G"
+
+
+# -- the three ways to show it -----------------------------------------------------------------------------------------
+
+
+def plain(app: str, found: Sequence[Seen], where: str) -> Iterator[str]:
+    """Lines of text."""
+    for table in tables(app, found, where):
+        yield table.title
+        if table.rows:
+            widths = [max(map(len, column)) for column in zip(table.heads, *table.rows, strict=True)]
+            for row in (table.heads, *table.rows):
+                yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        yield ""
+    yield from notes(found)
+
+
+def as_objects(found: Sequence[Seen]) -> list[dict[str, Any]]:
+    """For JSON: the snapshot's fields, how old it is, and what follows from it."""
+    return [
+        {
+            **asdict(seen.worker),
+            "ready": seen.worker.is_ready and not seen.is_silent,
+            "age_s": seen.age_s,
+            "silent": seen.is_silent,
+        }
+        for seen in found
+    ]
+
+
+class RichView:
+    """Tables that are drawn over one another on a terminal."""
+
+    def __init__(self, app: str, where: Callable[[], str]) -> None:
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Group
+        from rich.live import Live
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        self._app = app
+        self._where = where
+        self._box = SIMPLE_HEAD
+        self._group: Callable[..., Any] = Group
+        self._table: Callable[..., Any] = RichTable
+        self._text: Callable[..., Any] = Text  # never a text with markup: names are others'
+        self._live = Live(auto_refresh=False, screen=False)
+
+    def show(self, found: Sequence[Seen]) -> None:
+        """Draw this in the place of what is there."""
+        text = self._text
+        drawn: list[Any] = []
+        for table in tables(self._app, found, self._where()):
+            shown = self._table(*table.heads, title=text(table.title), title_justify="left", box=self._box)
+            for row in table.rows:
+                shown.add_row(*map(text, row))
+            drawn.append(shown if table.rows else text(table.title))
+        drawn[1:1] = [text(note) for note in notes(found)]  # a terminal that is too low shows the upper lines
+        self._live.update(self._group(*drawn), refresh=True)
+
+    def __enter__(self) -> RichView:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+
+def rich_view(app: str, where: Callable[[], str]) -> RichView | None:
+    """The view of rich, or None where that is not installed."""
+    try:
+        return RichView(app, where)
+    except ImportError:
+        return None
+
 
 REFRESH_S: Final = 2.0
 LEAST_S: Final = 0.2

@@ -8,26 +8,74 @@ or lost take their queued commits with them. All of it on the loop's thread.
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kafka.client import KafkaClient
-from kafka.core.group.offset_messages import Errors
-from kafka.core.group.offsets import commit_offsets
+from kafka.core.group.offsets import OffsetErrors, commit_offsets
 from kafka.errors import Cancelled, CommitFailedError, IllegalStateError, KafkaError
 from kafka.future import Future
+from kafka.protocol.offsets import OffsetCommitResponse
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
+# Callbacks of commits: noted on the loop when the answer is there, called where the user is.
+
+
+log = logging.getLogger(__name__)
+
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], Any], object]
 
 
-class _Job(NamedTuple):
+class OffsetCommitCallbacks:
+    """Those of one consumer, in the order of the answers."""
+
+    def __init__(self, wake: Callable[[], object]) -> None:
+        self._wake = wake
+        self._due: deque[tuple[CommitCallback, Offsets, BaseException | None]] = deque()
+
+    def put(self, callback: CommitCallback, offsets: Offsets, error: BaseException | None = None) -> None:
+        """These were committed, or not: ``callback`` is to be told. Any thread."""
+        self._due.append((callback, offsets, error))
+        self._wake()  # the poll that waits calls it
+
+    def __bool__(self) -> bool:
+        return bool(self._due)
+
+    def run(self) -> None:
+        """Call those that are due. What they raise is logged."""
+        while self._due:
+            callback, offsets, error = self._due.popleft()
+            try:
+                callback(dict(offsets), _commit_response(offsets) if error is None else error)
+            except Exception:
+                log.exception("an error in the callback of a commit")
+
+
+def _commit_response(offsets: Offsets) -> OffsetCommitResponse:
+    """What kafka-python hands to callbacks of commits that succeeded."""
+    topics: dict[str, list[OffsetCommitResponse.OffsetCommitResponsePartition]] = {}
+    for topic, number in offsets:
+        topics.setdefault(topic, []).append(
+            OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=number, error_code=0)
+        )
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponse.OffsetCommitResponseTopic(name=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ]
+    )
+
+
+class _PendingCommit(NamedTuple):
     offsets: Offsets
     give_up_at: float
     done: Future[None]
 
 
-class Commits:
+class CommitQueue:
     """``who`` says as whom to commit, or raises; ``on_fenced`` hears errors that concern the membership, and
     ``on_committed`` what was committed."""
 
@@ -42,8 +90,8 @@ class Commits:
         self._who = who
         self._on_fenced = on_fenced
         self._on_committed = on_committed
-        self._queue: list[_Job] = []
-        self._sent: list[_Job] = []
+        self._queue: list[_PendingCommit] = []
+        self._sent: list[_PendingCommit] = []
         self._withdrawn: KafkaError | None = None
         """Why the request under way must not be tried again."""
         self._idle: Future[None] | None = None
@@ -60,7 +108,7 @@ class Commits:
 
     def commit(self, offsets: Offsets, timeout_s: float) -> Future[None]:
         """Done when all are committed; fails with the first one's error, KafkaTimeoutError when it takes too long."""
-        job = _Job(dict(offsets), self._client.loop.time() + timeout_s, Future())
+        job = _PendingCommit(dict(offsets), self._client.loop.time() + timeout_s, Future())
         if not offsets:
             return self.settled()  # behind those before it, as in Java
         self._queue.append(job)
@@ -114,7 +162,7 @@ class Commits:
                 )
             )
         except IllegalStateError as error:  # the client is closed
-            done = Future[Errors]().failure(error)
+            done = Future[OffsetErrors]().failure(error)
         done.add_callback(self._answered, merged)
         done.add_errback(self._failed)
 
@@ -123,7 +171,7 @@ class Commits:
             raise self._withdrawn
         return self._who()
 
-    def _answered(self, merged: Offsets, errors: Errors) -> None:
+    def _answered(self, merged: Offsets, errors: OffsetErrors) -> None:
         good = {partition: what for partition, what in merged.items() if partition not in errors}
         if good:
             self._on_committed(good)
@@ -132,7 +180,7 @@ class Commits:
     def _failed(self, error: Any) -> None:
         self._end({partition: error for job in self._sent for partition in job.offsets})
 
-    def _end(self, errors: Errors) -> None:
+    def _end(self, errors: OffsetErrors) -> None:
         ended, self._sent = self._sent, []
         if self._queue:
             self._send()

@@ -6,22 +6,65 @@ which is never held while something is sent, decoded or called back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from itertools import count
 from math import inf
 from typing import Any
 
 from kafka.client import KafkaClient
-from kafka.core.consume.effects import AskEpochs, FindOffsets
-from kafka.core.consume.epochs import EpochEnd, epoch_ends
-from kafka.core.consume.fetcher import Fetcher
-from kafka.core.consume.node import SendFetch
-from kafka.core.consume.offsets import FoundOffset, list_offsets, offsets_at
+from kafka.core.consume.fetched import ReaderOptions
+from kafka.core.consume.fetcher import Fetcher, RequestEpochEnds, RequestOffsets
+from kafka.core.consume.offsets import EpochEnd, ResolvedOffset, epoch_ends, list_offsets, offsets_at
+from kafka.core.consume.session import SendFetch
+from kafka.core.deserialize import deserializer_for
 from kafka.future import Future
 from kafka.net.loop import DeadlineTimer
 from kafka.protocol.fetch import FetchResponse
 from kafka.structs import TopicPartition
+from kafka.wire.types import ZERO_UUID
+
+# The machine of a consumer's fetches, made of its settings and what its client knows of the cluster.
+
+
+def make_fetcher(client: KafkaClient, settings: Mapping[str, Any], free_at: Callable[[int], float]) -> Fetcher:
+    """``free_at``: until when a node wants no fetches (KIP-219)."""
+    cluster = client.cluster
+
+    def leader_of(partition: TopicPartition) -> int | None:
+        leader = cluster.leader_for_partition(partition)
+        return None if leader is None or leader < 0 else leader
+
+    return Fetcher(
+        leader_of=leader_of,
+        topic_id_of=lambda topic: cluster.topic_id(topic) or ZERO_UUID,
+        topic_of_id=cluster.topic_name_for_id,
+        epoch_of=lambda partition: -1 if (epoch := cluster.leader_epoch_for_partition(partition)) is None else epoch,
+        is_replica=lambda partition, node: (
+            cluster.is_replica_node(partition, node) and cluster.broker_metadata(node) is not None
+        ),
+        reset_policy=settings["auto_offset_reset"],
+        options=ReaderOptions(
+            check_crcs=settings["check_crcs"],
+            read_committed=settings["isolation_level"] == "read_committed",
+            key=deserializer_for(settings["key_deserializer"]),
+            value=deserializer_for(settings["value_deserializer"]),
+            max_batch_bytes=settings["receive_message_max_bytes"],
+        ),
+        max_wait_ms=settings["fetch_max_wait_ms"],
+        min_bytes=settings["fetch_min_bytes"],
+        max_bytes=settings["fetch_max_bytes"],
+        max_partition_bytes=settings["max_partition_fetch_bytes"],
+        buffer_bytes=settings["fetch_buffer_bytes"],
+        backoff=client.retry_backoff.delay_s,
+        rack=settings["client_rack"],
+        read_replica_age_s=settings["metadata_max_age_ms"] / 1000,
+        has_sessions=settings["enable_incremental_fetch_sessions"],
+        wall_ms=lambda: int(time.time() * 1000),
+        free_at=free_at,
+    )
+
 
 _numbers = count(1)
 
@@ -68,11 +111,11 @@ class ConsumerDriver:
         self._alarm.set(deadline)
         for effect in effects:
             if isinstance(effect, SendFetch):
-                lane = self.lane_beside if effect.is_beside else self.lane
+                lane = self.lane_beside if effect.is_sessionless else self.lane
                 future = self.client.request(effect.node, effect.request, lane=lane, max_version=effect.max_version)
                 future.add_callback(self._fetched, effect)
                 future.add_errback(self._fetch_failed, effect)
-            elif isinstance(effect, FindOffsets):
+            elif isinstance(effect, RequestOffsets):
                 looked_up = self.client.run(
                     offsets_at(
                         effect.leader,
@@ -83,7 +126,7 @@ class ConsumerDriver:
                 )
                 looked_up.add_callback(self._offsets_told, effect)
                 looked_up.add_errback(self._offsets_failed, effect)
-            elif isinstance(effect, AskEpochs):
+            elif isinstance(effect, RequestEpochEnds):
                 asked = self.client.run(epoch_ends(effect.questions, timeout_s=self._timeout_s))
                 asked.add_callback(self._epochs_told, effect)
                 asked.add_errback(self._epochs_failed, effect)
@@ -99,7 +142,7 @@ class ConsumerDriver:
 
     def find_offsets(
         self, timestamps: dict[TopicPartition, int], timeout_s: float
-    ) -> Future[dict[TopicPartition, FoundOffset]]:
+    ) -> Future[dict[TopicPartition, ResolvedOffset]]:
         """See :func:`kafka.core.consume.offsets.list_offsets`."""
         self.client.cluster.add_topics({partition.topic for partition in timestamps})
         return self.client.run(
@@ -122,20 +165,20 @@ class ConsumerDriver:
             news = self.fetcher.failed(effect, error, self._loop.time())
         self._after(news)
 
-    def _offsets_told(self, effect: FindOffsets, told: dict[TopicPartition, FoundOffset | BaseException]) -> None:
+    def _offsets_told(self, effect: RequestOffsets, told: dict[TopicPartition, ResolvedOffset | BaseException]) -> None:
         with self.lock:
-            news = self.fetcher.offsets_told(effect, told, self._loop.time())
+            news = self.fetcher.offsets_received(effect, told, self._loop.time())
         self._after(news)
 
-    def _offsets_failed(self, effect: FindOffsets, error: BaseException) -> None:
+    def _offsets_failed(self, effect: RequestOffsets, error: BaseException) -> None:
         self._offsets_told(effect, dict.fromkeys(effect.timestamps, error))
 
-    def _epochs_told(self, effect: AskEpochs, told: dict[TopicPartition, EpochEnd | BaseException]) -> None:
+    def _epochs_told(self, effect: RequestEpochEnds, told: dict[TopicPartition, EpochEnd | BaseException]) -> None:
         with self.lock:
-            news = self.fetcher.epochs_told(effect, told, self._loop.time())
+            news = self.fetcher.epoch_ends_received(effect, told, self._loop.time())
         self._after(news)
 
-    def _epochs_failed(self, effect: AskEpochs, error: BaseException) -> None:
+    def _epochs_failed(self, effect: RequestEpochEnds, error: BaseException) -> None:
         self._epochs_told(effect, dict.fromkeys(effect.questions, error))
 
     def _after(self, news: bool) -> None:

@@ -11,32 +11,45 @@ What a member decides is in ``kafka/core/group``. Everything here runs on the lo
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from itertools import count
 from math import inf
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from kafka.client import KafkaClient
 from kafka.consumer.metrics import ConsumerMetrics
-from kafka.consumer.topics import TopicWatch
+from kafka.consumer.topics import SubscribedTopics
+from kafka.core.group.assignors.strategy import make_assignors
+from kafka.core.group.classic import ClassicMember
+from kafka.core.group.consumer import ConsumerMember
 from kafka.core.group.machine import (
     NO_GENERATION,
-    Ask,
     Assign,
-    Effect,
     ForgetCoordinator,
+    GroupEffect,
     GroupMachine,
+    GroupSubscription,
     Left,
     Lose,
     NeedMetadata,
-    Report,
+    ReportError,
     Revoke,
-    Subscription,
-    TopicPicture,
+    SendToCoordinator,
+    TopicSnapshot,
 )
+from kafka.core.retry import Backoff
 from kafka.core.routing import Coordinator
-from kafka.errors import Cancelled, CommitFailedError, CommitInRebalanceError, KafkaError
+from kafka.errors import (
+    Cancelled,
+    CommitFailedError,
+    CommitInRebalanceError,
+    IllegalArgumentError,
+    KafkaConfigurationError,
+    KafkaError,
+)
 from kafka.future import Future
 from kafka.net.loop import DeadlineTimer
 from kafka.structs import ConsumerGroupMetadata, TopicPartition
@@ -61,7 +74,7 @@ class GroupDriver:
         self,
         client: KafkaClient,
         machine: GroupMachine,
-        topics: TopicWatch,
+        topics: SubscribedTopics,
         on_news: Callable[[], object],
         on_report: Callable[[KafkaError, bool], object],
     ) -> None:
@@ -80,7 +93,7 @@ class GroupDriver:
         """Called when partitions are lost: nothing of these is to be committed from now on, whenever the user hears."""
         self.on_pending: Callable[[], object] = lambda: None
         """Called when something is pending, on the loop."""
-        self._wanted = Subscription()
+        self._wanted = GroupSubscription()
         self._coordinator = Coordinator(machine.group_id)
         self._lane = f"group-{next(_numbers)}"
         """A broker answers the requests of a connection in turn, and holds a JoinGroup until all have joined."""
@@ -94,7 +107,7 @@ class GroupDriver:
 
     # -- what the user wants -------------------------------------------------------------------------------------------
 
-    def subscribe(self, subscription: Subscription) -> None:
+    def subscribe(self, subscription: GroupSubscription) -> None:
         """Be a member that reads this, as soon as :meth:`begin` was called; of an empty one: be none."""
         self._wanted = subscription
         if self.has_begun:
@@ -206,8 +219,8 @@ class GroupDriver:
             self._is_pumping = False
         self._alarm.set(inf if self._is_closed else self.machine.next_deadline)
 
-    def _do(self, effect: Effect) -> None:
-        if isinstance(effect, Ask):
+    def _do(self, effect: GroupEffect) -> None:
+        if isinstance(effect, SendToCoordinator):
             self._ask(effect)
         elif isinstance(effect, (Revoke, Lose, Assign)):
             self.pending = effect
@@ -224,7 +237,7 @@ class GroupDriver:
         elif isinstance(effect, ForgetCoordinator):
             log.info("group %s: looking for the coordinator again: %s", self.machine.group_id, effect.error)
             self._client.coordinators.forget(self._coordinator)
-        elif isinstance(effect, Report):
+        elif isinstance(effect, ReportError):
             self._on_report(effect.error, effect.is_fatal)
         elif isinstance(effect, NeedMetadata):
             self._learn(effect)
@@ -235,22 +248,22 @@ class GroupDriver:
         if self._left is not None and not self._left.is_done:
             self._left.success(None)
 
-    def _ask(self, ask: Ask) -> None:
+    def _ask(self, ask: SendToCoordinator) -> None:
         future: Future[Any]
         try:
-            lane = f"{self._lane}-apart" if ask.is_apart else self._lane
+            lane = f"{self._lane}-apart" if ask.on_own_connection else self._lane
             future = self._client.request(self._coordinator, ask.request, ask.timeout_s, lane=lane)
         except KafkaError as error:  # the client is closed
             future = Future[Any]().failure(error)
         future.add_callback(self._answered, ask)
         future.add_errback(self._failed, ask)
 
-    def _answered(self, ask: Ask, response: Any) -> None:
+    def _answered(self, ask: SendToCoordinator, response: Any) -> None:
         if not self._is_closed:
             self.machine.answered(ask, response, self._loop.time())
             self.pump()
 
-    def _failed(self, ask: Ask, error: BaseException) -> None:
+    def _failed(self, ask: SendToCoordinator, error: BaseException) -> None:
         if not self._is_closed:
             self.machine.failed(ask, error, self._loop.time())
             self.pump()
@@ -276,18 +289,18 @@ class GroupDriver:
         self.machine.metadata_changed(self._pictures(), self._loop.time())
         self.pump()
 
-    def _pictures(self) -> dict[str, TopicPicture]:
+    def _pictures(self) -> dict[str, TopicSnapshot]:
         cluster = self._client.cluster
         racks = {broker.nodeId: broker.rack for broker in cluster.brokers() if broker.rack}
-        found: dict[str, TopicPicture] = {}
+        found: dict[str, TopicSnapshot] = {}
         for topic in cluster.topics(exclude_internal_topics=False):
             numbers = sorted(cluster.partitions_for_topic(topic) or ())
             if not numbers:
                 continue
             if racks:
-                found[topic] = TopicPicture(len(numbers), [self._racks_of(topic, each, racks) for each in numbers])
+                found[topic] = TopicSnapshot(len(numbers), [self._racks_of(topic, each, racks) for each in numbers])
             else:
-                found[topic] = TopicPicture(len(numbers))
+                found[topic] = TopicSnapshot(len(numbers))
         return found
 
     def _racks_of(self, topic: str, number: int, racks: Mapping[int | str, str]) -> frozenset[str]:
@@ -311,7 +324,7 @@ class GroupDriver:
         while self.pending is not None and not left.is_done:
             self.carried_out(self.pending)
         if not left.is_done:
-            self.machine.hurry(self._loop.time())
+            self.machine.leave_now(self._loop.time())
             self.pump()
 
     def close(self) -> None:
@@ -326,3 +339,81 @@ class GroupDriver:
             self._client.close_lane(self._lane)
             self._client.close_lane(f"{self._lane}-apart")
             self._has_left()
+
+
+# A consumer's settings that concern its group: which go together, and the member that they make.
+
+
+GROUP_SETTINGS: Final = (
+    "enable_auto_commit", "auto_commit_interval_ms", "default_offset_commit_callback", "partition_assignment_strategy",
+    "session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms",
+)  # fmt: skip
+"""Without a group these do nothing. That is a warning and no error: half of the examples of kafka-python that people
+copy give ``enable_auto_commit=True`` without a ``group_id``, and read well.
+"""
+
+GROUP_ONLY_SETTINGS: Final = ("group_instance_id", "group_protocol", "group_remote_assignor")
+"""Who gives these means to be in a group: without one they are an error."""
+
+_NOT_WITH: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "consumer": (
+        ("partition_assignment_strategy", "session_timeout_ms", "heartbeat_interval_ms"),
+        "the broker decides about that in the consumer group protocol (KIP-848), by its group.consumer.* settings",
+    ),
+    "classic": (("group_remote_assignor",), "assignors in the broker need group_protocol='consumer' (KIP-848)"),
+}
+
+
+def check_group_settings(settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """KafkaConfigurationError for settings that exclude one another. ``given``: what the user has said."""
+    said = [name for name in (*GROUP_ONLY_SETTINGS, *GROUP_SETTINGS) if given.get(name) not in (None, False)]
+    if settings["group_id"] is None:
+        if said and said[0] in GROUP_ONLY_SETTINGS:
+            raise KafkaConfigurationError(f"{said[0]}: that is for consumer groups, and there is no group_id")
+        if said:
+            log.warning("there is no group_id, so nothing is committed, and %s do nothing", ", ".join(said))
+        return
+    protocol = settings["group_protocol"]
+    excluded, why = _NOT_WITH[protocol]
+    for name in said:
+        if name in excluded:
+            raise KafkaConfigurationError(f"{name}: not with group_protocol={protocol!r}: {why}")
+    if protocol == "classic" and settings["heartbeat_interval_ms"] >= settings["session_timeout_ms"]:
+        raise KafkaConfigurationError(
+            f"heartbeat_interval_ms={settings['heartbeat_interval_ms']} has to be below "
+            f"session_timeout_ms={settings['session_timeout_ms']}, and should be a third of it"
+        )
+
+
+def make_member(
+    settings: Mapping[str, Any], retry_backoff: Backoff, topic_of_id: Callable[[UUID], str | None]
+) -> GroupMachine:
+    """The member of the group that ``settings`` speak of."""
+    max_poll_interval_s = settings["max_poll_interval_ms"] / 1000
+    request_timeout_s = settings["request_timeout_ms"] / 1000
+    if settings["group_protocol"] == "consumer":
+        return ConsumerMember(
+            settings["group_id"],
+            group_instance_id=settings["group_instance_id"],
+            member_id=str(uuid.uuid4()),
+            server_assignor=settings["group_remote_assignor"],
+            rack=settings["client_rack"],
+            max_poll_interval_s=max_poll_interval_s,
+            request_timeout_s=request_timeout_s,
+            retry_backoff=retry_backoff,
+            topic_of_id=topic_of_id,
+        )
+    try:
+        return ClassicMember(
+            settings["group_id"],
+            group_instance_id=settings["group_instance_id"],
+            assignors=make_assignors(settings["partition_assignment_strategy"]),
+            session_timeout_s=settings["session_timeout_ms"] / 1000,
+            heartbeat_interval_s=settings["heartbeat_interval_ms"] / 1000,
+            max_poll_interval_s=max_poll_interval_s,
+            request_timeout_s=request_timeout_s,
+            retry_backoff=retry_backoff,
+            rack=settings["client_rack"],
+        )
+    except IllegalArgumentError as error:
+        raise KafkaConfigurationError(f"partition_assignment_strategy: {error.args[0]}") from None

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka.consumer.reader import Records
+from kafka.core.consume.record import RecordsByPartition
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class ConsumerInterceptor:
     """A base to begin with: does nothing."""
 
-    def on_consume(self, records: Records) -> Records:
+    def on_consume(self, records: RecordsByPartition) -> RecordsByPartition:
         """What ``poll`` is to return in place of ``records``, by partition."""
         return records
 
@@ -42,7 +42,7 @@ class ConsumerInterceptors:
     def __init__(self, given: Sequence[Any]) -> None:
         self._all = [one() if isinstance(one, type) else one for one in given]
 
-    def on_consume(self, records: Records) -> Records:
+    def on_consume(self, records: RecordsByPartition) -> RecordsByPartition:
         """What is to be handed out."""
         for one in self._all:
             method = getattr(one, "on_consume", None)

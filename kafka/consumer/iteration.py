@@ -11,7 +11,7 @@ from kafka.core.consume.record import ConsumerRecord
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 
-class Iteration:
+class YieldedRecords:
     """One consumer's. ``run`` is a generator over what one poll returned; everything else may be called between two
     of its records."""
 

@@ -11,35 +11,199 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, MutableMapping
 from math import inf
 from typing import Any, Final
 
 from kafka.client import Host
-from kafka.consumer.callbacks import Callbacks, CommitCallback
-from kafka.consumer.commits import Commits
+from kafka.consumer.commits import CommitCallback, CommitQueue, OffsetCommitCallbacks
 from kafka.consumer.driver import ConsumerDriver
 from kafka.consumer.group import GroupDriver, Pending
-from kafka.consumer.iteration import Iteration
+from kafka.consumer.iteration import YieldedRecords
 from kafka.consumer.listener import method_of
 from kafka.consumer.metrics import ConsumerMetrics
-from kafka.consumer.reports import Reports
-from kafka.consumer.starts import Starts
+from kafka.core.consume.positions import PartitionPosition
 from kafka.core.group.machine import Assign, Lose, Revoke
-from kafka.errors import Cancelled, CommitInRebalanceError, IllegalStateError, KafkaError
+from kafka.core.group.offsets import CommittedOffsets, fetch_offsets
+from kafka.errors import (
+    Cancelled,
+    CommitInRebalanceError,
+    FencedMemberEpochError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+)
 from kafka.future import Future
-from kafka.structs import OffsetAndMetadata, TopicPartition
+from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+# Where assigned partitions begin: at their group's committed offsets, else where ``auto_offset_reset`` says.
+#
+# A look-up that fails is made again for as long as its partitions wait for it. Its answer counts for the assignment
+# that it was made for: a partition that was away meanwhile may have been read, and committed, by another member since.
+# All on the loop's thread.
+
 
 log = logging.getLogger(__name__)
 
-SOON_S: Final = 0.1
+RETRY_S: Final = 5.0
+"""After an error that trying again does not mend; somebody may."""
+
+StartingPositions = dict[TopicPartition, PartitionPosition]
+"""What is looked up: the position that waits for it stands for the assignment."""
+
+_TRANSIENT_ERRORS: Final = (KafkaTimeoutError, UnknownMemberIdError, StaleMemberEpochError, FencedMemberEpochError)
+"""What is not retriable and passes all the same: the member has heard of it (``on_fenced``), and will join anew."""
+
+
+class InitialOffsets:
+    """``known`` is given the committed offsets; ``on_trouble`` hears of errors that users should."""
+
+    def __init__(
+        self,
+        driver: ConsumerDriver,
+        who: Callable[[], ConsumerGroupMetadata],
+        *,
+        is_member: Callable[[], bool],
+        timeout_s: float,
+        known: MutableMapping[TopicPartition, int],
+        on_fenced: Callable[[KafkaError], object],
+        on_trouble: Callable[[KafkaError], object],
+    ) -> None:
+        self._driver = driver
+        self._client = driver.client
+        self._who = who
+        self._is_member = is_member
+        self._timeout_s = timeout_s
+        self._known = known
+        self._on_fenced = on_fenced
+        self._on_trouble = on_trouble
+        self._asked: StartingPositions = {}
+
+    def look_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let these begin, as far as they still wait for it."""
+        if self._driver.is_closed:
+            return
+        with self._driver.lock:
+            positions = self._driver.fetcher.positions
+            wanted = {
+                each: position
+                for each in partitions
+                if (position := positions.get(each)) is not None
+                and position.is_awaiting
+                and self._asked.get(each) is not position
+            }
+        if not wanted:
+            return
+        self._asked.update(wanted)
+        try:
+            found = self._client.run(
+                fetch_offsets(
+                    wanted,
+                    self._who,
+                    as_member=self._is_member(),
+                    topic_id_of=self._client.cluster.topic_id,
+                    timeout_s=self._timeout_s,
+                    backoff=self._client.retry_backoff,
+                    on_fenced=self._on_fenced,
+                )
+            )
+        except KafkaError:  # the client is closed
+            return
+        found.add_callback(self._found, wanted)
+        found.add_errback(self._failed, wanted)
+
+    def _ended(self, wanted: StartingPositions) -> None:
+        for partition, position in wanted.items():
+            if self._asked.get(partition) is position:
+                del self._asked[partition]
+
+    def _found(self, wanted: StartingPositions, committed: CommittedOffsets) -> None:
+        self._ended(wanted)
+        offsets, errors = committed
+        with self._driver.lock:
+            positions = self._driver.fetcher.positions
+            for partition, position in wanted.items():
+                if partition in errors or positions.get(partition) is not position:
+                    continue
+                what = offsets.get(partition)
+                if what is None:
+                    self._driver.fetcher.start(partition, None)
+                else:
+                    self._known[partition] = what.offset
+                    self._driver.fetcher.start(partition, what.offset, what.leader_epoch)
+        self._driver.started()
+        if errors:
+            self._complain(errors)
+
+    def _failed(self, wanted: StartingPositions, error: BaseException) -> None:
+        self._ended(wanted)
+        if not isinstance(error, KafkaError):
+            error = KafkaError(f"the look-up of committed offsets failed: {error!r}")
+        self._complain(dict.fromkeys(wanted, error))
+
+    def _complain(self, errors: dict[TopicPartition, KafkaError]) -> None:
+        """Tell each kind of error once that does not mend itself (Java's poll raises no other either), and try again
+        those partitions that still wait."""
+        told: set[type[KafkaError]] = set()
+        retriable = True
+        for error in errors.values():
+            if isinstance(error, Cancelled):
+                return
+            retriable = retriable and (error.retriable or isinstance(error, _TRANSIENT_ERRORS))
+            if type(error) in told:
+                continue
+            told.add(type(error))
+            if error.retriable or isinstance(error, _TRANSIENT_ERRORS):
+                log.info("the committed offsets are looked up again: %s", error)
+            else:
+                self._on_trouble(error)
+        wait_s = self._client.retry_backoff.delay_s(1) if retriable else RETRY_S
+        self._client.loop.call_later(wait_s, self.look_up, list(errors))
+
+
+# What the loop has to tell the user, by an exception of the next poll.
+
+
+class PendingErrors:
+    """``on_news`` is called when there is one. Errors come in on the loop, and go out where the user is."""
+
+    def __init__(self, on_news: Callable[[], object]) -> None:
+        self.fatal: KafkaError | None = None
+        """Nothing comes any more, as every poll says; until another subscription."""
+        self._on_news = on_news
+        self._errors: deque[KafkaError] = deque()
+
+    def put(self, error: KafkaError, is_fatal: bool = False) -> None:
+        """To be raised once; a fatal one again and again."""
+        if is_fatal:
+            self.fatal = error
+        else:
+            self._errors.append(error)
+        self._on_news()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._errors and self.fatal is None
+
+    def raise_one(self) -> None:
+        """Raise what there is, if anything."""
+        if self._errors:
+            raise self._errors.popleft()
+        if self.fatal is not None:
+            raise self.fatal
+
+
+RETRY_COMMIT_S: Final = 0.1
 """When an auto-commit is tried again that a rebalance stood in the way of."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Steps = Generator[Future[Any], Any, None]
 
 
-class Membership:
+class GroupMembership:
     """See the module. ``auto_commit_s``: between commits by itself, None for none. ``known``: what is committed, as
     far as was seen."""
 
@@ -47,12 +211,12 @@ class Membership:
         self,
         host: Host,
         driver: ConsumerDriver,
-        commits: Commits | None,
-        starts: Starts | None,
+        commits: CommitQueue | None,
+        starts: InitialOffsets | None,
         group: GroupDriver | None,
-        iteration: Iteration,
+        iteration: YieldedRecords,
         known: dict[TopicPartition, int],
-        reports: Reports,
+        reports: PendingErrors,
         *,
         auto_commit_s: float | None,
         timeout_s: float,
@@ -64,9 +228,9 @@ class Membership:
         self._host = host
         self._driver = driver
         self._commits = commits
-        self._starts = starts
+        self._initial_offsets = starts
         self._group = group
-        self._iteration = iteration
+        self._yielded = iteration
         self._known = known
         self._auto_commit_s = auto_commit_s
         self._timeout_s = timeout_s
@@ -76,11 +240,11 @@ class Membership:
         self._attending: int | None = None  # the thread in attend()
         self._steps: Steps | None = None
         self._waits_for: Future[Any] | None = None
-        self.callbacks = Callbacks(wake)
+        self.callbacks = OffsetCommitCallbacks(wake)
         self._wake: Callable[[object], object] = lambda _: wake()  # the loop is not to hold this object
         self.on_soon = wake
         """Called when :meth:`auto_commit` is wanted earlier than it said."""
-        self._reports = reports
+        self._pending_errors = reports
 
     # -- in a thread ---------------------------------------------------------------------------------------------------
 
@@ -171,7 +335,7 @@ class Membership:
             self._steps = None
         except KafkaError as fault:
             self._steps = None
-            self._reports.put(fault)
+            self._pending_errors.put(fault)
         else:
             waited.add_callback(lambda found: self._go_on(found, None, on_change))
             waited.add_errback(lambda fault: self._go_on(None, fault, on_change))
@@ -189,7 +353,7 @@ class Membership:
     def _revoke(self, effect: Revoke) -> Steps:
         commits = self._commits
         assert commits is not None
-        log.info("revoked: %s", _names(effect.partitions))
+        log.info("revoked: %s", _partitions_text(effect.partitions))
         if self._auto_commit_s is not None:
             try:
                 yield self._host.submit(commits.commit, self.changed(), self._timeout_s)
@@ -203,14 +367,14 @@ class Membership:
             raise fault
 
     def _lose(self, effect: Lose) -> Steps:
-        log.warning("lost, as the group has gone on without this member: %s", _names(effect.partitions))
+        log.warning("lost, as the group has gone on without this member: %s", _partitions_text(effect.partitions))
         fault = self._tell("on_partitions_lost", effect.partitions)
         yield self._host.submit(self._take_away, effect)
         if fault is not None:
             raise fault
 
     def _assign(self, effect: Assign) -> Steps:
-        log.info("assigned: %s", _names(effect.owned))
+        log.info("assigned: %s", _partitions_text(effect.owned))
         yield self._host.submit(self._driver.assign, sorted(effect.owned), effect.added)
         for partition in effect.added:
             self._known.pop(partition, None)
@@ -241,15 +405,15 @@ class Membership:
         with self._driver.lock:
             left = [each for each in self._driver.fetcher.positions if each not in effect.partitions]
         for partition in effect.partitions:
-            self._iteration.drop(partition)
+            self._yielded.drop(partition)
             self._known.pop(partition, None)
         self._commits.withdraw(effect.partitions)
         self._driver.assign(left)
         self._group.carried_out(effect)
 
     def _begin(self, effect: Assign) -> None:
-        assert self._group is not None and self._starts is not None
-        self._starts.look_up(sorted(effect.added))
+        assert self._group is not None and self._initial_offsets is not None
+        self._initial_offsets.look_up(sorted(effect.added))
         self._group.carried_out(effect)
 
     # -- commits -------------------------------------------------------------------------------------------------------
@@ -262,7 +426,7 @@ class Membership:
                 for partition, position in self._driver.fetcher.positions.items()
                 if position.position is not None
             }
-        for partition, what in self._iteration.consumed().items():
+        for partition, what in self._yielded.consumed().items():
             if partition in found:
                 found[partition] = what
         return found
@@ -314,11 +478,11 @@ class Membership:
 
     def _auto_commit_failed(self, error: BaseException) -> None:
         if isinstance(error, CommitInRebalanceError):  # soon over: then again, before the interval is
-            self._auto_commit_at = min(self._auto_commit_at, self._host.loop.time() + SOON_S)
+            self._auto_commit_at = min(self._auto_commit_at, self._host.loop.time() + RETRY_COMMIT_S)
             self.on_soon()
         elif not isinstance(error, Cancelled):
             log.warning("auto-commit: %s", error)
 
 
-def _names(partitions: Iterable[TopicPartition]) -> str:
+def _partitions_text(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions)) or "nothing"

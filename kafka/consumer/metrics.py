@@ -25,8 +25,8 @@ from kafka.client import KafkaClient
 from kafka.client.link import Exchange
 from kafka.client.poll_metrics import FETCH_SIZES, FETCH_TIMES, HEARTBEATS, PolledMetrics
 from kafka.consumer.driver import ConsumerDriver
-from kafka.consumer.reader import Records
 from kafka.core.consume.positions import PartitionPosition
+from kafka.core.consume.record import RecordsByPartition
 from kafka.metrics import Measured, Row
 from kafka.protocol.consumer_group import ConsumerGroupHeartbeatResponse
 from kafka.protocol.fetch import FetchResponse
@@ -136,7 +136,7 @@ class ConsumerMetrics(PolledMetrics):
 
     # -- told in the user's thread (on a loop: there) ------------------------------------------------------------------
 
-    def taken(self, records: Records) -> Records:
+    def taken(self, records: RecordsByPartition) -> RecordsByPartition:
         """These are handed out: they are the result, too."""
         now = self.clock()
         for partition, of_partition in records.items():
@@ -271,3 +271,8 @@ def _lead(position: PartitionPosition) -> float | None:
     if position.position is None or position.log_start_offset < 0:
         return None
     return max(position.position - position.log_start_offset, 0)
+
+
+# What a consumer hands out and is, for those who watch it: metrics, interceptors, telemetry.
+
+

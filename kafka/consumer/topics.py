@@ -29,7 +29,7 @@ from kafka.structs import TopicPartition
 
 log = logging.getLogger(__name__)
 
-_TOLD: tuple[type[KafkaError], ...] = (TopicAuthorizationFailedError, InvalidTopicError)
+_REPORTED_ERRORS: tuple[type[KafkaError], ...] = (TopicAuthorizationFailedError, InvalidTopicError)
 """What users are told of by an exception. A topic that is missing may come, and is a warning."""
 
 FIRST_VERSION_WITH_IDS = 12
@@ -50,7 +50,7 @@ def metadata_of(name: str | None) -> ByVersion[MetadataResponse]:
     return ByVersion(MetadataRequest, build)
 
 
-class TopicWatch:
+class SubscribedTopics:
     """``on_names`` is called with what matches a pattern, ``on_trouble`` with why a topic cannot be read."""
 
     def __init__(
@@ -213,7 +213,7 @@ class TopicWatch:
             told, told_at = self._told.get(name, (None, 0.0))
             if told == error and now < told_at + self._max_age_s / 2:
                 continue
-            if isinstance(error, _TOLD):
+            if isinstance(error, _REPORTED_ERRORS):
                 self._told[name] = (error, now)
                 self._on_trouble(type(error)(f"topic {name}"))
             elif isinstance(error, UnknownTopicOrPartitionError):

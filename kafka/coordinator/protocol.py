@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafka.core.group.assignors.adapter import ConsumerProtocolMemberAssignment as ConsumerProtocolMemberAssignment
-from kafka.core.group.assignors.adapter import ConsumerProtocolMemberMetadata as ConsumerProtocolMemberMetadata
+from kafka.core.group.assignors.strategy import ConsumerProtocolMemberAssignment as ConsumerProtocolMemberAssignment
+from kafka.core.group.assignors.strategy import ConsumerProtocolMemberMetadata as ConsumerProtocolMemberMetadata
 
 ConsumerProtocolMemberMetadata_v0 = ConsumerProtocolMemberMetadata
 ConsumerProtocolMemberAssignment_v0 = ConsumerProtocolMemberAssignment

@@ -7,7 +7,7 @@ What a producer does is in ``kafka/core/produce/partitioning.py``. Given as the 
 
 from __future__ import annotations
 
-from kafka.core.produce.murmur2 import murmur2
+from kafka.core.produce.partitioning import murmur2
 from kafka.partitioner.abc import Partitioner
 from kafka.partitioner.default import DefaultPartitioner
 from kafka.partitioner.sticky import StickyPartitioner

@@ -1,7 +1,7 @@
 """Carries out what the sender decides: requests, timers, metadata, the producer's id. All of it on the loop's thread.
 
-The machine is ``kafka.core.produce.sender``; it is asked again (:meth:`Driver.pump`) after everything that happens,
-once per turn of the loop however much that was.
+The machine is ``kafka.core.produce.sender``; it is asked again (:meth:`ProducerDriver.pump`) after everything that
+happens, once per turn of the loop however much that was.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from kafka.client import KafkaClient
 from kafka.core.dialogue import ByVersion, Dialogue, send
-from kafka.core.produce.accumulator import Accumulator, TopicQueues
-from kafka.core.produce.effects import AskIdentity, SendBatches
-from kafka.core.produce.formats import CarriedRequest
-from kafka.core.produce.identity import ProducerIdentity
-from kafka.core.produce.sender import Sender
+from kafka.core.produce.accumulator import RecordAccumulator
+from kafka.core.produce.batch import TopicQueues
+from kafka.core.produce.producer_id import ProducerIdAndEpoch
+from kafka.core.produce.request import EncodedProduceRequest
+from kafka.core.produce.sender import RequestProducerId, SendBatches, Sender
 from kafka.core.produce.topics import learn_topic
 from kafka.core.routing import AnyNode
 from kafka.errors import (
@@ -27,21 +27,23 @@ from kafka.errors import (
 )
 from kafka.future import Future
 from kafka.net.loop import DeadlineTimer
-from kafka.producer.codec import chosen_codec
 from kafka.producer.metrics import ProducerMetrics
+from kafka.producer.settings import chosen_codec
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
 from kafka.protocol.transactions import InitProducerIdRequest
 
 log = logging.getLogger(__name__)
 
 MAX_TRANSACTION_TIMEOUT_MS = 2**31 - 1
-FORKED: Final = "the producer belongs to the parent process: after a fork, make a new one in the child"
+FORKED_ERROR: Final = "the producer belongs to the parent process: after a fork, make a new one in the child"
 
 
-class Driver:
+class ProducerDriver:
     """One producer's work on its loop."""
 
-    def __init__(self, client: KafkaClient, accumulator: Accumulator, sender: Sender, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, client: KafkaClient, accumulator: RecordAccumulator, sender: Sender, settings: dict[str, Any]
+    ) -> None:
         self.client = client
         self.accumulator = accumulator
         self.sender = sender
@@ -77,12 +79,12 @@ class Driver:
             if isinstance(effect, SendBatches):
                 if self.metrics is not None:
                     self.metrics.sent(effect, now)
-                carried = CarriedRequest(effect.request, self._codec.number, self._codec.level)
+                carried = EncodedProduceRequest(effect.request, self._codec.number, self._codec.level)
                 future = self.client.request(
                     effect.node, ByVersion(ProduceRequest, carried.build), max_version=effect.max_version
                 )
                 future.add_both(self._done, effect, carried)
-            elif isinstance(effect, AskIdentity):
+            elif isinstance(effect, RequestProducerId):
                 asked = self.client.run(_ask_identity())
                 asked.add_callback(self._identity_received)
                 asked.add_errback(self._identity_failed)
@@ -99,7 +101,7 @@ class Driver:
             self._loop.call_soon(self.pump)
 
     def _done(
-        self, effect: SendBatches, carried: CarriedRequest, outcome: ProduceResponse | BaseException | None
+        self, effect: SendBatches, carried: EncodedProduceRequest, outcome: ProduceResponse | BaseException | None
     ) -> None:
         now = self._loop.time()
         is_answer = not isinstance(outcome, BaseException)
@@ -111,7 +113,7 @@ class Driver:
             self.sender.answered(effect, carried.complete(outcome), now)
         self.pump_soon()
 
-    def _identity_received(self, identity: ProducerIdentity) -> None:
+    def _identity_received(self, identity: ProducerIdAndEpoch) -> None:
         self.sender.identity_received(identity)
         self.pump_soon()
 
@@ -127,7 +129,7 @@ class Driver:
 
     def learn(self, topic: TopicQueues) -> Future[None]:
         """Have the topic's partitions known. Fails with KafkaTimeoutError after ``max_block_ms``, or with the error
-        that the topic has for good; what is parked for it fails with the same."""
+        that the topic has for good; records that wait for its metadata fails with the same."""
         name = topic.name
         found = self._learning.get(name)
         if found is None:
@@ -143,7 +145,7 @@ class Driver:
             )
             self._metadata_changed()
             found.add_both(lambda _: self._learning.pop(name, None))
-            found.add_errback(lambda error: self.accumulator.give_up_parked(topic, error))
+            found.add_errback(lambda error: self.accumulator.fail_unassigned(topic, error))
         return found
 
     def _metadata_changed(self, *_: object) -> None:
@@ -166,22 +168,22 @@ class Driver:
         waiting: set[Any] = set()
         done: Future[None] = Future()
 
-        def settle(parcel: Any) -> None:
-            waiting.discard(parcel)
-            if parcel.forward is not None:
+        def settle(pending_records: Any) -> None:
+            waiting.discard(pending_records)
+            if pending_records.forward is not None:
                 self.accumulator.close_open_batches()  # what it moved to is to go out, too
-                for target, _index in parcel.forward:
+                for target, _index in pending_records.forward:
                     watch(target)
             if not waiting and not done.is_done:
                 done.success(None)
 
-        def watch(parcel: Any) -> None:
-            if not parcel.done.is_done and parcel not in waiting:
-                waiting.add(parcel)
-                parcel.done.add_both(lambda _: settle(parcel))
+        def watch(pending_records: Any) -> None:
+            if not pending_records.done.is_done and pending_records not in waiting:
+                waiting.add(pending_records)
+                pending_records.done.add_both(lambda _: settle(pending_records))
 
-        for parcel in self.accumulator.close_open_batches():
-            watch(parcel)
+        for pending_records in self.accumulator.close_open_batches():
+            watch(pending_records)
         if not waiting:
             done.success(None)
         return done
@@ -189,7 +191,7 @@ class Driver:
     def close(self) -> None:
         """Fail what is left, and do nothing from now on."""
         if not self.is_closed:
-            left = sum(parcel.records_count for parcel in self.accumulator.incomplete)
+            left = sum(pending_records.records_count for pending_records in self.accumulator.incomplete)
             if left:
                 log.warning("the producer was closed with %d records that had no answer yet: they fail", left)
             self.is_closed = self.accumulator.is_closed = True
@@ -205,11 +207,11 @@ class Driver:
         return self.when_answered()
 
 
-def _ask_identity() -> Dialogue[ProducerIdentity]:
+def _ask_identity() -> Dialogue[ProducerIdAndEpoch]:
     """InitProducerId for an idempotent producer: any node gives a new id. (Of its epochs it disposes by itself.)"""
     request = InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS, producer_id=-1, producer_epoch=-1
     )
     answer = yield from send(AnyNode(), request)
     raise_for_code(answer.error_code, "the producer's id")
-    return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+    return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)

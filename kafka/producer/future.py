@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
 from kafka._native import mypyc_attr
-from kafka.core.produce.batch import Parcel
+from kafka.core.produce.batch import PendingRecords
 from kafka.errors import KafkaTimeoutError
 from kafka.future import Future
 from kafka.structs import TopicPartition
@@ -39,12 +39,18 @@ class FutureRecordMetadata:
     cannot complete it.
     """
 
-    __slots__ = ("_header_size", "_index", "_key_size", "_parcel", "_timestamp", "_value_size", "__weakref__")
+    __slots__ = ("_header_size", "_index", "_key_size", "_pending", "_timestamp", "_value_size", "__weakref__")
 
     def __init__(
-        self, parcel: Parcel, index: int, timestamp: int, key_size: int, value_size: int, header_size: int
+        self,
+        pending_records: PendingRecords,
+        index: int,
+        timestamp: int,
+        key_size: int,
+        value_size: int,
+        header_size: int,
     ) -> None:
-        self._parcel = parcel
+        self._pending = pending_records
         self._index = index
         self._timestamp = timestamp
         self._key_size = key_size
@@ -58,11 +64,11 @@ class FutureRecordMetadata:
         thread of the producer's loop, which would wait for itself.
         """
         if not self.is_done:
-            self._parcel.guard()
+            self._pending.guard()
             waiter: Future[Any] = Future()
             self.add_both(waiter.success)
             if not waiter.wait(timeout):
-                raise KafkaTimeoutError(f"no answer for a record of topic {self._parcel.topic} within {timeout} s")
+                raise KafkaTimeoutError(f"no answer for a record of topic {self._pending.topic} within {timeout} s")
         error = self.exception
         if error is not None:
             raise error
@@ -82,16 +88,16 @@ class FutureRecordMetadata:
     @property
     def value(self) -> RecordMetadata | None:
         """None unless it succeeded."""
-        parcel, index, _ = self._settled()
-        result = parcel.done.value
-        if result is None or parcel.forward is not None:
+        pending_records, index, _ = self._settled()
+        result = pending_records.done.value
+        if result is None or pending_records.forward is not None:
             return None
         base_offset, append_time = result
-        partition = parcel.partition
+        partition = pending_records.partition
         return RecordMetadata(
-            parcel.topic,
+            pending_records.topic,
             partition,
-            TopicPartition(parcel.topic, partition),
+            TopicPartition(pending_records.topic, partition),
             base_offset + index if base_offset >= 0 else -1,
             append_time if append_time >= 0 else self._timestamp,
             None,
@@ -121,8 +127,8 @@ class FutureRecordMetadata:
 
     def succeeded(self) -> bool:
         """Done, with a value."""
-        parcel, _, is_done = self._settled()
-        return is_done and parcel.done.exception is None
+        pending_records, _, is_done = self._settled()
+        return is_done and pending_records.done.exception is None
 
     def failed(self) -> bool:
         """Done, with an exception."""
@@ -160,16 +166,16 @@ class FutureRecordMetadata:
         state = "pending" if not self.is_done else f"failed {self.exception!r}" if self.failed() else f"{self.value}"
         return f"<FutureRecordMetadata {state}>"
 
-    def _settled(self) -> tuple[Parcel, int, bool]:
-        """The parcel that the record is in now, its index there, and whether that is done. Any thread may ask while
-        the record moves: nothing is written here, and what was done before it had moved on is not its end."""
-        parcel, index = self._parcel, self._index
+    def _settled(self) -> tuple[PendingRecords, int, bool]:
+        """The PendingRecords that the record is in now, its index there, and whether that is done. Any thread may
+        ask while the record moves: nothing is written here, and what was done before it had moved on is not its end."""
+        pending_records, index = self._pending, self._index
         while True:
-            is_done = parcel.done.is_done
-            forward = parcel.forward
+            is_done = pending_records.done.is_done
+            forward = pending_records.forward
             if forward is None:
-                return parcel, index, is_done
-            parcel, index = forward[index]
+                return pending_records, index, is_done
+            pending_records, index = forward[index]
 
     def _add(self, wanted: bool | None, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not callable(f):
@@ -184,11 +190,11 @@ class FutureRecordMetadata:
         kwargs: dict[str, Any],
         _: object,
     ) -> None:
-        parcel, _, is_done = self._settled()
-        if not is_done:  # it has moved: this was the end of its former parcel only
+        pending_records, _, is_done = self._settled()
+        if not is_done:  # it has moved: this was the end of its former PendingRecords only
             self._add(wanted, f, args, kwargs)
             return
-        error = parcel.done.exception
+        error = pending_records.done.exception
         if wanted is None or wanted is (error is None):
             f(*args, self.value if error is None else error, **kwargs)
 
@@ -216,9 +222,9 @@ class _WhenAll:
         """The one that was waited for may be done, or may only have moved to another batch."""
         left = self._left
         while left:
-            parcel, _index, is_done = left[-1]._settled()
+            pending_records, _index, is_done = left[-1]._settled()
             if not is_done:
-                parcel.done.add_both(self.look)
+                pending_records.done.add_both(self.look)
                 return
             left.pop()
         self._callback()

@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kafka.client import KafkaClient
-from kafka.core.produce.batch import Batch
-from kafka.core.produce.effects import SendBatches
-from kafka.core.produce.memory import Memory
-from kafka.core.produce.outcomes import Counts
+from kafka.core.produce.accumulator import BufferPool
+from kafka.core.produce.batch import ProducerBatch
+from kafka.core.produce.sender import ProduceCounters, SendBatches
 from kafka.metrics import KafkaMetric, MetricName, Metrics, Sampled
 
 Row = tuple[str, str, str]
@@ -122,8 +121,8 @@ class ProducerMetrics:
         self,
         settings: Mapping[str, Any],
         client: KafkaClient,
-        memory: Memory,
-        counts: Counts,
+        memory: BufferPool,
+        counts: ProduceCounters,
         clock: Callable[[], float],
     ) -> None:
         shown = {name: value for name, value in settings.items() if not any(word in name for word in SECRETS)}
@@ -183,7 +182,7 @@ class ProducerMetrics:
         self._network.record(1, now)
         self._per_request.record(records, now)
 
-    def _batch_sent(self, batch: Batch, count: int, now: float) -> None:
+    def _batch_sent(self, batch: ProducerBatch, count: int, now: float) -> None:
         size, plain = batch.encoded_bytes, batch.builder.size_bytes
         self._queue_time.record((now - batch.created_at) * 1000, now)
         self._record_size.record(plain, now, count, plain / count)
@@ -235,15 +234,15 @@ class ProducerMetrics:
 
     # -- told by the outcomes ------------------------------------------------------------------------------------------
 
-    def retried(self, batch: Batch) -> None:
+    def retried(self, batch: ProducerBatch) -> None:
         """The batch goes out once more."""
         self._note("retries", batch)
 
-    def failed(self, batch: Batch) -> None:
+    def failed(self, batch: ProducerBatch) -> None:
         """Its records have failed."""
         self._note("errors", batch)
 
-    def _note(self, name: str, batch: Batch) -> None:
+    def _note(self, name: str, batch: ProducerBatch) -> None:
         now = self._clock()
         for measured in (self._all, self._topic(batch.topic)):
             measured[name].record(batch.records_count, now)

@@ -1,4 +1,4 @@
-"""Groups of the new protocol, whose broker assigns (KIP-848)."""
+"""Groups of the consumer group protocol, whose broker assigns (KIP-848)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions=(0, 1), flex
 
 
 class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"], api_key=69, versions=(0, 1), flexible=0):
-    """Describe groups of the new protocol."""
+    """Describe groups of the consumer group protocol."""
 
     group_ids: list[String]
     include_authorized_operations: Boolean

@@ -1,5 +1,5 @@
-"""KafkaShareConsumer: what users call. Arguments and blocking; the work is in ``engine.py``, what threads hand one
-another in ``inbox.py``, and the callbacks are called by ``events.py``.
+"""KafkaShareConsumer: what users call. Arguments and blocking; the work is done on the loop (``driver.py``), and what
+threads hand one another is in ``fetch_buffer.py``.
 
 Two ways to use it::
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 import base64
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from types import TracebackType
 from typing import Any, Final
@@ -30,24 +30,37 @@ from kafka.client import KafkaClient, make_host
 from kafka.client.telemetry import HasTelemetry
 from kafka.config import resolve
 from kafka.core import arguments
-from kafka.core.share.membership import MemberState
-from kafka.core.share.records import ShareRecord, runs
-from kafka.errors import (
-    IllegalArgumentError,
-    IllegalStateError,
-    KafkaConfigurationError,
-    KafkaTimeoutError,
-)
+from kafka.core.share.acknowledgements import AcquiredRecords
+from kafka.core.share.membership import ShareMemberState
+from kafka.core.share.records import AcknowledgeType, ShareRecord, consecutive_runs
+from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaConfigurationError, KafkaError, KafkaTimeoutError
 from kafka.future import Future
 from kafka.net.loop import Loop
-from kafka.share.acknowledging import Acknowledging
-from kafka.share.engine import CLOSE_TIMEOUT_S, ShareEngine
-from kafka.share.events import CommitCallback, Events, OnAcknowledged, OnError, OnLost, OnRecords
-from kafka.share.inbox import Inbox
+from kafka.share.driver import CLOSE_TIMEOUT_S, ShareConsumerDriver
+from kafka.share.fetch_buffer import (
+    CommitCallback,
+    Deserializers,
+    OnAcknowledged,
+    OnError,
+    OnLost,
+    OnRecords,
+    ShareEventDispatcher,
+    ShareFetchBuffer,
+    ThreadedPolling,
+)
 from kafka.share.metrics import ShareMetrics
-from kafka.share.polling import Polling
-from kafka.share.reading import Deserializers
 from kafka.structs import TopicPartition
+
+
+def _acknowledge_type(type: AcknowledgeType) -> AcknowledgeType:
+    try:
+        kind = AcknowledgeType(type)
+    except ValueError:
+        raise IllegalArgumentError(f"{type!r}: ACCEPT, RELEASE, REJECT or RENEW") from None
+    if kind is AcknowledgeType.GAP:
+        raise IllegalArgumentError("GAP is for offsets without a record")
+    return kind
+
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +70,7 @@ any wait an idle consumer would ask without a pause.
 """
 
 
-class KafkaShareConsumer(Acknowledging, HasTelemetry):
+class KafkaShareConsumer(HasTelemetry):
     """A member of a share group (KIP-932): Apache Kafka 4.2 and later, and the embedded broker.
 
     Each record is handed to one member of the group at a time, under a lock, and counts as done when it is
@@ -99,14 +112,14 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
             raise KafkaConfigurationError("group_id: a share consumer needs the name of its group")
         arguments.topic_names(topics)  # before there is a thread to end
         self._has_thread = loop is None and client is None
-        self._inbox = Inbox()
-        deserializers = Deserializers(settings["key_deserializer"], settings["value_deserializer"], self._inbox)
+        self._buffer = ShareFetchBuffer()
+        deserializers = Deserializers(settings["key_deserializer"], settings["value_deserializer"], self._buffer)
         if not self._has_thread and deserializers:
             raise KafkaConfigurationError("key_deserializer, value_deserializer: on a loop, records come as bytes")
         self._max_poll_records: int = settings["max_poll_records"]
         self._topics: list[str] = []
-        self._events = Events(
-            self._inbox if self._has_thread else None,
+        self._events = ShareEventDispatcher(
+            self._buffer if self._has_thread else None,
             acknowledgement_commit_callback,
             on_records=on_records,
             on_acknowledged=on_acknowledged,
@@ -116,7 +129,7 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         self._host = make_host("share consumer", settings, loop=loop, client=client)
         if self._has_thread:
             self._host.client.tell_when_unreached()
-        self._engine = ShareEngine(
+        self._driver = ShareConsumerDriver(
             self._host.client,
             self._events,
             settings["group_id"],
@@ -130,10 +143,10 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         self._metrics: ShareMetrics | None = None
         if settings["metrics_enabled"]:
             self._metrics = self._events.metrics = ShareMetrics(self._host.client, settings)
-        self._polling = Polling(
+        self._polling = ThreadedPolling(
             self._host,
-            self._engine,
-            self._inbox,
+            self._driver,
+            self._buffer,
             self._events,
             deserializers,
             self._metrics,
@@ -143,7 +156,7 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         metrics = self._metrics
         attributes = {
             "group_id": settings["group_id"],
-            "group_member_id": self._engine.member_id,
+            "group_member_id": self._driver.member_id,
             "client_rack": settings["client_rack"],
         }
         self._begin_telemetry(self._host, settings, metrics.raw if metrics is not None else dict, lambda: attributes)
@@ -160,14 +173,14 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
             raise IllegalArgumentError("subscribe() wants at least one topic; to stop reading, call unsubscribe()")
         self._check_open()
         self._topics = names
-        self._inbox.forget_error()
-        self._on_loop(self._engine.subscribe, names)
+        self._buffer.forget_error()
+        self._on_loop(self._driver.subscribe, names)
 
     def unsubscribe(self) -> None:
         """Read nothing until the next :meth:`subscribe`; what is held can still be acknowledged."""
         self._check_open()
         self._topics = []
-        self._on_loop(self._engine.subscribe, [])
+        self._on_loop(self._driver.subscribe, [])
 
     def subscription(self) -> set[str]:
         """The topics that are read."""
@@ -189,7 +202,7 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         count = min(arguments.max_records(max_records, self._max_poll_records), self._max_poll_records)
         timeout_s = arguments.timeout_s(timeout_ms, 0.0)
         by_partition: dict[TopicPartition, list[ShareRecord]] = {}
-        for run in runs(self._take(count, count, timeout_s)):
+        for run in consecutive_runs(self._take(count, count, timeout_s)):
             partition = TopicPartition(run[0].topic, run[0].partition)
             if partition in by_partition:
                 by_partition[partition] += run
@@ -205,7 +218,7 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         return self
 
     def __next__(self) -> ShareRecord:
-        while not self._inbox.is_closed:
+        while not self._buffer.is_closed:
             self._check_may_take()
             one = self._polling.take_one()
             if one is not None:
@@ -222,23 +235,23 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         come whole, and may bring some more.
         """
         self._check_open()
-        self._engine.request_records(count, exactly)
+        self._driver.request_records(count, exactly)
 
     def look(self) -> None:
         """On a loop, with ``look_every_s``: ask now for what :meth:`request_records` wants."""
         self._check_open()
-        self._engine.look()
+        self._driver.look()
 
     def quiet_async(self) -> Future[None]:
         """On a loop: want nothing more; done when no request is out that may bring records. What comes until then comes
         through ``on_records``; after :meth:`close_async` it would be given back with one more delivery counted.
         """
         self._check_open()
-        return self._engine.quiet()
+        return self._driver.quiet()
 
     def wakeup(self) -> None:
         """Let a :meth:`poll` that waits, or the next one, return at once. From any thread."""
-        self._inbox.wake()
+        self._buffer.wake()
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 
@@ -253,28 +266,28 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
     @property
     def lock_s(self) -> float:
         """Length of a lock in seconds, as the broker's last answer told it."""
-        return self._engine.lock_s
+        return self._driver.lock_s
 
     @property
     def answered_at(self) -> float | None:
         """When a heartbeat or a fetch was last answered without an error, by the loop's clock (monotonic seconds); None
         when none was yet. Older than two of :attr:`heartbeat_interval_s`: the brokers are silent."""
-        return self._engine.answered_at
+        return self._driver.answered_at
 
     @property
     def heartbeat_interval_s(self) -> float:
         """Seconds between heartbeats, as the group's last answer told them."""
-        return self._engine.heartbeat_interval_s
+        return self._driver.heartbeat_interval_s
 
     @property
     def member_id(self) -> str:
         """This member's id in its group."""
-        return self._engine.member_id
+        return self._driver.member_id
 
     @property
     def has_joined(self) -> bool:
         """Whether the group has answered a heartbeat of this member."""
-        return self._engine.state is MemberState.STABLE
+        return self._driver.state is ShareMemberState.STABLE
 
     def close(self, timeout_ms: float = CLOSE_TIMEOUT_S * 1000) -> None:
         """Send the last acknowledgements (in implicit mode: of all that was polled), give back what is held, leave.
@@ -283,19 +296,19 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         """
         timeout_s = arguments.timeout_s(timeout_ms, CLOSE_TIMEOUT_S)
         if not self._host.loop.is_usable:  # closed, or the parent's
-            self._inbox.is_closed = True
+            self._buffer.is_closed = True
             self._host.close()
             return
         try:
             self._host.check_may_block()
         except IllegalStateError:
-            if self._inbox.is_closed:  # by another thread, just now
+            if self._buffer.is_closed:  # by another thread, just now
                 return
             raise
-        if not self._inbox.close():
+        if not self._buffer.close():
             return
         try:
-            self._host.wait(self._polling.submit(self._engine.close, timeout_s), timeout_s + 1)
+            self._host.wait(self._polling.submit(self._driver.close, timeout_s), timeout_s + 1)
         except KafkaTimeoutError:
             log.warning("the loop did not close the consumer within %g s", timeout_s + 1)
         finally:
@@ -306,8 +319,8 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
 
     def close_async(self, timeout_s: float = CLOSE_TIMEOUT_S) -> Future[None]:
         """The same without waiting; the future is done when the group is left."""
-        self._inbox.close()
-        close = self._engine.close
+        self._buffer.close()
+        close = self._driver.close
         done = self._polling.submit(close, timeout_s) if self._has_thread else close(timeout_s)
 
         def left(_: object) -> None:
@@ -327,7 +340,7 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._inbox.forget_polled()  # an error left the block: what it did not finish is given back
+            self._buffer.forget_polled()  # an error left the block: what it did not finish is given back
         self.close()
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -355,3 +368,116 @@ class KafkaShareConsumer(Acknowledging, HasTelemetry):
             self._host.submit(fn, *args)
         else:
             fn(*args)
+
+    # -- acknowledgements
+    # ------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, record: ShareRecord, type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+        """Say what became of a record. Sent soon, together with others; :meth:`commit` waits for it.
+
+        IllegalStateError when the record was acknowledged before or its lock is gone, and in implicit mode, where the
+        next poll accepts it; IllegalArgumentError for a type that is none.
+        """
+        kind = _acknowledge_type(type)
+        self._check_open()
+        if not self._has_thread:
+            self._driver.acknowledge(record, kind)
+            return
+        self._check_explicit()
+        self._check_ours(record)
+        self._polling.acknowledge_later(record, kind)
+
+    def acknowledge_all(
+        self, records: Sequence[ShareRecord], type: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> list[ShareRecord]:
+        """:meth:`acknowledge` for many at once, at a fraction of its cost; returns those of which nothing can be said,
+        since they were acknowledged before or their locks are gone. Errors as there for everything else.
+        """
+        kind = _acknowledge_type(type)
+        self._check_open()
+        if not self._has_thread:
+            return [record for refused, _ in self._driver.acknowledge_all(records, kind) for record in refused]
+        self._check_explicit()
+        for record in records:
+            self._check_ours(record)
+        return self._polling.acknowledge_all_later(records, kind)
+
+    def acknowledge_offset(
+        self, topic: str, partition: int, offset: int, type: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """:meth:`acknowledge` for a record of which only the place is known. IllegalStateError when none is held
+        there."""
+        self._check_open()
+        find = self._driver.find
+        record = self._host.call(find, topic, partition, offset) if self._has_thread else find(topic, partition, offset)
+        if record is None or self._buffer.has(record):
+            raise IllegalStateError(f"{topic}:{partition}:{offset} cannot be acknowledged: it is not held")
+        self.acknowledge(record, type)
+
+    def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
+        """Call ``callback(offsets, exception)`` when acknowledgements have been answered, instead of the former one.
+
+        ``offsets``: ``{partition: {offset, ...}}`` of one partition; ``exception``: None, or the KafkaError that
+        refused them (they are handed out again). Called in the thread that polls, commits or closes, within that call,
+        which raises what it raises; on a loop, there, and what it raises is logged. Source: KIP-932, Java's
+        ``setAcknowledgementCommitCallback``.
+        """
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback: {callback!r} cannot be called")
+        self._events.commit_callback = callback
+
+    def renew(self, records: Sequence[ShareRecord]) -> Future[None]:
+        """Start the locks of these anew (KIP-1222); the future is done when the broker has answered.
+
+        Those that it refused are lost: ``record.lost``, and ``on_acknowledged`` has the error. What was lost before is
+        passed over.
+        """
+        if self._has_thread:
+            self._check_explicit()
+        for record in records:
+            if not record.lost:
+                self.acknowledge(record, AcknowledgeType.RENEW)
+        return self.commit_async()
+
+    def commit(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
+        """Send what was acknowledged (in implicit mode: all that was polled), and wait for the answers.
+
+        Returns the outcome of each partition since the last call: None, or the error of a record whose acknowledgement
+        was refused (it will be handed out again): InvalidRecordStateError where the lock had ended before.
+        KafkaTimeoutError when ``timeout_ms`` passes first.
+        """
+        timeout_s = None if timeout_ms is None else arguments.timeout_s(timeout_ms, 0.0)
+        self._check_open()
+        self._host.check_may_block()
+        self._host.wait(self.commit_async(), timeout_s)
+        self._polling.call_back()
+        return self._buffer.take_outcomes()
+
+    commit_sync = commit
+
+    def commit_async(self) -> Future[None]:
+        """Send what was acknowledged (in implicit mode: all that was polled); the future is done when all of it has
+        been answered."""
+        self._check_open()
+        if not self._has_thread:
+            return self._driver.flush()
+        return self._polling.submit(self._driver.flush)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._buffer.is_closed:
+            raise IllegalStateError("the share consumer is closed")
+        if not self._host.loop.is_usable:
+            why = "its loop is closed, or belongs to the parent process; after a fork, make a new one in the child"
+            raise IllegalStateError(f"the share consumer cannot be used: {why}")
+
+    def _check_ours(self, record: ShareRecord) -> None:
+        if not isinstance(record.owner, AcquiredRecords) or record.owner.session.member_id != self._driver.member_id:
+            raise IllegalStateError(f"{record!r} was handed out by another consumer")
+
+    def _check_explicit(self) -> None:
+        if self._polling.is_implicit:
+            raise IllegalStateError(
+                "records are acknowledged by the next poll: share_acknowledgement_mode is implicit; set it to explicit"
+            )

@@ -18,7 +18,7 @@ from typing import Any, Final
 from kafka.client import KafkaClient
 from kafka.client.link import Exchange
 from kafka.client.poll_metrics import FETCH_SIZES, FETCH_TIMES, HEARTBEATS, PolledMetrics
-from kafka.core.share.holding import Answered
+from kafka.core.share.acknowledgements import AcknowledgementResult
 from kafka.core.share.records import ShareRecord
 from kafka.metrics import Row
 from kafka.protocol.share import ShareFetchResponse, ShareGroupHeartbeatResponse
@@ -56,7 +56,7 @@ class ShareMetrics(PolledMetrics):
         """Records of one answer."""
         self._fetches["records"].record(len(records), self.clock())
 
-    def acknowledged(self, answered: Sequence[Answered]) -> None:
+    def acknowledged(self, answered: Sequence[AcknowledgementResult]) -> None:
         """Acknowledgements have been answered, or never will be."""
         now = self.clock()
         self._fetches["acknowledgements"].record(sum(len(each.records) for each in answered), now)

@@ -22,11 +22,10 @@ from hypothesis import strategies as st
 
 from kafka import KafkaAdminClient
 from kafka.cli import demo, demo_words, main
-from kafka.cli.demo_files import Found, text_files
-from kafka.cli.demo_interrupts import Interrupts
-from kafka.cli.demo_progress import Bar, Lines, RichBar, Silent, choose
+from kafka.cli.demo import Interrupts
+from kafka.cli.demo_progress import BarProgress, LineProgress, RichProgress, SilentProgress, choose_progress
 from kafka.cli.demo_tasks import TASK, make_app
-from kafka.cli.demo_words import Tally, count_words, result_of
+from kafka.cli.demo_words import DemoFiles, Tally, count_words, result_of, text_files
 from kafka.cli.demo_workers import Workers
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.tasks import JobFailed, JobState
@@ -77,7 +76,7 @@ def tree(tmp_path: pathlib.Path) -> pathlib.Path:
 # -- which files ------------------------------------------------------------------------------------------------------
 
 
-def names(found: Found, root: pathlib.Path) -> list[str]:
+def names(found: DemoFiles, root: pathlib.Path) -> list[str]:
     return sorted(str(pathlib.Path(path).relative_to(root)) for path in found.files)
 
 
@@ -116,7 +115,7 @@ def test_a_file_that_cannot_be_read_is_told(tree: pathlib.Path, monkeypatch: pyt
             raise PermissionError(13, "Permission denied", path)
         return real(path, **options)
 
-    monkeypatch.setattr("kafka.cli.demo_files.os.lstat", lstat)
+    monkeypatch.setattr("kafka.cli.demo_words.os.lstat", lstat)
     found = text_files(str(tree))
     assert "a.txt" not in names(found, tree)
     assert found.unreadable == [f"{tree / 'a.txt'}: Permission denied"]
@@ -202,7 +201,7 @@ class FakeWorkers:
         yield from notes
 
 
-class Notes(Silent):
+class Notes(SilentProgress):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -212,13 +211,13 @@ class Notes(Silent):
         self.notes.append(text)
 
 
-def make_run(outcomes: dict[str, Any], workers: FakeWorkers) -> tuple[demo.Run, Notes]:
+def make_run(outcomes: dict[str, Any], workers: FakeWorkers) -> tuple[demo.DemoRun, Notes]:
     notes = Notes()
     times = iter(range(10**9))
-    found = Found(list(outcomes), 0, [])
+    found = DemoFiles(list(outcomes), 0, [])
     app: Any = FakeApp(outcomes)
     there: Any = workers
-    run = demo.Run(app, found, there, notes, clock=lambda: float(next(times)))
+    run = demo.DemoRun(app, found, there, notes, clock=lambda: float(next(times)))
     return run, notes
 
 
@@ -349,28 +348,28 @@ class Terminal(io.StringIO):
 
 
 def test_progress_is_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(choose(10, io.StringIO()), Lines)
-    assert isinstance(choose(10, Terminal(), quiet=True), Silent)
+    assert isinstance(choose_progress(10, io.StringIO()), LineProgress)
+    assert isinstance(choose_progress(10, Terminal(), quiet=True), SilentProgress)
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(choose(10, Terminal()), Lines)
+    assert isinstance(choose_progress(10, Terminal()), LineProgress)
 
 
 def test_progress_is_a_bar_on_a_terminal_with_and_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setitem(sys.modules, "rich.progress", None)
-    assert isinstance(choose(10, Terminal()), Bar)
+    assert isinstance(choose_progress(10, Terminal()), BarProgress)
     monkeypatch.undo()
     monkeypatch.setenv("TERM", "xterm")
     pytest.importorskip("rich", reason="needs rich (extra cli)")
-    bar = choose(10, Terminal())
-    assert isinstance(bar, RichBar)
+    bar = choose_progress(10, Terminal())
+    assert isinstance(bar, RichProgress)
     bar.show(3)
     bar.close()
 
 
 def test_lines_are_few() -> None:
     stream = io.StringIO()
-    lines = Lines(1000, stream)
+    lines = LineProgress(1000, stream)
     for ended in range(1, 1001):
         lines.show(ended)
     shown = stream.getvalue().splitlines()
@@ -379,7 +378,7 @@ def test_lines_are_few() -> None:
 
 def test_the_bar_is_gone_when_it_is_closed(capsys: pytest.CaptureFixture[str]) -> None:
     stream = Terminal()
-    bar = Bar(4, stream)
+    bar = BarProgress(4, stream)
     bar.show(2)
     bar.note("something")
     bar.show(4)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from kafka.cli import inspect, inspect_view, main
-from kafka.cli.inspect_view import duration, plain, size
+from kafka.cli import inspect, main
+from kafka.cli.inspect import duration, plain, size
 from kafka.net.loop import Loop
 from kafka.tasks import App, ChildSnapshot, Directory, RunningJob, Seen, WorkerSnapshot, run_worker
 from kafka.tasks.health import monitor
@@ -110,7 +110,7 @@ def test_sizes_are_short(count: int | None, text: str) -> None:
 def test_names_of_others_are_no_markup_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     console = pytest.importorskip("rich.console", reason="needs the extra cli")
     out = io.StringIO()
-    view = inspect_view.rich_view("shop", lambda: "db:9092")
+    view = inspect.rich_view("shop", lambda: "db:9092")
     assert view is not None
     view._live.console = console.Console(file=out, width=200, force_terminal=False)
     running = (RunningJob("[bold]j1[/bold]", "[/nonsense]", 1.0),)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafka.client.kafka_client import KafkaClient
-from kafka.core.admin.cluster import ask_brokers
+from kafka.core.admin.cluster import request_brokers
 from kafka.core.dialogue import (
     All,
     Dialogue,
@@ -67,7 +67,7 @@ def test_a_broker_that_is_not_there_is_looked_for_twice_and_for_no_longer_the_ne
     taken_s = []
     for _ in range(5):
         began = world.now
-        assert isinstance(world.failure(client.run(ask_brokers([Send(99, NONE)]))), UnknownBrokerIdError)
+        assert isinstance(world.failure(client.run(request_brokers([Send(99, NONE)]))), UnknownBrokerIdError)
         taken_s.append(world.now - began)
     assert max(taken_s) < 2.5, taken_s  # two refreshes, retry_backoff_max_ms after the last one each
 

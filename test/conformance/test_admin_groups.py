@@ -21,7 +21,7 @@ from kafka.admin import (
     OffsetTimestamp,
 )
 from kafka.client import KafkaClient
-from kafka.core.group.protocol import Assignment, MemberSubscription, write_assignment, write_subscription
+from kafka.core.group.protocol import MemberAssignment, MemberSubscription, write_assignment, write_subscription
 from kafka.core.routing import Coordinator
 from kafka.errors import (
     GroupIdNotFoundError,
@@ -81,7 +81,7 @@ def join_classic(client: KafkaClient, group: str, topic: str) -> str:
             break
     assert joined.error_code == 0
     mine = SyncGroupRequest.SyncGroupRequestAssignment(
-        member_id=member, assignment=write_assignment(Assignment((TopicPartition(topic, 0),)))
+        member_id=member, assignment=write_assignment(MemberAssignment((TopicPartition(topic, 0),)))
     )
     synced = ask(client, group, SyncGroupRequest(
         group_id=group, generation_id=joined.generation_id, member_id=member, assignments=[mine],

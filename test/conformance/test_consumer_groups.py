@@ -1,7 +1,8 @@
 """KafkaConsumer in groups, as a user uses it: subscribing, committing, listeners, leaving. Every release since 0.11.
 
 What rebalances is as small as it can be, since a rebalance takes a heartbeat. What members decide is tested without a
-broker in ``test/core/group``; groups of the new protocol have a suite of their own, ``test_consumer_groups_new.py``.
+broker in ``test/core/group``; groups of the consumer group protocol have a suite of their own,
+``test_consumer_groups_new.py``.
 """
 
 from __future__ import annotations
@@ -395,7 +396,7 @@ def test_a_second_thread_is_refused_and_may_close(make: Make, new_topic: Callabl
 
     thread = threading.Thread(target=poll)
     thread.start()
-    until(lambda: consumer._turn.is_taken, "a poll under way")
+    until(lambda: consumer._thread_guard.is_held, "a poll under way")
     with pytest.raises(IllegalStateError, match="another thread"):
         consumer.commit()
     consumer.close()

@@ -1,4 +1,4 @@
-"""KafkaConsumer in groups of the new protocol (KIP-848, ``group_protocol="consumer"``), over either broker.
+"""KafkaConsumer in groups of the consumer group protocol (KIP-848, ``group_protocol="consumer"``), over either broker.
 
 Groups are set to heartbeats of half a second, so that a rebalance takes about one.
 """
@@ -492,7 +492,7 @@ def test_a_group_goes_back_to_the_classic_protocol_with_the_last_member_of_the_n
     new.close()
     poll_until(lambda: classic.assignment() == places(topic, 0, 1), classic)
     (found,) = raw.ask(ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)).groups
-    assert found.error_code == GROUP_ID_NOT_FOUND, "it is none of the new protocol any more"
+    assert found.error_code == GROUP_ID_NOT_FOUND, "it is none of the consumer group protocol any more"
     classic.commit({TopicPartition(topic, 0): OffsetAndMetadata(0, "", -1)})
 
 

@@ -133,7 +133,7 @@ def test_what_was_read_and_is_gone_is_found_out_by_its_epoch(
         with consumer_of(bootstrap, partition, auto_offset_reset=policy) as consumer:
             with consumer._driver.lock:
                 consumer._fetcher.position_of(partition).seek(5, leader_epoch=epoch)
-            consumer._changed()
+            consumer._wake_fetcher()
             if policy == "none":
                 # Releases before 2.3 do not tell where epochs end: that the offset is not there is all that they say.
                 with pytest.raises((LogTruncationError, OffsetOutOfRangeError)) as told:

@@ -320,11 +320,12 @@ def test_the_protocol_with_most_votes(connect: Callable[[], RawClient], raw: Raw
     assert [other.joined().protocol_name for other in others] == ["a", "a"]
 
 
-# -- the new protocol ------------------------------------------------------------------------------------------------
+# -- the consumer group protocol
+# ------------------------------------------------------------------------------------------------
 
 
 class Consumer:
-    """A member of the new protocol: what it was told it remembers."""
+    """A member of the consumer group protocol: what it was told it remembers."""
 
     def __init__(self, client: RawClient, group: str) -> None:
         self.client = client

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kafka.client import KafkaClient
-from kafka.core.share.holding import Acknowledged
+from kafka.core.share.acknowledgements import Acknowledged
 from kafka.errors import IncompatibleBrokerVersion, InvalidRecordStateError, KafkaError
 from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
@@ -72,7 +72,7 @@ class Member:
 
     def cut(self) -> None:
         """The connection ends, as it does when a network fails or a process is killed."""
-        (link,) = self.consumer._engine._links.values()
+        (link,) = self.consumer._driver._sessions.values()
         link.lanes._client.close_lane(link.lanes._name)
 
 
@@ -116,7 +116,7 @@ def test_a_connection_that_idles_while_something_is_held_is_replaced_before_it_i
         member = idle.member(jobs.name)
         member.consumer.request_records(1)
         idle.wait(lambda: member.records)
-        (link,) = member.consumer._engine._links.values()
+        (link,) = member.consumer._driver._sessions.values()
         idle.wait(lambda: link.lanes.replaced >= 3)
         other = jobs.member()
         jobs.expect_nothing_else(other)  # nothing was freed when the former connections ended

@@ -18,16 +18,16 @@ from kafka.consumer import KafkaConsumer
 from kafka.consumer import consumer as consumer_module
 from kafka.core.group.machine import (
     NO_GENERATION,
-    Ask,
     Assign,
-    Effect,
+    GroupEffect,
+    GroupSubscription,
     Left,
     Lose,
     NeedMetadata,
-    Report,
+    ReportError,
     Revoke,
-    Subscription,
-    TopicPicture,
+    SendToCoordinator,
+    TopicSnapshot,
 )
 from kafka.errors import (
     CommitFailedError,
@@ -69,31 +69,31 @@ class ScriptedMachine:
         self.polled_at = inf
         self.state_name = "stable"
         self.owned: frozenset[TopicPartition] = frozenset()
-        self.effects: list[Effect] = []
+        self.effects: list[GroupEffect] = []
         self.heard: list[Any] = []
-        self.subscriptions: list[Subscription] = []
-        self.topics: Mapping[str, TopicPicture] = {}
-        self.then: dict[str, list[Effect]] = {}
+        self.subscriptions: list[GroupSubscription] = []
+        self.topics: Mapping[str, TopicSnapshot] = {}
+        self.then: dict[str, list[GroupEffect]] = {}
         """What follows when it was told this."""
 
     def _hear(self, what: str, *rest: Any) -> None:
         self.heard.append((what, *rest) if rest else what)
         self.effects += self.then.pop(what, [])
 
-    def subscribe(self, subscription: Subscription, now: float) -> None:
+    def subscribe(self, subscription: GroupSubscription, now: float) -> None:
         self.subscriptions.append(subscription)
 
-    def metadata_changed(self, topics: Mapping[str, TopicPicture], now: float) -> None:
+    def metadata_changed(self, topics: Mapping[str, TopicSnapshot], now: float) -> None:
         self.topics = topics
 
-    def poll(self, now: float) -> list[Effect]:
+    def poll(self, now: float) -> list[GroupEffect]:
         effects, self.effects = self.effects, []
         return effects
 
-    def answered(self, ask: Ask, response: Any, now: float) -> None:
+    def answered(self, ask: SendToCoordinator, response: Any, now: float) -> None:
         self._hear("answered", ask.number, type(response))
 
-    def failed(self, ask: Ask, error: BaseException, now: float) -> None:
+    def failed(self, ask: SendToCoordinator, error: BaseException, now: float) -> None:
         self._hear("failed", ask.number, type(error))
 
     def revoked(self, now: float) -> None:
@@ -114,7 +114,7 @@ class ScriptedMachine:
     def leave(self, now: float, reason: str = "") -> None:
         self._hear("leave")
 
-    def hurry(self, now: float) -> None:
+    def leave_now(self, now: float) -> None:
         self._hear("hurry")
 
 
@@ -135,7 +135,7 @@ class Group:
     def consumer(self, **configs: Any) -> KafkaConsumer:
         return self.it.consumer(group_id="g", auto_offset_reset="earliest", **configs)
 
-    def do(self, *effects: Effect) -> None:
+    def do(self, *effects: GroupEffect) -> None:
         self.machine.effects += effects
         self.driver.pump()
 
@@ -210,12 +210,12 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
 
 def test_what_the_machine_asks_goes_to_the_coordinator_and_comes_back(group: Group) -> None:
     group.subscribed()
-    assert group.machine.subscriptions == [Subscription(), Subscription(frozenset({"t"}))][-1:]
-    assert group.machine.topics["t"] == TopicPicture(2)
-    group.do(Ask(7, HeartbeatRequest(group_id="g", generation_id=1, member_id="me"), 5.0))
+    assert group.machine.subscriptions == [GroupSubscription(), GroupSubscription(frozenset({"t"}))][-1:]
+    assert group.machine.topics["t"] == TopicSnapshot(2)
+    group.do(SendToCoordinator(7, HeartbeatRequest(group_id="g", generation_id=1, member_id="me"), 5.0))
     group.it.run(1)
     group.it.broker.answers[HeartbeatRequest] = lambda request, version: SILENT
-    group.do(Ask(8, HeartbeatRequest(group_id="g", generation_id=1, member_id="me"), 2.0))
+    group.do(SendToCoordinator(8, HeartbeatRequest(group_id="g", generation_id=1, member_id="me"), 2.0))
     group.it.run(3)
     assert group.machine.heard[0] == ("answered", 7, HeartbeatResponse)
     assert group.machine.heard[1][:2] == ("failed", 8)
@@ -395,9 +395,9 @@ def test_auto_commit_by_time_is_of_what_was_handed_out_and_only_of_news(group: G
 
 def test_errors_of_the_group_reach_the_user(group: Group) -> None:
     consumer = group.subscribed()
-    group.do(Report(TopicAuthorizationFailedError("t")))
+    group.do(ReportError(TopicAuthorizationFailedError("t")))
     group.it.run(1)
-    group.do(Report(FencedInstanceIdError("another one"), is_fatal=True))
+    group.do(ReportError(FencedInstanceIdError("another one"), is_fatal=True))
     group.it.run(1)
     assert [type(error) for error in group.it.errors] == [TopicAuthorizationFailedError, FencedInstanceIdError]
     with pytest.raises(FencedInstanceIdError):
@@ -425,7 +425,7 @@ def test_metadata_that_the_machine_lacks_is_read(group: Group) -> None:
     group.it.broker.topics["other"] = {0: 1, 1: 1, 2: 1}
     group.do(NeedMetadata(frozenset({"other"})))
     group.it.run(2)
-    assert group.machine.topics["other"] == TopicPicture(3)
+    assert group.machine.topics["other"] == TopicSnapshot(3)
 
 
 def test_closing_on_a_loop_leaves_the_group_when_everything_was_carried_out(group: Group) -> None:
@@ -449,7 +449,7 @@ def test_closing_on_a_loop_gives_partitions_up_first_when_the_member_is_fenced_m
     group.it.run(2)
     group.machine.then = {"leave": [Revoke(BOTH)], "revoked": [Left()]}
     done = consumer.close_async()
-    group.do(Report(FencedInstanceIdError("another one"), is_fatal=True))
+    group.do(ReportError(FencedInstanceIdError("another one"), is_fatal=True))
     assert not done.is_done
     group.it.run(1)
     assert done.is_done
@@ -476,7 +476,7 @@ def test_unsubscribing_on_a_loop_gives_the_partitions_up_in_good_order(group: Gr
     group.do(Assign(BOTH, BOTH))
     group.it.run(2)
     consumer.unsubscribe()
-    assert group.machine.subscriptions[-1] == Subscription()
+    assert group.machine.subscriptions[-1] == GroupSubscription()
     group.do(Revoke(BOTH))
     group.it.run(1)
     assert group.story[-3:] == [("commit", A, 7), ("commit", B, 7), ("revoked", set(BOTH))]
@@ -618,7 +618,7 @@ def test_settings_of_groups_without_a_group_are_told_and_do_no_harm(
     ) as consumer:
         assert consumer.topics() is not None
     told = "nothing is committed, and enable_auto_commit, auto_commit_interval_ms, session_timeout_ms do nothing"
-    assert [record.message for record in caplog.records if record.name.endswith("group_settings")] == [
+    assert [record.message for record in caplog.records if record.name.endswith("consumer.group")] == [
         f"there is no group_id, so {told}"
     ]
     caplog.clear()

@@ -14,7 +14,13 @@ import kafka
 from kafka.consumer import KafkaConsumer
 from test.consumer.test_consumer import ALL, A, B, rig
 
-OURS = ("consumer/consumer.py", "consumer/iterating.py", "consumer/reader.py", "iteration.py", "consume/fetched.py")
+OURS = (
+    "consumer/consumer.py",
+    "consumer/consumer.py",
+    "consumer/fetch_buffer.py",
+    "iteration.py",
+    "consume/fetched.py",
+)
 
 
 @contextmanager

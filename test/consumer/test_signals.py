@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kafka.consumer import KafkaConsumer
-from kafka.consumer.bell import Bell
+from kafka.consumer.guard import WakeupEvent
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
@@ -151,12 +151,12 @@ def test_close_in_a_signal_handler_ends_the_poll_and_is_done_at_its_end(served: 
         handler()
         return wait(0)
 
-    wait = consumer._news.wait
+    wait = consumer._wakeup.wait
 
-    class Interposed(Bell):
+    class Interposed(WakeupEvent):
         wait = interpose
 
-    consumer._news = Interposed()
+    consumer._wakeup = Interposed()
     with pytest.raises(IllegalStateError, match="the consumer is closed"):
         consumer.poll(60_000)
     assert inside == [False]
@@ -227,15 +227,15 @@ def test_close_in_another_thread_ends_iteration_that_waits(served: str) -> None:
         for _ in consumer:
             raise AssertionError("nothing came")
 
-    class Telling(Bell):
+    class Telling(WakeupEvent):
         def wait(self, timeout_s: float) -> bool:
             waits.set()
             return super().wait(timeout_s)
 
-    bell = consumer._news = Telling()
+    bell = consumer._wakeup = Telling()
     aside = Aside(iterate)
     assert waits.wait(30)
-    assert consumer._news is bell
+    assert consumer._wakeup is bell
     consumer.close()
     assert aside.join() is None
 
@@ -248,7 +248,7 @@ def test_who_waits_for_a_position_is_told_of_the_end(served: str, end: str, erro
     with KafkaConsumer(bootstrap_servers=served) as consumer:
         consumer.assign([NOWHERE])
         aside = Aside(lambda: consumer.position(NOWHERE, timeout_ms=600_000))
-        while not consumer._turn.is_taken:
+        while not consumer._thread_guard.is_held:
             threading.Event().wait(0.001)
         getattr(consumer, end)()
         assert isinstance(aside.join(), error)
@@ -259,7 +259,7 @@ def test_close_ends_a_call_that_waits_for_the_coordinator(deaf: str, call: str) 
     consumer = KafkaConsumer(bootstrap_servers=deaf, group_id="g", enable_auto_commit=False)
     given = {"commit": {WHERE: 1}, "committed": WHERE}[call]
     aside = Aside(lambda: getattr(consumer, call)(given, timeout_ms=600_000))
-    until(lambda: consumer._turn.is_taken)
+    until(lambda: consumer._thread_guard.is_held)
     consumer.close(timeout_ms=100)
     assert isinstance(aside.join(), IllegalStateError)
 

@@ -21,10 +21,10 @@ from uuid import UUID
 
 from kafka.client.cluster import ClusterMetadata
 from kafka.consumer import ConsumerRecord
-from kafka.core.consume.fetched import Fetched, ReaderOptions
-from kafka.core.produce.accumulator import Accumulator
-from kafka.core.produce.queues import TopicQueues
-from kafka.core.share.records import AcquiredRange, AcquiredReader, OpenBatch, ShareRecord, Slice
+from kafka.core.consume.fetched import CompletedFetch, ReaderOptions
+from kafka.core.produce.accumulator import RecordAccumulator
+from kafka.core.produce.batch import TopicQueues
+from kafka.core.share.records import AcquiredRange, AcquiredReader, AcquiredSlice, SharedBatch, ShareRecord
 from kafka.errors import KafkaError, KafkaProtocolError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
@@ -159,7 +159,7 @@ def _metadata() -> Iterator[Case]:
     yield Case("Metadata", "topics of one partition", limit, lambda size: learnt(size // 45, 1))
 
     def queues(size: int) -> tuple[int, list[Step]]:
-        accumulator = Accumulator(
+        accumulator = RecordAccumulator(
             lock=contextlib.nullcontext(), clock=lambda: 0.0, rng=random.Random(1), signal=lambda: None
         )
         topic, count = TopicQueues("t"), size // bytes_each
@@ -241,10 +241,10 @@ def wrapped(magic: int, codec: int, size: int) -> bytes:
 
 def _fetched() -> Iterator[Case]:
     def taken(data: bytes) -> tuple[int, Iterable[Step]]:
-        return len(data), [lambda: Fetched(PARTITION, 0, data)]
+        return len(data), [lambda: CompletedFetch(PARTITION, 0, data)]
 
     def read(data: bytes, limit: int) -> tuple[int, Iterable[Step]]:
-        fetched = Fetched(PARTITION, 0, data)
+        fetched = CompletedFetch(PARTITION, 0, data)
 
         def step() -> None:
             with contextlib.suppress(KafkaError):
@@ -264,7 +264,7 @@ def _fetched() -> Iterator[Case]:
 
 def _shared() -> Iterator[Case]:
     def acquired(data: bytes, ranges: list[AcquiredRange], *before: AcquiredRange) -> tuple[int, Iterable[Step]]:
-        open_batch = OpenBatch()
+        open_batch = SharedBatch()
 
         def read(wanted: list[AcquiredRange]) -> Iterator[Step]:
             readers: list[AcquiredReader] = []
@@ -273,7 +273,7 @@ def _shared() -> Iterator[Case]:
                 try:
                     if not readers:
                         readers.append(AcquiredReader("t", 0, data, wanted, 30.0, None, open_batch=open_batch))
-                    readers[0].read(Slice())
+                    readers[0].read(AcquiredSlice())
                 except KafkaError:
                     readers.clear()
 

@@ -21,7 +21,7 @@ MEASURED_ELSEWHERE: Final = re.compile("(gzip|snappy|lz4|zstd): (headers|one hug
 
 
 @pytest.fixture(autouse=True)
-def silence() -> Iterator[None]:
+def clear() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

@@ -2,7 +2,7 @@
 
     python -m test.mutation                        every subject; exit code 1 when one is below 90 %
     python -m test.mutation core/share records     some of them
-    python -m test.mutation --only kafka/core/share/acks.py[:LINE]
+    python -m test.mutation --only kafka/core/share/acknowledgements.py[:LINE]
     python -m test.mutation --sample 40            so many mutants of each subject, drawn by KAFKA_TEST_SEED
 """
 

@@ -41,7 +41,7 @@ OPTIONS: Final = (
 
 
 def module_of(path: str) -> str:
-    """``kafka/core/share/acks.py`` -> ``kafka.core.share.acks``."""
+    """``kafka/core/share/acknowledgements.py`` -> ``kafka.core.share.acknowledgements``."""
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 

@@ -15,7 +15,7 @@ from kafka.errors import (
     MessageSizeTooLargeError,
 )
 from kafka.producer import KafkaProducer
-from kafka.producer.offsets import committed_offsets
+from kafka.producer.arguments import committed_offsets
 from kafka.structs import TopicPartition
 from test.producer.support import producer_in_memory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka._compiled import IS_COMPILED
-from kafka.core.produce.batch import BatchResult, Parcel
+from kafka.core.produce.batch import BatchResult, PendingRecords
 from kafka.errors import KafkaTimeoutError
 from kafka.future import Future
 from kafka.producer import FutureRecordMetadata, when_all_done
@@ -21,20 +21,20 @@ class Done:
         self.count += 1
 
 
-def a_parcel() -> Parcel:
-    return Parcel("jobs", 0.0, lambda: None)
+def a_parcel() -> PendingRecords:
+    return PendingRecords("jobs", 0.0, lambda: None)
 
 
-def futures_of(parcel: Parcel, count: int) -> list[FutureRecordMetadata]:
-    return [FutureRecordMetadata(parcel, index, 0, 0, 0, 0) for index in range(count)]
+def futures_of(pending_records: PendingRecords, count: int) -> list[FutureRecordMetadata]:
+    return [FutureRecordMetadata(pending_records, index, 0, 0, 0, 0) for index in range(count)]
 
 
 def test_nothing_to_wait_for_is_done_at_once() -> None:
     done = Done()
     when_all_done([], done)
-    parcel = a_parcel()
-    parcel.done.success(BatchResult(0, 7))
-    when_all_done(futures_of(parcel, 3), done)
+    pending_records = a_parcel()
+    pending_records.done.success(BatchResult(0, 7))
+    when_all_done(futures_of(pending_records, 3), done)
     assert done.count == 2
 
 
@@ -54,10 +54,10 @@ def test_it_is_called_once_when_the_last_batch_is_answered_well_or_not() -> None
 
 def test_records_that_move_are_followed_to_where_they_are() -> None:
     done = Done()
-    parked, left, right = a_parcel(), a_parcel(), a_parcel()
-    futures = futures_of(parked, 2)
+    unassigned, left, right = a_parcel(), a_parcel(), a_parcel()
+    futures = futures_of(unassigned, 2)
     when_all_done(futures, done)
-    parked.move([(left, 0), (right, 4)])
+    unassigned.move([(left, 0), (right, 4)])
     assert done.count == 0
     right.done.success(BatchResult(0, 2))
     assert done.count == 0
@@ -66,10 +66,10 @@ def test_records_that_move_are_followed_to_where_they_are() -> None:
     assert [future.append_time_ms for future in futures] == [1, 2]
 
 
-class MovesWhenLookedAt(Parcel):
+class MovesWhenLookedAt(PendingRecords):
     """Another thread moves the record on just when its end is looked at."""
 
-    target: Parcel | None = None
+    target: PendingRecords | None = None
 
     @property  # type: ignore[override]
     def done(self) -> Future[BatchResult]:
@@ -87,19 +87,21 @@ class MovesWhenLookedAt(Parcel):
 def test_a_record_that_moves_while_it_is_looked_at_is_not_done() -> None:
     target = a_parcel()
     for look in (lambda future: future.is_done, lambda future: future.succeeded(), lambda future: future.value):
-        parcel = MovesWhenLookedAt("jobs", 0.0, lambda: None)
-        (future,) = futures_of(parcel, 1)
-        parcel.target = target
+        pending_records = MovesWhenLookedAt("jobs", 0.0, lambda: None)
+        (future,) = futures_of(pending_records, 1)
+        pending_records.target = target
         assert not look(future)
     target.done.success(BatchResult(10, -1))
     assert future.value is not None and future.value.offset == 14
 
 
 def test_threads_that_look_do_not_disturb_one_another() -> None:
-    parcel, target = a_parcel(), a_parcel()
-    future = futures_of(parcel, 8)[7]
-    parcel.move([(a_parcel(), 0)] * 7 + [(target, 2)])
+    pending_records, target = a_parcel(), a_parcel()
+    future = futures_of(pending_records, 8)[7]
+    pending_records.move([(a_parcel(), 0)] * 7 + [(target, 2)])
     assert future.partition == -1
     target.done.success(BatchResult(10, -1))
-    assert future._parcel is parcel and future._index == 7, "what one thread has written another would read half"
+    assert future._pending is pending_records and future._index == 7, (
+        "what one thread has written another would read half"
+    )
     assert future.value is not None and future.value.offset == 12

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from kafka.core.produce.memory import BufferFull
+from kafka.core.produce.accumulator import BufferFull
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.producer import FutureRecordMetadata, KafkaProducer
-from kafka.producer.waiting import ThreadWaiter, append_when_there_is_room
+from kafka.producer.producer import ThreadWaiter, append_when_memory_is_free
 from kafka.testing import EmbeddedBroker
 from test.producer.support import producer_in_memory
 from test.support.waiting import until
@@ -29,7 +29,7 @@ once, as batches; what that leaves to the heap is up to 4 MB, however large the 
 MOST = 1.2
 """What a process may grow by, in buffers."""
 
-ROWS = ("producer/waiting.py", "produce/accumulator.py", "produce/memory.py")
+ROWS = ("producer/producer.py", "produce/accumulator.py", "produce/memory.py")
 """Where a row of waiters is kept."""
 
 PROGRAM = """
@@ -223,7 +223,7 @@ def test_records_that_wait_for_their_topic_on_a_loop_are_within_the_memory_too()
         with pytest.raises(KafkaTimeoutError, match="topic t, whose partitions are not known yet"):
             for _ in range(1000):
                 rig.producer.send("t", b"x" * 100)
-        assert 15 < rig.producer._accumulator.topics["t"].parked.records_count < 30  # type: ignore[union-attr]
+        assert 15 < rig.producer._accumulator.topics["t"].unassigned.records_count < 30  # type: ignore[union-attr]
         rig.flush()
         rig.producer.send("t", b"x" * 100)
 
@@ -281,7 +281,7 @@ def test_an_interrupt_while_waiting_for_memory_leaves_nobody_in_the_row(is_full:
 
             sys.setprofile(look)
             try:
-                append_when_there_is_room(accumulator, BufferFull(1), 0, lambda: None, record)
+                append_when_memory_is_free(accumulator, BufferFull(1), 0, lambda: None, record)
                 is_over = True
             except KeyboardInterrupt:
                 pass

@@ -330,15 +330,15 @@ def test_a_users_partitioner_of_the_third_generation_sees_what_was_given_and_its
             return 3
 
     with producer_in_memory(4, partitioner=Mine(), value_serializer=str.encode, key_serializer=_encoded) as rig:
-        parked = rig.producer.send("t", "a", key="k")
+        unassigned = rig.producer.send("t", "a", key="k")
         rig.flush()
         sent = rig.producer.send("t", "b")
         with pytest.raises(LookupError, match="not this one"):
             rig.producer.send("t", "no")
         rig.flush()
-        assert parked.value is not None
+        assert unassigned.value is not None
         assert sent.value is not None
-        assert parked.value.partition == sent.value.partition == 3
+        assert unassigned.value.partition == sent.value.partition == 3
         assert rig.cluster.logs[3] == [b"a", b"b"], "nothing else was sent"
     assert seen == [("t", "k", b"k", "a", b"a", [0, 1, 2, 3]), ("t", None, None, "b", b"b", [0, 1, 2, 3])]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kafka.core.dialogue import ByVersion, Dialogue, Forget, Send, Sleep
-from kafka.core.produce.accumulator import PartitionQueue
-from kafka.core.produce.identity import ProducerIdentity
+from kafka.core.produce.batch import PartitionQueue
+from kafka.core.produce.producer_id import ProducerIdAndEpoch
 from kafka.core.produce.transactions import TransactionManager
 from kafka.core.retry import Backoff
 from kafka.core.routing import Coordinator, CoordinatorType
@@ -26,7 +26,7 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
 )
-from kafka.producer.transaction_dialogues import TransactionDialogues
+from kafka.producer.transactions import TransactionDialogues
 from kafka.protocol.transactions import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnResponse,
@@ -102,7 +102,7 @@ class Rig:
             self.machine.begin_initializing()
             return
         self.machine.begin_initializing()
-        self.machine.initialized(ProducerIdentity(7, 3), can_bump=True, version=version)
+        self.machine.initialized(ProducerIdAndEpoch(7, 3), can_bump=True, version=version)
         self.machine.begin()
 
     def want(self, *partitions: tuple[str, int]) -> None:

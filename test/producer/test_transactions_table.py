@@ -11,8 +11,13 @@ from typing import Any
 import pytest
 
 from kafka import KafkaProducer, TopicPartition
-from kafka.core.produce.fate import Fate, fate_for
-from kafka.core.produce.recoveries import Api, Recovery, recovery_for
+from kafka.core.produce.errors import (
+    ProduceErrorAction,
+    TransactionErrorAction,
+    TransactionRequestKind,
+    produce_error_action,
+    transaction_error_action,
+)
 from kafka.core.states import Transaction
 from kafka.errors import (
     ERRORS_BY_CODE,
@@ -31,11 +36,19 @@ CODES = [code for code in sorted(ERRORS_BY_CODE) if code]
 VERSION_1 = "3.9"
 VERSION_2 = "4.3"
 WALKS = [
-    *((VERSION_2, api) for api in (Api.INIT, Api.PRODUCE, Api.COMMIT_OFFSETS, Api.END)),
+    *(
+        (VERSION_2, api)
+        for api in (
+            TransactionRequestKind.INIT,
+            TransactionRequestKind.PRODUCE,
+            TransactionRequestKind.COMMIT_OFFSETS,
+            TransactionRequestKind.END,
+        )
+    ),
     *(
         pytest.param(VERSION_1, api, marks=pytest.mark.deep("an older protocol; kept by test_error_tables.py"))
-        for api in Api
-        if api is not Api.FIND
+        for api in TransactionRequestKind
+        if api is not TransactionRequestKind.FIND
     ),
 ]
 TOPIC = "walked"
@@ -67,18 +80,18 @@ def transact(producer: KafkaProducer, value: bytes) -> None:
     producer.commit_transaction()
 
 
-def outcome_of(api: Api, code: int) -> Recovery | None:
+def outcome_of(api: TransactionRequestKind, code: int) -> TransactionErrorAction | None:
     """What the tables say; None: it is as if nothing had happened."""
     error = for_code(code)("x")
-    if api is Api.PRODUCE:
-        fate = fate_for(error, is_first=True, is_numbered=True)
-        if fate in (Fate.RETRY, Fate.SUCCEEDED):
+    if api is TransactionRequestKind.PRODUCE:
+        fate = produce_error_action(error, is_first=True, is_numbered=True)
+        if fate in (ProduceErrorAction.RETRY, ProduceErrorAction.SUCCEEDED):
             return None
-    recovery = recovery_for(api, error)
+    recovery = transaction_error_action(api, error)
     return None if recovery.is_retry else recovery
 
 
-def walk(broker: EmbeddedBroker, api: Api, code: int, value: bytes) -> bool:
+def walk(broker: EmbeddedBroker, api: TransactionRequestKind, code: int, value: bytes) -> bool:
     """One transaction, and another one if that goes; whether ``value`` was committed at last."""
     name = f"{api.name}-{code}-{next(_numbers)}"
     expected = outcome_of(api, code)
@@ -98,13 +111,13 @@ def walk(broker: EmbeddedBroker, api: Api, code: int, value: bytes) -> bool:
             assert raised is None
             return not isinstance(for_code(code)(), DuplicateSequenceNumberError)  # told to be there, and is not
         assert isinstance(raised, KafkaError)
-        if expected is Recovery.AGAIN:
+        if expected is TransactionErrorAction.AGAIN:
             assert not isinstance(raised, TransactionError)
             assert type(raised) is for_code(code)
             producer.init_transactions()
-        elif expected in (Recovery.FATAL, Recovery.FENCED):
+        elif expected in (TransactionErrorAction.FATAL, TransactionErrorAction.FENCED):
             assert isinstance(raised, FatalTransactionError)
-            assert isinstance(raised, ProducerFencedError) == (expected is Recovery.FENCED)
+            assert isinstance(raised, ProducerFencedError) == (expected is TransactionErrorAction.FENCED)
             assert machine.state is Transaction.FATAL_ERROR
             for call in (
                 producer.begin_transaction,
@@ -129,7 +142,7 @@ def walk(broker: EmbeddedBroker, api: Api, code: int, value: bytes) -> bool:
 
 
 @pytest.mark.parametrize(("broker", "api"), WALKS, indirect=["broker"])
-def test_each_error_code_once_ends_as_the_table_says(broker: EmbeddedBroker, api: Api) -> None:
+def test_each_error_code_once_ends_as_the_table_says(broker: EmbeddedBroker, api: TransactionRequestKind) -> None:
     committed = []
     for code in CODES:
         value = f"{api.name}-{code}".encode()

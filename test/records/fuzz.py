@@ -30,7 +30,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafka._compiled import is_compiled
-from kafka.core.consume.fetched import Fetched, ReaderOptions
+from kafka.core.consume.fetched import CompletedFetch, ReaderOptions
 from kafka.errors import KafkaError
 from kafka.protocol.fetch import FetchResponse
 from kafka.records import (
@@ -339,7 +339,7 @@ def read_objects(data: Buffer) -> int:
 
 def read_as_consumer(data: Buffer) -> int:
     aborted = [FetchResponse.AbortedTransaction(producer_id=7, first_offset=0)]
-    fetched = Fetched(PARTITION, 3, data, aborted)
+    fetched = CompletedFetch(PARTITION, 3, data, aborted)
     options = ReaderOptions(read_committed=True)
     turns = 0
     while not fetched.is_exhausted:

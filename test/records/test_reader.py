@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.core.consume.fetched import Fetched, ReaderOptions
-from kafka.core.consume.sinks import Records
+from kafka.core.consume.fetched import CompletedFetch, ConsumerRecordSink, ReaderOptions
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records import GZIP, ZSTD, RawRecord, decode_raw, decode_records, iter_batches, parse_header
 from kafka.records.header import ATTRIBUTES_AT, HEADER_BYTES
@@ -230,7 +229,7 @@ def test_records_before_the_first_offset_wanted_are_passed_over(what: str, first
     else:
         records: list[RawRecord] = [(10 + index, *item[:3], []) for index, item in enumerate(items)]
         data = encode_message_set(records, int(what[1]), GZIP)
-    fetched = Fetched(TopicPartition("t", 0), first, data)
+    fetched = CompletedFetch(TopicPartition("t", 0), first, data)
     found = fetched.read(100, ReaderOptions())
     assert [(record.offset, record.value) for record in found] == [
         (offset, b"%d" % (offset - 10)) for offset in range(max(first, 10), 15)
@@ -239,7 +238,7 @@ def test_records_before_the_first_offset_wanted_are_passed_over(what: str, first
 
 def test_a_record_of_no_bytes_is_corrupt_also_before_the_first_offset_wanted() -> None:
     """Java's consumer, too, reads the records that it passes over."""
-    fetched = Fetched(TopicPartition("t", 0), 3, batch_with_body(b"\0" + GOOD * 2, 2))
+    fetched = CompletedFetch(TopicPartition("t", 0), 3, batch_with_body(b"\0" + GOOD * 2, 2))
     with pytest.raises(CorruptRecordError, match="a record of 0 bytes"):
         fetched.read(100, ReaderOptions(check_crcs=False))
 
@@ -248,7 +247,7 @@ def test_a_record_of_no_bytes_is_corrupt_also_before_the_first_offset_wanted() -
 def test_headers_that_were_not_checked_are_found_malformed_by_who_looks(headers: bytes) -> None:
     batch = batch_with_body(record_bytes(b"\0", 0, 0, -1, -1, headers or b"\1"))
     (header,) = iter_batches(batch, check_crcs=False)
-    found = Records("t", 0, -1, 0)
+    found = ConsumerRecordSink("t", 0, -1, 0)
     RecordReader(batch, header, checks_headers=False).read(found)
     with pytest.raises(CorruptRecordError):
         _ = found.found[0].headers
@@ -261,7 +260,7 @@ def test_a_record_that_ends_before_its_headers_is_corrupt_whether_these_are_chec
     (header,) = iter_batches(batch, check_crcs=False)
     for checks_headers in (True, False):
         with pytest.raises(CorruptRecordError):
-            RecordReader(batch, header, checks_headers=checks_headers).read(Records("t", 0, -1, 0))
+            RecordReader(batch, header, checks_headers=checks_headers).read(ConsumerRecordSink("t", 0, -1, 0))
 
 
 def test_headers_that_were_read_before_are_given_back() -> None:

@@ -17,7 +17,7 @@ from kafka.broker.broker import Broker
 from kafka.broker.server import BrokerServer
 from kafka.client.kafka_client import KafkaClient
 from kafka.core.routing import Controller
-from kafka.core.share.holding import Acknowledged
+from kafka.core.share.acknowledgements import Acknowledged
 from kafka.core.share.records import ShareRecord
 from kafka.errors import KafkaError
 from kafka.net.loop import Loop

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
-from kafka.core.share.intake import Outcome
-from kafka.core.share.session import Exchange
+from kafka.core.share.session import ShareExchange, ShareResponseOutcome
 from kafka.errors import (
     IllegalArgumentError,
     IllegalStateError,
@@ -26,7 +25,7 @@ from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
 from kafka.protocol.share import ShareFetchRequest
 from kafka.share import AcknowledgeType, KafkaShareConsumer, ShareRecord
-from kafka.share.link import ShareLink
+from kafka.share.leader_sessions import LeaderSession
 from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
 from test.share.support import Machine, Taker
@@ -122,21 +121,21 @@ def test_what_a_poll_returned_is_accepted_by_the_request_that_fetches_more(
     for number in range(3):
         group.put(*(b"%d" % each for each in range(10 * number, 10 * number + 10)))
     requests: list[tuple[bool, bool]] = []
-    send, settle = ShareLink._send, ShareLink._settle
+    send, settle = LeaderSession._send, LeaderSession._settle
     brought: list[int] = []
 
-    def sent(self: ShareLink, exchange: Exchange, now: float) -> None:
+    def sent(self: LeaderSession, exchange: ShareExchange, now: float) -> None:
         requests.append((isinstance(exchange.request, ShareFetchRequest), bool(exchange.acks)))
         send(self, exchange, now)
 
-    def settled(self: ShareLink, outcome: Outcome) -> None:
+    def settled(self: LeaderSession, outcome: ShareResponseOutcome) -> None:
         if outcome.records and not any(brought):
             requests.clear()
         brought.append(len(outcome.records))
         settle(self, outcome)
 
-    monkeypatch.setattr(ShareLink, "_send", sent)
-    monkeypatch.setattr(ShareLink, "_settle", settled)
+    monkeypatch.setattr(LeaderSession, "_send", sent)
+    monkeypatch.setattr(LeaderSession, "_settle", settled)
     consumer = group.member(max_poll_records=10)
     records = take(consumer, 30)
     assert sorted(map(int, values(records))) == list(range(30))
@@ -184,7 +183,7 @@ def test_records_whose_locks_ran_out_unpolled_are_not_returned_any_more(group: G
     lost: list[ShareRecord] = []
     consumer = group.member(on_lost=lambda records, error: lost.extend(records))
     take(consumer, 1, max_records=1)
-    buffered = list(consumer._inbox._records)
+    buffered = list(consumer._buffer._records)
     assert values(buffered) == [b"b"]
     until(lambda: buffered[0].lost, meanwhile=lambda: consumer._host.call(lambda: None))
     (again,) = (each for each in take(consumer, 2) if each.value == b"b")
@@ -324,7 +323,7 @@ def test_in_implicit_mode_explicit_calls_are_refused_with_the_way_out(group: Gro
         with pytest.raises(IllegalStateError, match="share_acknowledgement_mode is implicit"):
             call()
     consumer._host.wait(consumer.commit_async(), 10)
-    assert consumer._inbox.take_outcomes() == {TopicPartition(group.name, 0): None}, "it still accepts it"
+    assert consumer._buffer.take_outcomes() == {TopicPartition(group.name, 0): None}, "it still accepts it"
 
 
 def test_iteration_accepts_a_record_when_the_next_is_asked_for_and_ends_with_a_wakeup(group: Group) -> None:

@@ -16,15 +16,15 @@ from kafka.protocol.share import (
     ShareGroupHeartbeatRequest,
 )
 from kafka.share import AcknowledgeType
-from kafka.share.link import ShareLink
+from kafka.share.leader_sessions import LeaderSession
 from test.share.support import TOPIC, Leaders, Machine, Taker
 
 MakeLeaders = Callable[[int], Leaders]
 
 
-def link_of(consumer: Any) -> ShareLink:
-    (link,) = consumer._engine._links.values()
-    assert isinstance(link, ShareLink)
+def link_of(consumer: Any) -> LeaderSession:
+    (link,) = consumer._driver._sessions.values()
+    assert isinstance(link, LeaderSession)
     return link
 
 
@@ -34,7 +34,7 @@ def test_members_on_one_client_have_a_connection_each(machine: Machine) -> None:
     consumers = [user.consumer(client, "t") for user in users]
     for consumer in consumers:
         consumer.request_records(1)
-    machine.wait(lambda: all(consumer._engine._links for consumer in consumers))
+    machine.wait(lambda: all(consumer._driver._sessions for consumer in consumers))
     machine.run(2)
     lanes = {link_of(consumer).lanes._name for consumer in consumers}
     assert len(lanes) == 2

@@ -162,7 +162,7 @@ class ClassicStory(ConsumerStory):
 
 
 class ConsumerProtocolStory(ConsumerStory):
-    """The new protocol (KIP-848)."""
+    """The consumer group protocol (KIP-848)."""
 
     kind = "consumer"
 

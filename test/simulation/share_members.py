@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka.client.kafka_client import KafkaClient
-from kafka.core.share.holding import Acknowledged
+from kafka.core.share.acknowledgements import Acknowledged
 from kafka.core.share.records import AcknowledgeType, ShareRecord
 from kafka.errors import IllegalStateError, KafkaError
 from kafka.share import KafkaShareConsumer

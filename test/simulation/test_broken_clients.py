@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from kafka.consumer.group import GroupDriver
-from kafka.consumer.membership import Membership
+from kafka.consumer.membership import GroupMembership
 from kafka.core.consume.positions import PartitionPosition
 from kafka.core.group.classic import ClassicMember
 from kafka.core.group.machine import NO_GENERATION, Lose, Revoke
-from kafka.core.share.acks import PendingAcks
+from kafka.core.share.acknowledgements import PendingAcknowledgements
 from kafka.core.share.records import AcknowledgeType, ShareRecord
 from kafka.core.share.session import ShareSession
 from kafka.producer import KafkaProducer
@@ -29,13 +29,13 @@ Patch = pytest.MonkeyPatch
 
 
 def acknowledgements_are_dropped(patch: Patch) -> None:
-    add = PendingAcks.add
+    add = PendingAcknowledgements.add
 
-    def forgetful(self: PendingAcks, record: ShareRecord, kind: AcknowledgeType) -> None:
+    def forgetful(self: PendingAcknowledgements, record: ShareRecord, kind: AcknowledgeType) -> None:
         if record.offset % 7 != 3:
             add(self, record, kind)
 
-    patch.setattr(PendingAcks, "add", forgetful)
+    patch.setattr(PendingAcknowledgements, "add", forgetful)
 
 
 def the_end_of_locks_is_not_noticed(patch: Patch) -> None:
@@ -58,16 +58,16 @@ def what_was_taken_away_is_read_and_committed_all_the_same(patch: Patch) -> None
     def keep(self: Any, effect: Revoke | Lose) -> None:
         self._group.carried_out(effect)
 
-    patch.setattr(Membership, "_take_away", keep)
+    patch.setattr(GroupMembership, "_take_away", keep)
 
 
 def more_is_committed_than_was_handed_out(patch: Patch) -> None:
-    consumed = Membership.consumed
+    consumed = GroupMembership.consumed
 
-    def too_far(self: Membership) -> Any:
+    def too_far(self: GroupMembership) -> Any:
         return {each: what._replace(offset=what.offset + 1) for each, what in consumed(self).items()}
 
-    patch.setattr(Membership, "consumed", too_far)
+    patch.setattr(GroupMembership, "consumed", too_far)
 
 
 def nothing_is_given_up_before_joining_again(patch: Patch) -> None:
@@ -75,7 +75,7 @@ def nothing_is_given_up_before_joining_again(patch: Patch) -> None:
 
     def hold_on(self: ClassicMember) -> Any:
         is_joining = self._rejoin is not None and self.generation != NO_GENERATION
-        return None if is_joining and self._exit is None else next_step(self)
+        return None if is_joining and self._leave_state is None else next_step(self)
 
     patch.setattr(ClassicMember, "_next_step", hold_on)
 
@@ -86,12 +86,12 @@ def a_lost_generation_is_not_noticed(patch: Patch) -> None:
 
 
 def partitions_are_assigned_and_nobody_is_told(patch: Patch) -> None:
-    tell = Membership._tell
+    tell = GroupMembership._tell
 
-    def silent(self: Membership, name: str, partitions: Any) -> Any:
+    def silent(self: GroupMembership, name: str, partitions: Any) -> Any:
         return None if name == "on_partitions_lost" else tell(self, name, partitions)
 
-    patch.setattr(Membership, "_tell", silent)
+    patch.setattr(GroupMembership, "_tell", silent)
 
 
 def answers_of_the_coordinator_are_not_heard(patch: Patch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka.consumer import KafkaConsumer
-from kafka.consumer.starts import Starts
+from kafka.consumer.membership import InitialOffsets
 from kafka.core.retry import Backoff
 from kafka.core.share.session import ShareSession
 from kafka.core.versions import NoAnswer, discover
@@ -136,7 +136,7 @@ def test_look_ups_of_committed_offsets_that_will_be_tried_again_are_no_error_of_
         loop=SimpleNamespace(call_later=lambda seconds, *_: again.append(seconds)),
     )
     driver: Any = SimpleNamespace(client=client)
-    starts = Starts.__new__(Starts)
+    starts = InitialOffsets.__new__(InitialOffsets)
     starts._driver, starts._client, starts._on_trouble = driver, client, told.append  # type: ignore[assignment]
     partitions = [TopicPartition("t", number) for number in range(3)]
     denied = TopicAuthorizationFailedError()

@@ -165,7 +165,7 @@ class World:
         self.is_stormy = False
         self.broker_host = Host(self, BROKER)
         self._directory = directory
-        self._starts = 0
+        self._initial_offsets = 0
         self._internal = Connection()
         self.broker: Broker | None = None
         self.server: BrokerServer | None = None
@@ -260,12 +260,12 @@ class World:
 
     def start_broker(self) -> None:
         """On what the last one has left."""
-        self._starts += 1
+        self._initial_offsets += 1
         loop = self.broker_host.loop
         loop.resume()
         clock = loop.clock
         broker = Broker(
-            os.path.join(self._directory, str(self._starts)),
+            os.path.join(self._directory, str(self._initial_offsets)),
             BROKER_SETTINGS,
             fsync="never",
             now=clock.monotonic(),
@@ -285,7 +285,9 @@ class World:
         if broker is None or server is None:
             return
         self.note("broker is down", "killed" if is_killed else "stopped")
-        here, there = (os.path.join(self._directory, str(number)) for number in (self._starts, self._starts + 1))
+        here, there = (
+            os.path.join(self._directory, str(number)) for number in (self._initial_offsets, self._initial_offsets + 1)
+        )
         if is_killed:
             shutil.copytree(here, there)
         self.broker = self.server = None

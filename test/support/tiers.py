@@ -98,7 +98,7 @@ COMPILED_SHORT: Final = (
     "test/core/share",
     "test/core/test_",
     "test/client",
-    "test/producer/test_codec.py",
+    "test/producer/test_settings.py",
     "test/producer/test_faults.py",
     "test/producer/test_fork.py",
     "test/producer/test_future.py",

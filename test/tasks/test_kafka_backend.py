@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafka.client import ApiRanges, KafkaClient
-from kafka.core.consume.fetched import Fetched, ReaderOptions
+from kafka.core.consume.fetched import CompletedFetch, ReaderOptions
 from kafka.errors import (
     CoordinatorLoadInProgressError,
     GroupAuthorizationFailedError,
@@ -796,7 +796,7 @@ def test_headers_of_a_record_that_has_too_many_for_a_state_are_not_made(app: App
     for count in (MOST_HEADERS, MOST_HEADERS + 1):
         state: list[tuple[str, bytes | None]] = [("state", b"SUCCESS")]
         builder.append(1_000, job_id.encode(), b"", state + [("h", b"")] * (count - 1))
-    good, bad = Fetched(TopicPartition("r", 0), 0, builder.build()).read(2, ReaderOptions())
+    good, bad = CompletedFetch(TopicPartition("r", 0), 0, builder.build()).read(2, ReaderOptions())
     assert front.results._state(good) == StateRecord(job_id, JobState.SUCCESS, time_ms=1_000)
     assert front.results._state(bad) is None
     assert isinstance(bad._headers, bytes)

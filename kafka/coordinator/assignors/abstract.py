@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from kafka.core.group.assignors.adapter import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from kafka.core.group.assignors.base import RebalanceProtocol
+from kafka.core.group.assignors.strategy import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 
 __all__ = [
     "AbstractPartitionAssignor",

@@ -16,8 +16,8 @@ from kafka.coordinator.assignors.abstract import (
 )
 from kafka.core.group.assignors.base import Assignor, GroupMember
 from kafka.core.group.assignors.strategy import ASSIGNORS
-from kafka.core.group.machine import TopicPicture
-from kafka.core.group.protocol import Assignment
+from kafka.core.group.machine import TopicSnapshot
+from kafka.core.group.protocol import MemberAssignment
 
 
 class BuiltInAssignor(AbstractPartitionAssignor):
@@ -38,7 +38,7 @@ class BuiltInAssignor(AbstractPartitionAssignor):
         return ConsumerProtocolSubscription(self.version, topics, self._inner.user_data(frozenset(topics)))
 
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int = -1) -> None:
-        told = Assignment(tuple(assignment.partitions()), assignment.user_data)
+        told = MemberAssignment(tuple(assignment.partitions()), assignment.user_data)
         self._inner.on_assignment(told, generation)
 
 
@@ -49,12 +49,12 @@ def run(assignor: Assignor, cluster: Any, members: Any) -> dict[str, ConsumerPro
         found = [GroupMember(member_id, None, _said(metadata)) for member_id, metadata in members.items()]
     else:
         found = [GroupMember(one.member_id, one.group_instance_id, _said(one.metadata)) for one in members]
-    topics: dict[str, TopicPicture] = {}
+    topics: dict[str, TopicSnapshot] = {}
     for topic in {topic for member in found for topic in member.subscription.topics}:
         numbers = cluster.partitions_for_topic(topic)
         if numbers:
             racks = getattr(cluster, "racks_for_topic", lambda _: ())(topic)
-            topics[topic] = TopicPicture(len(numbers), racks)
+            topics[topic] = TopicSnapshot(len(numbers), racks)
     return {
         member_id: ConsumerProtocolAssignment.of(assignment)
         for member_id, assignment in assignor.assign(topics, found).items()

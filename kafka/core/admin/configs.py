@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kafka.core.admin.answers import Entry, error_of, raise_first, raise_transient, since, time_left
-from kafka.core.admin.cluster import ask_brokers
-from kafka.core.admin.given import list_of
-from kafka.core.admin.plain import to_dict
+from kafka.core.admin.arguments import list_of
+from kafka.core.admin.cluster import request_brokers
+from kafka.core.admin.responses import (
+    ResponseEntry,
+    raise_first,
+    raise_transient,
+    requiring_release,
+    result_of,
+    time_left,
+    to_dict,
+)
 from kafka.core.admin.values import (
     AlterConfigOp,
     ConfigFilterType,
@@ -69,7 +76,7 @@ def describe_configs(
 ) -> Dialogue[Described]:
     """Settings by type, resource and name. Raises the first error."""
     wanted = _filter(config_filter)
-    by_target = _by_target(_listed(config_resources))
+    by_target = _by_target(_checked_resources(config_resources))
     give_up_at = (yield from now()) + timeout_s
     found: Described = {}
     for target, resources in by_target.items():
@@ -89,20 +96,20 @@ def describe_configs(
             target: Target = target, request: DescribeConfigsRequest = request
         ) -> Dialogue[DescribeConfigsResponse]:
             answer: DescribeConfigsResponse
-            (answer,) = yield from ask_brokers([Send(target, request)])
-            raise_transient(_entries(answer.results))
+            (answer,) = yield from request_brokers([Send(target, request)])
+            raise_transient(_config_entries(answer.results))
             return answer
 
         left_s = yield from time_left(give_up_at)
         answer = yield from retrying(attempt, what="describing settings", backoff=backoff, timeout_s=left_s)
-        raise_first(_entries(answer.results))
+        raise_first(_config_entries(answer.results))
         for result in answer.results:
             kind = ConfigResourceType(result.resource_type)
             described = {}
             for config in result.configs:
                 entry = to_dict(config)
                 source = _source(entry, kind)
-                if _is_told(source, entry["read_only"], wanted):
+                if _is_listed(source, entry["read_only"], wanted):
                     entry["config_source"] = source.name
                     entry["is_default"] = source is ConfigSourceType.DEFAULT_CONFIG
                     entry["config_type"] = ConfigType(entry["config_type"]).name
@@ -131,7 +138,7 @@ def alter_configs(
     IllegalArgumentError for APPEND, SUBTRACT and DELETE (None deletes), and if a password is among what has to stay,
     because nobody can read it.
     """
-    wanted = _listed(config_resources)
+    wanted = _checked_resources(config_resources)
     for resource in wanted:
         _operations(resource)
     give_up_at = (yield from now()) + timeout_s
@@ -139,12 +146,14 @@ def alter_configs(
     options.update(raise_errors=raise_errors, backoff=backoff, give_up_at=give_up_at)
     if incremental is not False:
         try:
-            return (yield from since("2.3", _alter(_changing, wanted, **options)))
+            return (yield from requiring_release("2.3", _alter(_changing, wanted, **options)))
         except IncompatibleBrokerVersion:
             if incremental:
                 raise
     changes = [(resource, _only_set(resource)) for resource in wanted]
-    there = yield from since("0.11", _alterable(wanted, backoff, timeout_s=(yield from time_left(give_up_at))))
+    there = yield from requiring_release(
+        "0.11", _alterable(wanted, backoff, timeout_s=(yield from time_left(give_up_at)))
+    )
     left, unread = [], []
     for resource, changed in changes:
         kept = {name: value for name, value in _was_set(resource, there).items() if name not in changed}
@@ -173,9 +182,9 @@ def reset_configs(
     and brokers before: everything is replaced by what was set before without these. What somebody else sets meanwhile
     is lost then; IllegalArgumentError if a password is among what has to stay, because nobody can read it.
     """
-    wanted = _listed(config_resources)
+    wanted = _checked_resources(config_resources)
     give_up_at = (yield from now()) + timeout_s
-    found = yield from since("0.11", _alterable(wanted, backoff, timeout_s))
+    found = yield from requiring_release("0.11", _alterable(wanted, backoff, timeout_s))
     deleted, left, unread = [], [], []
     for resource in wanted:
         kind = resource.resource_type.name.lower()
@@ -193,7 +202,7 @@ def reset_configs(
     options.update(raise_errors=raise_errors, backoff=backoff, give_up_at=give_up_at)
     if incremental is not False:
         try:
-            return (yield from since("2.3", _alter(_changing, deleted, **options)))
+            return (yield from requiring_release("2.3", _alter(_changing, deleted, **options)))
         except IncompatibleBrokerVersion:
             if incremental:
                 raise
@@ -229,7 +238,7 @@ def list_config_resources(
         raise_transient([(answer.error_code, None, "resources with settings")])
         return answer
 
-    answer = yield from since(
+    answer = yield from requiring_release(
         "4.1 for all types, 3.7 for client metrics",
         retrying(attempt, what="listing resources with settings", backoff=backoff, timeout_s=timeout_s),
     )
@@ -252,7 +261,7 @@ def _type_name(number: int) -> str:
     return known(ConfigResourceType, number).name.lower()
 
 
-def _listed(given: Iterable[ConfigResource]) -> list[ConfigResource]:
+def _checked_resources(given: Iterable[ConfigResource]) -> list[ConfigResource]:
     what, form = "config_resources", "a list of ConfigResource"
     resources = list_of(given, what, form)
     if not all(isinstance(resource, ConfigResource) for resource in resources):
@@ -301,18 +310,18 @@ def _alter(
         def attempt(
             target: Target = target, request: AlterConfigsRequest | IncrementalAlterConfigsRequest = request
         ) -> Dialogue[Any]:
-            (answer,) = yield from ask_brokers([Send(target, request)])
-            raise_transient(_entries(answer.responses))
+            (answer,) = yield from request_brokers([Send(target, request)])
+            raise_transient(_config_entries(answer.responses))
             return answer
 
         left_s = yield from time_left(give_up_at)
         answer = yield from retrying(attempt, what="altering settings", backoff=backoff, timeout_s=left_s)
         if raise_errors:
             hidden = () if raise_on_unknown else (InvalidConfigurationError.errno,)
-            raise_first(entry for entry in _entries(answer.responses) if entry[0] not in hidden)
+            raise_first(entry for entry in _config_entries(answer.responses) if entry[0] not in hidden)
         for result in answer.responses:
             kind = ConfigResourceType(result.resource_type).name.lower()
-            error = error_of(result.error_code, result.error_message)
+            error = result_of(result.error_code, result.error_message)
             found.setdefault(kind, {})[result.resource_name] = error
     return found
 
@@ -327,7 +336,7 @@ def _is_own(resource: ConfigResource, entry: Mapping[str, Any]) -> bool:
     return source is not None and entry["config_source"] == source.name
 
 
-def _entries(results: Iterable[Any]) -> list[Entry]:
+def _config_entries(results: Iterable[Any]) -> list[ResponseEntry]:
     return [(result.error_code, result.error_message, result.resource_name or "all brokers") for result in results]
 
 
@@ -439,7 +448,7 @@ def _source(entry: dict[str, Any], kind: ConfigResourceType) -> ConfigSourceType
     return _DYNAMIC_SOURCE.get(kind, ConfigSourceType.UNKNOWN)
 
 
-def _is_told(source: ConfigSourceType, read_only: bool, wanted: ConfigFilterType) -> bool:
+def _is_listed(source: ConfigSourceType, read_only: bool, wanted: ConfigFilterType) -> bool:
     if wanted is ConfigFilterType.DYNAMIC:
         return not read_only
     if wanted is ConfigFilterType.MODIFIED:

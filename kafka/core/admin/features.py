@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import total_ordering
+from math import inf
 from typing import Any, Final
 
-from kafka.core.admin.answers import error_of, raise_first, raise_transient, since
+from kafka.core.admin.responses import raise_first, raise_transient, requiring_release, result_of
 from kafka.core.dialogue import ByVersion, Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, Controller, Target
-from kafka.errors import BrokerResponseError, IllegalArgumentError, NoError
+from kafka.core.versions import ApiRanges
+from kafka.errors import BrokerResponseError, IllegalArgumentError, IncompatibleBrokerVersion, NoError
+from kafka.protocol.api_key import ApiKey
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.quorum import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kafka.protocol.registry import REGISTRY
 from kafka.structs import EnumHelper
+from kafka.wire.message import Request
 
 _FEATURES_SINCE: Final = 3
 _VALIDATE_SINCE: Final = 1
@@ -44,7 +50,7 @@ def describe_features(
     """
     target: Target = Controller() if send_request_to_controller else AnyNode()
     request = ApiVersionsRequest(client_software_name=software[0], client_software_version=software[1])
-    answer = yield from since(
+    answer = yield from requiring_release(
         "2.4",
         retrying(
             lambda: send(target, request, min_version=_FEATURES_SINCE),
@@ -73,7 +79,7 @@ def update_features(
     What is about the whole request is raised, and since 4.0 every error is (InvalidUpdateVersionError,
     ClusterAuthorizationFailedError): either all levels change or none. Brokers since 2.7; ``validate_only`` since 3.3.
     """
-    updates = _checked(feature_updates)
+    updates = _checked_updates(feature_updates)
 
     def build(version: int) -> UpdateFeaturesRequest:
         request = UpdateFeaturesRequest(timeout_ms=int(timeout_s * 1000), feature_updates=[])
@@ -97,18 +103,18 @@ def update_features(
         raise_transient([(answer.error_code, answer.error_message, "update_features")])
         return answer
 
-    answer = yield from since(
+    answer = yield from requiring_release(
         "3.3" if validate_only else "2.7",
         retrying(attempt, what="updating features", backoff=backoff, timeout_s=timeout_s),
     )
     raise_first([(answer.error_code, answer.error_message, "update_features")])
     told = {
-        result.feature: error_of(result.error_code, result.error_message) for result in answer.results
+        result.feature: result_of(result.error_code, result.error_message) for result in answer.results
     }
     return {name: told.get(name, NoError()) for name in updates}
 
 
-def _checked(given: FeatureUpdates) -> dict[str, tuple[UpdateFeatureType, int]]:
+def _checked_updates(given: FeatureUpdates) -> dict[str, tuple[UpdateFeatureType, int]]:
     if not isinstance(given, Mapping):
         raise IllegalArgumentError("feature_updates: {feature: level} or {feature: (upgrade type, level)}")
     found = {}
@@ -138,3 +144,70 @@ def _upgrade_type(given: UpdateFeatureType | int | str) -> UpdateFeatureType:
         known = ", ".join(kind.name for kind in UpdateFeatureType if kind)
         raise IllegalArgumentError(f"upgrade type {given!r}: one of {known}")
     return found
+
+
+# What a broker speaks: its release, as far as that can be told, and the versions of each API (KIP-35).
+
+
+@total_ordering
+class BrokerVersionData:
+    """What one broker speaks. ``api_versions``: API key -> (lowest, highest version); ``broker_version``: the release
+    that this looks like, as numbers, ``(4, 3)``. Ordered by release."""
+
+    __slots__ = ("_ranges", "api_versions", "broker_version")
+
+    def __init__(self, ranges: ApiRanges) -> None:
+        self._ranges = ranges
+        self.api_versions = ranges.ranges
+        self.broker_version = tuple(int(part) for part in (ranges.release or "0").split("."))
+
+    @property
+    def broker_version_str(self) -> str:
+        """The release as a text: "4.3"."""
+        return ".".join(map(str, self.broker_version))
+
+    def api_version(
+        self,
+        operation: Request[Any] | type[Request[Any]] | ApiKey | int,
+        min_version: int = 0,
+        max_version: float = inf,
+    ) -> int:
+        """The highest version of an API (its key, its request class, or a request) that the broker and this client
+        speak, within these limits; IncompatibleBrokerVersion when there is none."""
+        if min_version > max_version:
+            raise IllegalArgumentError(f"min_version={min_version} is above max_version={max_version}")
+        if isinstance(operation, int) and not isinstance(operation, bool):
+            operation = ApiKey(operation)
+            if operation not in REGISTRY:
+                raise IncompatibleBrokerVersion(f"this client does not have the API {operation.name}")
+            operation = REGISTRY[operation].request
+        kind = operation if isinstance(operation, type) else type(operation)
+        if not issubclass(kind, Request):
+            raise IllegalArgumentError(f"operation={operation!r}: an ApiKey, its number, a request or its class")
+        return self._ranges.choose(kind, min_version, int(min(max_version, kind.max_version)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BrokerVersionData):
+            return NotImplemented
+        return self.broker_version == other.broker_version and self.api_versions == other.api_versions
+
+    def __lt__(self, other: BrokerVersionData) -> bool:
+        return self.broker_version < other.broker_version
+
+    def __hash__(self) -> int:
+        return hash(self.broker_version)
+
+    def __repr__(self) -> str:
+        return f"<BrokerVersionData {self.broker_version_str}>"
+
+
+def request_api_versions(
+    target: Target, *, software: tuple[str, str], backoff: Backoff, timeout_s: float = 30.0
+) -> Dialogue[ApiRanges]:
+    """What a broker tells of itself. IncompatibleBrokerVersion before 0.10, where brokers tell nothing."""
+    request = ApiVersionsRequest(client_software_name=software[0], client_software_version=software[1])
+    answer = yield from retrying(
+        lambda: send(target, request), what="asking for API versions", backoff=backoff, timeout_s=timeout_s
+    )
+    raise_first([(answer.error_code, None, "api_versions")])
+    return ApiRanges.from_response(answer)

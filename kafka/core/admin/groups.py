@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Final, NamedTuple
 
-from kafka.core.admin.answers import raise_first, raise_transient
+from kafka.core.admin.arguments import mapping_of, partition_of
 from kafka.core.admin.cluster import broker_ids_of_the_cluster
-from kafka.core.admin.coordinators import at_coordinator, at_coordinators
-from kafka.core.admin.group_values import GroupState, GroupType, MemberToRemove, texts
-from kafka.core.admin.plain import operations_of, to_dict
-from kafka.core.dialogue import All, ByVersion, Dialogue, Send, send
+from kafka.core.admin.responses import operations_of, raise_first, raise_transient, result_of, to_dict
+from kafka.core.admin.routing import (
+    request_coordinator,
+    request_coordinators,
+    request_leaders,
+    result_or_raise,
+    results_or_raise,
+)
+from kafka.core.admin.topics import check_partitions
+from kafka.core.admin.values import GroupState, GroupType, MemberToRemove, OffsetSpec, OffsetTimestamp, texts
+from kafka.core.consume.offsets import LeaderOf, list_offsets, offsets_request, read_offsets
+from kafka.core.dialogue import All, ByVersion, Dialogue, RefreshMetadata, Send, send
 from kafka.core.group.protocol import read_assignment, read_subscription
 from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff, retrying
@@ -25,6 +34,7 @@ from kafka.errors import (
     IllegalArgumentError,
     IncompatibleBrokerVersion,
     KafkaProtocolError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     for_code,
 )
@@ -36,8 +46,14 @@ from kafka.protocol.groups import (
     LeaveGroupResponse,
     ListGroupsRequest,
 )
-from kafka.protocol.share import ShareGroupDescribeRequest
-from kafka.structs import TopicPartition
+from kafka.protocol.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, OffsetFetchResponse
+from kafka.protocol.share import (
+    AlterShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequest,
+    ShareGroupDescribeRequest,
+)
+from kafka.structs import IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 Group = dict[str, Any]
 """A group as its describing API tells it, with ``error`` (None or a text) in place of the error code."""
@@ -81,7 +97,7 @@ def list_groups(
 # -- what they are ----------------------------------------------------------------------------------------------------
 
 
-class _Describing(NamedTuple):
+class _DescribeGroupsApi(NamedTuple):
     """One API that describes groups of one type. ``polish`` turns its answer into what users get."""
 
     type: GroupType
@@ -112,7 +128,7 @@ def _subscription(data: bytes) -> dict[str, Any]:
     return {
         "topics": list(found.topics),
         "user_data": found.user_data,
-        "owned_partitions": _topics(found.owned),
+        "owned_partitions": _topics_as_dicts(found.owned),
         "generation_id": found.generation,
         "rack_id": found.rack or None,
     }
@@ -120,27 +136,27 @@ def _subscription(data: bytes) -> dict[str, Any]:
 
 def _assignment(data: bytes) -> dict[str, Any]:
     found = read_assignment(data)
-    return {"assigned_partitions": _topics(found.partitions), "user_data": found.user_data}
+    return {"assigned_partitions": _topics_as_dicts(found.partitions), "user_data": found.user_data}
 
 
-def _topics(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+def _topics_as_dicts(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
     return [{"topic": topic, "partitions": numbers} for topic, numbers in by_topic(partitions).items()]
 
 
-def _nothing(group: Group) -> None:
+def _leave_as_is(group: Group) -> None:
     pass
 
 
-_CLASSIC: Final = _Describing(GroupType.CLASSIC, _of_classic, _decode_members)
-_CONSUMER: Final = _Describing(
+_CLASSIC: Final = _DescribeGroupsApi(GroupType.CLASSIC, _of_classic, _decode_members)
+_CONSUMER: Final = _DescribeGroupsApi(
     GroupType.CONSUMER,
     lambda ids, operations: ConsumerGroupDescribeRequest(group_ids=ids, include_authorized_operations=operations),
-    _nothing,
+    _leave_as_is,
 )
-SHARE: Final = _Describing(
+SHARE: Final = _DescribeGroupsApi(
     GroupType.SHARE,
     lambda ids, operations: ShareGroupDescribeRequest(group_ids=ids, include_authorized_operations=operations),
-    _nothing,
+    _leave_as_is,
 )
 _ALL: Final = (_CLASSIC, _CONSUMER, SHARE)
 
@@ -160,7 +176,7 @@ def describe_groups(
     and members with ``subscribed_topic_names``, ``assignment`` and so on. A group that is not there is "Dead", with the
     broker's error if it told one.
     """
-    return (yield from _describe(group_ids, _ALL, backoff, timeout_s, node_id, include_authorized_operations))
+    return (yield from _describe_groups(group_ids, _ALL, backoff, timeout_s, node_id, include_authorized_operations))
 
 
 def describe_share_groups(
@@ -172,12 +188,14 @@ def describe_share_groups(
     include_authorized_operations: bool = False,
 ) -> Dialogue[dict[str, Group]]:
     """The same for share groups alone (KIP-932). IncompatibleBrokerVersion before 4.1."""
-    return (yield from _describe(group_ids, (SHARE,), backoff, timeout_s, node_id, include_authorized_operations))
+    return (
+        yield from _describe_groups(group_ids, (SHARE,), backoff, timeout_s, node_id, include_authorized_operations)
+    )
 
 
-def _describe(
+def _describe_groups(
     group_ids: Iterable[str],
-    apis: Sequence[_Describing],
+    apis: Sequence[_DescribeGroupsApi],
     backoff: Backoff,
     timeout_s: float,
     node_id: int | None,
@@ -206,7 +224,7 @@ def _describe(
                 break
         return found
 
-    answers = yield from at_coordinators(
+    answers = yield from request_coordinators(
         group_ids, ask, what="describing groups", backoff=backoff, timeout_s=timeout_s, node_id=node_id
     )
     return {
@@ -217,7 +235,7 @@ def _describe(
     }
 
 
-def _group(described: Any, api: _Describing, error: BrokerResponseError) -> Group:
+def _group(described: Any, api: _DescribeGroupsApi, error: BrokerResponseError) -> Group:
     group = to_dict(described)
     code = group.pop("error_code")
     group.pop("error_message", None)
@@ -298,7 +316,9 @@ def remove_group_members(
     if not wanted:
         return {}
     what = f"removing members of group {group_id}"
-    return (yield from at_coordinator(group_id, ask, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id))
+    return (
+        yield from request_coordinator(group_id, ask, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id)
+    )
 
 
 def delete_groups(
@@ -311,7 +331,436 @@ def delete_groups(
         answer = yield from send(node, DeleteGroupsRequest(groups_names=list(groups)))
         return {result.group_id: for_code(result.error_code)() for result in answer.results}
 
-    found = yield from at_coordinators(
+    found = yield from request_coordinators(
         group_ids, ask, what="deleting groups", backoff=backoff, timeout_s=timeout_s, node_id=node_id
     )
     return {group: type(error) for group, error in found.items() if isinstance(error, BrokerResponseError)}
+
+
+# Dialogues about the offsets that groups have committed: read, set, moved to a place, forgotten.
+#
+# Share groups keep theirs in another way (below). Names of topics are spoken, never ids, so that a topic
+# that is gone can still be named: OffsetFetch and OffsetCommit up to version 9.
+
+
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+Errors = dict[TopicPartition, type[BrokerResponseError]]
+"""NoError where it went well."""
+
+_MAX_VERSION: Final = 9
+"""Later ones name topics by their ids."""
+_SEVERAL_GROUPS_SINCE: Final = 8
+_ALL_SINCE: Final = 2
+
+
+def list_group_offsets(
+    group_specs: Mapping[str, Iterable[TopicPartition] | None],
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+    node_id: int | None = None,
+) -> Dialogue[dict[str, Offsets]]:
+    """Committed offsets: ``{group: {partition: OffsetAndMetadata}}``; all of a group for None, else of the partitions
+    (offset -1: none committed). One request for each coordinator since 3.0 (KIP-709). Raises the first error."""
+    wanted = {group: None if parts is None else list(parts) for group, parts in group_specs.items()}
+
+    def ask(node: int, groups: Sequence[str]) -> Dialogue[Mapping[str, Offsets | BrokerResponseError]]:
+        try:
+            request = OffsetFetchRequest(groups=[_fetched_group(group, wanted[group]) for group in groups])
+            answer = yield from send(node, request, min_version=_SEVERAL_GROUPS_SINCE, max_version=_MAX_VERSION)
+            return {each.group_id: _offsets(each) for each in answer.groups}
+        except IncompatibleBrokerVersion:
+            pass
+        found: dict[str, Offsets | BrokerResponseError] = {}
+        for group in groups:
+            parts = wanted[group]
+            of_one: OffsetFetchResponse = yield from send(
+                node,
+                OffsetFetchRequest(group_id=group, topics=None if parts is None else _offset_fetch_topics(parts)),
+                min_version=1 if parts is not None else _ALL_SINCE,
+                max_version=_SEVERAL_GROUPS_SINCE - 1,
+            )
+            found[group] = _offsets(of_one)
+        return found
+
+    answers = yield from request_coordinators(
+        wanted, ask, what="listing offsets of groups", backoff=backoff, timeout_s=timeout_s, node_id=node_id
+    )
+    return {group: result_or_raise(answer, group) for group, answer in answers.items()}
+
+
+def alter_group_offsets(
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+    node_id: int | None = None,
+) -> Dialogue[Errors]:
+    """Commit offsets for a group without members: ``{partition: error class}`` (UnknownMemberIdError: it has some)."""
+    if not offsets:
+        return {}
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        topics=[
+            OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    _committed(number, offsets[TopicPartition(topic, number)]) for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(offsets).items()
+        ],
+    )
+
+    def ask(node: int) -> Dialogue[Errors]:
+        answer = yield from send(node, request, max_version=_MAX_VERSION)
+        entries = [(topic.name, each) for topic in answer.topics for each in topic.partitions]
+        raise_transient((each.error_code, None, f"group {group_id}") for _, each in entries)
+        return {TopicPartition(name, each.partition_index): for_code(each.error_code) for name, each in entries}
+
+    what = f"altering offsets of group {group_id}"
+    return (
+        yield from request_coordinator(group_id, ask, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id)
+    )
+
+
+def reset_group_offsets(
+    group_id: str,
+    offset_specs: Mapping[TopicPartition, OffsetSpec | OffsetTimestamp | int],
+    leader_of: LeaderOf,
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+    node_id: int | None = None,
+) -> Dialogue[dict[TopicPartition, dict[str, Any]]]:
+    """Commit the offsets that are meant, for a group without members: ``{partition: {"error": class, "offset"}}``.
+
+    An OffsetSpec or OffsetTimestamp is looked up; a plain number is an offset. Each is brought into the partition's
+    range: what is before the start becomes the start, what is behind the end, or not there, the end. The text that was
+    committed before stays.
+    """
+    specs = dict(offset_specs)
+    if not specs:
+        return {}
+    for partition, spec in specs.items():
+        if not isinstance(spec, int) or isinstance(spec, bool):
+            raise IllegalArgumentError(f"{partition}: {spec!r}: an OffsetSpec, an OffsetTimestamp or an offset")
+    yield from check_partitions(specs, backoff=backoff, timeout_s=timeout_s)
+    yield RefreshMetadata(sorted({partition.topic for partition in specs}))
+    for partition in specs:
+        if leader_of(partition) is None:
+            raise UnknownTopicOrPartitionError(f"{partition.topic}-{partition.partition}")
+    before = yield from list_group_offsets(
+        {group_id: list(specs)}, backoff=backoff, timeout_s=timeout_s, node_id=node_id
+    )
+    looked_up = {
+        partition: int(spec) for partition, spec in specs.items() if isinstance(spec, (OffsetSpec, OffsetTimestamp))
+    }
+    starts = yield from list_offsets(
+        dict.fromkeys(specs, int(OffsetSpec.EARLIEST)), leader_of, timeout_s=timeout_s, backoff=backoff
+    )
+    ends = yield from list_offsets(
+        dict.fromkeys(specs, int(OffsetSpec.LATEST)), leader_of, timeout_s=timeout_s, backoff=backoff
+    )
+    meant = yield from list_offsets(looked_up, leader_of, timeout_s=timeout_s, backoff=backoff)
+    reset: Offsets = {}
+    for partition, spec in specs.items():
+        offset = meant[partition].offset if partition in meant else int(spec)
+        start, end = starts[partition].offset, ends[partition].offset
+        text = before[group_id][partition].metadata if partition in before[group_id] else ""
+        reset[partition] = OffsetAndMetadata(end if not 0 <= offset <= end else max(offset, start), text, -1)
+    errors = yield from alter_group_offsets(
+        group_id, reset, backoff=backoff, timeout_s=timeout_s, node_id=node_id
+    )
+    return {partition: {"error": error, "offset": reset[partition].offset} for partition, error in errors.items()}
+
+
+def delete_group_offsets(
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+    node_id: int | None = None,
+) -> Dialogue[Errors]:
+    """Forget committed offsets (KIP-496, 2.4): ``{partition: error class}`` (GroupSubscribedToTopicError: a member
+    reads the topic). Raises the group's error (GroupIdNotFoundError, NonEmptyGroupError)."""
+    wanted = list(partitions)
+    if not wanted:
+        return {}
+    request = OffsetDeleteRequest(
+        group_id=group_id,
+        topics=[
+            OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=number) for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(wanted).items()
+        ],
+    )
+
+    def ask(node: int) -> Dialogue[Errors]:
+        answer = yield from send(node, request)
+        raise_first([(answer.error_code, None, f"group {group_id}")])
+        return {
+            TopicPartition(topic.name, each.partition_index): for_code(each.error_code)
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    what = f"deleting offsets of group {group_id}"
+    return (
+        yield from request_coordinator(group_id, ask, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id)
+    )
+
+
+def _fetched_group(
+    group_id: str, partitions: Sequence[TopicPartition] | None
+) -> OffsetFetchRequest.OffsetFetchRequestGroup:
+    topics = None
+    if partitions is not None:
+        topics = [
+            OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
+            for topic, numbers in by_topic(partitions).items()
+        ]
+    return OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+
+
+def _offset_fetch_topics(partitions: Sequence[TopicPartition]) -> list[OffsetFetchRequest.OffsetFetchRequestTopic]:
+    return [
+        OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
+        for topic, numbers in by_topic(partitions).items()
+    ]
+
+
+def _offsets(
+    answer: OffsetFetchResponse | OffsetFetchResponse.OffsetFetchResponseGroup,
+) -> Offsets | BrokerResponseError:
+    if answer.error_code:
+        return for_code(answer.error_code)("")
+    found: Offsets = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            if each.error_code:
+                return for_code(each.error_code)(f"{topic.name}-{each.partition_index}")
+            found[TopicPartition(topic.name, each.partition_index)] = OffsetAndMetadata(
+                each.committed_offset, each.metadata or "", each.committed_leader_epoch
+            )
+    return found
+
+
+def _committed(number: int, offset: OffsetAndMetadata) -> OffsetCommitRequest.OffsetCommitRequestPartition:
+    if offset.offset < 0:
+        raise IllegalArgumentError(f"{offset}: an offset is at least 0; to forget one, delete_group_offsets()")
+    return OffsetCommitRequest.OffsetCommitRequestPartition(
+        partition_index=number,
+        committed_offset=offset.offset,
+        committed_leader_epoch=-1 if offset.leader_epoch is None else offset.leader_epoch,
+        committed_metadata=offset.metadata,
+    )
+
+
+# A dialogue that looks up offsets of partitions by what they are, or by time.
+
+
+def list_partition_offsets(
+    topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int],
+    isolation_level: IsolationLevel | str | int = IsolationLevel.READ_UNCOMMITTED,
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+) -> Dialogue[dict[TopicPartition, OffsetAndTimestamp]]:
+    """The offset that each OffsetSpec means, or the first that is not older than a time in ms since the epoch:
+    ``{partition: OffsetAndTimestamp}``. ``offset`` is -1 when there is none, ``timestamp`` for what is no record,
+    ``leader_epoch`` where it is not told.
+
+    READ_COMMITTED: nothing behind the first open transaction counts (KIP-98). Raises the first error
+    (UnknownTopicOrPartitionError). UnsupportedVersionError: the brokers do not know this OffsetSpec, or (before
+    0.10.1) times.
+    """
+    form = "{TopicPartition: OffsetSpec or time in ms} is needed"
+    given = mapping_of(topic_partition_specs, "topic_partition_specs", form)
+    specs = {partition_of(partition, "topic_partition_specs"): spec for partition, spec in given.items()}
+    known = {int(spec) for spec in OffsetSpec}
+    for partition, spec in specs.items():
+        if isinstance(spec, bool) or not isinstance(spec, int):
+            raise IllegalArgumentError(f"{partition}: {spec!r}: an OffsetSpec, or a time in ms, is needed")
+        if spec < 0 and spec not in known:
+            raise IllegalArgumentError(f"{partition}: {spec!r}: no OffsetSpec has that number, and no time is negative")
+    try:
+        read_committed = IsolationLevel.of(isolation_level) is IsolationLevel.READ_COMMITTED
+    except ValueError as error:
+        raise IllegalArgumentError(f"isolation_level={isolation_level!r}: {error}") from None
+
+    def build(partitions: Sequence[TopicPartition]) -> ByVersion[Any]:
+        return offsets_request({partition: int(specs[partition]) for partition in partitions}, read_committed)
+
+    found = yield from request_leaders(
+        specs, build, read_offsets, what="listing offsets", backoff=backoff, timeout_s=timeout_s
+    )
+    return {partition: OffsetAndTimestamp(*each) for partition, each in results_or_raise(found).items()}
+
+
+# Dialogues about where share groups stand: the first offset of each partition that is not done (KIP-932, KIP-1226).
+#
+# Describing and deleting a share group is as for others (above).
+
+
+class SharePartitionOffset(NamedTuple):
+    """Where a share group stands in a partition. ``start_offset``: the first record that is not done, -1 when the group
+    has not begun; ``lag``: how many records are not done, -1 when the broker does not tell (before 4.2)."""
+
+    start_offset: int
+    lag: int = -1
+    leader_epoch: int = -1
+
+
+ShareOffsets = dict[TopicPartition, SharePartitionOffset]
+
+
+def list_share_group_offsets(
+    group_specs: Mapping[str, Iterable[TopicPartition] | None],
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+    node_id: int | None = None,
+) -> Dialogue[dict[str, ShareOffsets]]:
+    """``{group: {partition: SharePartitionOffset}}``; of all partitions for None. Raises the first error."""
+    answers = yield from share_group_offsets(group_specs, backoff=backoff, timeout_s=timeout_s, node_id=node_id)
+    return {group: result_or_raise(answer, group) for group, answer in answers.items()}
+
+
+def share_group_offsets(
+    group_specs: Mapping[str, Iterable[TopicPartition] | None],
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+    node_id: int | None = None,
+) -> Dialogue[dict[str, ShareOffsets | BrokerResponseError]]:
+    """As :func:`list_share_group_offsets`, each group's error in the place of its offsets."""
+    wanted = {group: None if parts is None else list(parts) for group, parts in group_specs.items()}
+
+    def ask(node: int, groups: Sequence[str]) -> Dialogue[Mapping[str, ShareOffsets | BrokerResponseError]]:
+        answer = yield from send(
+            node, DescribeShareGroupOffsetsRequest(groups=[_share_offsets(group, wanted[group]) for group in groups])
+        )
+        found: dict[str, ShareOffsets | BrokerResponseError] = {}
+        for group in answer.groups:
+            if group.error_code:
+                found[group.group_id] = result_of(group.error_code, group.error_message)
+                continue
+            parts = [(topic.topic_name, part) for topic in group.topics for part in topic.partitions]
+            try:
+                raise_first(
+                    (part.error_code, part.error_message, f"{name}-{part.partition_index}") for name, part in parts
+                )
+            except BrokerResponseError as error:
+                found[group.group_id] = error
+                continue
+            found[group.group_id] = {
+                TopicPartition(name, part.partition_index): SharePartitionOffset(
+                    part.start_offset, part.lag, part.leader_epoch
+                )
+                for name, part in parts
+            }
+        return found
+
+    return (
+        yield from request_coordinators(
+            wanted, ask, what="listing offsets of share groups", backoff=backoff, timeout_s=timeout_s, node_id=node_id
+        )
+    )
+
+
+def alter_share_group_offsets(
+    group_id: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+    node_id: int | None = None,
+    attempts: float = inf,
+) -> Dialogue[Errors]:
+    """Let an empty share group begin at other offsets: ``{partition: error class}`` (NoError: done).
+
+    Raises the group's error (NonEmptyGroupError, GroupIdNotFoundError). ``attempts``: 1 for who must not undo what
+    members have done since an answer was lost; whatever keeps the one request from its answer is raised then.
+    """
+    if not offsets:
+        return {}
+    for partition, offset in offsets.items():
+        if not isinstance(offset, int) or offset < 0:
+            raise IllegalArgumentError(f"{partition}: {offset!r}: an offset is a number, at least 0")
+    request = AlterShareGroupOffsetsRequest(
+        group_id=group_id,
+        topics=[
+            AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic(
+                topic_name=topic,
+                partitions=[
+                    AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition(
+                        partition_index=number, start_offset=offsets[TopicPartition(topic, number)]
+                    )
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(offsets).items()
+        ],
+    )
+
+    def ask(node: int) -> Dialogue[Errors]:
+        answer = yield from send(node, request)
+        raise_first([(answer.error_code, answer.error_message, f"group {group_id}")])
+        return {
+            TopicPartition(topic.topic_name, part.partition_index): for_code(part.error_code)
+            for topic in answer.responses
+            for part in topic.partitions
+        }
+
+    what = f"altering offsets of share group {group_id}"
+    return (
+        yield from request_coordinator(
+            group_id, ask, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id, attempts=attempts
+        )
+    )
+
+
+def delete_share_group_offsets(
+    group_id: str, topics: Iterable[str], *, backoff: Backoff, timeout_s: float = 30.0, node_id: int | None = None
+) -> Dialogue[dict[str, type[BrokerResponseError]]]:
+    """Let an empty share group forget topics: ``{topic: error class}``. Raises the group's error."""
+    wanted = list(topics)
+    if isinstance(topics, str) or not all(isinstance(topic, str) for topic in wanted):
+        raise IllegalArgumentError(f"topics={topics!r}: a list of names; share groups forget whole topics")
+    if not wanted:
+        return {}
+    request = DeleteShareGroupOffsetsRequest(
+        group_id=group_id,
+        topics=[
+            DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in wanted
+        ],
+    )
+
+    def ask(node: int) -> Dialogue[dict[str, type[BrokerResponseError]]]:
+        answer = yield from send(node, request)
+        raise_first([(answer.error_code, answer.error_message, f"group {group_id}")])
+        return {topic.topic_name: for_code(topic.error_code) for topic in answer.responses}
+
+    what = f"deleting offsets of share group {group_id}"
+    return (
+        yield from request_coordinator(group_id, ask, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id)
+    )
+
+
+def _share_offsets(
+    group_id: str, partitions: Sequence[TopicPartition] | None
+) -> DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup:
+    topics = None
+    if partitions is not None:
+        topics = [
+            DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=numbers)
+            for topic, numbers in by_topic(partitions).items()
+        ]
+    return DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, ClassVar, Final
 
-from kafka.core.admin.answers import ANSWER_LOST, error_of, raise_first, raise_transient, since
+from kafka.core.admin.responses import RESPONSE_LOST, raise_first, raise_transient, requiring_release, result_of
 from kafka.core.admin.values import known
 from kafka.core.dialogue import Dialogue, send
 from kafka.core.retry import Backoff, retrying
@@ -107,13 +107,13 @@ def describe_user_scram_credentials(
         raise_transient([(answer.error_code, answer.error_message, "describe_user_scram_credentials")])
         return answer
 
-    answer = yield from since(
+    answer = yield from requiring_release(
         _RELEASE, retrying(attempt, what="describing SCRAM credentials", backoff=backoff, timeout_s=timeout_s)
     )
     raise_first([(answer.error_code, answer.error_message, "describe_user_scram_credentials")])
     return {
         result.user: {
-            "error": text_of(error_of(result.error_code, result.error_message)),
+            "error": text_of(result_of(result.error_code, result.error_message)),
             "credential_infos": [
                 {
                     "mechanism": known(ScramMechanism, info.mechanism),
@@ -162,20 +162,20 @@ def alter_user_scram_credentials(
         nonlocal may_be_done
         try:
             answer = yield from send(Controller(), request)
-        except ANSWER_LOST:
+        except RESPONSE_LOST:
             may_be_done = True
             raise
         raise_transient((result.error_code, result.error_message, f"user {result.user}") for result in answer.results)
         return answer
 
-    answer = yield from since(
+    answer = yield from requiring_release(
         _RELEASE, retrying(attempt, what="altering SCRAM credentials", backoff=backoff, timeout_s=timeout_s)
     )
     deleted = {each.name for each in request.deletions} if may_be_done else set()
     return {
         result.user: NoError()
         if result.user in deleted and result.error_code == _NOT_THERE
-        else error_of(result.error_code, result.error_message)
+        else result_of(result.error_code, result.error_message)
         for result in answer.results
     }
 

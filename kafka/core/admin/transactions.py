@@ -8,31 +8,62 @@ What partitions know of them is ``producers``'s; an end by hand ``aborting``'s; 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from math import inf
+from typing import Any, Final, NamedTuple, TypeVar
 
-from kafka.core.admin.answers import raise_first, since
-from kafka.core.admin.cluster import ask_brokers, broker_ids_of_the_cluster
-from kafka.core.admin.coordinators import at_coordinators, or_raise
-from kafka.core.admin.given import list_of, milliseconds, node_ids, numbers_of
-from kafka.core.admin.group_values import texts
-from kafka.core.admin.transaction_values import TransactionDescription, TransactionListing, TransactionState
-from kafka.core.dialogue import Dialogue, Send
-from kafka.core.retry import Backoff, retrying
+from kafka.core.admin.arguments import list_of, milliseconds, node_ids, numbers_of, partition_of
+from kafka.core.admin.cluster import broker_ids_of_the_cluster, request_brokers
+from kafka.core.admin.responses import TRANSIENT, raise_first, requiring_release, time_left
+from kafka.core.admin.routing import (
+    Build,
+    Read,
+    request_coordinators,
+    request_leaders,
+    result_or_raise,
+    results_or_raise,
+)
+from kafka.core.admin.topics import metadata_of
+from kafka.core.admin.values import (
+    AbortTransactionSpec,
+    PartitionProducerState,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+    texts,
+)
+from kafka.core.dialogue import Dialogue, Send, now
+from kafka.core.partitions import by_topic
+from kafka.core.retry import Backoff, RetryAction, classify, retrying
 from kafka.core.routing import CoordinatorType
 from kafka.errors import (
     BrokerResponseError,
     IllegalArgumentError,
+    IncompatibleBrokerVersion,
     KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    NotEnoughReplicasError,
+    TopicAuthorizationFailedError,
+    TransactionalIdNotFoundError,
+    TransactionCoordinatorFencedError,
     UnknownBrokerIdError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     for_code,
 )
 from kafka.protocol.transactions import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     ListTransactionsRequest,
     ListTransactionsResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from kafka.structs import TopicPartition
 
@@ -81,7 +112,7 @@ def list_transactions(
             wanted = yield from broker_ids_of_the_cluster()
         asked = [broker for broker in wanted if broker not in found]
         try:
-            answers = yield from ask_brokers([Send(broker, request, min_version=least) for broker in asked])
+            answers = yield from request_brokers([Send(broker, request, min_version=least) for broker in asked])
         except UnknownBrokerIdError as error:
             if given_ids is not None:
                 raise
@@ -93,14 +124,14 @@ def list_transactions(
                     " leave it out of state_filters"
                 )
             if not answer.error_code:
-                found[broker] = [_listed(row) for row in answer.transaction_states]
+                found[broker] = [_transaction_listing(row) for row in answer.transaction_states]
         raise_first(
             (answer.error_code, None, f"{call} at node {broker}")
             for broker, answer in zip(asked, answers, strict=True)
         )
         return wanted
 
-    heard = yield from since(
+    heard = yield from requiring_release(
         release, retrying(attempt, what="listing the transactions", backoff=backoff, timeout_s=timeout_s)
     )
     return {broker: found[broker] for broker in heard}
@@ -119,7 +150,7 @@ def _duration_ms(given: float) -> int:
     return int(given)
 
 
-def _listed(row: ListTransactionsResponse.TransactionState) -> TransactionListing:
+def _transaction_listing(row: ListTransactionsResponse.TransactionState) -> TransactionListing:
     return TransactionListing(row.transactional_id, row.producer_id, TransactionState.of(row.transaction_state))
 
 
@@ -129,7 +160,7 @@ def describe_transactions(
     """What their coordinators know of them: ``{transactional id: TransactionDescription}``. Raises the first error
     (TransactionalIdNotFoundError). IncompatibleBrokerVersion before 3.0."""
     found = yield from descriptions(transactional_ids, backoff, timeout_s)
-    return {name: or_raise(each, name, CoordinatorType.TRANSACTION) for name, each in found.items()}
+    return {name: result_or_raise(each, name, CoordinatorType.TRANSACTION) for name, each in found.items()}
 
 
 def descriptions(
@@ -139,10 +170,10 @@ def descriptions(
 
     def ask(node: int, names: Sequence[str]) -> Dialogue[Mapping[str, TransactionDescription | BrokerResponseError]]:
         request = DescribeTransactionsRequest(transactional_ids=list(names))
-        (answer,) = yield from ask_brokers([Send(node, request)])
-        return {row.transactional_id: _described(node, row) for row in answer.transaction_states}
+        (answer,) = yield from request_brokers([Send(node, request)])
+        return {row.transactional_id: _transaction_description(node, row) for row in answer.transaction_states}
 
-    asking = at_coordinators(
+    asking = request_coordinators(
         transactional_ids,
         ask,
         what="describing transactions",
@@ -150,10 +181,10 @@ def descriptions(
         timeout_s=timeout_s,
         kind=CoordinatorType.TRANSACTION,
     )
-    return (yield from since("3.0", asking))
+    return (yield from requiring_release("3.0", asking))
 
 
-def _described(
+def _transaction_description(
     node: int, row: DescribeTransactionsResponse.TransactionState
 ) -> TransactionDescription | BrokerResponseError:
     if row.error_code:
@@ -167,3 +198,478 @@ def _described(
         row.transaction_start_time_ms,
         {TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions},
     )
+
+
+# What partitions remember of their producers (KIP-664).
+
+
+_Producers = dict[TopicPartition, "PartitionProducerState | BrokerResponseError"]
+
+
+def describe_producers(
+    partitions: Iterable[TopicPartition],
+    broker_id: int | None = None,
+    *,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+) -> Dialogue[dict[TopicPartition, PartitionProducerState]]:
+    """What partitions remember of their producers: ``{partition: PartitionProducerState}``. Their leaders are asked;
+    ``broker_id``: this replica of all of them instead (NotLeaderForPartitionError when it is none). Raises the first
+    error. IncompatibleBrokerVersion before 2.8."""
+    asking = request_leaders(
+        partitions,
+        producers_request,
+        read_producers,
+        what="describing producers",
+        backoff=backoff,
+        timeout_s=timeout_s,
+        node_id=broker_id,
+    )
+    return results_or_raise((yield from requiring_release("2.8", asking)))
+
+
+def producers_request(partitions: Iterable[TopicPartition]) -> DescribeProducersRequest:
+    """Asks for the producers of these."""
+    return DescribeProducersRequest(
+        topics=[
+            DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=numbers)
+            for topic, numbers in by_topic(partitions).items()
+        ]
+    )
+
+
+def read_producers(answer: DescribeProducersResponse) -> _Producers:
+    """What each partition has told, or its error."""
+    found: _Producers = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            if each.error_code:
+                found[partition] = for_code(each.error_code)(each.error_message or "")
+            else:
+                found[partition] = PartitionProducerState([_producer(row) for row in each.active_producers])
+    return found
+
+
+def _producer(row: DescribeProducersResponse.ProducerState) -> ProducerState:
+    return ProducerState(
+        row.producer_id,
+        row.producer_epoch,
+        row.last_sequence,
+        row.last_timestamp,
+        row.coordinator_epoch,
+        row.current_txn_start_offset,
+    )
+
+
+# The end of a transaction by hand: a marker for one partition, without the coordinator (KIP-664).
+
+
+T = TypeVar("T")
+
+_UNWRITTEN: Final = TRANSIENT | {UnknownTopicOrPartitionError, NotEnoughReplicasError}
+"""Errors that are tried again, with which no marker was written."""
+_RANGES: Final[Mapping[str, tuple[int, int]]] = {
+    "producer_id": (0, 2**63 - 1),
+    "producer_epoch": (0, 2**15 - 1),
+    "coordinator_epoch": (-1, 2**31 - 1),
+}
+"""Field of AbortTransactionSpec -> the least and the most that it may be."""
+
+
+def abort_transaction(spec: AbortTransactionSpec, *, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[None]:
+    """Abort a producer's transaction in one partition, whatever its coordinator says; nothing when it has none there.
+
+    InvalidProducerEpochError: the epoch is older than the partition's. TransactionCoordinatorFencedError: the
+    coordinator's is; the default, -1, is then replaced by the one that the partition tells (2.8), as brokers refuse it
+    where a coordinator has ended a transaction of this producer before. ClusterAuthorizationFailedError.
+
+    A marker names a producer and no transaction: a second one would abort the producer's next transaction. So before
+    each further try the partition is asked whether the one that was there before the first is there still. Where that
+    cannot be asked (brokers before 2.8; topics that may not be read), an error behind which the marker may have been
+    written is raised, and says so. After a KafkaTimeoutError, too, look before you call again.
+    """
+    abort = _Abort(_checked_spec(spec), backoff)
+    try:
+        yield from retrying(abort.attempt, what=abort.what, backoff=backoff, timeout_s=timeout_s)
+    except _FinalError as end:
+        raise end.error from None
+    if abort.unclear is not None:
+        raise type(abort.unclear)(
+            f"{abort.what}: the outcome is not known, and the partition cannot be asked for it; another marker would"
+            f" abort what the producer has open there by then ({abort.unclear})"
+        ) from abort.unclear
+
+
+def _checked_spec(given: Any) -> AbortTransactionSpec:
+    call = "abort_transaction"
+    try:
+        spec = AbortTransactionSpec(*given)
+    except TypeError:
+        raise IllegalArgumentError(
+            f"{call}: {given!r}: an AbortTransactionSpec(partition, producer_id, producer_epoch) is needed"
+        ) from None
+    for name, (least, most) in _RANGES.items():
+        value = getattr(spec, name)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise IllegalArgumentError(f"{call}: {name}={value!r}: a number of at least {least}, at most {most}")
+    return spec._replace(topic_partition=partition_of(spec.topic_partition, call))
+
+
+class _FinalError(Exception):
+    """Carries a partition's error past the retry loop: one of a class that is tried again elsewhere."""
+
+    def __init__(self, error: BrokerResponseError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Abort:
+    """One transaction that is to be aborted, through all tries. ``unclear``: the error after which the outcome is not
+    known, and nobody can be asked."""
+
+    def __init__(self, spec: AbortTransactionSpec, backoff: Backoff) -> None:
+        where = f"{spec.topic_partition.topic}-{spec.topic_partition.partition}"
+        self.what = f"aborting the transaction of producer {spec.producer_id} in {where}"
+        self.unclear: KafkaError | None = None
+        self._spec = spec
+        self._backoff = backoff
+        self._coordinator_epoch = spec.coordinator_epoch
+        self._has_looked = False
+        self._before: ProducerState | None = None
+        self._blind: KafkaError | None = None
+        """Why the partition cannot be asked."""
+        self._is_sent = False
+        """A marker may be there."""
+
+    def attempt(self) -> Dialogue[None]:
+        if not self._has_looked:
+            try:
+                self._before = yield from self._look()
+            except (IncompatibleBrokerVersion, TopicAuthorizationFailedError) as error:
+                self._blind = error
+            self._has_looked = True
+        elif self._is_sent and self._blind is None and _transaction((yield from self._look())) != self._transaction:
+            return
+        try:
+            yield from self._mark()
+        except TransactionCoordinatorFencedError:
+            if self._coordinator_epoch >= 0:
+                raise
+            if self._blind is not None:
+                raise self._blind from None
+            present = yield from self._look()
+            if _transaction(present) != self._transaction:
+                return
+            self._coordinator_epoch = 0 if present is None else max(0, present.coordinator_epoch)
+            yield from self._mark()
+
+    @property
+    def _transaction(self) -> tuple[int, int] | None:
+        return _transaction(self._before)
+
+    def _look(self) -> Dialogue[ProducerState | None]:
+        """What the partition remembers of the producer. Tries nothing twice."""
+        told: PartitionProducerState = yield from requiring_release("2.8", self._ask(producers_request, read_producers))
+        return next((row for row in told.active_producers if row.producer_id == self._spec.producer_id), None)
+
+    def _mark(self) -> Dialogue[None]:
+        """Tries nothing twice."""
+
+        def build(partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
+            self._is_sent = True
+            return _abort_request(self._spec, partitions, self._coordinator_epoch)
+
+        try:
+            yield from self._ask(build, _read_markers)
+        except KafkaError as error:
+            is_final = classify(error) is RetryAction.GIVE_UP or type(error) in _UNWRITTEN
+            if self._blind is None or not self._is_sent or is_final:
+                raise
+            self.unclear = error
+
+    def _ask(self, build: Build, read: Read[T]) -> Dialogue[T]:
+        partition = self._spec.topic_partition
+        found = yield from request_leaders(
+            [partition], build, read, what=self.what, backoff=self._backoff, timeout_s=inf, attempts=1
+        )
+        try:
+            return results_or_raise(found)[partition]
+        except BrokerResponseError as error:
+            if classify(error) is RetryAction.GIVE_UP:
+                raise
+            raise _FinalError(error) from None
+
+
+def _transaction(row: ProducerState | None) -> tuple[int, int] | None:
+    """The producer's transaction in the partition, as none before or after it is."""
+    return None if row is None else (row.producer_epoch, row.current_transaction_start_offset)
+
+
+def _abort_request(
+    spec: AbortTransactionSpec, partitions: Iterable[TopicPartition], coordinator_epoch: int
+) -> WriteTxnMarkersRequest:
+    topics = [
+        WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=topic, partition_indexes=numbers)
+        for topic, numbers in by_topic(partitions).items()
+    ]
+    marker = WriteTxnMarkersRequest.WritableTxnMarker(
+        producer_id=spec.producer_id,
+        producer_epoch=spec.producer_epoch,
+        transaction_result=False,
+        topics=topics,
+        coordinator_epoch=coordinator_epoch,
+    )
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
+def _read_markers(answer: WriteTxnMarkersResponse) -> dict[TopicPartition, bool | BrokerResponseError]:
+    return {
+        TopicPartition(topic.name, each.partition_index): for_code(each.error_code)("") if each.error_code else True
+        for marker in answer.markers
+        for topic in marker.topics
+        for each in topic.partitions
+    }
+
+
+# Transactions that hang: what coordinators know and what partitions do, compared (KIP-664).
+#
+# A transaction hangs when nobody is going to end it: its coordinator does not, though its time is over, or does not
+# know that it is open in a partition. Readers of committed records wait there until somebody aborts it.
+
+
+log = logging.getLogger(__name__)
+
+HANGING_SLACK_MS: Final = 5 * 60 * 1000
+"""How long after the longest time that a transaction may have it is said to hang, as in Kafka's own tool."""
+_NOBODY: Final = -1
+"""The coordinator of a producer that none knows."""
+_LIVE: Final = frozenset(
+    {
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.PREPARE_ABORT,
+        TransactionState.PREPARE_EPOCH_FENCE,
+        TransactionState.UNKNOWN,
+    }
+)
+"""States in which a transaction is open in partitions."""
+_LEFT_OUT: Final = (LeaderNotAvailableError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
+"""Errors of partitions in which nobody can look; the last: it was deleted meanwhile."""
+_COORDINATORS: Final = "__transaction_state"
+"""The leaders of its partitions are the coordinators."""
+
+
+class _OpenTransaction(NamedTuple):
+    """A transaction that is open in a partition."""
+
+    partition: TopicPartition
+    producer: ProducerState
+
+    @property
+    def key(self) -> tuple[TopicPartition, int, int]:
+        """Not that of the producer's next transaction in the partition."""
+        return self.partition, self.producer.producer_id, self.producer.current_transaction_start_offset
+
+
+def find_hanging_transactions(
+    broker_ids: Sequence[int] | None = None,
+    max_transaction_timeout_ms: float = 900_000,
+    *,
+    now_ms: float,
+    backoff: Backoff,
+    timeout_s: float = 30.0,
+) -> Dialogue[list[dict[str, Any]]]:
+    """Transactions that nobody is going to end: ``[{"transactional_id", "producer_id", "producer_epoch", "state",
+    "age_ms", "coordinator_id", "topic_partitions"}]``, begun, or last written to, ``age_ms`` ago.
+
+    Those that their coordinators have not ended ``max_transaction_timeout_ms`` (what the brokers'
+    ``transaction.max.timeout.ms`` is) and five minutes after their begin: leave these to their coordinators, which may
+    be about to commit (PrepareCommit). And those that are open in a partition, with nothing written for so long, of
+    which no coordinator knows: ``transactional_id`` is None, ``state`` "Unknown" and ``coordinator_id`` -1 where there
+    is none of that producer either, and only these may be aborted without a further look. ``broker_ids``: what these
+    brokers coordinate and lead; all for None. ``now_ms``: since the epoch.
+
+    Partitions that have no leader now, or may not be read, are left out, and logged. Before anything is said to be
+    known to no coordinator, all of them were heard twice: KafkaTimeoutError while one has no leader. They name only
+    the transactional ids that this user may describe. IncompatibleBrokerVersion before 3.0.
+    """
+    given_ids = node_ids(broker_ids)
+    slack_ms = milliseconds("max_transaction_timeout_ms", max_transaction_timeout_ms) + HANGING_SLACK_MS
+    begun_before_ms = now_ms - slack_ms
+    give_up_at = timeout_s + (yield from now())
+
+    def limits() -> Dialogue[dict[str, Any]]:
+        left_s = yield from time_left(give_up_at)
+        if not left_s:
+            raise KafkaTimeoutError(f"looking for transactions that hang: not done within {timeout_s:g} s")
+        return {"backoff": backoff, "timeout_s": left_s}
+
+    led = yield from _led_by(given_ids, **(yield from limits()))
+    seen = yield from _open_transactions(led, **(yield from limits()))
+    old = [each for each in seen if each.producer.last_timestamp <= begun_before_ms]
+    writers = {each.producer.producer_id for each in old}
+    listed = yield from list_transactions(**(yield from limits()))
+    names = [
+        row.transactional_id
+        for broker, rows in listed.items()
+        for row in rows
+        if row.state in _LIVE and (given_ids is None or broker in given_ids or row.producer_id in writers)
+    ]
+    live = yield from _live_transactions(names, **(yield from limits()))
+    overdue = [
+        _hanging_transaction(
+            name,
+            known.producer_id,
+            known.producer_epoch,
+            known.state,
+            now_ms - known.transaction_start_time_ms,
+            known.coordinator_id,
+            known.topic_partitions,
+        )
+        for name, known in live.items()
+        if 0 <= known.transaction_start_time_ms <= begun_before_ms
+        and (given_ids is None or known.coordinator_id in given_ids)
+    ]
+    unknown = {each.key for each in _known_to_nobody(old, live)}
+    if not unknown:
+        return overdue
+    # One of them may have ended since, and that is why its coordinator knows no more of it. Or what coordinates it was
+    # between two brokers, neither of which told of it.
+    again = yield from _open_transactions({each[0] for each in unknown}, **(yield from limits()))
+    still = [each for each in again if each.key in unknown]
+    if not still:
+        return overdue
+    yield from _wait_for_coordinators(**(yield from limits()))
+    listed = yield from list_transactions(**(yield from limits()))
+    writers = {each.producer.producer_id for each in still}
+    names = [
+        row.transactional_id
+        for rows in listed.values()
+        for row in rows
+        if row.state in _LIVE and row.producer_id in writers
+    ]
+    live = yield from _live_transactions(names, **(yield from limits()))
+    return overdue + _orphans(_known_to_nobody(still, live), listed, now_ms)
+
+
+def _live_transactions(
+    names: Iterable[str], *, backoff: Backoff, timeout_s: float
+) -> Dialogue[dict[str, TransactionDescription]]:
+    """Those of these transactional ids that have a transaction that is not over."""
+    found: dict[str, TransactionDescription] = {}
+    for name, known in (yield from descriptions(sorted(names), backoff, timeout_s)).items():
+        if isinstance(known, TransactionDescription):
+            if known.state in _LIVE:
+                found[name] = known
+        elif not isinstance(known, TransactionalIdNotFoundError):  # else it went meanwhile
+            result_or_raise(known, name, CoordinatorType.TRANSACTION)
+    return found
+
+
+def _known_to_nobody(
+    opened: Iterable[_OpenTransaction], live: Mapping[str, TransactionDescription]
+) -> list[_OpenTransaction]:
+    covered = {(known.producer_id, partition) for known in live.values() for partition in known.topic_partitions}
+    return [each for each in opened if (each.producer.producer_id, each.partition) not in covered]
+
+
+def _wait_for_coordinators(*, backoff: Backoff, timeout_s: float) -> Dialogue[None]:
+    """Until there is a broker for everything that a coordinator may know. None knows of anything where there was never
+    a transaction."""
+
+    def attempt() -> Dialogue[None]:
+        metadata = yield from metadata_of([_COORDINATORS])
+        for topic in metadata.topics:
+            if for_code(topic.error_code) is UnknownTopicOrPartitionError:
+                continue
+            raise_first([(topic.error_code, None, f"{_COORDINATORS} has to be seen, to know of all coordinators")])
+            for each in topic.partitions:
+                if each.leader_id < 0:
+                    raise LeaderNotAvailableError(f"{_COORDINATORS}-{each.partition_index} has no leader now")
+
+    yield from retrying(attempt, what="looking for all coordinators", backoff=backoff, timeout_s=timeout_s)
+
+
+def _orphans(
+    opened: Iterable[_OpenTransaction], listed: Mapping[int, Iterable[TransactionListing]], now_ms: float
+) -> list[dict[str, Any]]:
+    """A row for each producer."""
+    by_producer: dict[tuple[int, int], list[_OpenTransaction]] = {}
+    for each in opened:
+        by_producer.setdefault((each.producer.producer_id, each.producer.producer_epoch), []).append(each)
+    owners = {row.producer_id: (broker, row) for broker, rows in listed.items() for row in rows}
+    found = []
+    for (producer_id, epoch), theirs in by_producer.items():
+        broker, owner = owners.get(producer_id, (_NOBODY, None))
+        name, state = (None, TransactionState.UNKNOWN) if owner is None else (owner.transactional_id, owner.state)
+        age_ms = now_ms - max(each.producer.last_timestamp for each in theirs)
+        found.append(
+            _hanging_transaction(name, producer_id, epoch, state, age_ms, broker, [each.partition for each in theirs])
+        )
+    return found
+
+
+def _hanging_transaction(
+    name: str | None,
+    producer_id: int,
+    producer_epoch: int,
+    state: TransactionState,
+    age_ms: float,
+    coordinator_id: int,
+    partitions: Iterable[TopicPartition],
+) -> dict[str, Any]:
+    return {
+        "transactional_id": name,
+        "producer_id": producer_id,
+        "producer_epoch": producer_epoch,
+        "state": state.value,
+        "age_ms": int(age_ms),
+        "coordinator_id": coordinator_id,
+        "topic_partitions": sorted(partitions),
+    }
+
+
+def _led_by(broker_ids: Sequence[int] | None, *, backoff: Backoff, timeout_s: float) -> Dialogue[list[TopicPartition]]:
+    """The partitions that these brokers lead; all for None, with those that have no leader."""
+
+    def attempt() -> Dialogue[list[TopicPartition]]:
+        metadata = yield from metadata_of(None)
+        return [
+            TopicPartition(str(topic.name), each.partition_index)
+            for topic in metadata.topics
+            for each in topic.partitions
+            if broker_ids is None or each.leader_id in broker_ids
+        ]
+
+    return (yield from retrying(attempt, what="looking at partitions", backoff=backoff, timeout_s=timeout_s))
+
+
+def _open_transactions(
+    partitions: Iterable[TopicPartition], *, backoff: Backoff, timeout_s: float
+) -> Dialogue[list[_OpenTransaction]]:
+    """What is open in those of the partitions that have a leader and may be read."""
+    asking = request_leaders(
+        partitions,
+        producers_request,
+        read_producers,
+        what="looking at producers",
+        backoff=backoff,
+        timeout_s=timeout_s,
+        waits_for_leaders=False,
+    )
+    found = yield from requiring_release("3.0", asking)
+    for partition, told in found.items():
+        if isinstance(told, _LEFT_OUT):
+            log.warning(
+                "looking for transactions that hang: %s-%s was left out: %r", partition.topic, partition.partition, told
+            )
+    looked_at = results_or_raise(
+        {partition: told for partition, told in found.items() if not isinstance(told, _LEFT_OUT)}
+    )
+    return [
+        _OpenTransaction(partition, producer)
+        for partition, told in looked_at.items()
+        for producer in told.active_producers
+        if producer.current_transaction_start_offset >= 0
+    ]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
-from typing import Any, TypeVar
+from enum import Enum, IntEnum
+from typing import Any, NamedTuple, TypeVar
 
 from kafka.errors import IllegalArgumentError
-from kafka.structs import EnumHelper
+from kafka.structs import EnumHelper, TopicPartition
 
 Kind = TypeVar("Kind", bound=IntEnum)
 
@@ -156,3 +156,150 @@ class NewPartitions:
     def __init__(self, total_count: int, new_assignments: list[list[int]] | None = None) -> None:
         self.total_count = total_count
         self.new_assignments = new_assignments
+
+
+# What users hand to calls about groups. Names and texts are Kafka's, the classes kafka-python's.
+
+
+E = TypeVar("E", bound=Enum)
+
+
+class GroupState(EnumHelper, str, Enum):
+    """Where a group stands (KIP-518, KIP-848)."""
+
+    UNKNOWN = "Unknown"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+
+
+class GroupType(EnumHelper, str, Enum):
+    """The protocol that a group speaks (KIP-848, KIP-932, KIP-1071)."""
+
+    UNKNOWN = "Unknown"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+class OffsetSpec(EnumHelper, IntEnum):
+    """An offset by what it is: the end, the start, that of the latest timestamp (KIP-734), of what is local
+    (KIP-405), of what was tiered (KIP-1005)."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+
+
+class OffsetTimestamp(int):
+    """Milliseconds since the epoch, where a plain number would be an offset: the first offset that is not older."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"OffsetTimestamp({int(self)})"
+
+
+class MemberToRemove(NamedTuple):
+    """A member of a group, by its id, or by ``group_instance_id`` when it is a static one (2.3). ``reason`` is for the
+    broker's log (KIP-800)."""
+
+    member_id: str | None = None
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+def texts(kind: type[E], given: Iterable[Any]) -> list[str]:
+    """The protocol's texts of members of ``kind``, of their names, or of texts in any case."""
+    known = {_normalized(each.value): each for each in kind}
+    found = []
+    for each in given:
+        member = each if isinstance(each, kind) else known.get(_normalized(str(each)))
+        if member is None:
+            names = ", ".join(sorted(each.value for each in kind if each.value != "Unknown"))
+            raise IllegalArgumentError(f"{each!r}: one of {names}")
+        found.append(str(member.value))
+    return found
+
+
+def _normalized(text: str) -> str:
+    return text.lower().replace("-", "").replace("_", "")
+
+
+# What calls about transactions take and tell. Names and texts are Kafka's, the classes kafka-python's (KIP-664).
+
+
+class TransactionState(EnumHelper, str, Enum):
+    """Where a transaction stands at its coordinator."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+    UNKNOWN = "Unknown"
+
+    @classmethod
+    def of(cls, text: str) -> TransactionState:
+        """The state of that name; UNKNOWN for one that is not known."""
+        return cls(text) if text in cls._value2member_map_ else cls.UNKNOWN
+
+
+class TransactionListing(NamedTuple):
+    """A transactional id, as the broker lists it that coordinates it."""
+
+    transactional_id: str
+    producer_id: int
+    state: TransactionState
+
+
+class TransactionDescription(NamedTuple):
+    """What a coordinator knows of a transactional id. ``transaction_start_time_ms`` is -1 when none was begun;
+    ``topic_partitions`` are those of the transaction that is open, or being ended."""
+
+    coordinator_id: int
+    state: TransactionState
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_start_time_ms: int
+    topic_partitions: set[TopicPartition]
+
+
+class ProducerState(NamedTuple):
+    """What a partition remembers of a producer. ``last_timestamp`` in ms; ``current_transaction_start_offset`` is -1
+    without an open transaction, ``coordinator_epoch`` before the first marker, ``last_sequence`` behind one."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_transaction_start_offset: int
+
+
+class PartitionProducerState(NamedTuple):
+    """The producers that a partition remembers."""
+
+    active_producers: list[ProducerState]
+
+
+class AbortTransactionSpec(NamedTuple):
+    """Which transaction to abort: that of this producer in this partition. ``coordinator_epoch`` -1: whatever the
+    partition has seen."""
+
+    topic_partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int = -1

@@ -1,11 +1,11 @@
-"""The consumer without sockets or threads.
+"""The consumer without sockets or threads: which fetches go where, and records from their answers.
 
-record.py       ConsumerRecord
-sinks.py        records as they are found -> ConsumerRecord, deserialised
-fetched.py      one partition's answer -> records: aborted transactions left out
-positions.py    where each partition is read, and what is buffered of it
-fetcher.py      which fetches go where and when, what becomes of the answers
-offsets.py      offsets by time, as a dialogue
+    fetcher.py      which fetches go where and when, what answers do to positions
+    positions.py    where each partition is read, what is buffered of it, and how a position is reset
+    session.py      fetch sessions (KIP-227), and which fetch goes to a node next
+    fetched.py      one partition's part of an answer -> records
+    record.py       ConsumerRecord
+    offsets.py      dialogues: offsets by time, ends of leader epochs (KIP-320)
 """
 
 from __future__ import annotations

@@ -7,17 +7,19 @@ Control batches are never handed out. With ``read_committed``, neither are the r
 answer lists (producer, first offset); from there on the producer's transactional batches are left out until its abort
 marker has been passed (KIP-98).
 
-Who fetches checks the headers only (:func:`scan`); decoding, CRC and deserialisers are the reader's, in its thread.
+Who fetches checks the headers only (:func:`scan_batches`); decoding, CRC and deserialisers are the reader's, in its
+thread.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final
 
+from kafka._native import i64
 from kafka.core.consume.record import ConsumerRecord
-from kafka.core.consume.sinks import Deserialized, Records
 from kafka.core.deserialize import Deserialize
 from kafka.errors import CorruptRecordError, KafkaError, MessageSizeTooLargeError
 from kafka.protocol.fetch import FetchResponse
@@ -32,8 +34,94 @@ from kafka.records import (
 )
 from kafka.records.compression import inflation_bound
 from kafka.records.header import Buffer
-from kafka.records.reader import RecordReader
+from kafka.records.reader import RecordReader, RecordSink, headers_of
 from kafka.structs import TopicPartition
+
+# Where a partition's error was: said on the error itself, for programs that go on from there.
+#
+#     error.topic_partition   the TopicPartition
+#     error.offset            what could not be read; None when the partition has no position
+#
+# Here and not in ``errors.py``, since what a user's deserialiser raises may be anything.
+
+
+def set_error_location(error: BaseException, partition: TopicPartition, offset: int | None) -> None:
+    """Say so. An error that takes no attributes (a user's, with slots) stays as it is."""
+    with contextlib.suppress(AttributeError, TypeError):
+        for name, value in (("topic_partition", partition), ("offset", offset)):
+            setattr(error, name, value)
+
+
+def has_error_location(error: BaseException) -> bool:
+    """Whether somebody who knows better has said so already."""
+    return getattr(error, "topic_partition", None) is not None
+
+
+# Makes the records that a consumer hands out, one by one as ``records/reader.py`` finds them in a batch.
+#
+# Two kinds, since looking for deserialisers at each record would cost those who have none: :class:`ConsumerRecordSink`
+# for bytes as they are, :class:`DeserializingRecordSink` for the others. What a user's deserialiser raises is no fault
+# of the batch: it is kept in ``fault``, and the records before it are good.
+
+
+class ConsumerRecordSink(RecordSink):
+    """``found``: the records of one batch, in their order. ``fault``: what stopped them, or None."""
+
+    def __init__(self, topic: str, partition: int, leader_epoch: int, timestamp_type: int) -> None:
+        self.found: list[ConsumerRecord] = []
+        self.fault: Exception | None = None
+        self.topic = topic
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.timestamp_type = timestamp_type
+
+    def add(self, offset: i64, timestamp: i64, key: bytes | None, value: bytes | None, headers: bytes | None) -> None:
+        self.found.append(
+            ConsumerRecord(
+                self.topic, self.partition, self.leader_epoch, offset, timestamp, self.timestamp_type, key, value,
+                headers,
+            )
+        )  # fmt: skip
+
+
+class DeserializingRecordSink(ConsumerRecordSink):
+    """With what users' functions make of keys and values; None leaves bytes alone."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        leader_epoch: int,
+        timestamp_type: int,
+        key: Deserialize | None,
+        value: Deserialize | None,
+    ) -> None:
+        super().__init__(topic, partition, leader_epoch, timestamp_type)
+        self.key = key
+        self.value = value
+
+    def add(self, offset: i64, timestamp: i64, key: bytes | None, value: bytes | None, headers: bytes | None) -> None:
+        if self.fault is not None:
+            return
+        topic = self.topic
+        parsed = headers_of(headers)
+        try:
+            made_key = key if self.key is None else self.key(topic, parsed, key)
+            made_value = value if self.value is None else self.value(topic, parsed, value)
+        except Exception as error:
+            self.fault = error
+            set_error_location(error, TopicPartition(topic, self.partition), offset)
+            note = getattr(error, "add_note", None)  # since Python 3.11
+            if note is not None:
+                note(f"in a deserialiser, for {topic}-{self.partition} at offset {offset}; seek() leads past it")
+            return
+        self.found.append(
+            ConsumerRecord(
+                topic, self.partition, self.leader_epoch, offset, timestamp, self.timestamp_type, made_key, made_value,
+                parsed, None, -1 if key is None else len(key), -1 if value is None else len(value),
+            )
+        )  # fmt: skip
+
 
 MAX_HEADER_BYTES: Final = 256 << 10
 """After so many bytes of headers ``poll`` gives what it has: they take some 80 ms to be looked through in plain Python,
@@ -65,7 +153,7 @@ class ReaderOptions:
         self.value = value
 
 
-class Fetched:
+class CompletedFetch:
     """What was fetched of one partition, from ``fetch_offset`` on. ``next_offset`` is where the next fetch begins."""
 
     __slots__ = ("_aborted", "_aborting", "_batch_at", "_reader", "data", "error", "header_bytes", "headers",
@@ -83,7 +171,7 @@ class Fetched:
         self.size_bytes = len(data)
         self.position = fetch_offset
         """The next offset to hand out."""
-        self.headers, self.error = scan(data, fetch_offset, partition)
+        self.headers, self.error = scan_batches(data, fetch_offset, partition)
         """The whole batches; and the fault that ended them, met when all of them have been read."""
         self.next_offset = max(self.headers[-1].next_offset, fetch_offset) if self.headers else fetch_offset
         self._aborted = sorted(aborted, key=_first_offset, reverse=True)
@@ -192,14 +280,14 @@ class Fetched:
         return RecordReader(self.data, header, most, self.position)
 
     def _located(self, error: CorruptRecordError) -> CorruptRecordError:
-        return CorruptRecordError(f"{_name(self.partition)}: {error.args[0]}")
+        return CorruptRecordError(f"{_partition_text(self.partition)}: {error.args[0]}")
 
-    def _sink(self, header: BatchHeader, options: ReaderOptions) -> Records:
+    def _sink(self, header: BatchHeader, options: ReaderOptions) -> ConsumerRecordSink:
         topic, partition = self.partition
         kind = header.timestamp_type if header.magic else NO_TIMESTAMP_TYPE
         if options.key is None and options.value is None:
-            return Records(topic, partition, header.leader_epoch, kind)
-        return Deserialized(topic, partition, header.leader_epoch, kind, options.key, options.value)
+            return ConsumerRecordSink(topic, partition, header.leader_epoch, kind)
+        return DeserializingRecordSink(topic, partition, header.leader_epoch, kind, options.key, options.value)
 
     def _is_aborted(self, header: BatchHeader) -> bool:
         aborted = self._aborted
@@ -214,7 +302,9 @@ class Fetched:
         return True
 
 
-def scan(data: Buffer, fetch_offset: int, partition: TopicPartition) -> tuple[list[BatchHeader], KafkaError | None]:
+def scan_batches(
+    data: Buffer, fetch_offset: int, partition: TopicPartition
+) -> tuple[list[BatchHeader], KafkaError | None]:
     """The headers of the whole batches in ``data``, and the fault at which they end, if it is not a cut.
 
     A first batch that is cut was larger than the fetch: brokers since 0.10.1 send it whole, so this is
@@ -227,14 +317,14 @@ def scan(data: Buffer, fetch_offset: int, partition: TopicPartition) -> tuple[li
             headers.append(header)
             pos = header.end
     except KafkaError as error:
-        return headers, CorruptRecordError(f"{_name(partition)} at offset {fetch_offset}: {error.args[0]}")
+        return headers, CorruptRecordError(f"{_partition_text(partition)} at offset {fetch_offset}: {error.args[0]}")
     if not headers and len(data):
         return headers, MessageSizeTooLargeError(
-            f"{_name(partition)}: the batch at offset {fetch_offset} is larger than max_partition_fetch_bytes, and the "
-            "broker (before 0.10.1) cuts it: raise that, or seek() past it"
+            f"{_partition_text(partition)}: the batch at offset {fetch_offset} is larger than "
+            "max_partition_fetch_bytes, and the broker (before 0.10.1) cuts it: raise that, or seek() past it"
         )
     return headers, None
 
 
-def _name(partition: TopicPartition) -> str:
+def _partition_text(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"

@@ -27,12 +27,14 @@ from kafka.errors import (
     for_code,
 )
 from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.offsets import OffsetForLeaderEpochRequest as EpochRequest
+from kafka.protocol.offsets import OffsetForLeaderEpochResponse
 from kafka.structs import TopicPartition
 
-FIRST_VERSION_WITH_ISOLATION: Final = 2
+LIST_OFFSETS_WITH_ISOLATION: Final = 2
 """Brokers that speak less have no transactions, so all that they have is committed."""
 
-END: Final = -1
+END_OFFSET_TIMESTAMP: Final = -1
 
 _SPECIAL_SINCE: Final[Mapping[int, tuple[int, str]]] = {
     -3: (7, "the offset of the greatest timestamp needs brokers since 3.0 (KIP-734)"),
@@ -47,7 +49,7 @@ _LEFT_OUT: Final = "a broker left out a partition in its ListOffsets answer"
 LeaderOf = Callable[[TopicPartition], "int | None"]
 
 
-class FoundOffset(NamedTuple):
+class ResolvedOffset(NamedTuple):
     """``offset`` and ``timestamp`` (ms) are -1 when no record is that late; ``leader_epoch`` -1 when not told."""
 
     offset: int
@@ -63,19 +65,19 @@ def list_offsets(
     backoff: Backoff,
     read_committed: bool = False,
     lane: str | None = None,
-) -> Dialogue[dict[TopicPartition, FoundOffset]]:
+) -> Dialogue[dict[TopicPartition, ResolvedOffset]]:
     """The offset for each partition's timestamp (-1 the end, -2 the start, else ms since the epoch).
 
     Tries again what is retriable, after a look at the metadata, until ``timeout_s`` has passed: KafkaTimeoutError then,
     with the last error in its text. Other errors are raised as they are.
     """
     began = yield from now()
-    found: dict[TopicPartition, FoundOffset] = {}
+    found: dict[TopicPartition, ResolvedOffset] = {}
     left = dict(wanted)
     failures = 0
     error: BaseException | None = None
     while True:
-        fault = yield from _ask_leaders(left, leader_of, read_committed, lane, found, began + timeout_s)
+        fault = yield from _request_from_leaders(left, leader_of, read_committed, lane, found, began + timeout_s)
         if error is None or not isinstance(fault, KafkaTimeoutError):  # it would hide the reason
             error = fault
         for partition in found:
@@ -105,7 +107,7 @@ def offsets_at(
     timeout_s: float,
     read_committed: bool = False,
     lane: str | None = None,
-) -> Dialogue[dict[TopicPartition, FoundOffset | BaseException]]:
+) -> Dialogue[dict[TopicPartition, ResolvedOffset | BaseException]]:
     """The offset for each partition's timestamp as its leader tells it, or the reason why there is none: nothing is
     raised, and nothing tried again. The end of a partition that has no record so late: what comes after is not left
     out.
@@ -113,8 +115,10 @@ def offsets_at(
     Each of up to three looks has ``timeout_s``.
     """
 
-    def look(timestamps: Mapping[TopicPartition, int]) -> Dialogue[dict[TopicPartition, FoundOffset | BaseException]]:
-        send = _send(leader, timestamps, read_committed, lane, timeout_s=timeout_s)
+    def look(
+        timestamps: Mapping[TopicPartition, int],
+    ) -> Dialogue[dict[TopicPartition, ResolvedOffset | BaseException]]:
+        send = _send_list_offsets(leader, timestamps, read_committed, lane, timeout_s=timeout_s)
         (answer,) = yield All([send], return_errors=True)
         if isinstance(answer, BaseException):
             return dict.fromkeys(timestamps, answer)
@@ -124,23 +128,23 @@ def offsets_at(
     told = yield from look(wanted)
     late = {partition: wanted[partition] for partition, each in told.items() if _is_late(each)}
     if late:
-        told.update((yield from look(dict.fromkeys(late, END))))
+        told.update((yield from look(dict.fromkeys(late, END_OFFSET_TIMESTAMP))))
         # What came between the first look and the second is behind neither of them.
         again = yield from look(late)
         told.update({partition: each for partition, each in again.items() if not _is_late(each)})
     return told
 
 
-def _is_late(told: FoundOffset | BaseException) -> bool:
-    return isinstance(told, FoundOffset) and told.offset < 0
+def _is_late(told: ResolvedOffset | BaseException) -> bool:
+    return isinstance(told, ResolvedOffset) and told.offset < 0
 
 
-def _ask_leaders(
+def _request_from_leaders(
     wanted: Mapping[TopicPartition, int],
     leader_of: LeaderOf,
     read_committed: bool,
     lane: str | None,
-    found: dict[TopicPartition, FoundOffset],
+    found: dict[TopicPartition, ResolvedOffset],
     give_up_at: float,
 ) -> Dialogue[BaseException | None]:
     """One round over all leaders: puts what they told into ``found``, returns the worst error met."""
@@ -153,7 +157,7 @@ def _ask_leaders(
             continue
         by_leader.setdefault(leader, {})[partition] = timestamp
     sends = [
-        _send(leader, timestamps, read_committed, lane, give_up_at=give_up_at)
+        _send_list_offsets(leader, timestamps, read_committed, lane, give_up_at=give_up_at)
         for leader, timestamps in by_leader.items()
     ]
     if sends:
@@ -163,7 +167,7 @@ def _ask_leaders(
                 errors.append(answer)
                 continue
             for partition, told in read_offsets(answer).items():
-                if isinstance(told, FoundOffset):
+                if isinstance(told, ResolvedOffset):
                     found[partition] = told
                 else:
                     errors.append(told)
@@ -171,7 +175,7 @@ def _ask_leaders(
     return errors[0] if errors else None
 
 
-def _send(
+def _send_list_offsets(
     leader: int,
     timestamps: Mapping[TopicPartition, int],
     read_committed: bool,
@@ -192,10 +196,10 @@ def offsets_request(
         topics.setdefault(topic, []).append(
             ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
         )
-    return ByVersion(ListOffsetsRequest, partial(_request, topics, read_committed))
+    return ByVersion(ListOffsetsRequest, partial(_list_offsets_request, topics, read_committed))
 
 
-def _request(
+def _list_offsets_request(
     topics: Mapping[str, list[ListOffsetsRequest.ListOffsetsPartition]], read_committed: bool, version: int
 ) -> ListOffsetsRequest:
     """Version 0, of brokers before 0.10.1, knows where partitions begin and end, and of times only those of whole
@@ -209,16 +213,16 @@ def _request(
             raise UnsupportedVersionError(text)
     return ListOffsetsRequest(
         replica_id=-1,
-        isolation_level=1 if read_committed and version >= FIRST_VERSION_WITH_ISOLATION else 0,
+        isolation_level=1 if read_committed and version >= LIST_OFFSETS_WITH_ISOLATION else 0,
         topics=[
             ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()
         ],
     )
 
 
-def read_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, FoundOffset | BrokerResponseError]:
+def read_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, ResolvedOffset | BrokerResponseError]:
     """What it says of each partition."""
-    told: dict[TopicPartition, FoundOffset | BrokerResponseError] = {}
+    told: dict[TopicPartition, ResolvedOffset | BrokerResponseError] = {}
     for topic in answer.topics:
         for entry in topic.partitions:
             partition = TopicPartition(topic.name, entry.partition_index)
@@ -226,5 +230,86 @@ def read_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, FoundOffse
                 told[partition] = for_code(entry.error_code)(f"{topic.name}-{entry.partition_index}")
             else:
                 offset = entry.old_style_offsets[0] if entry.old_style_offsets else entry.offset
-                told[partition] = FoundOffset(offset, entry.timestamp, entry.leader_epoch)
+                told[partition] = ResolvedOffset(offset, entry.timestamp, entry.leader_epoch)
     return told
+
+
+# Where leader epochs ended: how a consumer learns that a log was truncated below what it has read (KIP-320).
+#
+# A leader that is elected although it lacks records takes the log back to what it has. Whoever read further asks it,
+# with the epoch of the last record read, where that epoch ended: before the position means that what was read is gone.
+
+
+EPOCH_ENDS_FIRST_VERSION: Final = 3
+"""Before it, consumers were not allowed to ask: it needed the rights of a broker."""
+
+
+class EpochQuery(NamedTuple):
+    """Ask ``node``, the leader since ``current_epoch``, where ``epoch`` ended."""
+
+    node: int
+    current_epoch: int
+    epoch: int
+
+
+class EpochEnd(NamedTuple):
+    """The latest epoch up to the one asked for that the leader has, and the offset behind its last record; -1, -1 when
+    it knows of none."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+def epoch_ends(
+    questions: Mapping[TopicPartition, EpochQuery], *, timeout_s: float
+) -> Dialogue[dict[TopicPartition, EpochEnd | BaseException]]:
+    """Ask each leader once. An answer, or the reason why there is none, for each partition: nothing is raised, and
+    nothing tried again. IncompatibleBrokerVersion: the broker does not tell consumers."""
+    by_node: dict[int, dict[str, list[EpochRequest.OffsetForLeaderPartition]]] = {}
+    for partition, question in questions.items():
+        by_node.setdefault(question.node, {}).setdefault(partition.topic, []).append(
+            EpochRequest.OffsetForLeaderPartition(
+                partition=partition.partition,
+                current_leader_epoch=question.current_epoch,
+                leader_epoch=question.epoch,
+            )
+        )
+    sends = [
+        Send(
+            node,
+            EpochRequest(
+                replica_id=-1,
+                topics=[
+                    EpochRequest.OffsetForLeaderTopic(topic=name, partitions=asked) for name, asked in each.items()
+                ],
+            ),
+            timeout_s=timeout_s,
+            min_version=EPOCH_ENDS_FIRST_VERSION,
+        )
+        for node, each in by_node.items()
+    ]
+    answers: list[Any] = yield All(sends, return_errors=True)
+    found: dict[TopicPartition, EpochEnd | BaseException] = {}
+    failures: dict[int, BaseException] = {}
+    for node, answer in zip(by_node, answers, strict=True):
+        if isinstance(answer, BaseException):
+            failures[node] = answer
+        else:
+            _read_epoch_ends(answer, found)
+    for partition, question in questions.items():
+        if partition not in found:
+            left_out = KafkaError("the broker left out a partition in its OffsetForLeaderEpoch answer")
+            found[partition] = failures.get(question.node, left_out)
+    return found
+
+
+def _read_epoch_ends(
+    answer: OffsetForLeaderEpochResponse, found: dict[TopicPartition, EpochEnd | BaseException]
+) -> None:
+    for topic in answer.topics:
+        for entry in topic.partitions:
+            partition = TopicPartition(topic.topic, entry.partition)
+            if entry.error_code:
+                found[partition] = for_code(entry.error_code)(f"{topic.topic}-{entry.partition}")
+            else:
+                found[partition] = EpochEnd(entry.leader_epoch, entry.end_offset)

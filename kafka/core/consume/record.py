@@ -3,8 +3,8 @@
 :class:`ConsumerRecord` has the fields and the manners of kafka-python's, which is a named tuple: ``record.value``,
 ``record[7]``, unpacking, ``_asdict()``, ``_replace()``, comparison. It is no tuple, since a compiled class takes an
 eighth of the time to be made, and the garbage collector passes over it; and headers are read from their bytes when
-somebody asks for them. What is read of a batch is made in ``sinks.py``; a field is added there, in :data:`FIELDS`, and
-in the three methods here that have all of them.
+somebody asks for them. What is read of a batch is made in ``fetched.py``; a field is added there, in :data:`FIELDS`,
+and in the three methods here that have all of them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Final
 
 from kafka._native import mypyc_attr
 from kafka.records.reader import Headers, count_headers, headers_of
+from kafka.structs import TopicPartition
 
 FIELDS: Final = (
     "topic", "partition", "leader_epoch", "offset", "timestamp", "timestamp_type", "key", "value", "headers",
     "checksum", "serialized_key_size", "serialized_value_size", "serialized_header_size",
 )  # fmt: skip
 
-Given = tuple[int | None, int | None, int | None, int | None]
+OptionalSizes = tuple[int | None, int | None, int | None, int | None]
 """Checksum, and the sizes of the serialized key, value and headers; None: to be found out."""
 
 
@@ -65,7 +66,7 @@ class ConsumerRecord:
         self.value = value
         self._headers = headers
         """A list; or, until somebody looks, what ``headers_of`` takes."""
-        self._given: Given | None = None
+        self._given: OptionalSizes | None = None
         if (
             serialized_key_size is not None
             or serialized_value_size is not None
@@ -173,3 +174,6 @@ class ConsumerRecord:
 
 def _size_of(data: Any) -> int:
     return len(data) if isinstance(data, bytes) else -1
+
+
+RecordsByPartition = dict[TopicPartition, list[ConsumerRecord]]

@@ -2,7 +2,7 @@
 
     UNJOINED --JoinGroup--> JOINING --answer--> [ASSIGNING] --SyncGroup--> SYNCING --answer--> STABLE
        ^                       |                (a leader that knows too little of the topics)    |
-       +---- an error, or the group rebalances: once more (``classic_reactions.py``) ---------------------+
+       +---- an error, or the group rebalances: once more ------------------------------------------------+
     leave(), subscribe(nothing): LEAVING --answer--> LEFT, or UNJOINED until there is something to read
     FATAL: another process has this ``group_instance_id``, the group's name cannot be, ...
 
@@ -16,8 +16,8 @@ What holds at every step:
 * There is one request at a time: the broker reads no other from a connection before it has answered. A join or sync
   that waits keeps the session alive by itself; while the user carries something out, heartbeats do.
 
-Static members (KIP-345) never ask to leave; their session runs out, or they come back. Which error leads where is
-``classic_reactions.py``, what a leader does ``leader.py``, the form of requests ``classic_requests.py``.
+Static members (KIP-345) never ask to leave; their session runs out, or they come back. Which error leads where is in
+the tables of :class:`ClassicErrorAction`.
 """
 
 from __future__ import annotations
@@ -25,39 +25,500 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import count
 from math import inf
+from typing import Any, Final, NamedTuple
 
-from kafka.core.group.assignors.base import Assignor, RebalanceProtocol
-from kafka.core.group.belongings import Step
-from kafka.core.group.classic_rebalance import OVER, REBALANCING, SETTLED, ClassicRebalance, Phase
-from kafka.core.group.classic_requests import Requests
+from kafka.core.dialogue import ByVersion
+from kafka.core.group.assignors.base import Assignor, GroupMember, RebalanceProtocol
 from kafka.core.group.machine import (
     NO_GENERATION,
-    Ask,
-    Effect,
+    Assign,
     ForgetCoordinator,
+    GroupEffect,
+    GroupSubscription,
     Left,
     Lose,
+    NeedMetadata,
+    ReportError,
     Revoke,
-    Subscription,
-    TopicPicture,
+    SendToCoordinator,
+    TopicSnapshot,
 )
-from kafka.core.group.session import STALLED_LOOK_S, Session
-from kafka.core.retry import Backoff
-from kafka.errors import IllegalArgumentError, KafkaError, KafkaTimeoutError
-from kafka.wire.message import Response
+from kafka.core.group.protocol import (
+    PROTOCOL_TYPE,
+    MemberAssignment,
+    MemberSubscription,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
+from kafka.core.retry import Backoff, RetryAction, classify
+from kafka.errors import (
+    BrokerResponseError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    GroupMaxSizeReachedError,
+    IllegalArgumentError,
+    IllegalGenerationError,
+    IllegalStateError,
+    InconsistentGroupProtocolError,
+    InvalidGroupIdError,
+    InvalidRequestError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaTimeoutError,
+    MemberIdRequiredError,
+    NotCoordinatorError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    UnsupportedVersionError,
+    for_code,
+)
+from kafka.protocol.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from kafka.structs import TopicPartition
+from kafka.wire.message import Request, Response
+
+# The clocks of a member of a classic group: its session with the coordinator, and whether its user still polls.
+
+
+POLL_CHECK_S: Final = 0.5
+"""How often it is looked whether a user who did not poll for too long does so again: polling wakes nobody."""
+
+
+class MemberSession:
+    """Heartbeats every ``interval_s``; who heard nothing for ``timeout_s`` is dead to the coordinator. What counts is
+    when an answered heartbeat was sent: later than that it may not have been heard."""
+
+    def __init__(self, timeout_s: float, interval_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._interval_s = interval_s
+        self._over_at = inf
+        self._beat_at = inf
+
+    def begin(self, now: float) -> None:
+        """The coordinator has made this a member of a generation."""
+        self.heard(now)
+        self._beat_at = now + self._interval_s
+
+    def heard(self, at: float) -> None:
+        """The coordinator knows that this was alive then."""
+        self._over_at = at + self.timeout_s
+
+    def sent(self, now: float) -> None:
+        """A heartbeat is on its way."""
+        self._beat_at = now + self._interval_s
+
+    def pause(self, until: float) -> None:
+        """The last one failed."""
+        self._beat_at = until
+
+    def is_over(self, now: float) -> bool:
+        return now >= self._over_at
+
+    def is_beat_due(self, now: float) -> bool:
+        return now >= self._beat_at
+
+    def deadline(self, may_beat: bool) -> float:
+        """When to look again."""
+        return min(self._over_at, self._beat_at) if may_beat else self._over_at
+
+
+# What a member of a classic group does about each error: a table for each request, and a rule for no answer.
+#
+# Apache Kafka's Java client is the reference. Where that throws out of every ``poll`` and tries again in the next, the
+# error is reported and tried again after a pause (``REPORT``); only what cannot become better by itself is final. What
+# a table lacks is reported if Kafka does not call it retriable. A test walks the tables (``test_classic_errors.py``).
+
+
+class ClassicErrorAction(Enum):
+    """What to do. The first of several failures in a row is reacted to as its line says, the next ones wait."""
+
+    RETRY = "wait, and say it again"
+    FIND_COORDINATOR = "look for the coordinator, and say it again"
+    TAKE_ID = "join again with the id that came with the answer"
+    REJOIN = "the group rebalances: join again"
+    NEW_GENERATION = "no member of this generation any more: what was owned is lost; join again with the same id"
+    NEW_MEMBER = "no member any more: what was owned is lost; join again without an id"
+    REPORT = "tell the user, and try again after a pause"
+    GIVE_UP = "tell the user; this member is at its end"
+
+
+ClassicErrorTable = Mapping[type[KafkaError], ClassicErrorAction]
+
+_ANY_REQUEST_ERRORS: Final[ClassicErrorTable] = {
+    CoordinatorLoadInProgressError: ClassicErrorAction.RETRY,
+    CoordinatorNotAvailableError: ClassicErrorAction.FIND_COORDINATOR,
+    NotCoordinatorError: ClassicErrorAction.FIND_COORDINATOR,
+    GroupAuthorizationFailedError: ClassicErrorAction.REPORT,  # the right may be granted
+    InvalidGroupIdError: ClassicErrorAction.GIVE_UP,
+    UnsupportedVersionError: ClassicErrorAction.GIVE_UP,
+    InvalidRequestError: ClassicErrorAction.GIVE_UP,
+    # another process has this group_instance_id: never fight for it (KIP-345)
+    FencedInstanceIdError: ClassicErrorAction.GIVE_UP,
+    UnknownMemberIdError: ClassicErrorAction.NEW_MEMBER,
+    # the id may still be good: nobody has to wait for its expiry
+    IllegalGenerationError: ClassicErrorAction.NEW_GENERATION,
+    RebalanceInProgressError: ClassicErrorAction.REJOIN,
+}
+JOIN_ERRORS: Final[ClassicErrorTable] = {
+    **_ANY_REQUEST_ERRORS,
+    MemberIdRequiredError: ClassicErrorAction.TAKE_ID,  # KIP-394
+    InconsistentGroupProtocolError: ClassicErrorAction.REPORT,  # the others may change or leave
+    GroupMaxSizeReachedError: ClassicErrorAction.REPORT,
+    InvalidSessionTimeoutError: ClassicErrorAction.GIVE_UP,
+}
+# KIP-559
+SYNC_ERRORS: Final[ClassicErrorTable] = {
+    **_ANY_REQUEST_ERRORS,
+    InconsistentGroupProtocolError: ClassicErrorAction.REPORT,
+}
+HEARTBEAT_ERRORS: Final[ClassicErrorTable] = _ANY_REQUEST_ERRORS
+
+
+ERROR_HINTS: Final[Mapping[type[KafkaError], str]] = {
+    FencedInstanceIdError: "another process has joined with this group_instance_id; give each process one of its own",
+    GroupAuthorizationFailedError: "this user may not read the group",
+    GroupMaxSizeReachedError: "the broker's group.max.size members are there; this one joins when one leaves",
+    InconsistentGroupProtocolError: "the members of the group, or the group itself, have another protocol than this "
+    "one: all need an assignor of partition_assignment_strategy in common, and one group_protocol",
+    InvalidSessionTimeoutError: "session_timeout_ms is not between the broker's group.min.session.timeout.ms and "
+    "group.max.session.timeout.ms",
+}
+"""Whose fault it is, and what to do; for errors that users are told of."""
+
+
+def error_with_hint(code: int, text: str) -> KafkaError:
+    """The error of ``code``, with its hint behind ``text``."""
+    cls = for_code(code)
+    return cls(f"{text}: {ERROR_HINTS[cls]}" if cls in ERROR_HINTS else text)
+
+
+def classic_error_action(error: BaseException, table: ClassicErrorTable) -> ClassicErrorAction:
+    """What ``table`` says about it, the nearest base class first; else what its kind suggests."""
+    for cls in type(error).__mro__:
+        found = table.get(cls)
+        if found is not None:
+            return found
+    recovery = classify(error)
+    if isinstance(error, KafkaTimeoutError) or recovery in (RetryAction.FIND_COORDINATOR, RetryAction.REFRESH):
+        return ClassicErrorAction.FIND_COORDINATOR  # no answer, or a broker's: it may be another one by now
+    if recovery is RetryAction.RETRY:
+        return ClassicErrorAction.RETRY
+    # What is no answer of a broker's: the request cannot be written, the client is closed, nobody lets us in.
+    return ClassicErrorAction.REPORT if isinstance(error, BrokerResponseError) else ClassicErrorAction.GIVE_UP
+
+
+# Whether a member of a classic group has to join, why, and when it may: the waits between attempts.
+
+
+REPORT_PAUSE_S: Final = 1.0
+"""After an error that the user was told of, before the next attempt."""
+
+
+class JoinAttempts:
+    """``reason``: why it has to join, None when it has not to; the first one given counts. ``at``: not before."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        self.reason: str | None = None
+        self.at = -inf
+        self._backoff = backoff
+        self._failures = 0
+
+    def want(self, reason: str) -> None:
+        """It has to join."""
+        if self.reason is None:
+            self.reason = reason
+
+    def take(self) -> str:
+        """It does; why."""
+        reason, self.reason = self.reason or "", None
+        return reason
+
+    def succeeded(self) -> None:
+        """The next failure is the first in a row."""
+        self._failures = 0
+
+    def failed(self, reaction: ClassicErrorAction, now: float) -> None:
+        """The next attempt comes after a pause; where the group has answered that it goes on without us, the first
+        comes at once."""
+        self._failures += 1
+        is_answer = reaction not in (
+            ClassicErrorAction.RETRY,
+            ClassicErrorAction.FIND_COORDINATOR,
+            ClassicErrorAction.REPORT,
+        )
+        pause_s = self._backoff.delay_s(self._failures - is_answer)
+        self.at = now + (max(REPORT_PAUSE_S, pause_s) if reaction is ClassicErrorAction.REPORT else pause_s)
+
+
+# What a member of a classic group owns, and the one thing at a time that the user is carrying out about it.
+
+
+AssignmentStep = Revoke | Lose | Assign
+
+
+class ClassicAssignment:
+    """``owned`` grows with :meth:`next_step`, and shrinks with :meth:`carried_out`. ``told``: what the leader's answer
+    says that this member owns, until it does; None: nothing was told."""
+
+    def __init__(self) -> None:
+        self.owned: frozenset[TopicPartition] = frozenset()
+        self.told: frozenset[TopicPartition] | None = None
+        self.under_way: AssignmentStep | None = None
+
+    def begin(self, step: AssignmentStep) -> AssignmentStep:
+        """The user is to carry out ``step``."""
+        self.under_way = step
+        return step
+
+    def next_step(self) -> AssignmentStep | None:
+        """The next one to what was told: first what is not this member's any more is given up."""
+        if self.told is None:
+            return None
+        taken = self.owned - self.told
+        if taken:
+            return self.begin(Revoke(taken))
+        added = self.told - self.owned
+        self.owned, self.told = self.told, None
+        return self.begin(Assign(self.owned, added))
+
+    def carried_out(self) -> None:
+        """The step under way was."""
+        if isinstance(self.under_way, (Revoke, Lose)):
+            self.owned -= self.under_way.partitions
+        self.under_way = None
+
+
+# The requests of a member of a classic group, as each version has them.
+#
+# JoinGroup 0 (0.9) has no rebalance time-out: there the session's time-out is both. 4: the first answer gives an id
+# only (KIP-394). 5: static members (KIP-345). 8: the reason (KIP-800). LeaveGroup 3: several members, by id or
+# instance id; 5: the reason. What a version lacks and may be left out, the codec leaves out; a ``group_instance_id``
+# may not.
+
+
+_SEVERAL_MEMBERS_SINCE: Final = 3
+_REASON_CHARACTERS: Final = 255
+"""Brokers keep reasons for people; Java's clients cut them here, too."""
+
+
+class ClassicRequests:
+    """Of one member, less what changes: its id and generation."""
+
+    def __init__(
+        self, group_id: str, group_instance_id: str | None, session_timeout_s: float, rebalance_timeout_s: float
+    ) -> None:
+        self._group_id = group_id
+        self._instance_id = group_instance_id
+        self._session_timeout_ms = round(session_timeout_s * 1000)
+        self._rebalance_timeout_ms = min(round(rebalance_timeout_s * 1000), 2**31 - 1)
+
+    def join(self, member_id: str, protocols: Sequence[tuple[str, bytes]], reason: str) -> JoinGroupRequest:
+        """``protocols``: assignors and what is said to each, the most wanted first."""
+        return JoinGroupRequest(
+            group_id=self._group_id,
+            session_timeout_ms=self._session_timeout_ms,
+            rebalance_timeout_ms=self._rebalance_timeout_ms,
+            member_id=member_id,
+            group_instance_id=self._instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
+            reason=reason[:_REASON_CHARACTERS] or None,
+        )
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        protocol: str | None,
+        assignments: list[SyncGroupRequest.SyncGroupRequestAssignment],
+    ) -> SyncGroupRequest:
+        return SyncGroupRequest(
+            group_id=self._group_id,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=self._instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=protocol,
+            assignments=assignments,
+        )
+
+    def heartbeat(self, member_id: str, generation: int) -> HeartbeatRequest:
+        return HeartbeatRequest(
+            group_id=self._group_id,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=self._instance_id,
+        )
+
+    def leave(self, member_id: str, reason: str) -> ByVersion[LeaveGroupResponse]:
+        def build(version: int) -> LeaveGroupRequest:
+            if version < _SEVERAL_MEMBERS_SINCE:
+                return LeaveGroupRequest(group_id=self._group_id, member_id=member_id)
+            member = LeaveGroupRequest.MemberIdentity(
+                member_id=member_id, group_instance_id=self._instance_id, reason=reason[:_REASON_CHARACTERS] or None
+            )
+            return LeaveGroupRequest(group_id=self._group_id, members=[member])
+
+        return ByVersion(LeaveGroupRequest, build)
+
+
+# What the leader of a classic group does: read what the members say, run the assignor, watch the topics.
+#
+# Nothing here sends anything; :class:`ClassicMember` does, when :attr:`GroupLeader.missing` is known or will not be.
+
+
+_COOPERATIVE_STICKY: Final = "cooperative-sticky"
+"""The built-in one looks at the generations in which partitions were owned, too: an old claim is none."""
+
+
+class GroupLeader:
+    """The leader of one generation. ``topics``: all that the group reads."""
+
+    def __init__(self, response: JoinGroupResponse, assignor: Assignor, looks_at_racks: bool) -> None:
+        self._assignor = assignor
+        self._looks_at_racks = looks_at_racks
+        self._members = [_group_member(one) for one in response.members]
+        self._skips = response.skip_assignment
+        self.topics = frozenset(topic for member in self._members for topic in member.subscription.topics)
+        self._picture: dict[str, TopicSnapshot] = {}
+
+    def missing(self, known: Mapping[str, TopicSnapshot]) -> frozenset[str]:
+        """Topics of the group of which nothing is known yet; empty when there is nothing to assign."""
+        return frozenset() if self._skips else self.topics - known.keys()
+
+    def assign(
+        self, known: Mapping[str, TopicSnapshot], protocol: RebalanceProtocol
+    ) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
+        """Run the assignor. What a user's own one raises comes out as it is; IllegalStateError: it broke its promise.
+
+        Nothing for a static leader that came back to its group: everybody keeps what he has (KIP-814)."""
+        self._picture = self._view(known)
+        if self._skips:
+            return []
+        found = self._assignor.assign(known, self._members)
+        strangers = found.keys() - {member.member_id for member in self._members}
+        if strangers:
+            raise IllegalStateError(f"the assignor {self._assignor.name} assigned to {sorted(strangers)}: no members")
+        if protocol is RebalanceProtocol.COOPERATIVE and self._assignor.name != _COOPERATIVE_STICKY:
+            self._check_nothing_is_taken(found)
+        return [
+            SyncGroupRequest.SyncGroupRequestAssignment(
+                member_id=member.member_id,
+                assignment=write_assignment(found.get(member.member_id, MemberAssignment())),
+            )
+            for member in self._members
+        ]
+
+    def has_changed(self, known: Mapping[str, TopicSnapshot], own: frozenset[str]) -> bool:
+        """Whether the topics are others than when it was assigned: more partitions, made, deleted, on other racks.
+        Only of ``own`` it counts that they are gone: of the others' topics maybe nobody has asked lately."""
+        now = self._view(known)
+        return any(now.get(topic) != self._picture.get(topic) for topic in (self.topics & own) | now.keys())
+
+    def _view(self, known: Mapping[str, TopicSnapshot]) -> dict[str, TopicSnapshot]:
+        racks = self._looks_at_racks
+        return {
+            topic: TopicSnapshot(known[topic].partitions_count, tuple(known[topic].racks) if racks else ())
+            for topic in self.topics
+            if topic in known
+        }
+
+    def _check_nothing_is_taken(self, found: Mapping[str, MemberAssignment]) -> None:
+        """KIP-429: who loses a partition has to give it up in one generation, before another gets it in the next."""
+        revoked: set[TopicPartition] = set()
+        added: set[TopicPartition] = set()
+        for member in self._members:
+            owned = set(member.subscription.owned)
+            given = set(found.get(member.member_id, MemberAssignment()).partitions)
+            revoked |= owned - given
+            added |= given - owned
+        if revoked & added:
+            raise IllegalStateError(
+                f"the assignor {self._assignor.name} is cooperative and gave away what others still own: "
+                f"{sorted(revoked & added)[:5]}; leave such partitions out for one generation"
+            )
+
+
+def _group_member(one: JoinGroupResponse.JoinGroupResponseMember) -> GroupMember:
+    try:
+        subscription = read_subscription(one.metadata)
+    except KafkaProtocolError as error:
+        raise KafkaProtocolError(f"member {one.member_id} of the group says what is no subscription: {error}") from None
+    return GroupMember(one.member_id, one.group_instance_id, subscription)
+
+
+JOIN_GRACE_S: Final = 5.0
+"""A JoinGroup request is answered when the rebalance time-out is over at the latest; it is waited so much longer."""
+
+
+class ClassicPhase(Enum):
+    """Where a member stands; the values are its ``state_name``, but for those of REBALANCING."""
+
+    UNJOINED = "unjoined"
+    JOINING = "joining"
+    ASSIGNING = "assigning"
+    SYNCING = "syncing"
+    STABLE = "stable"
+    LEAVING = "leaving"
+    LEFT = "left"
+    FATAL = "fatal"
+
+
+class InFlightGroupRequest(NamedTuple):
+    """The request that waits for an answer."""
+
+    number: int
+    kind: str
+    sent_at: float
+
+
+ENDED_PHASES: Final = (ClassicPhase.LEFT, ClassicPhase.FATAL)
+REBALANCING_PHASES: Final = (ClassicPhase.JOINING, ClassicPhase.ASSIGNING, ClassicPhase.SYNCING)
+SETTLED_PHASES: Final = (ClassicPhase.UNJOINED, ClassicPhase.STABLE)
+_ERROR_TABLES: Final[Mapping[str, ClassicErrorTable]] = {
+    "join": JOIN_ERRORS,
+    "sync": SYNC_ERRORS,
+    "heartbeat": HEARTBEAT_ERRORS,
+}
+
+
+def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
+    """The most advanced that all of them can do; IllegalArgumentError: there is none, or no assignor."""
+    if not assignors:
+        raise IllegalArgumentError("a group needs at least one assignor")
+    shared = frozenset.intersection(*(each.rebalance_protocols for each in assignors))
+    if not shared:
+        names = ", ".join(each.name for each in assignors)
+        raise IllegalArgumentError(f"{names} share no rebalance protocol (KIP-429)")
+    return max(shared)
+
 
 log = logging.getLogger(__name__)
 
 
-class _Exit(Enum):
+class _LeaveState(Enum):
     """Why it leaves."""
 
     PAUSE = "there is nothing to read"
     END = "for good"
 
 
-class ClassicMember(ClassicRebalance):
+class ClassicMember:
     """See the module, and :class:`kafka.core.group.machine.GroupMachine`.
 
     ``assignors``: the most wanted first; IllegalArgumentError when they share no rebalance protocol. ``rack``: of the
@@ -77,71 +538,85 @@ class ClassicMember(ClassicRebalance):
         retry_backoff: Backoff,
         rack: str = "",
     ) -> None:
-        super().__init__(
-            group_id,
-            assignors,
-            Requests(group_id, group_instance_id, session_timeout_s, max_poll_interval_s),
-            Session(session_timeout_s, heartbeat_interval_s),
-            retry_backoff,
-            request_timeout_s,
-            max_poll_interval_s,
-            rack,
-        )
+        self.group_id = group_id
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self.next_deadline = inf
+        self.protocol_name: str | None = None
+        """The assignor that the group has chosen."""
+        self.rebalance_protocol = common_protocol(assignors)
+        self._assignors = {each.name: each for each in assignors}
+        self._requests = ClassicRequests(group_id, group_instance_id, session_timeout_s, max_poll_interval_s)
+        self._session = MemberSession(session_timeout_s, heartbeat_interval_s)
+        self._attempts = JoinAttempts(retry_backoff)
+        self._assignment = ClassicAssignment()
+        self._request_timeout_s = request_timeout_s
+        self._join_timeout_s = max(request_timeout_s, max(max_poll_interval_s, session_timeout_s) + JOIN_GRACE_S)
+        self._rack = rack
+        self._phase = ClassicPhase.UNJOINED
+        self._wanted: frozenset[str] = frozenset()
+        self._joined_with: frozenset[str] = frozenset()
+        self._topics: Mapping[str, TopicSnapshot] = {}
+        self._leader: GroupLeader | None = None
+        self._assign_by = inf
+        self._effects: list[GroupEffect] = []
+        self._in_flight: InFlightGroupRequest | None = None
+        self._numbers = count()
         self.group_instance_id = group_instance_id
         self.polled_at = inf
         self._max_poll_interval_s = max_poll_interval_s
-        self._exit: _Exit | None = None
+        self._leave_state: _LeaveState | None = None
         self._leave_reason = ""
         self._is_stalled = False
 
     @property
     def state_name(self) -> str:
-        return "rebalancing" if self._phase in REBALANCING else self._phase.value
+        return "rebalancing" if self._phase in REBALANCING_PHASES else self._phase.value
 
     # -- what the user wants -----------------------------------------------------------------------------------------
 
-    def subscribe(self, subscription: Subscription, now: float) -> None:
+    def subscribe(self, subscription: GroupSubscription, now: float) -> None:
         if subscription.pattern is not None:
             raise IllegalArgumentError(
-                "a broker evaluates patterns in groups of the new protocol only (group_protocol='consumer'); "
+                "a broker evaluates patterns in the consumer group protocol only (KIP-848, group_protocol='consumer'); "
                 "give this one a compiled regular expression"
             )
-        if self._phase is Phase.LEFT or self._exit is _Exit.END:
+        if self._phase is ClassicPhase.LEFT or self._leave_state is _LeaveState.END:
             return
-        if self._phase is Phase.FATAL:
-            self._phase = Phase.UNJOINED
+        if self._phase is ClassicPhase.FATAL:
+            self._phase = ClassicPhase.UNJOINED
             self._attempts.succeeded()
         self._wanted = subscription.topics
         self.next_deadline = now
         if not self._wanted:
             self._attempts.reason = None
-            if self._is_somebody:
-                self._exit = _Exit.PAUSE
+            if self._is_known_to_group:
+                self._leave_state = _LeaveState.PAUSE
                 self._leave_reason = "the consumer unsubscribed from all topics"
-        elif self._phase is Phase.UNJOINED and self._attempts.reason is None:
+        elif self._phase is ClassicPhase.UNJOINED and self._attempts.reason is None:
             self._attempts.want("")
         else:
             self._compare_subscription()
 
-    def metadata_changed(self, topics: Mapping[str, TopicPicture], now: float) -> None:
+    def metadata_changed(self, topics: Mapping[str, TopicSnapshot], now: float) -> None:
         self._topics = topics
         self.next_deadline = now
-        if self._phase is Phase.ASSIGNING:
+        if self._phase is ClassicPhase.ASSIGNING:
             self._sync_as_leader(now)
         else:
             self._compare_metadata()
 
     def rejoin(self, reason: str, now: float) -> None:
-        if self._phase is Phase.STABLE:
+        if self._phase is ClassicPhase.STABLE:
             self._attempts.want(reason)
             self.next_deadline = now
 
     def leave(self, now: float, reason: str = "") -> None:
-        self._exit = _Exit.END
+        self._leave_state = _LeaveState.END
         self._leave_reason = reason or "the consumer is being closed"
         self.next_deadline = now
 
-    def hurry(self, now: float) -> None:
+    def leave_now(self, now: float) -> None:
         """The request that leaves waits for nothing here."""
 
     # -- what the user has carried out -------------------------------------------------------------------------------
@@ -156,23 +631,23 @@ class ClassicMember(ClassicRebalance):
         self._carried_out(now)
 
     def _carried_out(self, now: float) -> None:
-        self._belongings.carried_out()
+        self._assignment.carried_out()
         self.next_deadline = now
 
     # -- what there is to do -----------------------------------------------------------------------------------------
 
-    def poll(self, now: float) -> list[Effect]:
-        if self._phase not in OVER:
-            self._watch_clocks(now)
-        if self._belongings.under_way is None:
+    def poll(self, now: float) -> list[GroupEffect]:
+        if self._phase not in ENDED_PHASES:
+            self._check_timeouts(now)
+        if self._assignment.under_way is None:
             step = self._next_step()
             if step is not None:
                 self._effects.append(step)
-            elif self._exit is not None:
+            elif self._leave_state is not None:
                 self._leave_group(now)
-            elif self._flight is None and not self._is_stalled:
+            elif self._in_flight is None and not self._is_stalled:
                 self._maybe_join(now)
-        if self._flight is None and self._beats and self._session.is_beat_due(now):
+        if self._in_flight is None and self._beats and self._session.is_beat_due(now):
             self._session.sent(now)
             timeout_s = min(self._request_timeout_s, self._session.timeout_s)
             self._ask("heartbeat", self._requests.heartbeat(self.member_id, self.generation), timeout_s, now)
@@ -180,7 +655,7 @@ class ClassicMember(ClassicRebalance):
         self.next_deadline = self._deadline(now)
         return effects
 
-    def _watch_clocks(self, now: float) -> None:
+    def _check_timeouts(self, now: float) -> None:
         if self._beats and self._session.is_over(now):
             silence_s = self._session.timeout_s
             error = KafkaTimeoutError(f"group {self.group_id}: no heartbeat was answered for {silence_s:g} s")
@@ -204,35 +679,39 @@ class ClassicMember(ClassicRebalance):
     @property
     def _beats(self) -> bool:
         """It is a member of a generation and has no request at the coordinator that keeps it alive by waiting."""
-        return self.generation != NO_GENERATION and self._phase in (Phase.UNJOINED, Phase.ASSIGNING, Phase.STABLE)
+        return self.generation != NO_GENERATION and self._phase in (
+            ClassicPhase.UNJOINED,
+            ClassicPhase.ASSIGNING,
+            ClassicPhase.STABLE,
+        )
 
     @property
     def _may_stall(self) -> bool:
         """It leaves if its user does not poll. In the middle of a rebalance the coordinator has a limit of its own."""
-        return self._beats and self._phase in SETTLED and self._exit is None
+        return self._beats and self._phase in SETTLED_PHASES and self._leave_state is None
 
     @property
-    def _is_somebody(self) -> bool:
-        return bool(self.member_id or self.owned or self._flight or self._belongings.under_way)
+    def _is_known_to_group(self) -> bool:
+        return bool(self.member_id or self.owned or self._in_flight or self._assignment.under_way)
 
     @property
     def _may_leave(self) -> bool:
         return bool(self.member_id) and self.group_instance_id is None
 
-    def _next_step(self) -> Step | None:
+    def _next_step(self) -> AssignmentStep | None:
         """What the user is to carry out now."""
-        mine, owned = self._belongings, self._belongings.owned
+        mine, owned = self._assignment, self._assignment.owned
         if owned and self.generation == NO_GENERATION:
             return mine.begin(Lose(owned))
-        if self._exit is not None:
+        if self._leave_state is not None:
             # What a new generation gives to whom is open already: nothing can be committed for the old one.
-            is_between = self._phase in (Phase.ASSIGNING, Phase.SYNCING)
+            is_between = self._phase in (ClassicPhase.ASSIGNING, ClassicPhase.SYNCING)
             return mine.begin(Lose(owned) if is_between else Revoke(owned)) if owned else None
         if mine.told is not None:
             if owned - mine.told:
                 self._attempts.want("need to revoke partitions and re-join")
             return mine.next_step()
-        if self._attempts.reason is not None and self._phase in SETTLED:
+        if self._attempts.reason is not None and self._phase in SETTLED_PHASES:
             unfit = owned
             if self.rebalance_protocol is RebalanceProtocol.COOPERATIVE:
                 unfit = frozenset(each for each in owned if each.topic not in self._wanted)
@@ -240,12 +719,12 @@ class ClassicMember(ClassicRebalance):
         return None
 
     def _leave_group(self, now: float) -> None:
-        if self._flight is not None and self._flight.kind == "leave":
+        if self._in_flight is not None and self._in_flight.kind == "leave":
             return
-        if self._phase not in OVER and self._may_leave:
-            self._phase = Phase.LEAVING
+        if self._phase not in ENDED_PHASES and self._may_leave:
+            self._phase = ClassicPhase.LEAVING
             self._ask_to_leave(self._leave_reason, now)
-        elif self._phase is not Phase.LEFT:
+        elif self._phase is not ClassicPhase.LEFT:
             self._has_left(now)
 
     def _ask_to_leave(self, reason: str, now: float) -> None:
@@ -254,27 +733,27 @@ class ClassicMember(ClassicRebalance):
     def _has_left(self, now: float) -> None:
         """The group has us no more, or will notice by itself."""
         self._no_member(keeps_id=False)
-        if self._exit is _Exit.END:
-            self._phase = Phase.LEFT
+        if self._leave_state is _LeaveState.END:
+            self._phase = ClassicPhase.LEFT
             self._effects.append(Left())
         elif self._wanted:
             self._attempts.want("")
-        self._exit = None
+        self._leave_state = None
         self.next_deadline = now
 
     def _deadline(self, now: float) -> float:
-        if self._phase in OVER:
+        if self._phase in ENDED_PHASES:
             return inf
         found = inf
         if self._beats:
-            found = self._session.deadline(self._flight is None)
+            found = self._session.deadline(self._in_flight is None)
         if self._may_stall:
             # A user who is in poll now may leave it without a word and not come back.
             found = min(found, min(self.polled_at, now) + self._max_poll_interval_s)
-        if self._flight is None and self._belongings.under_way is None:
+        if self._in_flight is None and self._assignment.under_way is None:
             if self._is_stalled:
-                found = min(found, now + STALLED_LOOK_S)
-            elif self._phase is Phase.ASSIGNING:
+                found = min(found, now + POLL_CHECK_S)
+            elif self._phase is ClassicPhase.ASSIGNING:
                 found = min(found, self._assign_by)
             elif self._attempts.reason is not None and self._wanted:
                 found = min(found, self._attempts.at)
@@ -282,7 +761,7 @@ class ClassicMember(ClassicRebalance):
 
     # -- what comes back ---------------------------------------------------------------------------------------------
 
-    def answered(self, ask: Ask, response: Response, now: float) -> None:
+    def answered(self, ask: SendToCoordinator, response: Response, now: float) -> None:
         flight = self._take_flight(ask, now)
         if flight is None:
             return
@@ -291,7 +770,7 @@ class ClassicMember(ClassicRebalance):
         else:
             self._on_answer(flight.kind, flight.sent_at, response, now)
 
-    def failed(self, ask: Ask, error: BaseException, now: float) -> None:
+    def failed(self, ask: SendToCoordinator, error: BaseException, now: float) -> None:
         flight = self._take_flight(ask, now)
         if flight is None:
             return
@@ -306,5 +785,214 @@ class ClassicMember(ClassicRebalance):
         self.next_deadline = now
 
     def _left_or_stalled(self, now: float) -> None:
-        if self._phase is Phase.LEAVING:
+        if self._phase is ClassicPhase.LEAVING:
             self._has_left(now)
+
+    # -- into a generation -------------------------------------------------------------------------------------------
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """What is this member's; see :class:`ClassicAssignment`."""
+        return self._assignment.owned
+
+    @property
+    def is_leader(self) -> bool:
+        """It assigns, and watches the topics of the whole group."""
+        return self._leader is not None
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def _ask(self, kind: str, request: Request[Any] | ByVersion[Any], timeout_s: float, now: float) -> None:
+        number, flight = next(self._numbers), self._in_flight
+        is_held_up = kind == "leave" and flight is not None and flight.kind != "heartbeat"  # by what is given up
+        self._in_flight = InFlightGroupRequest(number, kind, now)
+        self._effects.append(SendToCoordinator(number, request, timeout_s, is_held_up))
+
+    def _take_flight(self, ask: SendToCoordinator, now: float) -> InFlightGroupRequest | None:
+        flight = self._in_flight
+        if flight is None or flight.number != ask.number:
+            return None  # given up since
+        self._in_flight = None
+        self.next_deadline = now
+        return flight
+
+    def _maybe_join(self, now: float) -> None:
+        """Join, or assign, if it is time."""
+        if self._phase is ClassicPhase.ASSIGNING and now >= self._assign_by:
+            self._sync_as_leader(now)
+        elif (
+            self._phase in SETTLED_PHASES
+            and self._attempts.reason is not None
+            and self._wanted
+            and now >= self._attempts.at
+        ):
+            self._joined_with = self._wanted
+            self._leader = None
+            self._phase = ClassicPhase.JOINING
+            request = self._requests.join(self.member_id, self._sent_heartbeat(), self._attempts.take())
+            self._ask("join", request, self._join_timeout_s, now)
+
+    def _sent_heartbeat(self) -> list[tuple[str, bytes]]:
+        topics, owned = tuple(sorted(self._wanted)), tuple(sorted(self.owned))
+        return [
+            (
+                name,
+                write_subscription(
+                    MemberSubscription(topics, each.user_data(self._wanted), owned, self.generation, self._rack)
+                ),
+            )
+            for name, each in self._assignors.items()
+        ]
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def _on_answer(self, kind: str, sent_at: float, response: Response, now: float) -> None:
+        assert isinstance(response, (JoinGroupResponse, SyncGroupResponse, HeartbeatResponse))
+        if response.error_code:
+            # The id that MEMBER_ID_REQUIRED brings.
+            member_id = response.member_id if isinstance(response, JoinGroupResponse) else ""
+            self._react(error_with_hint(response.error_code, f"group {self.group_id}"), kind, now, member_id)
+        elif isinstance(response, JoinGroupResponse):
+            self._joined(response, now)
+        elif isinstance(response, SyncGroupResponse):
+            self._synced(response, now)
+        else:
+            self._heard(sent_at)
+
+    def _heard(self, at: float) -> None:
+        self._session.heard(at)
+        if self._phase is ClassicPhase.STABLE:
+            self._attempts.succeeded()
+
+    def _joined(self, response: JoinGroupResponse, now: float) -> None:
+        self.generation = response.generation_id
+        self.member_id = response.member_id
+        self._session.begin(now)
+        self.protocol_name = response.protocol_name
+        assignor = self._assignors.get(response.protocol_name or "")
+        try:
+            if response.protocol_type not in (None, PROTOCOL_TYPE):
+                raise InconsistentGroupProtocolError(f"group {self.group_id} is of type {response.protocol_type!r}")
+            if assignor is None:
+                raise IllegalStateError(
+                    f"group {self.group_id} has chosen the assignor {response.protocol_name!r}, which was not offered"
+                )
+            if response.leader != response.member_id:
+                self._sync([], now)
+                return
+            self._leader = GroupLeader(response, assignor, bool(self._rack))
+        except KafkaError as error:
+            self._report_and_retry(error, now)
+            return
+        if self._leader.missing(self._topics):
+            self._phase = ClassicPhase.ASSIGNING
+            self._assign_by = now + self._request_timeout_s
+        else:
+            self._sync_as_leader(now)
+        if self._leader is not None and self._leader.topics - self._wanted:
+            self._effects.append(NeedMetadata(self._leader.topics))
+        elif self._phase is ClassicPhase.ASSIGNING:
+            self._effects.append(NeedMetadata(self._joined_with))
+
+    def _sync_as_leader(self, now: float) -> None:
+        if self._leader is None:
+            return
+        try:
+            assignments = self._leader.assign(self._topics, self.rebalance_protocol)
+        except KafkaError as error:
+            self._report_and_retry(error, now)
+        except Exception as error:  # a user's own assignor
+            failed = IllegalStateError(f"group {self.group_id}: the assignor {self.protocol_name} raised {error!r}")
+            failed.__cause__ = error
+            self._report_and_retry(failed, now)
+        else:
+            self._sync(assignments, now)
+
+    def _sync(self, assignments: list[SyncGroupRequest.SyncGroupRequestAssignment], now: float) -> None:
+        self._phase = ClassicPhase.SYNCING
+        request = self._requests.sync(self.member_id, self.generation, self.protocol_name, assignments)
+        self._ask("sync", request, self._join_timeout_s, now)
+
+    def _synced(self, response: SyncGroupResponse, now: float) -> None:
+        try:
+            for said, own in ((response.protocol_type, PROTOCOL_TYPE), (response.protocol_name, self.protocol_name)):
+                if said not in (None, own):
+                    raise InconsistentGroupProtocolError(f"group {self.group_id} has {said!r} instead of {own!r}")
+            assignment = read_assignment(response.assignment)
+        except KafkaError as error:
+            self._report_and_retry(error, now)
+            return
+        self._phase = ClassicPhase.STABLE
+        self._heard(now)
+        topics = frozenset(each.topic for each in assignment.partitions)
+        if topics <= self._wanted or self._wanted == self._joined_with:
+            self._assignors[self.protocol_name or ""].on_assignment(assignment, self.generation)
+            self._assignment.told = frozenset(assignment.partitions)
+        else:
+            self._attempts.want("received assignment does not match the current subscription")
+        self._compare_subscription()
+        self._compare_metadata()
+
+    def _compare_subscription(self) -> None:
+        if self._phase is ClassicPhase.STABLE and self._wanted != self._joined_with:
+            self._attempts.want("subscription has changed")
+
+    def _compare_metadata(self) -> None:
+        if (
+            self._phase is ClassicPhase.STABLE
+            and self._leader is not None
+            and self._leader.has_changed(self._topics, self._wanted)
+        ):
+            self._attempts.want("cached metadata has changed")
+
+    # -- errors ------------------------------------------------------------------------------------------------------
+
+    def _react(self, error: BaseException, kind: str, now: float, member_id: str = "") -> None:
+        reaction = classic_error_action(error, _ERROR_TABLES[kind])
+        if kind == "heartbeat" and reaction is ClassicErrorAction.REJOIN:
+            self._heard(now)
+            if self._phase is ClassicPhase.STABLE:
+                self._attempts.want("group is already rebalancing")
+            return
+        known = error if isinstance(error, KafkaError) else IllegalStateError(f"group {self.group_id}: {error!r}")
+        if reaction is ClassicErrorAction.GIVE_UP:
+            self._no_member(keeps_id=True)
+            self._phase = ClassicPhase.FATAL
+            self._effects.append(ReportError(known, is_fatal=True))
+            return
+        if kind != "heartbeat":
+            self._phase = ClassicPhase.UNJOINED
+        if reaction is ClassicErrorAction.TAKE_ID:
+            self.member_id = member_id
+            self._attempts.at = now
+            self._attempts.want(f"need to re-join with the given member-id: {member_id}")
+            return
+        if reaction is ClassicErrorAction.REPORT:
+            self._effects.append(ReportError(known))
+        elif reaction is ClassicErrorAction.FIND_COORDINATOR:
+            self._effects.append(ForgetCoordinator(error))
+        elif reaction in (ClassicErrorAction.NEW_MEMBER, ClassicErrorAction.NEW_GENERATION):
+            self._no_member(keeps_id=reaction is ClassicErrorAction.NEW_GENERATION)
+        self._attempts.failed(reaction, now)
+        if self._phase is ClassicPhase.STABLE:
+            self._session.pause(self._attempts.at)
+        else:
+            self._attempts.want(f"rebalance failed due to {type(error).__name__}")
+
+    def _report_and_retry(self, error: KafkaError, now: float) -> None:
+        self._phase = ClassicPhase.UNJOINED
+        self._effects.append(ReportError(error))
+        self._attempts.failed(ClassicErrorAction.REPORT, now)
+        self._attempts.want(f"rebalance failed due to {type(error).__name__}")
+
+    def _no_member(self, keeps_id: bool) -> None:
+        """The generation is over for this member. A request on its way is for nobody any more, but one that leaves."""
+        self.generation = NO_GENERATION
+        if not keeps_id:
+            self.member_id = ""
+        self.protocol_name = None
+        self._leader = None
+        self._assignment.told = None
+        self._phase = ClassicPhase.UNJOINED
+        if self._in_flight is not None and self._in_flight.kind != "leave":
+            self._in_flight = None

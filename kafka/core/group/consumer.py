@@ -1,4 +1,5 @@
-"""A member of a consumer group of the new protocol, whose broker assigns (KIP-848), as a :class:`GroupMachine`.
+"""A member of a consumer group of the consumer group protocol (KIP-848), whose broker assigns, as a
+:class:`GroupMachine`.
 
     UNJOINED ──subscribe()──► JOINING ──answer──► MEMBER        heartbeats, at the interval that the broker wants
                                  ▲                 │  │
@@ -8,8 +9,8 @@
     LEFT ◄── LEAVING ◄──────leave()───────────────────┘         the same, for good           FATAL: nothing, until asked
 
 What a heartbeat says is in ``consumer_requests.py``. What the answer assigns is carried out step by step
-(``holdings.py``), and each step is acknowledged at once by a heartbeat that says what is owned. What answers make of
-the member is in ``consumer_answers.py``, what errors mean in ``consumer_reactions.py``. One request is in flight at a
+(``consumer.py``), and each step is acknowledged at once by a heartbeat that says what is owned. What answers make of
+the member is in ``consumer_answers.py``, what errors mean in ``consumer.py``. One request is in flight at a
 time; what is wanted meanwhile waits for its answer, but for who leaves in a hurry.
 
 Static members (KIP-345, as KIP-848 has it) leave with the epoch -2, which keeps their place for a session. A place is
@@ -20,76 +21,451 @@ with UNRELEASED_INSTANCE_ID (seen on Apache Kafka 4.3.0). Such a member says -2 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from itertools import count
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
+from uuid import UUID
 
-from kafka.core.group.consumer_answers import ConsumerAnswers, Phase, Said
-from kafka.core.group.consumer_requests import JOIN_EPOCH
 from kafka.core.group.machine import (
     NO_GENERATION,
-    Ask,
     Assign,
-    Effect,
+    ForgetCoordinator,
+    GroupEffect,
+    GroupSubscription,
     Left,
     Lose,
     NeedMetadata,
+    ReportError,
     Revoke,
-    Subscription,
-    TopicPicture,
+    SendToCoordinator,
+    TopicSnapshot,
 )
-from kafka.errors import KafkaError
-from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
+from kafka.core.partitions import by_topic, check_assigned
+from kafka.core.retry import Backoff, interval_s
+from kafka.errors import (
+    AuthenticationError,
+    BrokerResponseError,
+    IllegalArgumentError,
+    IllegalStateError,
+    KafkaError,
+    KafkaProtocolError,
+    UnsupportedFieldError,
+    UnsupportedVersionError,
+    for_code,
+)
+from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kafka.structs import TopicPartition
+from kafka.wire.message import Response
+
+# What a member of a group of the consumer group protocol makes of the broker's error codes (KIP-848,
+# "ConsumerGroupHeartbeat").
+#
+#     RETRY    say everything again, later            REJOIN   the partitions are lost; join anew, with epoch 0
+#     GIVE_UP  the partitions are lost; the user is told
+#
+# The same as Apache Kafka's Java client does, but for a group that has vanished, which is joined anew, and a static
+# member that finds itself in its own place (:class:`ConsumerMember`). Another code is one more row; one that is in no
+# row goes by its ``retriable``.
+
+
+COORDINATOR_LOAD_IN_PROGRESS: Final = 14
+COORDINATOR_NOT_AVAILABLE: Final = 15
+NOT_COORDINATOR: Final = 16
+UNSUPPORTED_VERSION: Final = 35
+GROUP_ID_NOT_FOUND: Final = 69
+FENCED_MEMBER_EPOCH: Final = 110
+UNRELEASED_INSTANCE_ID: Final = 111
+
+
+class HeartbeatErrorAction(Enum):
+    """See the module."""
+
+    RETRY = "retry"
+    REJOIN = "rejoin"
+    GIVE_UP = "give up"
+
+
+class HeartbeatErrorHandling(NamedTuple):
+    """``at_once``: the first in a row is not waited after. ``after_s``: wait at least so long. ``coordinator``: it is
+    another one. ``tell``: the user is to hear of it though it goes on. ``is_member``: the group still has this member.
+    """
+
+    then: HeartbeatErrorAction
+    at_once: bool = False
+    after_s: float = 0.0
+    coordinator: bool = False
+    tell: bool = False
+    is_member: bool = True
+
+
+HEARTBEAT_ERROR_HANDLING: Final[Mapping[int, HeartbeatErrorHandling]] = {
+    COORDINATOR_LOAD_IN_PROGRESS: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY),
+    COORDINATOR_NOT_AVAILABLE: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, coordinator=True),
+    NOT_COORDINATOR: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, at_once=True, coordinator=True),
+    # TOPIC_AUTHORIZATION_FAILED: rights may be granted
+    29: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, after_s=1.0, tell=True),
+    # STALE_MEMBER_EPOCH: the answer to the next one tells the epoch
+    113: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, at_once=True),
+    # UNKNOWN_MEMBER_ID: its session was over
+    25: HeartbeatErrorHandling(HeartbeatErrorAction.REJOIN, at_once=True, is_member=False),
+    FENCED_MEMBER_EPOCH: HeartbeatErrorHandling(HeartbeatErrorAction.REJOIN, at_once=True),
+    24: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP, is_member=False),  # INVALID_GROUP_ID
+    30: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP),  # GROUP_AUTHORIZATION_FAILED
+    # the feature group.version is off
+    UNSUPPORTED_VERSION: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP, is_member=False),
+    42: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP),  # INVALID_REQUEST
+    81: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP, is_member=False),  # GROUP_MAX_SIZE_REACHED
+    # FENCED_INSTANCE_ID: another one has the instance id now
+    82: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP, is_member=False),
+    # another one has the instance id still
+    UNRELEASED_INSTANCE_ID: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP, is_member=False),
+    112: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP),  # UNSUPPORTED_ASSIGNOR
+    128: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP),  # INVALID_REGULAR_EXPRESSION
+}
+_GROUP_DELETED: Final = HeartbeatErrorHandling(HeartbeatErrorAction.REJOIN, at_once=True, is_member=False)
+_GROUP_OF_ANOTHER_TYPE: Final = HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP)
+
+
+def heartbeat_error_handling(error: BrokerResponseError, is_member: bool) -> HeartbeatErrorHandling:
+    """What to do about an answer. ``is_member``: the request was of one who has an epoch, and joins no more."""
+    code = error.errno or 0
+    if code == GROUP_ID_NOT_FOUND:
+        return _GROUP_DELETED if is_member else _GROUP_OF_ANOTHER_TYPE
+    return HEARTBEAT_ERROR_HANDLING.get(code) or HeartbeatErrorHandling(
+        HeartbeatErrorAction.RETRY if error.retriable else HeartbeatErrorAction.GIVE_UP
+    )
+
+
+# What a member of a group of the consumer group protocol holds, and the next step to what the broker told it to hold
+# (KIP-848).
+#
+#     told(target) ──► Revoke what is not in it ──► Assign all of it whose topics have names ──► nothing left to do
+#     give_up()    ──► Revoke or Lose all that is held ──► free
+#
+# One step at a time: the next comes after the last was carried out, and goes by what is wanted then. Topics come by
+# their ids; those that the cluster's metadata does not name wait in ``unresolved``. When to say anything to the broker
+# is :class:`ConsumerMember`'s part.
+
+
+IdPartition = tuple[UUID, int]
+"""Topic id and number. A topic that was deleted and made again has another id, and is another one here."""
+
+ReconciliationStep = Revoke | Lose | Assign
+
+
+class AssignmentReconciler:
+    """Of one member. ``topic_of_id``: the name of a topic, None while it is unknown."""
+
+    def __init__(self, topic_of_id: Callable[[UUID], str | None]) -> None:
+        self.held: Mapping[IdPartition, TopicPartition] = {}
+        self.unresolved: frozenset[UUID] = frozenset()
+        """Topics of the target without a name, as of the last :meth:`next_step`."""
+        self.under_way: ReconciliationStep | None = None
+        self._topic_of_id = topic_of_id
+        self._target: frozenset[IdPartition] | None = None
+        self._announced: frozenset[IdPartition] | None = None  # the target that the last Assign was for
+        self._announcing: frozenset[IdPartition] | None = None
+        self._giving_up: type[Revoke] | type[Lose] | None = None
+        self._next_held: Mapping[IdPartition, TopicPartition] = {}
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """By their names."""
+        return frozenset(self.held.values())
+
+    @property
+    def claimed(self) -> Mapping[IdPartition, TopicPartition]:
+        """What a heartbeat has to list: what is held, and what the user is being given. A list without the latter would
+        allow the broker to assign it to another at once."""
+        return self._next_held if isinstance(self.under_way, Assign) else self.held
+
+    @property
+    def is_free(self) -> bool:
+        """Nothing is held, and nothing is being done."""
+        return not self.held and self.under_way is None
+
+    @property
+    def is_reconciled(self) -> bool:
+        """All of the target is held, and nothing else."""
+        return self.under_way is None and self._target == self._announced == frozenset(self.held)
+
+    @property
+    def is_empty_handed(self) -> bool:
+        """Neither is anything held, nor was it told to be."""
+        return self.is_free and not self._target
+
+    def told(self, target: frozenset[IdPartition]) -> None:
+        """The broker wants exactly this to be held."""
+        if target != self._target:
+            self._target = target
+        self._giving_up = None
+
+    def give_up(self, is_lost: bool) -> None:
+        """Hold nothing any more. ``is_lost``: others may hold it already; that counts more than a former word."""
+        self._target = self._announced = self._announcing = None
+        self.unresolved = frozenset()
+        if self._giving_up is None or is_lost:
+            self._giving_up = Lose if is_lost else Revoke
+
+    def next_step(self, may_add: bool = True) -> ReconciliationStep | None:
+        """What to do now; None while something is being done, and when there is nothing. ``may_add``: the broker has
+        confirmed the target, so what is missing may be assigned."""
+        if self.under_way is None:
+            self.under_way = self._release() if self._target is None else self._reconcile(self._target, may_add)
+            return self.under_way
+        return None
+
+    def _release(self) -> ReconciliationStep | None:
+        giving_up, self._giving_up = self._giving_up, None
+        self._next_held = {}
+        return None if giving_up is None or not self.held else giving_up(self.owned)
+
+    def _reconcile(self, target: frozenset[IdPartition], may_add: bool) -> ReconciliationStep | None:
+        if target is self._announced and len(self.held) == len(target):
+            return None
+        kept = {each: partition for each, partition in self.held.items() if each in target}
+        missing = [each for each in target if each not in kept]
+        names = {topic_id: self._topic_of_id(topic_id) for topic_id in {each[0] for each in missing}}
+        self.unresolved = frozenset(topic_id for topic_id, name in names.items() if name is None)
+        if len(kept) < len(self.held):
+            self._next_held = kept
+            return Revoke(self.owned - frozenset(kept.values()))
+        added = {each: TopicPartition(name, each[1]) for each in missing if (name := names[each[0]]) is not None}
+        nothing_new = not added and (target == self._announced or bool(self.unresolved))
+        if nothing_new or (added and not may_add):
+            return None
+        self._announcing = target
+        self._next_held = {**kept, **added}
+        return Assign(frozenset(self._next_held.values()), frozenset(added.values()))
+
+    def carried_out(self, kind: type[ReconciliationStep]) -> bool:
+        """The step that is under way was carried out; False when it is of another kind."""
+        if not isinstance(self.under_way, kind):
+            return False
+        self.under_way = None
+        self._announced = self._announcing
+        self.held = self._next_held
+        return True
+
+
+# The heartbeats of a member of the consumer group protocol: what the broker has not been told yet, and nothing else
+# (KIP-848).
+#
+# The first heartbeat of a membership says everything; so does the next one after any failure, since nobody knows what
+# of the last one arrived. In between, a heartbeat says what has changed. When heartbeats go is
+# :class:`ConsumerMember`'s part.
+
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+
+
+class ConsumerHeartbeats:
+    """Of one member. ``rebalance_timeout_ms``: the time that the broker allows for a revocation."""
+
+    def __init__(
+        self,
+        group_id: str,
+        group_instance_id: str | None,
+        rack: str,
+        server_assignor: str | None,
+        rebalance_timeout_ms: int,
+    ) -> None:
+        self._group_id = group_id
+        self._instance_id = group_instance_id
+        self._rack = rack or None  # never "": the broker refuses it
+        self._server_assignor = server_assignor
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._all = self._topics = self._owned = self._had_pattern = False  # the first one says all by its epoch
+
+    @property
+    def has_news(self) -> bool:
+        """There is something that the broker was not told."""
+        return self._all or self._topics or self._owned
+
+    def resend_all(self) -> None:
+        """Nobody knows what the broker knows."""
+        self._all = True
+
+    def resend_topics(self) -> None:
+        """The subscription is another one."""
+        self._topics = True
+
+    def resend_owned(self) -> None:
+        """What is owned has changed: this is what acknowledges an assignment."""
+        self._owned = True
+
+    def heartbeat(
+        self, member_id: str, epoch: int, wanted: GroupSubscription, claimed: Iterable[IdPartition]
+    ) -> ConsumerGroupHeartbeatRequest:
+        """The next one."""
+        is_full = self._all or epoch == JOIN_EPOCH
+        says_topics = is_full or self._topics
+        says_owned = is_full or self._owned
+        self._all = self._topics = self._owned = False
+        self._had_pattern = self._had_pattern or wanted.pattern is not None
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self._group_id,
+            member_id=member_id,
+            member_epoch=epoch,
+            instance_id=self._instance_id,
+            rack_id=self._rack if is_full else None,
+            rebalance_timeout_ms=self._rebalance_timeout_ms if is_full else -1,
+            subscribed_topic_names=sorted(wanted.topics) if says_topics else None,
+            # "" takes back a former one; who never had one leaves the field out, which older versions lack
+            subscribed_topic_regex=(wanted.pattern or "") if says_topics and self._had_pattern else None,
+            server_assignor=self._server_assignor if is_full else None,
+            topic_partitions=_topic_partitions(claimed) if says_owned else None,
+        )
+
+    def leave(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
+        """The last one. A static member's place is kept for a session."""
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self._group_id,
+            member_id=member_id,
+            member_epoch=LEAVE_EPOCH if self._instance_id is None else STATIC_LEAVE_EPOCH,
+            instance_id=self._instance_id,
+        )
+
+
+def _topic_partitions(partitions: Iterable[IdPartition]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
+    return [
+        ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=topic_id, partitions=numbers)
+        for topic_id, numbers in by_topic(sorted(partitions)).items()
+    ]
+
 
 log = logging.getLogger(__name__)
+
+UNASSIGNED_HEARTBEAT_S: Final = 0.1
+"""To the next heartbeat of who has nothing, doubled with each up to the broker's interval: the broker resolves regular
+expressions after its answer, and assigns once a second at most (4.3), so the next one often has what this one lacks."""
+LEAVE_ATTEMPTS: Final = 2
+"""A request that leaves is tried so often. The group finds out by itself, later."""
+
+_FATAL_ERRORS: Final = (AuthenticationError, BrokerResponseError, IllegalArgumentError, IllegalStateError)
+"""What ends the membership when it comes instead of an answer, and is not retriable."""
+_NO_PROTOCOL: Final = (
+    "group_protocol='consumer': the broker does not offer the consumer group protocol of KIP-848, which needs Apache "
+    "Kafka 4.0 or later with the feature group.version at 1 or above. Set group_protocol='classic', or upgrade it"
+)
+_NO_PATTERNS: Final = (
+    "regular expressions that the broker evaluates need ConsumerGroupHeartbeat 1 (Apache Kafka 4.0): subscribe with "
+    "pattern=, which this client evaluates, or by name"
+)
+
+
+class ConsumerPhase(Enum):
+    """Where a member stands; the values are its ``state_name``, but for MEMBER's."""
+
+    UNJOINED = "unjoined"
+    JOINING = "joining"
+    MEMBER = "stable"
+    FENCED = "fenced"
+    STALE = "stale"
+    PAUSING = "pausing"
+    LEAVING = "leaving"
+    LEFT = "left"
+    FATAL = "fatal"
+
+
+class SentHeartbeat(NamedTuple):
+    """What the request in flight is."""
+
+    ask: SendToCoordinator
+    is_leave: bool
+
 
 STALE_CHECK_S: Final = 0.5
 """Between looks whether a user, who has nothing to be told of, polls again."""
 
 
-class ConsumerMember(ConsumerAnswers):
+class ConsumerMember:
     """One member. ``member_id``: the text of a UUID, kept for life, also across fencing (KIP-1082). ``server_assignor``
     None: the group's first. ``max_poll_interval_s`` is what the broker allows for a revocation, too.
     ``topic_of_id``: the name of a topic, None while it is unknown."""
+
+    def __init__(
+        self,
+        group_id: str,
+        *,
+        group_instance_id: str | None = None,
+        member_id: str,
+        server_assignor: str | None = None,
+        rack: str = "",
+        max_poll_interval_s: float,
+        request_timeout_s: float,
+        retry_backoff: Backoff,
+        topic_of_id: Callable[[UUID], str | None],
+    ) -> None:
+        self.group_id = group_id
+        self.group_instance_id = group_instance_id
+        self.member_id = member_id
+        self.next_deadline = inf
+        self.polled_at = inf
+        rebalance_timeout_ms = min(round(max_poll_interval_s * 1000), 2**31 - 1)
+        self._heartbeats = ConsumerHeartbeats(group_id, group_instance_id, rack, server_assignor, rebalance_timeout_ms)
+        self._max_poll_interval_s = max_poll_interval_s
+        self._request_timeout_s = request_timeout_s
+        self._backoff = retry_backoff
+        self._reconciler = AssignmentReconciler(topic_of_id)
+        self._wanted = GroupSubscription()
+        self._phase = ConsumerPhase.UNJOINED
+        self._epoch = JOIN_EPOCH
+        # The group has this member, or may have it: a leave is owed, by a static member before it joins again, too.
+        self._is_known = False
+        self._sent_heartbeat: SentHeartbeat | None = None
+        # False while a heartbeat that lists the owned partitions has no answer. The broker goes by that list: it may
+        # have assigned to others what is in the target and not owned yet, in an answer that was lost.
+        self._is_target_current = True
+        self._numbers = count()
+        self._due_at = inf
+        self._metadata_at = -inf
+        self._failures = self._leave_attempts = self._quick_heartbeats = self._metadata_asks = 0
+        self._stale_at = inf
+        self._fatal: ReportError | None = None
+        self._effects: list[GroupEffect] = []
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        return self._holdings.owned
+        return self._reconciler.owned
 
     @property
     def generation(self) -> int:
-        is_out = self._epoch <= JOIN_EPOCH or self._phase in (Phase.STALE, Phase.FATAL)
+        is_out = self._epoch <= JOIN_EPOCH or self._phase in (ConsumerPhase.STALE, ConsumerPhase.FATAL)
         return NO_GENERATION if is_out else self._epoch
 
     @property
     def state_name(self) -> str:
-        if self._phase is Phase.MEMBER and not self._holdings.is_reconciled:
+        if self._phase is ConsumerPhase.MEMBER and not self._reconciler.is_reconciled:
             return "reconciling"
         return self._phase.value
 
     # -- what the user wants -----------------------------------------------------------------------------------------
 
-    def subscribe(self, subscription: Subscription, now: float) -> None:
-        if self._phase in (Phase.LEAVING, Phase.LEFT) or (
-            subscription == self._wanted and self._phase is not Phase.FATAL
+    def subscribe(self, subscription: GroupSubscription, now: float) -> None:
+        if self._phase in (ConsumerPhase.LEAVING, ConsumerPhase.LEFT) or (
+            subscription == self._wanted and self._phase is not ConsumerPhase.FATAL
         ):
             return
         self._wanted = subscription
-        self._heartbeats.say_topics()
-        self._eager = 0
+        self._heartbeats.resend_topics()
+        self._quick_heartbeats = 0
         if not self._is_wanted:
-            self._go_out(Phase.PAUSING, now)
-        elif self._phase is Phase.UNJOINED:
+            self._begin_leaving(ConsumerPhase.PAUSING, now)
+        elif self._phase is ConsumerPhase.UNJOINED:
             self._join(now)
-        elif self._phase is Phase.MEMBER:
+        elif self._phase is ConsumerPhase.MEMBER:
             self._due_at = now
-        elif self._phase is Phase.FATAL:
+        elif self._phase is ConsumerPhase.FATAL:
             self._fatal = None
             self._failures = 0
-            self._phase = Phase.PAUSING
+            self._phase = ConsumerPhase.PAUSING
             self._due_at = now
 
     @property
@@ -97,137 +473,146 @@ class ConsumerMember(ConsumerAnswers):
         return bool(self._wanted.topics) or self._wanted.pattern is not None
 
     def leave(self, now: float, reason: str = "") -> None:
-        if self._phase not in (Phase.LEAVING, Phase.LEFT):
-            self._go_out(Phase.LEAVING, now)
+        if self._phase not in (ConsumerPhase.LEAVING, ConsumerPhase.LEFT):
+            self._begin_leaving(ConsumerPhase.LEAVING, now)
 
-    def hurry(self, now: float) -> None:
-        if self._phase is Phase.LEAVING and self._said is not None and not self._said.is_leave:
-            self._said = None  # its answer is for nobody
+    def leave_now(self, now: float) -> None:
+        if (
+            self._phase is ConsumerPhase.LEAVING
+            and self._sent_heartbeat is not None
+            and not self._sent_heartbeat.is_leave
+        ):
+            self._sent_heartbeat = None  # its answer is for nobody
             self._is_known = True  # if it is a join
             self._due_at = now
 
-    def _go_out(self, phase: Phase, now: float) -> None:
+    def _begin_leaving(self, phase: ConsumerPhase, now: float) -> None:
         """Give up what is held, then leave. What was lost stays lost."""
         self._fatal = None
-        if self._phase is Phase.MEMBER:
-            self._holdings.give_up(is_lost=False)
+        if self._phase is ConsumerPhase.MEMBER:
+            self._reconciler.give_up(is_lost=False)
         self._phase = phase
-        self._due_at = min(self._due_at, now) if self._holdings.is_free else self._due_at
+        self._due_at = min(self._due_at, now) if self._reconciler.is_free else self._due_at
 
     def rejoin(self, reason: str, now: float) -> None:
         log.info("group %s: a rebalance was asked for (%s); the broker decides about them", self.group_id, reason)
 
-    def metadata_changed(self, topics: Mapping[str, TopicPicture], now: float) -> None:
+    def metadata_changed(self, topics: Mapping[str, TopicSnapshot], now: float) -> None:
         """The names of topics are looked up by the next :meth:`poll`."""
 
     # -- what there is to do -----------------------------------------------------------------------------------------
 
-    def poll(self, now: float) -> list[Effect]:
-        self._watch_user(now)
-        step = self._holdings.next_step(self._is_target_current)
+    def poll(self, now: float) -> list[GroupEffect]:
+        self._check_poll_interval(now)
+        step = self._reconciler.next_step(self._is_target_current)
         if step is not None:
             self._effects.append(step)
-        if self._holdings.is_free:
+        if self._reconciler.is_free:
             self._on_free(now)
         self._resolve(now)
-        if self._said is None and now >= self._due_at:
-            self._speak(now)
+        if self._sent_heartbeat is None and now >= self._due_at:
+            self._send_next(now)
         self.next_deadline = self._deadline(now)
         effects, self._effects = self._effects, []
         return effects
 
-    def _watch_user(self, now: float) -> None:
+    def _check_poll_interval(self, now: float) -> None:
         polled_at = self.polled_at  # another thread may set it meanwhile
-        if self._phase in (Phase.JOINING, Phase.MEMBER) and now >= polled_at + self._max_poll_interval_s:
+        if (
+            self._phase in (ConsumerPhase.JOINING, ConsumerPhase.MEMBER)
+            and now >= polled_at + self._max_poll_interval_s
+        ):
             log.warning(
                 "group %s: %.1f s have passed since the last poll(), more than max_poll_interval_ms: leaving the group "
                 "until the next one. Raise that setting, or lower max_poll_records",
                 self.group_id,
                 now - polled_at,
             )
-            self._phase = Phase.STALE
+            self._phase = ConsumerPhase.STALE
             self._stale_at = polled_at
-            self._holdings.give_up(is_lost=True)
+            self._reconciler.give_up(is_lost=True)
             self._due_at = now
 
     def _on_free(self, now: float) -> None:
         """Go on with what has waited until nothing was held."""
-        if self._phase is Phase.FENCED:
-            self._phase = Phase.JOINING
-        elif self._phase is Phase.FATAL:
+        if self._phase is ConsumerPhase.FENCED:
+            self._phase = ConsumerPhase.JOINING
+        elif self._phase is ConsumerPhase.FATAL:
             if self._fatal is not None:
                 self._effects.append(self._fatal)
                 self._fatal = None
-        elif self._is_known or self._said is not None:
+        elif self._is_known or self._sent_heartbeat is not None:
             return
-        elif self._phase is Phase.STALE and self.polled_at != self._stale_at:
+        elif self._phase is ConsumerPhase.STALE and self.polled_at != self._stale_at:
             self._join(now)
-        elif self._phase is Phase.PAUSING:
-            self._phase = Phase.UNJOINED
+        elif self._phase is ConsumerPhase.PAUSING:
+            self._phase = ConsumerPhase.UNJOINED
             self._due_at = inf
             if self._is_wanted:
                 self._join(now)
-        elif self._phase is Phase.LEAVING:
-            self._phase = Phase.LEFT
+        elif self._phase is ConsumerPhase.LEAVING:
+            self._phase = ConsumerPhase.LEFT
             self._due_at = inf
             self._effects.append(Left())
 
     def _join(self, now: float) -> None:
-        self._phase = Phase.JOINING
+        self._phase = ConsumerPhase.JOINING
         self._epoch = JOIN_EPOCH
-        self._heartbeats.say_all()
-        self._eager = 0
+        self._heartbeats.resend_all()
+        self._quick_heartbeats = 0
         self._due_at = now
 
     def _resolve(self, now: float) -> None:
-        if not self._holdings.unresolved:
+        if not self._reconciler.unresolved:
             self._metadata_at, self._metadata_asks = -inf, 0
         elif now >= self._metadata_at:
             self._metadata_asks += 1
             self._metadata_at = now + self._backoff.delay_s(self._metadata_asks)
-            self._effects.append(NeedMetadata(self._wanted.topics, self._holdings.unresolved))
+            self._effects.append(NeedMetadata(self._wanted.topics, self._reconciler.unresolved))
 
     def _deadline(self, now: float) -> float:
-        due_at = self._due_at if self._said is None and self._speech() is not None else inf
-        if self._phase in (Phase.JOINING, Phase.MEMBER):
+        due_at = self._due_at if self._sent_heartbeat is None and self._next_request() is not None else inf
+        if self._phase in (ConsumerPhase.JOINING, ConsumerPhase.MEMBER):
             polled_at = self.polled_at
             due_at = min(due_at, (polled_at if polled_at < inf else now) + self._max_poll_interval_s)
-        elif self._phase is Phase.STALE and self._holdings.is_free:
+        elif self._phase is ConsumerPhase.STALE and self._reconciler.is_free:
             due_at = min(due_at, now + STALE_CHECK_S)
-        return min(due_at, self._metadata_at) if self._holdings.unresolved else due_at
+        return min(due_at, self._metadata_at) if self._reconciler.unresolved else due_at
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    def _speech(self) -> Callable[[], ConsumerGroupHeartbeatRequest] | None:
+    def _next_request(self) -> Callable[[], ConsumerGroupHeartbeatRequest] | None:
         """What the next request is, whenever it is due; None when there is to be none."""
-        if self._phase is Phase.JOINING and self._is_known and self.group_instance_id is not None:
+        if self._phase is ConsumerPhase.JOINING and self._is_known and self.group_instance_id is not None:
             return self._leave_request
-        if self._phase in (Phase.JOINING, Phase.MEMBER):
+        if self._phase in (ConsumerPhase.JOINING, ConsumerPhase.MEMBER):
             return self._heartbeat
-        if self._phase is Phase.STALE:
+        if self._phase is ConsumerPhase.STALE:
             return self._leave_request if self._is_known else None
-        if self._phase in (Phase.PAUSING, Phase.LEAVING) and self._is_known:
-            if self._holdings.is_free:
+        if self._phase in (ConsumerPhase.PAUSING, ConsumerPhase.LEAVING) and self._is_known:
+            if self._reconciler.is_free:
                 return self._leave_request
             return self._heartbeat if self._epoch > JOIN_EPOCH else None
         return None
 
-    def _speak(self, now: float) -> None:
-        speech = self._speech()
+    def _send_next(self, now: float) -> None:
+        speech = self._next_request()
         if speech is None:
             return
         request = speech()
         if request.topic_partitions is not None:
             self._is_target_current = False
-        self._said = Said(Ask(next(self._numbers), request, self._request_timeout_s), request.member_epoch < JOIN_EPOCH)
-        self._effects.append(self._said.ask)
+        self._sent_heartbeat = SentHeartbeat(
+            SendToCoordinator(next(self._numbers), request, self._request_timeout_s), request.member_epoch < JOIN_EPOCH
+        )
+        self._effects.append(self._sent_heartbeat.ask)
 
     def _leave_request(self) -> ConsumerGroupHeartbeatRequest:
         self._leave_attempts += 1
         return self._heartbeats.leave(self.member_id)
 
     def _heartbeat(self) -> ConsumerGroupHeartbeatRequest:
-        return self._heartbeats.heartbeat(self.member_id, self._epoch, self._wanted, self._holdings.claimed)
+        return self._heartbeats.heartbeat(self.member_id, self._epoch, self._wanted, self._reconciler.claimed)
 
     # -- what was carried out ----------------------------------------------------------------------------------------
 
@@ -241,15 +626,144 @@ class ConsumerMember(ConsumerAnswers):
         self._carried_out(Assign, now)
 
     def _carried_out(self, kind: type[Revoke] | type[Lose] | type[Assign], now: float) -> None:
-        if not self._holdings.carried_out(kind):
+        if not self._reconciler.carried_out(kind):
             return
-        if self._phase is Phase.MEMBER:
-            self._heartbeats.say_owned()
+        if self._phase is ConsumerPhase.MEMBER:
+            self._heartbeats.resend_owned()
             self._due_at = now  # the acknowledgement: others may wait for what was revoked
-        elif self._phase in (Phase.PAUSING, Phase.LEAVING):
+        elif self._phase in (ConsumerPhase.PAUSING, ConsumerPhase.LEAVING):
             self._due_at = now
 
     def fenced(self, error: KafkaError, now: float) -> None:
         """The coordinator is asked at once, and its word counts: the commit may have been of a former membership."""
-        if self._phase is Phase.MEMBER:
+        if self._phase is ConsumerPhase.MEMBER:
             self._due_at = min(self._due_at, now)
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def answered(self, ask: SendToCoordinator, response: Response, now: float) -> None:
+        said = self._take(ask)
+        if said is None:
+            return
+        assert isinstance(response, ConsumerGroupHeartbeatResponse)
+        if response.error_code:
+            self._refused(for_code(response.error_code)(response.error_message or ""), said, now)
+        elif said.is_leave:
+            self._has_left(now)
+        else:
+            self._accepted(response, now)
+
+    def failed(self, ask: SendToCoordinator, error: BaseException, now: float) -> None:
+        said = self._take(ask)
+        if said is None:
+            return
+        self._heartbeats.resend_all()
+        if isinstance(error, (UnsupportedVersionError, UnsupportedFieldError)):
+            has_pattern = isinstance(error, UnsupportedFieldError) and self._wanted.pattern is not None
+            error = UnsupportedVersionError(_NO_PATTERNS if has_pattern else _NO_PROTOCOL)
+            is_hopeless = True
+        else:
+            is_hopeless = isinstance(error, _FATAL_ERRORS) and not error.retriable
+        if said.is_leave:
+            self._leave_again(is_hopeless, now)
+        elif is_hopeless and isinstance(error, KafkaError):
+            self._give_up(error, self._epoch > JOIN_EPOCH)
+        else:
+            self._is_known = True
+            self._effects.append(ForgetCoordinator(error))
+            self._put_off(now)
+
+    def _take(self, ask: SendToCoordinator) -> SentHeartbeat | None:
+        said = self._sent_heartbeat
+        if said is None or said.ask.number != ask.number:
+            return None
+        self._sent_heartbeat = None
+        return said
+
+    def _accepted(self, response: ConsumerGroupHeartbeatResponse, now: float) -> None:
+        self._failures = 0
+        self._is_known = self._is_target_current = True
+        self._epoch = response.member_epoch
+        self.member_id = response.member_id or self.member_id
+        next_s = interval_s(response.heartbeat_interval_ms)
+        if self._phase is ConsumerPhase.JOINING:
+            self._phase = ConsumerPhase.MEMBER
+        if self._phase is not ConsumerPhase.MEMBER:
+            self._due_at = now if self._phase is ConsumerPhase.STALE or self._reconciler.is_free else now + next_s
+            return
+        if response.assignment is not None:
+            try:
+                check_assigned(each.partitions for each in response.assignment.topic_partitions)
+            except KafkaProtocolError as error:
+                self._give_up(error, is_member=True)
+                return
+            self._reconciler.told(
+                frozenset(
+                    (each.topic_id, number)
+                    for each in response.assignment.topic_partitions
+                    for number in each.partitions
+                )
+            )
+        if self._reconciler.is_empty_handed:
+            next_s = min(next_s, UNASSIGNED_HEARTBEAT_S * 2.0 ** min(self._quick_heartbeats, 30))
+            self._quick_heartbeats += 1
+        else:
+            self._quick_heartbeats = 0
+        self._due_at = now if self._heartbeats.has_news else now + next_s
+
+    def _refused(self, error: BrokerResponseError, said: SentHeartbeat, now: float) -> None:
+        reaction = heartbeat_error_handling(error, self._epoch > JOIN_EPOCH)
+        self._heartbeats.resend_all()
+        if reaction.coordinator:
+            self._effects.append(ForgetCoordinator(error))
+        if said.is_leave:
+            self._leave_again(reaction.then is not HeartbeatErrorAction.RETRY, now)
+            return
+        if reaction.then is HeartbeatErrorAction.RETRY:
+            if reaction.tell:
+                self._effects.append(ReportError(error))
+            self._put_off(now, reaction.at_once, reaction.after_s)
+        elif reaction.then is HeartbeatErrorAction.REJOIN:
+            log.info("group %s: member %s joins anew: %s", self.group_id, self.member_id, error)
+            self._fence(reaction.is_member, now, reaction.at_once)
+        else:
+            if error.errno == UNSUPPORTED_VERSION:
+                error = UnsupportedVersionError(_NO_PROTOCOL)
+            self._give_up(error, reaction.is_member and self._epoch > JOIN_EPOCH)
+
+    def _fence(self, is_known: bool, now: float, at_once: bool) -> None:
+        """The group does not count on this member any more. ``is_known``: but still has it."""
+        self._is_known = is_known
+        self._epoch = JOIN_EPOCH
+        self._quick_heartbeats = 0
+        self._reconciler.give_up(is_lost=True)
+        if self._phase in (ConsumerPhase.JOINING, ConsumerPhase.MEMBER):
+            self._phase = ConsumerPhase.FENCED
+            self._put_off(now, at_once)
+
+    def _give_up(self, error: KafkaError, is_member: bool) -> None:
+        self._is_known = is_member
+        self._reconciler.give_up(is_lost=True)
+        if self._phase in (ConsumerPhase.JOINING, ConsumerPhase.MEMBER):
+            self._phase = ConsumerPhase.FATAL
+            self._fatal = ReportError(error, is_fatal=True)
+            self._due_at = inf
+
+    def _put_off(self, now: float, at_once: bool = False, after_s: float = 0.0) -> None:
+        """The next request waits for a back-off, which grows with each failure in a row."""
+        self._failures += 1
+        self._due_at = now + max(after_s, self._backoff.delay_s(self._failures - at_once))
+
+    # -- leaving -----------------------------------------------------------------------------------------------------
+
+    def _has_left(self, now: float) -> None:
+        self._is_known = False
+        self._leave_attempts = 0
+        self._epoch = JOIN_EPOCH
+        self._due_at = now
+
+    def _leave_again(self, is_hopeless: bool, now: float) -> None:
+        if is_hopeless or self._leave_attempts >= LEAVE_ATTEMPTS:
+            self._has_left(now)
+        else:
+            self._put_off(now)

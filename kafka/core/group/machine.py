@@ -28,7 +28,7 @@ NO_GENERATION = -1
 """Of who is no member."""
 
 
-class Subscription(NamedTuple):
+class GroupSubscription(NamedTuple):
     """What a member wants to read. ``topics``: names; for a pattern of the client's own, those that match it now.
     ``pattern``: a regular expression that the broker evaluates (RE2; KIP-848 with heartbeats since version 1)."""
 
@@ -36,7 +36,7 @@ class Subscription(NamedTuple):
     pattern: str | None = None
 
 
-class TopicPicture(NamedTuple):
+class TopicSnapshot(NamedTuple):
     """What an assignor needs to know of a topic: how many partitions, and the racks of each one's replicas (KIP-881),
     in the order of their numbers; empty where brokers have no racks."""
 
@@ -44,18 +44,20 @@ class TopicPicture(NamedTuple):
     racks: Sequence[frozenset[str]] = ()
 
 
-class Ask(NamedTuple):
+class SendToCoordinator(NamedTuple):
     """Send ``request`` to the group's coordinator; it has ``timeout_s`` to be answered. ``number`` tells one from
-    another. ``is_apart``: not over the connection of the others, where a join that the broker holds holds it up."""
+    another. ``on_own_connection``: not over the connection of the others, where a join that the broker holds holds
+    it up."""
 
     number: int
     request: Request[Any] | ByVersion[Any]
     timeout_s: float
-    is_apart: bool = False
+    on_own_connection: bool = False
 
 
 class ForgetCoordinator(NamedTuple):
-    """The coordinator is another broker, or not available: look for it again before the next :class:`Ask`."""
+    """The coordinator is another broker, or not available: look for it again before the next
+    :class:`SendToCoordinator`."""
 
     error: BaseException
 
@@ -81,7 +83,7 @@ class Assign(NamedTuple):
     added: frozenset[TopicPartition]
 
 
-class Report(NamedTuple):
+class ReportError(NamedTuple):
     """To be raised by the user's next ``poll``. After a fatal one the machine does nothing any more."""
 
     error: KafkaError
@@ -102,7 +104,7 @@ class Left(NamedTuple):
     """The member is out of the group, as :meth:`GroupMachine.leave` wanted."""
 
 
-Effect = Ask | ForgetCoordinator | Revoke | Lose | Assign | Report | NeedMetadata | Left
+GroupEffect = SendToCoordinator | ForgetCoordinator | Revoke | Lose | Assign | ReportError | NeedMetadata | Left
 
 
 class GroupMachine(Protocol):
@@ -133,23 +135,23 @@ class GroupMachine(Protocol):
         """What is this member's by the last :class:`Assign`, less what was revoked or lost since."""
         ...
 
-    def subscribe(self, subscription: Subscription, now: float) -> None:
+    def subscribe(self, subscription: GroupSubscription, now: float) -> None:
         """Want this from now on. An empty one: leave the group, until the next call."""
         ...
 
-    def metadata_changed(self, topics: Mapping[str, TopicPicture], now: float) -> None:
+    def metadata_changed(self, topics: Mapping[str, TopicSnapshot], now: float) -> None:
         """The topics that the cluster is known to have; those of the subscription at least."""
         ...
 
-    def poll(self, now: float) -> list[Effect]:
+    def poll(self, now: float) -> list[GroupEffect]:
         """What there is to do."""
         ...
 
-    def answered(self, ask: Ask, response: Response, now: float) -> None:
+    def answered(self, ask: SendToCoordinator, response: Response, now: float) -> None:
         """The coordinator answered."""
         ...
 
-    def failed(self, ask: Ask, error: BaseException, now: float) -> None:
+    def failed(self, ask: SendToCoordinator, error: BaseException, now: float) -> None:
         """There is no answer."""
         ...
 
@@ -179,6 +181,6 @@ class GroupMachine(Protocol):
         classic protocol do not ask to leave (KIP-345)."""
         ...
 
-    def hurry(self, now: float) -> None:
+    def leave_now(self, now: float) -> None:
         """Who leaves waits for no answer any more: the request that leaves follows the one in flight."""
         ...

@@ -3,12 +3,12 @@
     commit_offsets   the errors of the partitions that were not committed
     fetch_offsets    the committed offset of each partition that has one, and errors
 
-What an error code asks for is a row of :data:`COMMIT_REACTIONS` or :data:`FETCH_REACTIONS`; codes without one go by
-their class's ``retriable``. Who commits is asked anew for each attempt (``who``): a member's epoch moves on while a
-commit is on its way (KIP-848), and a member that lost its partitions must not commit any more, which ``who`` says by
-raising.
+What an error code asks for is a row of :data:`COMMIT_ERROR_ACTIONS` or :data:`OFFSET_FETCH_ERROR_ACTIONS`; codes
+without one go by their class's ``retriable``. Who commits is asked anew for each attempt (``who``): a member's epoch
+moves on while a commit is on its way (KIP-848), and a member that lost its partitions must not commit any more, which
+``who`` says by raising.
 
-The messages are in ``offset_messages.py``; version 0 stored offsets in ZooKeeper and is not spoken.
+The messages are in ``offsets.py``; version 0 stored offsets in ZooKeeper and is not spoken.
 
 Source: KIP-211, KIP-320 (leader epochs), KIP-345 (instances), KIP-447 (stable offsets),
 KIP-709 (several groups), KIP-848 (members' epochs).
@@ -19,18 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from kafka.core.dialogue import ByVersion, Dialogue, Forget, RefreshMetadata, Sleep, now, send, within
-from kafka.core.group.offset_messages import (
-    Errors,
-    TopicIdOf,
-    commit_errors,
-    commit_request,
-    fetch_request,
-    ids_of,
-    most_version,
-    read_offsets,
-)
+from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff, RetryAction, classify
 from kafka.core.routing import Coordinator
 from kafka.errors import (
@@ -52,22 +44,163 @@ from kafka.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
+    for_code,
 )
-from kafka.protocol.offsets import (
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-)
+from kafka.protocol.offsets import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from kafka.wire.types import ZERO_UUID
+
+# OffsetCommit and OffsetFetch as bytes want them: by topic, in the fields of each version, by ids or by names.
+#
+# Versions 8 and later of OffsetFetch ask for several groups; 10 of both name topics by their ids, which takes that all
+# are known. What the answers' errors mean is in the tables below.
+
+
+FIRST_VERSION_WITH_IDS: Final = 10
+FIRST_VERSION_WITH_GROUPS: Final = 8
+FIRST_VERSION_WITH_STABLE: Final = 7
+FIRST_VERSION_WITH_INSTANCE: Final = 7
+
+TopicIdOf = Callable[[str], "UUID | None"]
+OffsetErrors = dict[TopicPartition, KafkaError]
+
+
+def ids_of(partitions: Iterable[TopicPartition], topic_id_of: TopicIdOf) -> dict[str, UUID]:
+    """The ids of the topics, zero where unknown."""
+    return {topic: topic_id_of(topic) or ZERO_UUID for topic in sorted({each.topic for each in partitions})}
+
+
+def most_version(ids: Mapping[str, UUID]) -> int | None:
+    """The highest version that may be spoken: topics go by ids only when all are known."""
+    return FIRST_VERSION_WITH_IDS - 1 if ZERO_UUID in ids.values() else None
+
+
+def commit_request(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    speaker: ConsumerGroupMetadata,
+    ids: Mapping[str, UUID],
+    version: int,
+) -> OffsetCommitRequest:
+    """What to commit, in ``version``."""
+    return OffsetCommitRequest(
+        group_id=speaker.group_id or "",
+        generation_id_or_member_epoch=speaker.generation_id,
+        member_id=speaker.member_id,
+        group_instance_id=speaker.group_instance_id if version >= FIRST_VERSION_WITH_INSTANCE else None,
+        topics=[
+            OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=topic,
+                topic_id=ids[topic],
+                partitions=[
+                    OffsetCommitRequest.OffsetCommitRequestPartition(
+                        partition_index=number,
+                        committed_offset=offsets[TopicPartition(topic, number)].offset,
+                        committed_leader_epoch=offsets[TopicPartition(topic, number)].leader_epoch,
+                        committed_metadata=offsets[TopicPartition(topic, number)].metadata,
+                    )
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(offsets).items()
+        ],
+    )
+
+
+def commit_errors(
+    answer: OffsetCommitResponse, left: Iterable[TopicPartition], ids: Mapping[str, UUID]
+) -> OffsetErrors:
+    """The error of each partition that has one, or that the answer leaves out."""
+    names = {topic_id: name for name, topic_id in ids.items()}
+    errors: OffsetErrors = {}
+    heard: set[TopicPartition] = set()
+    for topic in answer.topics:
+        for entry in topic.partitions:
+            where = TopicPartition(topic.name or names.get(topic.topic_id, ""), entry.partition_index)
+            heard.add(where)
+            if entry.error_code:
+                errors[where] = for_code(entry.error_code)(f"commit of {where.topic}-{where.partition}")
+    return _of_each(left, errors, heard)
+
+
+def fetch_request(
+    partitions: Iterable[TopicPartition],
+    speaker: ConsumerGroupMetadata,
+    as_member: bool,
+    ids: Mapping[str, UUID],
+    version: int,
+) -> OffsetFetchRequest:
+    """What to look up, in ``version``."""
+    is_stable = version >= FIRST_VERSION_WITH_STABLE
+    numbers = by_topic(partitions)
+    if version < FIRST_VERSION_WITH_GROUPS:
+        return OffsetFetchRequest(
+            group_id=speaker.group_id or "",
+            topics=[
+                OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=found)
+                for topic, found in numbers.items()
+            ],
+            require_stable=is_stable,
+        )
+    group = OffsetFetchRequest.OffsetFetchRequestGroup(
+        group_id=speaker.group_id or "",
+        member_id=speaker.member_id if as_member else None,
+        member_epoch=speaker.generation_id if as_member else -1,
+        topics=[
+            OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, topic_id=ids[topic], partition_indexes=found)
+            for topic, found in numbers.items()
+        ],
+    )
+    return OffsetFetchRequest(groups=[group], require_stable=is_stable)
+
+
+def read_offsets(
+    answer: OffsetFetchResponse,
+    left: Iterable[TopicPartition],
+    ids: Mapping[str, UUID],
+    found: dict[TopicPartition, OffsetAndMetadata],
+) -> OffsetErrors:
+    """Puts what was committed into ``found``; the error of each partition that has one, or that the answer leaves out:
+    of that nobody knows whether it has an offset."""
+    names = {topic_id: name for name, topic_id in ids.items()}
+    group = answer.groups[0] if answer.groups else None
+    code = answer.error_code if group is None else group.error_code
+    if code:
+        return dict.fromkeys(left, for_code(code)("fetch of a group's offsets"))
+    errors: OffsetErrors = {}
+    heard: set[TopicPartition] = set()
+    for topic in answer.topics if group is None else group.topics:
+        name = topic.name
+        if group is not None and not name:
+            name = names.get(topic.topic_id, "")  # type: ignore[union-attr]
+        for entry in topic.partitions:
+            where = TopicPartition(name, entry.partition_index)
+            heard.add(where)
+            if entry.error_code:
+                errors[where] = for_code(entry.error_code)(f"committed offset of {name}-{entry.partition_index}")
+            elif entry.committed_offset >= 0:
+                found[where] = OffsetAndMetadata(
+                    entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch
+                )
+    return _of_each(left, errors, heard)
+
+
+def _of_each(left: Iterable[TopicPartition], errors: OffsetErrors, heard: set[TopicPartition]) -> OffsetErrors:
+    return {
+        each: errors.get(each) or CoordinatorNotAvailableError("the answer leaves the partition out")
+        for each in left
+        if each in errors or each not in heard
+    }
+
 
 LEAST_VERSION: Final = 1
 BRIEF_ATTEMPTS: Final = 5
 """How often a topic that the coordinator does not know is tried: it may be that new, or it was deleted."""
 
-Who = Callable[[], ConsumerGroupMetadata]
+MemberIdentity = Callable[[], ConsumerGroupMetadata]
 """As whom to speak. Raises what the dialogue is to end with."""
 
 
-class Reaction(Enum):
+class OffsetErrorAction(Enum):
     """What an error asks for."""
 
     FAIL = "final"
@@ -79,31 +212,33 @@ class Reaction(Enum):
     NOTHING = "the same as no offset"
 
 
-_AGAIN: Final = frozenset({Reaction.RETRY, Reaction.BRIEFLY, Reaction.FIND, Reaction.EPOCH})
+_RETRYING_ACTIONS: Final = frozenset(
+    {OffsetErrorAction.RETRY, OffsetErrorAction.BRIEFLY, OffsetErrorAction.FIND, OffsetErrorAction.EPOCH}
+)
 
 
-COMMIT_REACTIONS: Final[Mapping[type[KafkaError], Reaction]] = {
-    CoordinatorLoadInProgressError: Reaction.RETRY,
-    CoordinatorNotAvailableError: Reaction.FIND,
-    NotCoordinatorError: Reaction.FIND,
-    RequestTimedOutError: Reaction.FIND,
-    UnknownTopicOrPartitionError: Reaction.BRIEFLY,
-    UnknownTopicIdError: Reaction.BRIEFLY,
-    StaleMemberEpochError: Reaction.EPOCH,
-    UnknownMemberIdError: Reaction.FENCED,
-    IllegalGenerationError: Reaction.FENCED,
-    RebalanceInProgressError: Reaction.FENCED,
-    FencedInstanceIdError: Reaction.FENCED,
-    FencedMemberEpochError: Reaction.FENCED,
+COMMIT_ERROR_ACTIONS: Final[Mapping[type[KafkaError], OffsetErrorAction]] = {
+    CoordinatorLoadInProgressError: OffsetErrorAction.RETRY,
+    CoordinatorNotAvailableError: OffsetErrorAction.FIND,
+    NotCoordinatorError: OffsetErrorAction.FIND,
+    RequestTimedOutError: OffsetErrorAction.FIND,
+    UnknownTopicOrPartitionError: OffsetErrorAction.BRIEFLY,
+    UnknownTopicIdError: OffsetErrorAction.BRIEFLY,
+    StaleMemberEpochError: OffsetErrorAction.EPOCH,
+    UnknownMemberIdError: OffsetErrorAction.FENCED,
+    IllegalGenerationError: OffsetErrorAction.FENCED,
+    RebalanceInProgressError: OffsetErrorAction.FENCED,
+    FencedInstanceIdError: OffsetErrorAction.FENCED,
+    FencedMemberEpochError: OffsetErrorAction.FENCED,
 }
 
-FETCH_REACTIONS: Final[Mapping[type[KafkaError], Reaction]] = {
-    **COMMIT_REACTIONS,
-    UnknownTopicOrPartitionError: Reaction.NOTHING,
-    UnstableOffsetCommitError: Reaction.RETRY,
+OFFSET_FETCH_ERROR_ACTIONS: Final[Mapping[type[KafkaError], OffsetErrorAction]] = {
+    **COMMIT_ERROR_ACTIONS,
+    UnknownTopicOrPartitionError: OffsetErrorAction.NOTHING,
+    UnstableOffsetCommitError: OffsetErrorAction.RETRY,
 }
 
-_TURNED: Final[Mapping[type[KafkaError], type[KafkaError]]] = {
+_REPLACED_ERRORS: Final[Mapping[type[KafkaError], type[KafkaError]]] = {
     UnknownMemberIdError: CommitFailedError,
     IllegalGenerationError: CommitInRebalanceError,  # a member still, which has joined the next generation meanwhile
     FencedMemberEpochError: CommitFailedError,
@@ -111,7 +246,7 @@ _TURNED: Final[Mapping[type[KafkaError], type[KafkaError]]] = {
 }
 """What users are told instead. FENCED_INSTANCE_ID stays: another consumer has this one's group_instance_id."""
 
-_ADVICE: Final[Mapping[type[KafkaError], str]] = {
+_ERROR_ADVICE: Final[Mapping[type[KafkaError], str]] = {
     CommitFailedError: (
         "the offsets were not committed: the group has gone on without this member, whose partitions may be others' by "
         "now. Either it did not poll for max_poll_interval_ms (raise that, or lower max_poll_records), or its "
@@ -124,47 +259,47 @@ _ADVICE: Final[Mapping[type[KafkaError], str]] = {
 }
 
 
-def reaction_to(error: KafkaError, table: Mapping[type[KafkaError], Reaction]) -> Reaction:
+def offset_error_action(error: KafkaError, table: Mapping[type[KafkaError], OffsetErrorAction]) -> OffsetErrorAction:
     """What the broker's error asks for."""
     found = table.get(type(error))
     if found is not None:
         return found
-    return Reaction.RETRY if error.retriable else Reaction.FAIL
+    return OffsetErrorAction.RETRY if error.retriable else OffsetErrorAction.FAIL
 
 
-class Committed(NamedTuple):
+class CommittedOffsets(NamedTuple):
     """``offsets``: of the partitions that have one; ``errors``: of those that could not be had."""
 
     offsets: dict[TopicPartition, OffsetAndMetadata]
-    errors: Errors
+    errors: OffsetErrors
 
 
-_Attempt = Callable[[Iterable[TopicPartition], ConsumerGroupMetadata], Dialogue[Errors]]
+_Attempt = Callable[[Iterable[TopicPartition], ConsumerGroupMetadata], Dialogue[OffsetErrors]]
 """One request for these partitions as this member: the errors of those that have one."""
 
 
 class _Fault(NamedTuple):
     error: KafkaError
-    reaction: Reaction
+    reaction: OffsetErrorAction
 
 
 def commit_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    who: Who,
+    who: MemberIdentity,
     *,
     topic_id_of: TopicIdOf,
     timeout_s: float,
     backoff: Backoff,
     on_fenced: Callable[[KafkaError], object] = lambda _: None,
     lane: str | None = None,
-) -> Dialogue[Errors]:
+) -> Dialogue[OffsetErrors]:
     """Commit, and try again what is worth it for ``timeout_s``. The errors of those that were not committed.
 
     ``on_fenced`` is told each error that says something of the membership (``GroupMachine.fenced``). Raises Cancelled
     alone: what went wrong stands beside the partitions.
     """
 
-    def attempt(left: Iterable[TopicPartition], speaker: ConsumerGroupMetadata) -> Dialogue[Errors]:
+    def attempt(left: Iterable[TopicPartition], speaker: ConsumerGroupMetadata) -> Dialogue[OffsetErrors]:
         ids = ids_of(left, topic_id_of)
         answer = yield from send(
             Coordinator(speaker.group_id or ""),
@@ -179,15 +314,22 @@ def commit_offsets(
         return commit_errors(answer, left, ids)
 
     return (
-        yield from _insist(
-            offsets, attempt, who, COMMIT_REACTIONS, "commit", timeout_s=timeout_s, backoff=backoff, on_fenced=on_fenced
+        yield from _retry(
+            offsets,
+            attempt,
+            who,
+            COMMIT_ERROR_ACTIONS,
+            "commit",
+            timeout_s=timeout_s,
+            backoff=backoff,
+            on_fenced=on_fenced,
         )
     )
 
 
 def fetch_offsets(
     partitions: Iterable[TopicPartition],
-    who: Who,
+    who: MemberIdentity,
     *,
     as_member: bool,
     topic_id_of: TopicIdOf,
@@ -195,15 +337,15 @@ def fetch_offsets(
     backoff: Backoff,
     on_fenced: Callable[[KafkaError], object] = lambda _: None,
     lane: str | None = None,
-) -> Dialogue[Committed]:
+) -> Dialogue[CommittedOffsets]:
     """The committed offsets. Raises Cancelled alone, as :func:`commit_offsets` does.
 
-    ``as_member``: say member and epoch, as members of the new protocol do (KIP-848), so that who was fenced learns it.
-    Offsets that an open transaction is about to commit are waited for (KIP-447, brokers since 2.5).
+    ``as_member``: say member and epoch, as members of the consumer group protocol do (KIP-848), so that who was fenced
+    learns it. Offsets that an open transaction is about to commit are waited for (KIP-447, brokers since 2.5).
     """
     found: dict[TopicPartition, OffsetAndMetadata] = {}
 
-    def attempt(left: Iterable[TopicPartition], speaker: ConsumerGroupMetadata) -> Dialogue[Errors]:
+    def attempt(left: Iterable[TopicPartition], speaker: ConsumerGroupMetadata) -> Dialogue[OffsetErrors]:
         ids = ids_of(left, topic_id_of)
         answer = yield from send(
             Coordinator(speaker.group_id or ""),
@@ -215,27 +357,34 @@ def fetch_offsets(
         return read_offsets(answer, left, ids, found)
 
     wanted = list(partitions)
-    errors = yield from _insist(
-        wanted, attempt, who, FETCH_REACTIONS, "fetch", timeout_s=timeout_s, backoff=backoff, on_fenced=on_fenced
+    errors = yield from _retry(
+        wanted,
+        attempt,
+        who,
+        OFFSET_FETCH_ERROR_ACTIONS,
+        "fetch",
+        timeout_s=timeout_s,
+        backoff=backoff,
+        on_fenced=on_fenced,
     )
-    return Committed(found, errors)
+    return CommittedOffsets(found, errors)
 
 
-def _insist(
+def _retry(
     partitions: Iterable[TopicPartition],
     attempt: _Attempt,
-    who: Who,
-    table: Mapping[type[KafkaError], Reaction],
+    who: MemberIdentity,
+    table: Mapping[type[KafkaError], OffsetErrorAction],
     what: str,
     *,
     timeout_s: float,
     backoff: Backoff,
     on_fenced: Callable[[KafkaError], object],
-) -> Dialogue[Errors]:
+) -> Dialogue[OffsetErrors]:
     """Attempts until nothing is left that another one could help; the errors of what failed."""
     give_up_at = (yield from now()) + timeout_s
     left = list(partitions)
-    failed: Errors = {}
+    failed: OffsetErrors = {}
     attempts = 0
     while left:
         attempts += 1
@@ -246,25 +395,27 @@ def _insist(
             break
         try:
             errors = yield from within(give_up_at, attempt(left, speaker))
-            faults = {each: _Fault(error, reaction_to(error, table)) for each, error in errors.items()}
+            faults = {each: _Fault(error, offset_error_action(error, table)) for each, error in errors.items()}
         except Cancelled:
             raise
         except KafkaError as error:  # no answer, or nobody knows who the coordinator is
-            is_final = classify(error) is RetryAction.GIVE_UP
-            faults = dict.fromkeys(left, _Fault(error, Reaction.FAIL if is_final else Reaction.FIND))
+            action = OffsetErrorAction.FAIL if classify(error) is RetryAction.GIVE_UP else OffsetErrorAction.FIND
+            faults = dict.fromkeys(left, _Fault(error, action))
         for fault in {fault.reaction: fault for fault in faults.values()}.values():
-            if fault.reaction in (Reaction.FENCED, Reaction.EPOCH):
+            if fault.reaction in (OffsetErrorAction.FENCED, OffsetErrorAction.EPOCH):
                 on_fenced(fault.error)
-        left = [each for each in left if each in faults and faults[each].reaction in _AGAIN]
+        left = [each for each in left if each in faults and faults[each].reaction in _RETRYING_ACTIONS]
         reactions = {faults[each].reaction for each in left}
         if attempts >= BRIEF_ATTEMPTS:
-            left = [each for each in left if faults[each].reaction is not Reaction.BRIEFLY]
+            left = [each for each in left if faults[each].reaction is not OffsetErrorAction.BRIEFLY]
         for each, fault in faults.items():
-            if each not in left and fault.reaction is not Reaction.NOTHING:
-                failed[each] = _told(fault.error, what, speaker)
+            if each not in left and fault.reaction is not OffsetErrorAction.NOTHING:
+                failed[each] = _error_text(fault.error, what, speaker)
         if not left:
             break
-        wait_s = 0.0 if Reaction.EPOCH in reactions and _has_moved_on(who, speaker) else backoff.delay_s(attempts)
+        wait_s = (
+            0.0 if OffsetErrorAction.EPOCH in reactions and _has_moved_on(who, speaker) else backoff.delay_s(attempts)
+        )
         if (yield from now()) + wait_s > give_up_at:
             for each in left:
                 last = faults[each].error
@@ -283,17 +434,17 @@ def _insist(
 
 
 def _recover(
-    reactions: set[Reaction],
+    reactions: set[OffsetErrorAction],
     speaker: ConsumerGroupMetadata,
     left: Iterable[TopicPartition],
     wait_s: float,
     give_up_at: float,
 ) -> Dialogue[None]:
-    if Reaction.FIND in reactions:
+    if OffsetErrorAction.FIND in reactions:
         yield Forget(Coordinator(speaker.group_id or ""))
     if wait_s:
         yield Sleep(wait_s)
-    if Reaction.BRIEFLY in reactions:
+    if OffsetErrorAction.BRIEFLY in reactions:
         try:
             yield RefreshMetadata(sorted({each.topic for each in left}), give_up_at)
         except KafkaError as error:
@@ -301,19 +452,19 @@ def _recover(
                 raise
 
 
-def _has_moved_on(who: Who, speaker: ConsumerGroupMetadata) -> bool:
+def _has_moved_on(who: MemberIdentity, speaker: ConsumerGroupMetadata) -> bool:
     try:
         return who().generation_id != speaker.generation_id
     except KafkaError:
         return True  # which the next attempt reports
 
 
-def _told(error: KafkaError, what: str, speaker: ConsumerGroupMetadata) -> KafkaError:
+def _error_text(error: KafkaError, what: str, speaker: ConsumerGroupMetadata) -> KafkaError:
     """The error as users know it."""
-    kind = _TURNED.get(type(error)) if what == "commit" else None
+    kind = _REPLACED_ERRORS.get(type(error)) if what == "commit" else None
     if kind is None:
         return error
-    found = kind(f"{_of(what, speaker)}: {_ADVICE[kind]}")
+    found = kind(f"{_of(what, speaker)}: {_ERROR_ADVICE[kind]}")
     found.__cause__ = error
     return found
 

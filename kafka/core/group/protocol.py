@@ -61,7 +61,7 @@ class MemberSubscription(NamedTuple):
     rack: str = ""
 
 
-class Assignment(NamedTuple):
+class MemberAssignment(NamedTuple):
     """What one member is to read."""
 
     partitions: tuple[TopicPartition, ...] = ()
@@ -88,7 +88,7 @@ def write_subscription(
 
 def read_subscription(data: bytes | memoryview) -> MemberSubscription:
     """KafkaProtocolError for bytes that are none."""
-    message = _read(ConsumerProtocolSubscription, data)
+    message = _read_message(ConsumerProtocolSubscription, data)
     return MemberSubscription(
         tuple(message.topics),
         None if message.user_data is None else bytes(message.user_data),
@@ -98,7 +98,7 @@ def read_subscription(data: bytes | memoryview) -> MemberSubscription:
     )
 
 
-def write_assignment(assignment: Assignment, version: int = ConsumerProtocolAssignment.max_version) -> bytes:
+def write_assignment(assignment: MemberAssignment, version: int = ConsumerProtocolAssignment.max_version) -> bytes:
     """The bytes of an assignment."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
@@ -110,20 +110,20 @@ def write_assignment(assignment: Assignment, version: int = ConsumerProtocolAssi
     return _VERSION.pack(version) + encode(message, version)
 
 
-def read_assignment(data: bytes | memoryview) -> Assignment:
+def read_assignment(data: bytes | memoryview) -> MemberAssignment:
     """Nothing for no bytes: the leader forgot this member. KafkaProtocolError for bytes that are none, and for more
     partitions than a member takes."""
     if not data:
-        return Assignment()
-    message = _read(ConsumerProtocolAssignment, data)
+        return MemberAssignment()
+    message = _read_message(ConsumerProtocolAssignment, data)
     check_assigned(each.partitions for each in message.assigned_partitions)
-    return Assignment(
+    return MemberAssignment(
         tuple(TopicPartition(each.topic, number) for each in message.assigned_partitions for number in each.partitions),
         None if message.user_data is None else bytes(message.user_data),
     )
 
 
-def _read(cls: type[M], data: bytes | memoryview) -> M:
+def _read_message(cls: type[M], data: bytes | memoryview) -> M:
     if len(data) < _VERSION.size:
         raise KafkaProtocolError(f"{len(data)} bytes are no {cls.__name__}", offset=0)
     (version,) = _VERSION.unpack_from(data)

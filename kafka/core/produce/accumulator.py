@@ -9,54 +9,208 @@
 One short lock guards ``open``, ``closed``, ``dirty`` and ``signalled``; it is handed in, since this module knows no
 threads. All else of a queue (``retry``, ``in_flight``, times, sequences) belongs to the sender on the loop's thread.
 
-What is decided here: which batch a record goes into, and whether there is memory for it (``memory.py``). Which
+What is decided here: which batch a record goes into, and whether there is memory for it (:class:`BufferPool`). Which
 partition is the partitioner's (``partitioning.py``). What is due, where it is sent and what becomes of failures is the
 sender's (``sender.py``).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from kafka.core.produce.batch import Batch, Parcel, Parked, ParkedRecord
-from kafka.core.produce.memory import (
-    OBJECT_BYTES,
-    PARKED_BYTES,
-    PARKED_HEADER_BYTES,
-    BufferFull,
-    Memory,
-    Waiter,
-    open_batch_bytes,
+from kafka.core.produce.batch import (
+    CompressionRatioEstimator,
+    PartitionQueue,
+    PendingRecords,
+    ProducerBatch,
+    TopicQueues,
+    UnassignedRecord,
+    UnassignedRecords,
 )
-from kafka.core.produce.partitioning import Partitioning, Random, partitioning_for
-from kafka.core.produce.queues import PartitionQueue, TopicQueues
-from kafka.core.produce.ratio import CompressionRatio
-from kafka.errors import IllegalArgumentError, IllegalStateError
-from kafka.records import NONE, RecordBatchBuilder, max_record_bytes
-from kafka.records.builder import HeaderItems
+from kafka.core.produce.partitioning import PartitionChooser, RandomSource, partitioning_for
+from kafka.core.produce.producer_id import SEQUENCE_MASK
+from kafka.errors import CorruptRecordError, IllegalArgumentError, IllegalStateError
+from kafka.records import NONE, RecordBatchBuilder, decode_raw, max_record_bytes, parse_header
+from kafka.records.builder import CHUNK_RECORDS, HeaderItems
 from kafka.records.header import HEADER_BYTES
 
-__all__ = ["Accumulator", "BufferFull", "PartitionQueue", "TopicQueues"]
+# The account of ``buffer_memory``: what is held, who waits for more, in which order.
+#
+# What counts is what Python holds, not what will go over the wire. A record of seven bytes is six pointers until its
+# neighbours are joined with it, and a batch is a dozen objects however little is in it; so a batch counts with
+#
+#     open      OBJECT_BYTES + what it may grow to before it has to ask again + the pieces of its last records
+#     closed    OBJECT_BYTES + its bytes
+#     unassigned   UNASSIGNED_RECORD_BYTES for each record + its bytes: of a topic whose partitions are not known
+#
+# What is not counted: the futures that users keep (a batch's own is in OBJECT_BYTES), values that users keep, the
+# requests that are being written, and what the memory allocator rounds up to. ``test/producer/test_memory.py`` measures
+# processes, and keeps the sum of these within a fifth.
+#
+# Waiters get memory in the order in which they came, as from Java's ``BufferPool``: nobody who comes later gets any
+# while one waits, small as it may be. A record for which an open batch has room needs none, and waits for nobody.
+#
+# Everything here is done under the accumulator's lock; threads and their events are the producer's
+# (``MemoryWaiter.wake``).
+
+
+OBJECT_BYTES: Final = 1024
+"""A batch with its future, its builder and its places in tables, about: measured with one record in each."""
+RECORD_CHUNKS_BYTES: Final = 96
+"""A record that was not joined with others yet costs so much more than its bytes, about."""
+LEAST_RECORD_BYTES: Final = 7
+UNASSIGNED_RECORD_BYTES: Final = 320
+"""A record without a partition costs so much more than its key, its value and its headers, about."""
+UNASSIGNED_HEADER_BYTES: Final = 192
+AMPLE_MEMORY_SHIFT: Final = 5
+"""A waiter is woken at once when a 32nd of the memory is free: 1 MiB by default."""
+
+
+class MemoryWaiter(Protocol):
+    """Somebody who waits for memory."""
+
+    needed_bytes: int
+    """Set here."""
+
+    def wake(self) -> object:
+        """There may be enough: try again. Called by any thread."""
+
+
+class BufferFull(Exception):
+    """There is no room for ``needed_bytes`` more, or others wait for it already."""
+
+    def __init__(self, needed_bytes: int) -> None:
+        super().__init__(needed_bytes)
+        self.needed_bytes = needed_bytes
+
+
+class BufferPool:
+    """Owner of the sum and of the queue of waiters."""
+
+    __slots__ = ("is_short", "limit_bytes", "used_bytes", "waiters")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self.waiters: deque[MemoryWaiter] = deque()
+        self.is_short = False
+        """Somebody was refused and nothing was freed since, or somebody waits: nothing should linger now."""
+
+    def take(self, count: int, waiter: MemoryWaiter | None) -> bool:
+        """Count so many bytes more, if there is room; ``waiter`` is the caller when it stands in the queue of waiters.
+
+        One that is larger than everything is let in when it is alone: nobody could ever send it otherwise.
+        """
+        is_first = not self.waiters or self.waiters[0] is waiter
+        if is_first and (not self.used_bytes or self.used_bytes + count <= self.limit_bytes):
+            self.used_bytes += count
+            return True
+        self.is_short = True
+        if waiter is not None:
+            waiter.needed_bytes = count
+        return False
+
+    def give(self, count: int) -> None:
+        """So many bytes are free again."""
+        self.used_bytes -= count
+        if not self.waiters:
+            self.is_short = False
+
+    def has_plenty(self) -> bool:
+        """Whether there is a waiter, and so much for it that several batches will find room."""
+        if not self.waiters:
+            return False
+        wanted = max(self.waiters[0].needed_bytes, self.limit_bytes >> AMPLE_MEMORY_SHIFT)
+        return not self.used_bytes or self.used_bytes + wanted <= self.limit_bytes
+
+    def next_waiter(self) -> MemoryWaiter | None:
+        """The first waiter, when there may be enough for it."""
+        if not self.waiters:
+            return None
+        first = self.waiters[0]
+        if not self.used_bytes or self.used_bytes + first.needed_bytes <= self.limit_bytes:
+            return first
+        return None
+
+    def leave(self, waiter: MemoryWaiter) -> None:
+        """``waiter`` got what it needs, or gives up; nothing when it does not stand there."""
+        if waiter in self.waiters:
+            self.waiters.remove(waiter)
+        if not self.waiters:
+            self.is_short = False
+
+
+def open_batch_bytes(room_bytes: int, record_bytes: int) -> int:
+    """What an open batch counts that may grow to ``room_bytes``, when its records have ``record_bytes`` on average."""
+    pieces = (room_bytes - HEADER_BYTES) // max(record_bytes, LEAST_RECORD_BYTES) + 1
+    return OBJECT_BYTES + room_bytes + RECORD_CHUNKS_BYTES * (pieces if pieces < CHUNK_RECORDS else CHUNK_RECORDS)
+
+
+# A batch that is too large for its broker, in two.
+#
+# The halves keep the records' order, times and sequence numbers, so what was numbered after them stays as it is; the
+# futures of the records find them through ``forward``. Which errors lead here is said in ``errors.py``; that a single
+# record cannot be split is for the caller to know.
+#
+# Source: the Java client's ``RecordAccumulator.splitAndReenqueue``, which cuts to ``batch.size`` at once and forgets
+# how well the topic's records shrank, as here.
+
 
 NO_LIMIT: Final = 0x7FFFFFFF
-CLOSED: Final = "the producer is closed"
-ROW_PATIENCE_S: Final = 0.01
-"""So long the first in the row may wait for more memory than it needs. Each time it is woken two threads change places,
+
+
+def split_batch(batch: ProducerBatch, accumulator: RecordAccumulator) -> list[ProducerBatch]:
+    """Two batches with the records of ``batch``, which has at least two; the accumulator knows them in its place."""
+    data = batch.encoded()
+    header = parse_header(data)
+    if header is None:
+        raise CorruptRecordError("a batch of this producer's own is cut")
+    records = decode_raw(data, header, NO_LIMIT)
+    if batch.queue.ratio is not None:
+        batch.queue.ratio.reset()
+    half_bytes = HEADER_BYTES + (batch.builder.size_bytes - HEADER_BYTES) // 2
+    parts: list[ProducerBatch] = []
+    forward: list[tuple[PendingRecords, int]] = []
+    sequence = batch.sequence
+    left = len(records)
+    for _offset, timestamp, key, value, headers in records:
+        if not parts or (len(parts) == 1 and (parts[0].builder.size_bytes >= half_bytes or left == 1)):
+            part = ProducerBatch(
+                batch.queue, batch.serial, accumulator.new_builder(NO_LIMIT), batch.created_at, batch.guard
+            )
+            part.skipped = batch.skipped + len(forward)
+            parts.append(part)
+        part = parts[-1]
+        forward.append((part, part.append(timestamp, key, value, headers)))
+        left -= 1
+    for part in parts:
+        if sequence >= 0:
+            part.number(batch.producer_id, batch.epoch, sequence)
+            sequence = (sequence + part.records_count) & SEQUENCE_MASK
+    accumulator.replace(batch, parts)
+    batch.move(forward)
+    return parts
+
+
+PRODUCER_CLOSED: Final = "the producer is closed"
+WAITER_PATIENCE_S: Final = 0.01
+"""So long the first waiter may wait for more memory than it needs. Each time it is woken two threads change places,
 and each starts with what the other left in the caches: to be woken for each batch that was answered cost a producer
 that is faster than its broker a tenth of its CPU."""
 
 
-class Accumulator:
+class RecordAccumulator:
     """Records on their way to batches.
 
     ``batch_bytes`` and ``batch_records`` (0: no limit) bound a batch, ``buffer_bytes`` all that was not answered. One
     that is compressed may have more than ``batch_bytes`` before, by the topic's
-    :class:`~kafka.core.produce.ratio.CompressionRatio`: up to ``max_batch_bytes``, and no more than leaves half of the
-    memory free when every partition has one. A batch is given memory in steps, since most of many partitions' batches
-    go out long before they are full.
+    :class:`~kafka.core.produce.accumulator.CompressionRatioEstimator`: up to ``max_batch_bytes``, and no more than
+    leaves half of the memory free when every partition has one. A batch is given memory in steps, since most of many
+    partitions' batches go out long before they are full.
 
     ``signal`` is called, outside the lock, when the sender has something new to look at and was not told yet. A batch
     behind others of its partition that wait is nothing new: when it can take one of those it looks at the next, too.
@@ -67,7 +221,7 @@ class Accumulator:
         *,
         lock: AbstractContextManager[Any],
         clock: Callable[[], float],
-        rng: Random,
+        rng: RandomSource,
         signal: Callable[[], object],
         guard: Callable[[], None] = lambda: None,
         buffer_bytes: int = 33554432,
@@ -76,15 +230,15 @@ class Accumulator:
         max_batch_bytes: int = 1048576,
         compression: int = NONE,
         compression_level: int | None = None,
-        partitioner: Partitioning | str | Callable[..., Any] | None = None,
+        partitioner: PartitionChooser | str | Callable[..., Any] | None = None,
     ) -> None:
         self.lock = lock
         self.topics: dict[str, TopicQueues] = {}
         self.last_index = (batch_records or NO_LIMIT) - 1
         """The index of a record that fills its batch."""
-        self.incomplete: dict[Parcel, None] = {}
+        self.incomplete: dict[PendingRecords, None] = {}
         """What was not answered yet, in the order of making."""
-        self.memory = Memory(buffer_bytes)
+        self.memory = BufferPool(buffer_bytes)
         self.partitioning = partitioning_for(partitioner, rng, batch_bytes=batch_bytes)
         self._clock = clock
         self._signal = signal
@@ -98,7 +252,7 @@ class Accumulator:
         self._dirty: dict[PartitionQueue, None] = {}
         self._signalled = False
         self._enough_at = inf
-        """Since when there is memory for the first in the row; infinite while there is not."""
+        """Since when there is memory for the first waiter; infinite while there is not."""
         self._has_news = False
         """There is something to signal, under the lock."""
         self._is_forced = False
@@ -139,13 +293,13 @@ class Accumulator:
         key: bytes | None,
         value: bytes | None,
         headers: HeaderItems | None,
-        waiter: Waiter | None = None,
-    ) -> tuple[Batch, int]:
+        waiter: MemoryWaiter | None = None,
+    ) -> tuple[ProducerBatch, int]:
         """Put a record into the open batch of ``queue`` (None: of the sticky partition), or into a new one.
 
         Returns the batch and the record's index in it. The producer's ``send`` does the first step of this by itself,
         inline, and comes here when the open batch is missing or full. Raises :class:`BufferFull`. ``waiter``: the
-        caller, when it stands in the row for memory.
+        caller, when it stands in the queue of waiters for memory.
         """
         now = self._clock()
         wake = False
@@ -156,9 +310,9 @@ class Accumulator:
             if wake:
                 self._signal()
             if self.memory.waiters:
-                self.wake_row()
+                self.notify_waiters()
         except BufferFull:
-            self._tell()  # a full batch may have been closed, and nothing is to linger now
+            self._signal_sender()  # a full batch may have been closed, and nothing is to linger now
             raise
         except BaseException:
             if wake:  # Ctrl-C between the mark and the signal: who believes the mark would wait for ever
@@ -175,8 +329,8 @@ class Accumulator:
         key: bytes | None,
         value: bytes | None,
         headers: HeaderItems | None,
-        waiter: Waiter | None,
-    ) -> tuple[Batch, int]:
+        waiter: MemoryWaiter | None,
+    ) -> tuple[ProducerBatch, int]:
         """:meth:`append` under the lock."""
         target = queue if queue is not None else topic.sticky
         if target is not None and target.open is not None:
@@ -202,8 +356,8 @@ class Accumulator:
 
     def _append_to(
         self,
-        batch: Batch,
-        waiter: Waiter | None,
+        batch: ProducerBatch,
+        waiter: MemoryWaiter | None,
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
@@ -220,14 +374,14 @@ class Accumulator:
             self._close(batch.queue, True)
         return index
 
-    def batch_filled(self, queue: PartitionQueue, batch: Batch) -> None:
+    def batch_filled(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """``batch`` took as many records as it may: close it. For who appends without :meth:`append`."""
         with self.lock:
             if queue.open is batch:
                 self._close(queue, True)
-        self._tell()
+        self._signal_sender()
 
-    def park(
+    def append_unassigned(
         self,
         topic: TopicQueues,
         timestamp: int,
@@ -236,30 +390,30 @@ class Accumulator:
         headers: HeaderItems | None,
         partition: int | None,
         given: tuple[Any, Any] | None = None,
-    ) -> tuple[Parked, int]:
+    ) -> tuple[UnassignedRecords, int]:
         """Keep a record until its topic's partitions are known. Raises :class:`BufferFull`."""
-        held = PARKED_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+        held = UNASSIGNED_RECORD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         if headers:
-            held += sum(PARKED_HEADER_BYTES + len(name) + (len(item) if item else 0) for name, item in headers)
+            held += sum(UNASSIGNED_HEADER_BYTES + len(name) + (len(item) if item else 0) for name, item in headers)
         with self.lock:
             if self.is_closed:
-                raise IllegalStateError(CLOSED)
+                raise IllegalStateError(PRODUCER_CLOSED)
             if self._take(held, None):
-                parked = topic.parked
-                if parked is None:
-                    parked = topic.parked = Parked(topic, self._clock(), self._guard)
-                    self.incomplete[parked] = None
-                parked.reserved_bytes += held
-                parked.records.append(ParkedRecord(timestamp, key, value, headers, partition, given))
-                return parked, len(parked.records) - 1
-        self._tell()
+                unassigned = topic.unassigned
+                if unassigned is None:
+                    unassigned = topic.unassigned = UnassignedRecords(topic, self._clock(), self._guard)
+                    self.incomplete[unassigned] = None
+                unassigned.reserved_bytes += held
+                unassigned.records.append(UnassignedRecord(timestamp, key, value, headers, partition, given))
+                return unassigned, len(unassigned.records) - 1
+        self._signal_sender()
         raise BufferFull(held)
 
     def now(self) -> float:
         """The clock that batches' ages are counted on."""
         return self._clock()
 
-    def stand_in_row(self, waiter: Waiter) -> bool:
+    def add_waiter(self, waiter: MemoryWaiter) -> bool:
         """``waiter`` wants memory after all who stand there already; it is woken when there may be enough, is handed to
         :meth:`append` then, and has to leave in the end. Whether there may be enough already."""
         with self.lock:
@@ -267,43 +421,43 @@ class Accumulator:
             is_ready = self.memory.next_waiter() is waiter
             if not is_ready and not self.memory.is_short:  # answered since it was refused: again nothing should linger
                 self.memory.is_short = self._has_news = True
-        self._tell()
+        self._signal_sender()
         return is_ready
 
-    def wake_row(self) -> None:
-        """The first in the row for memory has its turn, when there may be enough for it."""
+    def notify_waiters(self) -> None:
+        """The first waiter for memory has its turn, when there may be enough for it."""
         if self.memory.waiters:
             with self.lock:
                 waiter = self.memory.next_waiter()
             if waiter is not None:
                 waiter.wake()
 
-    def leave_row(self, waiter: Waiter) -> None:
-        """``waiter`` got its memory, or gives up: the next in the row has its turn."""
+    def remove_waiter(self, waiter: MemoryWaiter) -> None:
+        """``waiter`` got its memory, or gives up: the next in the queue of waiters has its turn."""
         with self.lock:
             self.memory.leave(waiter)
-        self.wake_row()
+        self.notify_waiters()
 
-    def close_open_batches(self) -> list[Parcel]:
+    def close_open_batches(self) -> list[PendingRecords]:
         """Let everything go out that is here now, lingering or not; what is still unanswered."""
         with self.lock:
             for topic in list(self.topics.values()):  # threads add topics without the lock
                 for queue in topic.queues:
                     if queue.open is not None:
                         self._close(queue)
-            parcels = list(self.incomplete)
+            pending = list(self.incomplete)
             self._has_news = True
-        self._tell()
-        return parcels
+        self._signal_sender()
+        return pending
 
     # -- on the loop's thread ------------------------------------------------------------------------------------------
 
     def set_partitions(self, topic: TopicQueues, count: int, available: Sequence[int]) -> None:
         """The topic has partitions 0 to ``count - 1``, and those in ``available`` have a leader. Partitions are never
-        taken away: batches of ones that vanish run into their time limit. Places what was parked."""
+        taken away: batches of ones that vanish run into their time limit. Places the records that waited for them."""
         with self.lock:
             if topic.ratio is None and self._compression != NONE:
-                topic.ratio = CompressionRatio()
+                topic.ratio = CompressionRatioEstimator()
             added = [PartitionQueue(topic.name, number, topic.ratio) for number in range(len(topic.queues), count)]
             self._queues_count += len(added)
             leading = list(available) or list(range(len(topic.queues) + len(added)))
@@ -311,18 +465,18 @@ class Accumulator:
                 topic.available = leading  # threads look without the lock as soon as there are queues
             topic.queues.extend(added)  # in one step: a key's partition follows from how many there are
             topic.available = leading
-        parked = topic.parked
-        if parked is not None and topic.queues:
-            topic.parked = None
-            self._place(topic, parked)
+        unassigned = topic.unassigned
+        if unassigned is not None and topic.queues:
+            topic.unassigned = None
+            self._place(topic, unassigned)
 
-    def give_up_parked(self, topic: TopicQueues, error: BaseException) -> None:
-        """Fail what is parked for the topic."""
-        parked, topic.parked = topic.parked, None
-        if parked is not None and not parked.done.is_done:
-            self.finish(parked)
-            self.wake_row()  # no poll need follow
-            parked.done.failure(error)
+    def fail_unassigned(self, topic: TopicQueues, error: BaseException) -> None:
+        """Fail the records that wait for the metadata of the topic."""
+        unassigned, topic.unassigned = topic.unassigned, None
+        if unassigned is not None and not unassigned.done.is_done:
+            self.finish(unassigned)
+            self.notify_waiters()  # no poll need follow
+            unassigned.done.failure(error)
 
     def take_dirty(self) -> list[PartitionQueue]:
         """The queues with something new since the last call."""
@@ -332,22 +486,22 @@ class Accumulator:
             self._dirty.clear()
         return dirty
 
-    def finish(self, parcel: Parcel) -> None:
-        """The parcel was answered, or given up: nobody waits for it any more, and its records' bytes are let go, which
-        a future that a user keeps would hold otherwise. Who waits for memory is woken when there is plenty of it, else
-        by :meth:`serve_row`."""
+    def finish(self, pending_records: PendingRecords) -> None:
+        """The PendingRecords was answered, or given up: nobody waits for it any more, and its records' bytes are let
+        go, which a future that a user keeps would hold otherwise. Who waits for memory is woken when there is plenty
+        of it, else by :meth:`notify_overdue_waiter`."""
         with self.lock:
-            self.incomplete.pop(parcel, None)
-            self.memory.give(parcel.reserved_bytes)
-            parcel.reserved_bytes = 0
+            self.incomplete.pop(pending_records, None)
+            self.memory.give(pending_records.reserved_bytes)
+            pending_records.reserved_bytes = 0
             has_plenty = self.memory.has_plenty()
-        parcel.release()
+        pending_records.release()
         if has_plenty:
-            self.wake_row()
+            self.notify_waiters()
 
-    def serve_row(self, now: float) -> float:
-        """Wake the first who waits for memory when there has been enough for :data:`ROW_PATIENCE_S`. When to ask again;
-        infinite for not before something else happens."""
+    def notify_overdue_waiter(self, now: float) -> float:
+        """Wake the first who waits for memory when there has been enough for :data:`WAITER_PATIENCE_S`. When to ask
+        again; infinite for not before something else happens."""
         if not self.memory.waiters:
             self._enough_at = inf
             return inf
@@ -358,25 +512,25 @@ class Accumulator:
             return inf
         if self._enough_at == inf:
             self._enough_at = now
-        due_at = self._enough_at + ROW_PATIENCE_S
+        due_at = self._enough_at + WAITER_PATIENCE_S
         if due_at > now:
             return due_at
         self._enough_at = inf
         waiter.wake()
         return inf
 
-    def take_all(self) -> list[Parcel]:
+    def take_all(self) -> list[PendingRecords]:
         """What is unanswered, none of which waits here any more: to be failed."""
         with self.lock:
             for topic in list(self.topics.values()):
-                topic.parked = None
+                topic.unassigned = None
                 for queue in topic.queues:
                     if queue.open is not None:
                         self._close(queue)
                     queue.closed.clear()
             return list(self.incomplete)
 
-    def replace(self, batch: Batch, parts: Sequence[Batch]) -> None:
+    def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """``parts`` have the batch's records from now on, and its memory."""
         with self.lock:
             self.incomplete.pop(batch, None)
@@ -398,9 +552,9 @@ class Accumulator:
                 had_news = self._has_news
                 self._close(queue)
                 self._has_news = had_news
-        self.wake_row()
+        self.notify_waiters()
 
-    def take_unsent(self, queue: PartitionQueue) -> list[Batch]:
+    def take_unsent(self, queue: PartitionQueue) -> list[ProducerBatch]:
         """What was never sent of the queue, to be failed. In one step: what is begun afterwards is behind nothing, and
         so it is news.
         """
@@ -411,19 +565,19 @@ class Accumulator:
                 self._has_news = had_news
             taken = list(queue.closed)
             queue.closed.clear()
-        self.wake_row()
+        self.notify_waiters()
         return taken
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _place(self, topic: TopicQueues, parked: Parked) -> None:
-        """Put what was parked where it belongs. Its memory is counted anew, batch by batch, and without asking: it is
-        held already."""
-        forward: list[tuple[Parcel, int]] = []
+    def _place(self, topic: TopicQueues, unassigned: UnassignedRecords) -> None:
+        """Put records without a partition into batches. Its memory is counted anew, batch by batch, and without
+        asking: it is held already."""
+        forward: list[tuple[PendingRecords, int]] = []
         now = self._clock()
         place = self.partitioning.queue_for
-        records, parked.records = parked.records, []
-        self.finish(parked)
+        records, unassigned.records = unassigned.records, []
+        self.finish(unassigned)
         for record in records:
             key, value = record.given or (None, None)
             try:
@@ -432,7 +586,7 @@ class Accumulator:
                 else:
                     queue = self.queue_for(topic, record.key, record.partition)
             except Exception as error:  # a wrong partition, or an error of a user's partitioner: that record's alone
-                refused = Parcel(topic.name, parked.created_at, self._guard)
+                refused = PendingRecords(topic.name, unassigned.created_at, self._guard)
                 refused.done.failure(error)
                 forward.append((refused, 0))
                 continue
@@ -445,10 +599,10 @@ class Accumulator:
                 finally:
                     self._is_forced = False
             forward.append((batch, index))
-        self._tell()
-        parked.move(forward)
+        self._signal_sender()
+        unassigned.move(forward)
 
-    def _take(self, count: int, waiter: Waiter | None) -> bool:
+    def _take(self, count: int, waiter: MemoryWaiter | None) -> bool:
         memory = self.memory
         if self._is_forced:
             memory.used_bytes += count
@@ -477,9 +631,9 @@ class Accumulator:
                     self._has_news = True
         return self.memory.limit_bytes - self.memory.used_bytes
 
-    def _open(self, queue: PartitionQueue, now: float, first_bytes: int, waiter: Waiter | None) -> Batch:
+    def _open(self, queue: PartitionQueue, now: float, first_bytes: int, waiter: MemoryWaiter | None) -> ProducerBatch:
         if self.is_closed:
-            raise IllegalStateError(CLOSED)
+            raise IllegalStateError(PRODUCER_CLOSED)
         limit = self._batch_bytes
         if queue.ratio is not None:
             limit = queue.ratio.room(limit, min(self._max_batch_bytes, self._buffer_bytes // (2 * self._queues_count)))
@@ -489,7 +643,7 @@ class Accumulator:
         if not self._take(reserved, waiter):
             raise BufferFull(reserved)
         try:
-            batch = Batch(queue, queue.batches_count + 1, self.new_builder(min(room, limit)), now, self._guard)
+            batch = ProducerBatch(queue, queue.batches_count + 1, self.new_builder(min(room, limit)), now, self._guard)
         except BaseException:  # Ctrl-C would leave memory to nobody
             self.memory.give(reserved)
             raise
@@ -505,7 +659,7 @@ class Accumulator:
             self._has_news = had_news
         return batch
 
-    def _grow(self, batch: Batch, needed_bytes: int, waiter: Waiter | None) -> None:
+    def _grow(self, batch: ProducerBatch, needed_bytes: int, waiter: MemoryWaiter | None) -> None:
         """Let an open batch grow to ``needed_bytes`` at least, and rather to four times what it may have now. Raises
         :class:`BufferFull`."""
         builder = batch.builder
@@ -541,17 +695,17 @@ class Accumulator:
         batch.reserved_bytes -= spare
         self.memory.give(spare)
 
-    def _tell(self) -> None:
-        self.wake_row()
-        is_told = False
+    def _signal_sender(self) -> None:
+        self.notify_waiters()
+        is_signalled = False
         try:
             with self.lock:
                 wake = self._has_news and self._mark_signalled()
             if wake:
                 self._signal()
-            is_told = True
+            is_signalled = True
         finally:
-            if not is_told:  # as in append
+            if not is_signalled:  # as in append
                 self._signalled = False
 
     def _close_if_filled(self, queue: PartitionQueue, index: int) -> None:

@@ -2,14 +2,16 @@
 
     kind           records with a key             records without                              source
     ------------   ----------------------------   ------------------------------------------   -------------------------
-    BuiltIn        murmur2 of the key, unless      one partition until ``batch_bytes`` went     KIP-794, Java's default
+    BuiltInChooser        murmur2 of the key, unless      one partition until ``batch_bytes`` went     KIP-794, Java's
+    default
                    ``ignore_keys``                 to it, then another by chance: rather one
                                                    with few batches waiting (``adaptive``)
     Sticky         murmur2 of the key              one partition until its batch goes out,      KIP-480
                                                    then another by chance
-    RoundRobin     murmur2 of the key              one after the other                          KIP-369
-    ByFunction     ``f(key, all, available)``      the same                                     kafka-python 2
-    ByObject       ``partition(topic, key, serialized_key, value, serialized_value, cluster)``  kafka-python 3
+    RoundRobinChooser     murmur2 of the key              one after the other                          KIP-369
+    FunctionChooser     ``f(key, all, available)``      the same                                     kafka-python 2
+    PartitionerObjectChooser       ``partition(topic, key, serialized_key, value, serialized_value, cluster)``
+    kafka-python 3
 
 A partitioner is asked for a queue for each record that has a key (for every record when ``asks_always``); None means
 "where the records without a key go now", and where that is, is asked for once per batch. So what has to be weighed is
@@ -25,25 +27,90 @@ switch happens between two batches and never within one, which is what Java does
 from __future__ import annotations
 
 import operator
+import struct
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from kafka.core.produce.murmur2 import partition_for_key
-from kafka.core.produce.queues import PartitionQueue, TopicQueues
+from kafka._compiled import IS_COMPILED
+from kafka.core.produce.batch import (
+    PartitionQueue,
+    TopicQueues,
+)
 from kafka.errors import IllegalArgumentError
+
+# MurmurHash 2, 32 bits, as Kafka's Java clients compute it: a record's key decides its partition in every client.
+#
+# The seed and the mixing are Austin Appleby's reference algorithm in its little-endian form; Kafka's seed is
+# 0x9747b28c. The result is unsigned here; Java's is the same 32 bits as a signed integer, and clears the sign bit
+# before the modulo.
+#
+# Source: the Java client's ``Utils.murmur2`` and ``Utils.toPositive``.
+
+
+_SEED: Final = 0x9747B28C
+_FACTOR: Final = 0x5BD1E995
+_FACTOR_LOW: Final = 0xE995
+_FACTOR_HIGH: Final = 0x5BD1
+_MASK: Final = 0xFFFFFFFF
+
+
+def product_in_halves(number: int) -> int:
+    """A number of 32 bits times the factor, modulo 2**32: each product in it is of two numbers of 16 bits."""
+    low = number & 0xFFFF
+    high = (low * _FACTOR_HIGH + (number >> 16) * _FACTOR_LOW) & 0xFFFF
+    return (low * _FACTOR_LOW + (high << 16)) & _MASK
+
+
+def mixed_in_halves(word: int) -> int:
+    """What four bytes of the key, little-endian, contribute."""
+    word = product_in_halves(word)
+    return product_in_halves(word ^ word >> 24)
+
+
+def _times_factor(number: int) -> int:
+    """The product, modulo 2**32.
+
+    In halves when compiled: from 30 bits on mypyc leaves a product to Python, which looks for signals in it, and mypyc
+    ends the process ("fatal: out of memory") when Ctrl-C is found there."""
+    return product_in_halves(number) if IS_COMPILED else number * _FACTOR & _MASK
+
+
+def murmur2(data: bytes) -> int:
+    """The hash of ``data`` as an unsigned integer of 32 bits."""
+    length = len(data)
+    words = length >> 2
+    state = (_SEED ^ length) & _MASK
+    for word in struct.unpack_from(f"<{words}I", data):
+        if IS_COMPILED:
+            state = product_in_halves(state) ^ mixed_in_halves(word)
+        else:  # the same, without calls
+            word = word * _FACTOR & _MASK
+            word = (word ^ word >> 24) * _FACTOR & _MASK
+            state = (state * _FACTOR & _MASK) ^ word
+    rest = data[words << 2 :]
+    if rest:
+        state = _times_factor(state ^ int.from_bytes(rest, "little"))
+    state = _times_factor(state ^ state >> 13)
+    return state ^ state >> 15
+
+
+def partition_for_key(key: bytes, partitions_count: int) -> int:
+    """The partition, of 0 to ``partitions_count - 1``, that every Kafka client gives a record with this key."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions_count
+
 
 LOADS_AGE_S: Final = 10e-6
 """What is known of the load of a topic with n partitions is good for n times as long: looking costs 0.2 us each."""
 
 
-class Random(Protocol):
-    """What is used of ``random.Random``."""
+class RandomSource(Protocol):
+    """What is used of ``random.RandomSource``."""
 
     def randrange(self, stop: int, /) -> int: ...
 
 
-class Partitioning:
+class PartitionChooser:
     """The base: keys as in Java, and for records without a key any partition by chance."""
 
     asks_always = False
@@ -51,7 +118,7 @@ class Partitioning:
     wants_objects = False
     """Whether it looks at keys and values as they were before they were serialised."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: RandomSource) -> None:
         self.rng = rng
 
     def queue_for(
@@ -68,7 +135,7 @@ class Partitioning:
         return topic.queues[available[self.rng.randrange(len(available))]]
 
 
-class Sticky(Partitioning):
+class StickyChooser(PartitionChooser):
     """KIP-480: another partition for each batch."""
 
     def next_sticky(self, topic: TopicQueues, now: float) -> PartitionQueue:
@@ -81,12 +148,18 @@ class Sticky(Partitioning):
         return topic.queues[chosen]
 
 
-class BuiltIn(Partitioning):
+class BuiltInChooser(PartitionChooser):
     """KIP-794. ``late_s``: a batch that has waited so long since it was begun says that the partition's leader takes
     nothing, and none of the leader's partitions is chosen as long as there are others (0: that is not looked at)."""
 
     def __init__(
-        self, rng: Random, sticky_bytes: int, *, adaptive: bool = True, ignore_keys: bool = False, late_s: float = 0.0
+        self,
+        rng: RandomSource,
+        sticky_bytes: int,
+        *,
+        adaptive: bool = True,
+        ignore_keys: bool = False,
+        late_s: float = 0.0,
     ) -> None:
         super().__init__(rng)
         self._sticky_bytes = sticky_bytes
@@ -143,7 +216,7 @@ class BuiltIn(Partitioning):
             sums.append(total)
 
 
-class RoundRobin(Partitioning):
+class RoundRobinChooser(PartitionChooser):
     """KIP-369 for records without a key."""
 
     asks_always = True
@@ -158,12 +231,12 @@ class RoundRobin(Partitioning):
         return topic.queues[available[turn]]
 
 
-class ByFunction(Partitioning):
+class FunctionChooser(PartitionChooser):
     """A user's ``f(key, all partitions, available partitions) -> partition``; key in bytes, or None."""
 
     asks_always = True
 
-    def __init__(self, rng: Random, function: Callable[..., Any]) -> None:
+    def __init__(self, rng: RandomSource, function: Callable[..., Any]) -> None:
         super().__init__(rng)
         self._function = function
 
@@ -174,13 +247,13 @@ class ByFunction(Partitioning):
         return chosen_queue(topic, self._function(key_bytes, every, list(topic.available)))
 
 
-class ByObject(Partitioning):
+class PartitionerObjectChooser(PartitionChooser):
     """A user's object with kafka-python 3's ``partition``; ``cluster`` is handed to it."""
 
     asks_always = True
     wants_objects = True
 
-    def __init__(self, rng: Random, method: Callable[..., Any], cluster: Any) -> None:
+    def __init__(self, rng: RandomSource, method: Callable[..., Any], cluster: Any) -> None:
         super().__init__(rng)
         self._method = method
         self._cluster = cluster
@@ -208,28 +281,28 @@ def chosen_queue(topic: TopicQueues, partition: Any) -> PartitionQueue:
 
 STICKY: Final = "sticky"
 ROUND_ROBIN: Final = "round_robin"
-BY_NAME: Final[dict[str, type[Partitioning]]] = {STICKY: Sticky, ROUND_ROBIN: RoundRobin}
+BY_NAME: Final[dict[str, type[PartitionChooser]]] = {STICKY: StickyChooser, ROUND_ROBIN: RoundRobinChooser}
 
 
 def partitioning_for(
     given: Any,
-    rng: Random,
+    rng: RandomSource,
     *,
     batch_bytes: int = 16384,
     adaptive: bool = True,
     ignore_keys: bool = False,
     late_s: float = 0.0,
     cluster: Any = None,
-) -> Partitioning:
+) -> PartitionChooser:
     """The kind for what a user gave: None, a name of :data:`BY_NAME`, an object of kafka-python 3's shape, a function
     of kafka-python 2's, or a class of either, which is instantiated here."""
     if given is None:
-        return BuiltIn(rng, batch_bytes, adaptive=adaptive, ignore_keys=ignore_keys, late_s=late_s)
+        return BuiltInChooser(rng, batch_bytes, adaptive=adaptive, ignore_keys=ignore_keys, late_s=late_s)
     if isinstance(given, str):
         return BY_NAME[given](rng)
-    if isinstance(given, Partitioning):
+    if isinstance(given, PartitionChooser):
         return given
     if isinstance(given, type):
         given = given()
     method = getattr(given, "partition", None)
-    return ByObject(rng, method, cluster) if callable(method) else ByFunction(rng, given)
+    return PartitionerObjectChooser(rng, method, cluster) if callable(method) else FunctionChooser(rng, given)

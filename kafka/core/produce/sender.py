@@ -1,8 +1,9 @@
-"""The producer's machine: which batches go where and when. What becomes of the answers is in ``outcomes.py``.
+"""The producer's machine: which batches go where and when. What becomes of the answers is in
+:class:`ProduceResponseHandler`.
 
-    poll(now) ──► effects: SendBatches, AskIdentity, RefreshMetadata; and ``next_deadline``
+    poll(now) ──► effects: SendBatches, RequestProducerId, RefreshTopicMetadata; and ``next_deadline``
     answered(call, response, now) · failed(call, error, now)        once for each SendBatches
-    identity_received(...) · identity_failed(...)                   once for each AskIdentity
+    identity_received(...) · identity_failed(...)                   once for each RequestProducerId
 
 A driver carries the effects out and owns connections and clocks. Everything here runs on the loop's thread; what it
 shares with users' threads is in ``accumulator.py``.
@@ -27,21 +28,352 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Final
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
-from kafka.core.produce.accumulator import Accumulator, PartitionQueue
-from kafka.core.produce.batch import Batch
-from kafka.core.produce.effects import AskIdentity, Effect, RefreshMetadata, SendBatches
-from kafka.core.produce.fate import IdentityFate, identity_fate_for
-from kafka.core.produce.flights import Flights
-from kafka.core.produce.identity import Identity, IdentityState, ProducerIdentity
-from kafka.core.produce.outcomes import Counts, Outcomes
+from kafka.core.produce.accumulator import RecordAccumulator, split_batch
+from kafka.core.produce.batch import UNKNOWN_OFFSET, BatchResult, PartitionQueue, ProducerBatch
+from kafka.core.produce.errors import (
+    ProduceErrorAction,
+    ProducerIdErrorAction,
+    error_handling_for,
+    produce_error_action,
+    producer_id_error_action,
+)
+from kafka.core.produce.producer_id import ProducerIdAndEpoch, ProducerIdPhase, ProducerIdState
 from kafka.core.produce.request import produce_request
 from kafka.core.produce.transactions import LAST_PRODUCE_OF_VERSION_1, TransactionManager
 from kafka.core.retry import Backoff
-from kafka.errors import Cancelled, KafkaTimeoutError
-from kafka.protocol.produce import ProduceResponse
+from kafka.errors import (
+    Cancelled,
+    ConcurrentTransactionsError,
+    InvalidMetadataError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    for_code,
+)
+from kafka.protocol.produce import ProduceRequest, ProduceResponse
+
+# What the producer's machine asks its driver to do, as values.
+#
+# A new kind of effect is a class here, a member of :data:`Effect`, and a branch in ``kafka/producer/driver.py``.
+
+
+class SendBatches(NamedTuple):
+    """Send ``request`` to ``node``, in a version up to ``max_version`` (None: any)."""
+
+    node: int
+    request: ProduceRequest
+    batches: list[ProducerBatch]
+    max_version: int | None
+
+
+class RequestProducerId(NamedTuple):
+    """Send InitProducerId for a new idempotent producer."""
+
+
+class RefreshTopicMetadata(NamedTuple):
+    """What is known of these topics' leaders is out of date or missing."""
+
+    topics: frozenset[str]
+
+
+Effect = SendBatches | RequestProducerId | RefreshTopicMetadata
+
+
+# The requests that were sent and not answered: how many to each node, and whose batches' time is over (KIP-91).
+
+
+class InFlightRequest:
+    """One request. ``expires_at``: when the first of its batches has to be given up."""
+
+    __slots__ = ("call", "expires_at")
+
+    def __init__(self, call: SendBatches, expires_at: float) -> None:
+        self.call = call
+        self.expires_at = expires_at
+
+
+class InFlightBatches:
+    """All of them, in the order of sending. ``delivery_timeout_s`` counts from the making of a batch."""
+
+    __slots__ = ("_counts", "_delivery_timeout_s", "_flights")
+
+    def __init__(self, delivery_timeout_s: float) -> None:
+        self._delivery_timeout_s = delivery_timeout_s
+        self._flights: list[InFlightRequest] = []
+        self._counts: dict[int, int] = {}
+
+    def count(self, node: int) -> int:
+        return self._counts.get(node, 0)
+
+    def add(self, call: SendBatches) -> None:
+        made_at = inf
+        for batch in call.batches:
+            if batch.created_at < made_at:
+                made_at = batch.created_at
+        self._flights.append(InFlightRequest(call, made_at + self._delivery_timeout_s))
+        self._counts[call.node] = self.count(call.node) + 1
+
+    def remove(self, call: SendBatches) -> None:
+        for index, flight in enumerate(self._flights):
+            if flight.call is call:
+                del self._flights[index]
+                self._counts[call.node] -= 1
+                return
+
+    @property
+    def next_expiry(self) -> float:
+        """When :meth:`expired` has something to say; infinite for never."""
+        first = inf
+        for flight in self._flights:  # plain comparisons: compiled, `min` costs more than all else here
+            if flight.expires_at < first:
+                first = flight.expires_at
+        return first
+
+    def expired(self, now: float) -> list[ProducerBatch]:
+        """The batches whose time is over, each once. They are in flight still."""
+        found: list[ProducerBatch] = []
+        for flight in self._flights:
+            if flight.expires_at > now:
+                continue
+            flight.expires_at = inf
+            for batch in flight.call.batches:
+                if batch.done.is_done:
+                    continue
+                expires_at = batch.created_at + self._delivery_timeout_s
+                if expires_at <= now:
+                    found.append(batch)
+                else:
+                    flight.expires_at = min(flight.expires_at, expires_at)
+        return found
+
+
+# What becomes of batches: the broker's answers, and what follows from them for the batch and for its queue.
+#
+# The sender (:class:`Sender`) says which batches went out together and when; the table of recoveries is in
+# ``errors.py``. Here it is carried out: futures are completed, failed batches are put back in their order, memory is
+# given up.
+#
+# A batch whose delivery time was over while it was in flight has failed for its user, but stays in its queue until the
+# node has answered: nothing may overtake it, and whether its numbers are used is to be known.
+
+
+QUICK_RETRY_S: Final = 0.02
+"""Before a batch that came too soon after the last transaction's end is sent again, as in Java."""
+NO_LOG_START: Final = -1
+"""For what has no log_start_offset."""
+
+
+class ProduceCountersListener(Protocol):
+    """Somebody who counts for himself (``kafka/producer/metrics.py``)."""
+
+    def retried(self, batch: ProducerBatch) -> object: ...
+
+    def failed(self, batch: ProducerBatch) -> object: ...
+
+
+class ProduceCounters:
+    """Totals since the start."""
+
+    __slots__ = ("batches", "bytes", "errors", "listener", "records", "requests", "retries", "splits")
+
+    def __init__(self) -> None:
+        self.listener: ProduceCountersListener | None = None
+        self.records = self.bytes = self.batches = self.requests = self.retries = self.errors = self.splits = 0
+
+    def retried(self, batch: ProducerBatch) -> None:
+        """The batch is to be sent again."""
+        self.retries += 1
+        if self.listener is not None:
+            self.listener.retried(batch)
+
+    def failed(self, batch: ProducerBatch) -> None:
+        """The batch's records have failed."""
+        self.errors += batch.records_count
+        if self.listener is not None:
+            self.listener.failed(batch)
+
+
+class ProduceResponseHandler:
+    """Owner of the totals, of the error that ended the producer, and of the topics whose metadata was found wrong."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        backoff: Backoff,
+        retries: int | None,
+        transactions: TransactionManager | None = None,
+    ) -> None:
+        self.counts = ProduceCounters()
+        self.error: Exception | None = None
+        """Why this producer may not go on; all that is left has failed with it."""
+        self.stale: set[str] = set()
+        """Topics whose metadata has to be read anew."""
+        self._accumulator = accumulator
+        self._backoff = backoff
+        self._retries = retries
+        self._transactions = transactions
+
+    # -- from the broker -----------------------------------------------------------------------------------------------
+
+    def answered(self, call: SendBatches, response: ProduceResponse | None, now: float) -> None:
+        """The node answered; None: it was asked not to (acks=0), and the request has been written."""
+        if response is None:
+            for batch in call.batches:
+                self.accepted(batch, UNKNOWN_OFFSET)
+            return
+        found: dict[tuple[Any, int], Any] = {}
+        ids: dict[str, UUID] = {}
+        only = _only_answer(call, response)
+        if only is None:
+            for topic in response.responses:
+                for partition in topic.partition_responses:
+                    found[topic.name or topic.topic_id, partition.index] = partition
+            ids = {data.name: data.topic_id for data in call.request.topic_data}
+        for batch in call.batches:
+            answer = only
+            if answer is None:
+                place = batch.topic, batch.partition
+                answer = found.get(place) or found.get((ids[batch.topic], batch.partition))
+            if answer is None:
+                error: Exception = KafkaConnectionError(
+                    f"node {call.node} did not say what became of {batch.topic}-{batch.partition}"
+                )
+                self.refused(batch, error, now)
+            elif answer.error_code:
+                error = for_code(answer.error_code)(
+                    f"{batch.topic}-{batch.partition} at node {call.node}"
+                    + (f": {answer.error_message}" if answer.error_message else "")
+                )
+                self.refused(batch, error, now, answer.log_start_offset)
+            else:
+                self.accepted(batch, BatchResult(answer.base_offset, answer.log_append_time_ms))
+
+    def unanswered(self, call: SendBatches, error: BaseException, now: float) -> None:
+        """There is no answer: the connection failed, or the time was up. The batches may be in the log."""
+        for batch in call.batches:
+            self.refused(batch, error, now)
+
+    def accepted(self, batch: ProducerBatch, result: BatchResult) -> None:
+        """The batch is in the log."""
+        batch.queue.in_flight.remove(batch)
+        if batch.sequence >= 0:
+            batch.queue.numbers.is_known = True
+        self._accumulator.finish(batch)
+        batch.data = []
+        if batch.done.is_done:
+            return
+        self.counts.batches += 1
+        self.counts.records += batch.records_count
+        self.counts.bytes += batch.builder.size_bytes
+        batch.done.success(result)
+
+    def refused(
+        self, batch: ProducerBatch, error: BaseException, now: float, log_start_offset: int = NO_LOG_START
+    ) -> None:
+        """The batch is not in the log, or nobody knows: do what the table says."""
+        queue = batch.queue
+        is_numbered = batch.sequence >= 0
+        fate = produce_error_action(
+            error,
+            is_first=queue.in_flight[0] is batch and (not queue.retry or _place(batch) < _place(queue.retry[0])),
+            is_numbered=is_numbered,
+            log_start_offset=log_start_offset,
+        )
+        if isinstance(error, InvalidMetadataError):
+            self.stale.add(batch.topic)
+        if fate is ProduceErrorAction.SUCCEEDED:
+            self.accepted(batch, UNKNOWN_OFFSET)
+            return
+        queue.in_flight.remove(batch)
+        if self._transactions is not None and fate in (ProduceErrorAction.RENUMBER, ProduceErrorAction.FATAL):
+            fate = ProduceErrorAction.FAIL  # and its machine says what else
+        if error_handling_for(error).leaves_doubt:
+            batch.in_doubt = is_numbered
+        if self._transactions is not None and not self._transactions.may_retry(batch):
+            fate = ProduceErrorAction.FAIL
+        if batch.done.is_done:  # its time was over already
+            self._leave(batch)
+        elif fate is ProduceErrorAction.FATAL:
+            self.end(error)
+            self.fail(batch, error)
+        elif fate is ProduceErrorAction.SPLIT and batch.records_count > 1:
+            self.halve(batch, now)
+        elif fate is ProduceErrorAction.SPLIT:
+            size = batch.builder.size_bytes
+            self.fail(batch, type(error)(f"{_text(error)}: one record of {size} bytes is more than its topic takes"))
+        elif fate is ProduceErrorAction.FAIL or (self._retries is not None and batch.attempts > self._retries):
+            self.fail(batch, error)
+        else:
+            if fate is ProduceErrorAction.RENUMBER:
+                queue.numbers.has_gap = True
+                batch.in_doubt = False
+            self.counts.retried(batch)
+            batch.last_error = error
+            self._send_again([batch], now)
+            if isinstance(error, ConcurrentTransactionsError):  # the last transaction is about to be completed
+                queue.retry_at = min(queue.retry_at, now + QUICK_RETRY_S)
+
+    # -- carried out ---------------------------------------------------------------------------------------------------
+
+    def fail(self, batch: ProducerBatch, error: BaseException) -> None:
+        """The batch's records fail with ``error``, and it is in no queue any more."""
+        self.give_up(batch, error)
+        self._leave(batch)
+
+    def give_up(self, batch: ProducerBatch, error: BaseException) -> None:
+        """The batch's records fail with ``error``, wherever it is."""
+        if not batch.done.is_done:
+            self.counts.failed(batch)
+            if self._transactions is not None:
+                self._transactions.batch_failed(batch, error)
+            batch.done.failure(error)
+
+    def halve(self, batch: ProducerBatch, now: float) -> None:
+        """The batch, which is in no queue now, goes on in two parts, at once."""
+        self.counts.splits += 1
+        self._send_again(split_batch(batch, self._accumulator), now)
+
+    def end(self, error: BaseException) -> None:
+        """The producer may not go on."""
+        self.error = error if isinstance(error, Exception) else KafkaError(str(error))
+
+    def _leave(self, batch: ProducerBatch) -> None:
+        if batch.sequence >= 0:
+            batch.queue.numbers.has_gap = True  # and perhaps it is in the log after all
+        self._accumulator.finish(batch)
+        batch.data = []
+
+    def _send_again(self, batches: list[ProducerBatch], now: float) -> None:
+        queue = batches[0].queue
+        queue.retry += batches
+        queue.retry.sort(key=_place)
+        queue.retry_at = now + self._backoff.delay_s(queue.retry[0].attempts)
+
+
+def _only_answer(call: SendBatches, response: ProduceResponse) -> Any:
+    """The answer to the only batch of a request, as most are, where it is the first; None when it takes more than that
+    to find it."""
+    if len(call.batches) != 1 or not response.responses:
+        return None
+    topic, asked, batch = response.responses[0], call.request.topic_data[0], call.batches[0]
+    if not topic.partition_responses:
+        return None
+    if topic.name != batch.topic and (topic.name or topic.topic_id != asked.topic_id):
+        return None
+    answer = topic.partition_responses[0]
+    return answer if answer.index == batch.partition else None
+
+
+def _place(batch: ProducerBatch) -> tuple[int, int]:
+    return batch.serial, batch.skipped
+
+
+def _text(error: BaseException) -> str:
+    return str(error.args[0]) if error.args else ""
+
 
 MAX_IN_FLIGHT_PER_PARTITION: Final = 5
 """As many batches a partition's leader remembers for each producer (KIP-98)."""
@@ -57,7 +389,7 @@ class Sender:
 
     def __init__(
         self,
-        accumulator: Accumulator,
+        accumulator: RecordAccumulator,
         *,
         leader_of: Callable[[str, int], int | None],
         topic_id_of: Callable[[str], UUID],
@@ -75,8 +407,8 @@ class Sender:
         transactions: TransactionManager | None = None,
     ) -> None:
         self.accumulator = accumulator
-        self.identity = Identity(idempotent, is_given=transactions is not None)
-        self.outcomes = Outcomes(accumulator, backoff, retries, transactions)
+        self.identity = ProducerIdState(idempotent, is_given=transactions is not None)
+        self.outcomes = ProduceResponseHandler(accumulator, backoff, retries, transactions)
         self._transactions = transactions
         self.next_deadline = inf
         """When :meth:`poll` has something to do although nothing happened."""
@@ -93,12 +425,12 @@ class Sender:
         self._backoff = backoff
         self._active: dict[PartitionQueue, None] = {}
         """The queues that have something to send, the one that waited longest first."""
-        self._flights = Flights(delivery_timeout_s)
+        self._flights = InFlightBatches(delivery_timeout_s)
         self._lacks_identity = False
         """A queue could go on with an id."""
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ProduceCounters:
         """Totals since the start."""
         return self.outcomes.counts
 
@@ -127,20 +459,20 @@ class Sender:
             self._lacks_identity = False
             effects += self._drain(now)
             if self._lacks_identity and self.identity.should_ask(now):
-                effects.append(AskIdentity())
-            elif self._lacks_identity and self.identity.state is IdentityState.NEEDED:
+                effects.append(RequestProducerId())
+            elif self._lacks_identity and self.identity.state is ProducerIdPhase.NEEDED:
                 self._wake_at(self.identity.ask_at)
         self._wake_at(self._flights.next_expiry)
-        self._wake_at(self.accumulator.serve_row(now))
+        self._wake_at(self.accumulator.notify_overdue_waiter(now))
         if self.outcomes.stale:
-            effects.append(RefreshMetadata(frozenset(self.outcomes.stale)))
+            effects.append(RefreshTopicMetadata(frozenset(self.outcomes.stale)))
             self.outcomes.stale = set()
         return effects
 
     def _drain(self, now: float) -> list[Effect]:
-        by_node: dict[int, list[Batch]] = {}
+        by_node: dict[int, list[ProducerBatch]] = {}
         bytes_by_node: dict[int, int] = {}
-        broken: list[tuple[Batch, Exception]] = []
+        broken: list[tuple[ProducerBatch, Exception]] = []
         for queue in list(self._active):
             if not queue.has_unsent:
                 del self._active[queue]
@@ -245,14 +577,14 @@ class Sender:
             batch.number(-1, -1, -1)
         return True
 
-    def _peek(self, queue: PartitionQueue) -> Batch:
+    def _peek(self, queue: PartitionQueue) -> ProducerBatch:
         if queue.retry:
             return queue.retry[0]
         if not queue.closed:
             self.accumulator.close_open(queue)
         return queue.closed[0]
 
-    def _take(self, queue: PartitionQueue, batch: Batch, node: int, now: float) -> None:
+    def _take(self, queue: PartitionQueue, batch: ProducerBatch, node: int, now: float) -> None:
         if queue.retry:
             del queue.retry[0]
         else:
@@ -267,7 +599,7 @@ class Sender:
         queue.in_flight.append(batch)
         batch.attempts += 1
 
-    def _call(self, node: int, batches: list[Batch]) -> SendBatches:
+    def _call(self, node: int, batches: list[ProducerBatch]) -> SendBatches:
         request, max_version = produce_request(batches, self._acks, self._request_timeout_ms, self._topic_id_of)
         self.outcomes.counts.requests += 1
         transactions = self._transactions
@@ -281,7 +613,9 @@ class Sender:
 
     def _expire(self, queue: PartitionQueue, now: float) -> None:
         """Fail what waits and was not delivered in time (KIP-91)."""
-        oldest: Batch | None = queue.retry[0] if queue.retry else queue.closed[0] if queue.closed else queue.open
+        oldest: ProducerBatch | None = (
+            queue.retry[0] if queue.retry else queue.closed[0] if queue.closed else queue.open
+        )
         while oldest is not None:
             expires_at = oldest.created_at + self._delivery_timeout_s
             if expires_at > now:
@@ -296,7 +630,7 @@ class Sender:
             self.outcomes.fail(oldest, self._overdue(oldest))
             oldest = queue.retry[0] if queue.retry else queue.closed[0] if queue.closed else queue.open
 
-    def _overdue(self, batch: Batch) -> KafkaTimeoutError:
+    def _overdue(self, batch: ProducerBatch) -> KafkaTimeoutError:
         error = KafkaTimeoutError(
             f"{batch.records_count} records of {batch.topic}-{batch.partition} were not delivered within "
             f"delivery_timeout_ms={int(self._delivery_timeout_s * 1000)}, after {batch.attempts} attempts"
@@ -305,7 +639,7 @@ class Sender:
         error.__cause__ = batch.last_error
         return error
 
-    def _why_not_sent(self, batch: Batch) -> str:
+    def _why_not_sent(self, batch: ProducerBatch) -> str:
         if batch.last_error is not None:
             return f"; last: {batch.last_error}"
         if batch in batch.queue.in_flight:
@@ -336,8 +670,8 @@ class Sender:
 
     # -- identity ------------------------------------------------------------------------------------------------------
 
-    def identity_received(self, identity: ProducerIdentity) -> None:
-        """The broker's answer to :class:`AskIdentity`."""
+    def identity_received(self, identity: ProducerIdAndEpoch) -> None:
+        """The broker's answer to :class:`RequestProducerId`."""
         self.identity.received(identity)
 
     def identity_failed(self, error: BaseException, now: float, *, is_supported: bool = True) -> None:
@@ -345,13 +679,13 @@ class Sender:
         if not is_supported:
             self.identity.turn_off()
             return
-        fate = identity_fate_for(error)
-        if fate is IdentityFate.END:
+        fate = producer_id_error_action(error)
+        if fate is ProducerIdErrorAction.END:
             self.outcomes.end(error)
             return
         self.identity.failures += 1
         self.identity.failed(now + self._backoff.delay_s(self.identity.failures))
-        if fate is IdentityFate.FAIL_WAITING:
+        if fate is ProducerIdErrorAction.FAIL_WAITING:
             self.abort(error)
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -363,16 +697,16 @@ class Sender:
     def drop_unsent(self, error: BaseException) -> None:
         """Fail what was never sent, and what is known not to be in the log: its transaction is over."""
         accumulator = self.accumulator
-        dropped: list[Batch] = []
+        dropped: list[ProducerBatch] = []
         for topic in list(accumulator.topics.values()):
-            accumulator.give_up_parked(topic, error)
+            accumulator.fail_unassigned(topic, error)
             for queue in topic.queues:
                 dropped += accumulator.take_unsent(queue)
                 dropped += [batch for batch in queue.retry if not batch.in_doubt]
                 queue.retry = [batch for batch in queue.retry if batch.in_doubt]
         for batch in dropped:
             self.outcomes.fail(batch, error)
-        accumulator.wake_row()  # no poll need follow
+        accumulator.notify_waiters()  # no poll need follow
 
     def abort(self, error: BaseException | None = None) -> None:
         """Fail everything that was not answered. Answers that come later are for nobody."""
@@ -383,8 +717,8 @@ class Sender:
                 if any(batch.sequence >= 0 for batch in queue.retry):
                     queue.numbers.has_gap = True
                 queue.retry.clear()
-        for parcel in unanswered:
-            self.accumulator.finish(parcel)
-            if not parcel.done.is_done:
-                parcel.done.failure(reason)
+        for pending_records in unanswered:
+            self.accumulator.finish(pending_records)
+            if not pending_records.done.is_done:
+                pending_records.done.failure(reason)
         self._active.clear()

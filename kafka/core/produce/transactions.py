@@ -21,9 +21,9 @@ own, keeps its epoch from end to end, and after an error that may have left reco
 (KIP-360), which brokers before 2.5 cannot give. The version may change between two transactions: when the cluster has
 been upgraded, the step from 1 to 2 takes an epoch of its own.
 
-The machine sends nothing and knows no time: the dialogues of ``kafka/producer/transaction_dialogues.py`` send, and tell
-it what came; what an error means is the table in ``recoveries.py``. It belongs to the loop's thread. Steps that the
-table in ``core/states.py`` lacks are refused there; what users may not call now is refused here.
+The machine sends nothing and knows no time: the dialogues of ``kafka/producer/transactions.py`` send, and tell
+it what came; what an error means is the table in ``core/produce/errors.py``. It belongs to the loop's thread. Steps
+that the table in ``core/states.py`` lacks are refused there; what users may not call now is refused here.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kafka.core.produce.accumulator import PartitionQueue
-from kafka.core.produce.batch import Batch
-from kafka.core.produce.identity import ProducerIdentity
-from kafka.core.produce.recoveries import Api, Recovery, recovery_for
+from kafka.core.produce.batch import PartitionQueue, ProducerBatch
+from kafka.core.produce.errors import TransactionErrorAction, TransactionRequestKind, transaction_error_action
+from kafka.core.produce.producer_id import ProducerIdAndEpoch
 from kafka.core.states import TRANSACTION, States, Transaction
 from kafka.errors import (
     IllegalStateError,
@@ -79,7 +78,7 @@ class TransactionManager:
         self.on_error: Callable[[], object] = _nothing
         """Called when the state becomes one of the two errors: whoever sends has to be told. In the middle of whatever:
         nothing may be done to batches there."""
-        self.identity = ProducerIdentity()
+        self.identity = ProducerIdAndEpoch()
         self.version = 1
         """Of the protocol, in this transaction."""
         self.can_bump = False
@@ -165,18 +164,18 @@ class TransactionManager:
             self._new[where] = None
         return False
 
-    def may_retry(self, batch: Batch) -> bool:
+    def may_retry(self, batch: ProducerBatch) -> bool:
         """Whether a batch that was refused is to be sent again; otherwise it fails: its transaction is over."""
         return self.state in _OPEN or (batch.in_doubt and self.state is not Transaction.FATAL_ERROR)
 
-    def batch_failed(self, batch: Batch, error: BaseException) -> None:
+    def batch_failed(self, batch: ProducerBatch, error: BaseException) -> None:
         """A batch has failed for good. One that has a number leaves a gap: what follows it in the partition can only
         be written under another epoch, or, where nobody gives one, when the number is used again: so it must be known
         that it was not used."""
         if batch.sequence >= 0:
             self._rewinds.setdefault(batch.queue, 0 if isinstance(error, UnknownProducerIdError) else batch.sequence)
-        if recovery_for(Api.PRODUCE, error) is not Recovery.ABORT:
-            self.failed(Api.PRODUCE, error)
+        if transaction_error_action(TransactionRequestKind.PRODUCE, error) is not TransactionErrorAction.ABORT:
+            self.failed(TransactionRequestKind.PRODUCE, error)
         elif batch.sequence >= 0 and self.version < 2 and not self.can_bump and batch.in_doubt:
             doubt = "the records may be in the log or not, and the broker gives no new epoch"
             self._enter_fatal(as_fatal(error, f"{doubt}; {CLOSE_IT}"))
@@ -210,13 +209,13 @@ class TransactionManager:
 
     # -- what came -----------------------------------------------------------------------------------------------------
 
-    def allows(self, api: Api) -> bool:
+    def allows(self, api: TransactionRequestKind) -> bool:
         """Whether it makes sense to send a request (again)."""
-        if api is Api.COMMIT_OFFSETS:
+        if api is TransactionRequestKind.COMMIT_OFFSETS:
             return self.state in _OPEN
         return self.state is not Transaction.FATAL_ERROR
 
-    def initialized(self, identity: ProducerIdentity, *, can_bump: bool, version: int) -> None:
+    def initialized(self, identity: ProducerIdAndEpoch, *, can_bump: bool, version: int) -> None:
         """The coordinator gave an id and epoch."""
         self.identity = identity
         self.can_bump = can_bump
@@ -231,7 +230,7 @@ class TransactionManager:
         if self.version < 2 <= version:
             self.needs_bump = self.needs_bump or self.can_bump
 
-    def ended(self, identity: ProducerIdentity | None, version: int) -> bool:
+    def ended(self, identity: ProducerIdAndEpoch | None, version: int) -> bool:
         """The transaction has ended, with the id and epoch to go on with (None: the same). Whether it is all done:
         otherwise the next epoch is to be asked for."""
         if identity is not None and identity.producer_id >= 0:
@@ -260,35 +259,35 @@ class TransactionManager:
             return as_fatal(self.error)
         return as_abortable(self.error or TransactionAbortedError("the transaction was aborted"))
 
-    def failed(self, api: Api, error: BaseException) -> BaseException:
+    def failed(self, api: TransactionRequestKind, error: BaseException) -> BaseException:
         """A request has failed, and is not tried again. What to raise to the user."""
-        recovery = recovery_for(api, error)
+        recovery = transaction_error_action(api, error)
         if self.state is Transaction.FATAL_ERROR:
             assert self.error is not None
             return as_fatal(self.error)
-        if recovery is Recovery.AGAIN and self.state is Transaction.INITIALIZING:
-            self.identity = ProducerIdentity()
+        if recovery is TransactionErrorAction.AGAIN and self.state is Transaction.INITIALIZING:
+            self.identity = ProducerIdAndEpoch()
             self._states.enter(Transaction.UNINITIALIZED)
             return error
-        if recovery is Recovery.FENCED:
+        if recovery is TransactionErrorAction.FENCED:
             fenced = ProducerFencedError(
                 f"another producer has taken over the transactional id {self.transactional_id!r}, or the transaction "
                 f"took longer than transaction_timeout_ms and was aborted; {CLOSE_IT}"
             )
             fenced.__cause__ = error
             return self._enter_fatal(fenced)
-        if recovery is Recovery.BUMP and self.version < 2:
+        if recovery is TransactionErrorAction.BUMP and self.version < 2:
             if self.can_bump:
                 self.needs_bump = True
             else:
-                recovery = Recovery.FATAL
-        if recovery in (Recovery.ABORT, Recovery.BUMP):
+                recovery = TransactionErrorAction.FATAL
+        if recovery in (TransactionErrorAction.ABORT, TransactionErrorAction.BUMP):
             if self.state in _OPEN:
                 return self._enter_abortable(error)
             if self.state is Transaction.ABORTABLE_ERROR:
                 assert self.error is not None
                 return as_abortable(self.error)
-            if api is not Api.END:  # of a transaction that is being aborted anyway
+            if api is not TransactionRequestKind.END:  # of a transaction that is being aborted anyway
                 return as_abortable(error)
         why = f"{ENDED_IT}; {CLOSE_IT}" if isinstance(error, InvalidTxnStateError) else CLOSE_IT
         return self._enter_fatal(as_fatal(error, why))

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from kafka.core.partitions import check_assigned
 from kafka.core.retry import interval_s
-from kafka.core.share.records import SharePartition
+from kafka.core.share.records import TopicIdPartition
 from kafka.errors import (
     AuthenticationError,
     BrokerResponseError,
@@ -34,9 +34,9 @@ from kafka.protocol.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeat
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
-EAGER_S: Final = 0.1
+UNASSIGNED_HEARTBEAT_S: Final = 0.1
 """Between heartbeats while nothing is assigned."""
-EAGER_COUNT: Final = 100
+UNASSIGNED_HEARTBEATS: Final = 100
 """After so many of them in a row the broker's interval will do: there may be fewer partitions than members."""
 BACKOFF_S: Final = 0.1
 """Between attempts after an error, doubled for each in a row."""
@@ -46,7 +46,7 @@ INTERVAL_S: Final = 5.0
 """Between heartbeats until an answer tells it (``group.share.heartbeat.interval.ms``)."""
 
 
-class MemberState(Enum):
+class ShareMemberState(Enum):
     """Where a member stands."""
 
     JOINING = "joining"
@@ -56,7 +56,7 @@ class MemberState(Enum):
     FATAL = "fatal"
 
 
-class Recovery(NamedTuple):
+class ShareHeartbeatErrorAction(NamedTuple):
     """What an error asks for. ``after_s`` 0: at once, if it is the first in a row. ``rejoin``: from epoch 0;
     ``coordinator``: look for it again; ``fatal``: give up; ``told``: go on, but the user has to know.
     """
@@ -68,21 +68,22 @@ class Recovery(NamedTuple):
     told: bool = False
 
 
-RECOVERIES: Final[dict[int, Recovery]] = {
-    14: Recovery(),  # COORDINATOR_LOAD_IN_PROGRESS
-    15: Recovery(coordinator=True),  # COORDINATOR_NOT_AVAILABLE
-    16: Recovery(after_s=0, coordinator=True),  # NOT_COORDINATOR
-    25: Recovery(after_s=0, rejoin=True),  # UNKNOWN_MEMBER_ID
-    110: Recovery(after_s=0, rejoin=True),  # FENCED_MEMBER_EPOCH
-    29: Recovery(after_s=5.0, told=True),  # TOPIC_AUTHORIZATION_FAILED: rights may be granted
-    81: Recovery(after_s=FULL_GROUP_S, rejoin=True, told=True),  # GROUP_MAX_SIZE_REACHED: members may leave
-    24: Recovery(fatal=True),  # INVALID_GROUP_ID
-    30: Recovery(fatal=True),  # GROUP_AUTHORIZATION_FAILED
-    35: Recovery(fatal=True),  # UNSUPPORTED_VERSION: the feature share.version is off
-    42: Recovery(fatal=True),  # INVALID_REQUEST
+SHARE_HEARTBEAT_ERROR_ACTIONS: Final[dict[int, ShareHeartbeatErrorAction]] = {
+    14: ShareHeartbeatErrorAction(),  # COORDINATOR_LOAD_IN_PROGRESS
+    15: ShareHeartbeatErrorAction(coordinator=True),  # COORDINATOR_NOT_AVAILABLE
+    16: ShareHeartbeatErrorAction(after_s=0, coordinator=True),  # NOT_COORDINATOR
+    25: ShareHeartbeatErrorAction(after_s=0, rejoin=True),  # UNKNOWN_MEMBER_ID
+    110: ShareHeartbeatErrorAction(after_s=0, rejoin=True),  # FENCED_MEMBER_EPOCH
+    29: ShareHeartbeatErrorAction(after_s=5.0, told=True),  # TOPIC_AUTHORIZATION_FAILED: rights may be granted
+    # GROUP_MAX_SIZE_REACHED: members may leave
+    81: ShareHeartbeatErrorAction(after_s=FULL_GROUP_S, rejoin=True, told=True),
+    24: ShareHeartbeatErrorAction(fatal=True),  # INVALID_GROUP_ID
+    30: ShareHeartbeatErrorAction(fatal=True),  # GROUP_AUTHORIZATION_FAILED
+    35: ShareHeartbeatErrorAction(fatal=True),  # UNSUPPORTED_VERSION: the feature share.version is off
+    42: ShareHeartbeatErrorAction(fatal=True),  # INVALID_REQUEST
 }
 _GROUP_ID_NOT_FOUND: Final = 69
-_HOPELESS: Final = (AuthenticationError, BrokerResponseError, IllegalArgumentError, IllegalStateError)
+_FATAL_ERRORS: Final = (AuthenticationError, BrokerResponseError, IllegalArgumentError, IllegalStateError)
 """What ends the membership when it comes instead of an answer, and is not retriable: the broker lacks the API or
 refuses to name a coordinator, the request cannot be written, the client is closed."""
 
@@ -91,13 +92,13 @@ class HeartbeatOutcome(NamedTuple):
     """What an answer brought. ``assignment`` None: unchanged. ``lost_coordinator``: look for it before the next one.
     ``told``: the error is for the user, though the member goes on."""
 
-    assignment: list[SharePartition] | None = None
+    assignment: list[TopicIdPartition] | None = None
     error: KafkaError | None = None
     lost_coordinator: bool = False
     told: bool = False
 
 
-class _Said(NamedTuple):
+class _SentHeartbeat(NamedTuple):
     """What the request in flight said: the subscription, and that it leaves."""
 
     topics: list[str]
@@ -110,9 +111,9 @@ class ShareMembership:
     def __init__(self, group_id: str, member_id: str, rack_id: str | None = None) -> None:
         self.group_id = group_id
         self.member_id = member_id
-        self.state = MemberState.JOINING
+        self.state = ShareMemberState.JOINING
         self.epoch = JOIN_EPOCH
-        self.assignment: list[SharePartition] = []
+        self.assignment: list[TopicIdPartition] = []
         self.interval_s = INTERVAL_S
         """Between heartbeats, as the last answer told it."""
         self.answered_at: float | None = None
@@ -121,7 +122,7 @@ class ShareMembership:
         self._topics: list[str] = []
         self._full = True
         self._due_at: float | None = None
-        self._said: _Said | None = None
+        self._said: _SentHeartbeat | None = None
         self._eager = 0
         """Quick heartbeats in a row."""
         self.failures = 0
@@ -129,9 +130,9 @@ class ShareMembership:
 
     def subscribe(self, topics: list[str], now: float) -> None:
         """Change what is subscribed to; the group learns it at once. An empty list: leave it until the next call."""
-        if self.state in (MemberState.LEAVING, MemberState.LEFT):
+        if self.state in (ShareMemberState.LEAVING, ShareMemberState.LEFT):
             return
-        if self.state is MemberState.FATAL:
+        if self.state is ShareMemberState.FATAL:
             self._forgotten()
         self._topics = sorted(topics)
         self._full = True
@@ -140,8 +141,8 @@ class ShareMembership:
 
     def leave(self, now: float) -> None:
         """Leave the group with the next request. Sessions must have been closed before: a leave frees no locks."""
-        if self.state in (MemberState.JOINING, MemberState.STABLE):
-            self.state = MemberState.LEAVING
+        if self.state in (ShareMemberState.JOINING, ShareMemberState.STABLE):
+            self.state = ShareMemberState.LEAVING
             if self._is_known:
                 self._due_at = now
             else:
@@ -149,7 +150,7 @@ class ShareMembership:
 
     def give_up(self, error: KafkaError) -> HeartbeatOutcome:
         """No more heartbeats until another subscription."""
-        self.state = MemberState.FATAL
+        self.state = ShareMemberState.FATAL
         self._due_at = None
         return HeartbeatOutcome(None, error)
 
@@ -167,7 +168,7 @@ class ShareMembership:
         due_at = self.due_at()
         if due_at is None or now < due_at:
             return None
-        self._said = _Said(self._topics, self.state is MemberState.LEAVING or not self._topics)
+        self._said = _SentHeartbeat(self._topics, self.state is ShareMemberState.LEAVING or not self._topics)
         if self._said.leaving:
             return ShareGroupHeartbeatRequest(
                 group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVE_EPOCH
@@ -198,14 +199,14 @@ class ShareMembership:
             except KafkaProtocolError as error:
                 return self.give_up(error)
             assigned = self.assignment = [
-                SharePartition(each.topic_id, partition)
+                TopicIdPartition(each.topic_id, partition)
                 for each in response.assignment.topic_partitions
                 for partition in each.partitions
             ]
-        if self.state is MemberState.LEAVING:
+        if self.state is ShareMemberState.LEAVING:
             self._due_at = now
             return HeartbeatOutcome()
-        self.state = MemberState.STABLE
+        self.state = ShareMemberState.STABLE
         if said.topics != self._topics:
             self._due_at = now
             return HeartbeatOutcome(assigned)
@@ -213,9 +214,9 @@ class ShareMembership:
         next_s = self.interval_s = interval_s(response.heartbeat_interval_ms)
         if self.assignment:
             self._eager = 0
-        elif self._eager < EAGER_COUNT:
+        elif self._eager < UNASSIGNED_HEARTBEATS:
             self._eager += 1
-            next_s = min(next_s, EAGER_S)
+            next_s = min(next_s, UNASSIGNED_HEARTBEAT_S)
         self._due_at = now + next_s
         return HeartbeatOutcome(assigned)
 
@@ -225,19 +226,25 @@ class ShareMembership:
         self._full = True
         if said.leaving:
             return self._has_left(now)
-        if isinstance(error, _HOPELESS) and not error.retriable and self.state is not MemberState.LEAVING:
+        if isinstance(error, _FATAL_ERRORS) and not error.retriable and self.state is not ShareMemberState.LEAVING:
             return self.give_up(error)
         self._due_at = now + self._delay_s(BACKOFF_S)
         return HeartbeatOutcome(None, error, lost_coordinator=True)
 
-    def _on_error_code(self, code: int, error: BrokerResponseError, said: _Said, now: float) -> HeartbeatOutcome:
+    def _on_error_code(
+        self, code: int, error: BrokerResponseError, said: _SentHeartbeat, now: float
+    ) -> HeartbeatOutcome:
         if code == _GROUP_ID_NOT_FOUND:
             # With an epoch the group has vanished; without one it exists, as a group of another type.
-            recovery = Recovery(after_s=0, rejoin=True) if self.epoch > JOIN_EPOCH else Recovery(fatal=True)
+            recovery = (
+                ShareHeartbeatErrorAction(after_s=0, rejoin=True)
+                if self.epoch > JOIN_EPOCH
+                else ShareHeartbeatErrorAction(fatal=True)
+            )
         else:
-            recovery = RECOVERIES.get(code, Recovery(fatal=not error.retriable))
+            recovery = SHARE_HEARTBEAT_ERROR_ACTIONS.get(code, ShareHeartbeatErrorAction(fatal=not error.retriable))
         self._full = True
-        if (recovery.rejoin or recovery.fatal) and (said.leaving or self.state is MemberState.LEAVING):
+        if (recovery.rejoin or recovery.fatal) and (said.leaving or self.state is ShareMemberState.LEAVING):
             return self._has_left(now)  # the group does not have us, or does not want us
         if recovery.fatal:
             return self.give_up(error)
@@ -247,7 +254,7 @@ class ShareMembership:
         self._due_at = now + self._delay_s(recovery.after_s)
         return HeartbeatOutcome(None, error, recovery.coordinator, recovery.told)
 
-    def _take_said(self) -> _Said:
+    def _take_said(self) -> _SentHeartbeat:
         said, self._said = self._said, None
         assert said is not None, "no request is out"
         return said
@@ -260,11 +267,11 @@ class ShareMembership:
 
     def _forgotten(self) -> None:
         self.epoch = JOIN_EPOCH
-        self.state = MemberState.JOINING
+        self.state = ShareMemberState.JOINING
 
     def _has_left(self, now: float) -> HeartbeatOutcome:
         """The group has us no more: the end, or the pause that a subscription to nothing is."""
-        if self.state is MemberState.LEAVING:
+        if self.state is ShareMemberState.LEAVING:
             self._left()
         else:
             self._forgotten()
@@ -273,5 +280,5 @@ class ShareMembership:
         return HeartbeatOutcome([])
 
     def _left(self) -> None:
-        self.state = MemberState.LEFT
+        self.state = ShareMemberState.LEFT
         self._due_at = None

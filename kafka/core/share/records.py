@@ -32,7 +32,7 @@ class AcknowledgeType(IntEnum):
     RENEW = 4
 
 
-class SharePartition(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """A partition as share sessions name it."""
 
     topic_id: UUID
@@ -178,7 +178,7 @@ class _Acquired(RecordSink):
             )  # fmt: skip
 
 
-class OpenBatch:
+class SharedBatch:
     """The compressed batch that was read last, and not to its end: brokers acquire the records of a large batch in many
     answers, and each brings all of it. It is read on from where it was left then, instead of from its beginning."""
 
@@ -206,7 +206,7 @@ _SKIPPED_FOR_ONE: Final = 16
 """So many records that lie before the wanted ones take as long as one that is made, or less."""
 
 
-class Slice:
+class AcquiredSlice:
     """What may still be read in one step of the loop: 8,192 records, or so many, of 1,024 batches (either takes 15 to
     20 ms in plain Python), up to the batch with which there are 8 MiB of them, inflated."""
 
@@ -244,7 +244,7 @@ class AcquiredReader:
         lock_deadline: float,
         owner: object,
         check_crcs: bool = True,
-        open_batch: OpenBatch | None = None,
+        open_batch: SharedBatch | None = None,
     ) -> None:
         wanted = sorted(ranges)
         for one in wanted:
@@ -265,7 +265,7 @@ class AcquiredReader:
         self._left = deque(wanted)
         """What has not been found to be a record or none."""
         self._sink = _Acquired(topic, partition, wanted, lock_deadline, owner)
-        self._open_batch = OpenBatch() if open_batch is None else open_batch
+        self._open_batch = SharedBatch() if open_batch is None else open_batch
         self._headers = iter_batches(data, check_crcs=check_crcs)
         self._header: BatchHeader | None = None
         self._reader: RecordReader | None = None
@@ -277,7 +277,7 @@ class AcquiredReader:
         """The offsets that were not read yet, as ranges."""
         return [(first, last) for first, last, _ in self._left]
 
-    def read(self, part: Slice) -> tuple[list[ShareRecord], list[tuple[int, int]]]:
+    def read(self, part: AcquiredSlice) -> tuple[list[ShareRecord], list[tuple[int, int]]]:
         """The next records, by offset, as many as ``part`` has room for, and the offsets up to them without a record,
         as ranges.
 
@@ -385,7 +385,7 @@ def _gaps(ranges: Iterable[AcquiredRange], offsets: list[int]) -> Iterable[tuple
 # -- by the answer, not one by one -------------------------------------------------------------------------------------
 
 
-def runs(records: Sequence[ShareRecord]) -> list[list[ShareRecord]]:
+def consecutive_runs(records: Sequence[ShareRecord]) -> list[list[ShareRecord]]:
     """Neighbours with one owner, that is of one partition, together."""
     found: list[list[ShareRecord]] = []
     run: list[ShareRecord] = []
@@ -404,7 +404,7 @@ def without_lost(records: Sequence[ShareRecord]) -> list[ShareRecord]:
     return [record for record in records if not record.lost]
 
 
-def settle(records: Sequence[ShareRecord]) -> list[ShareRecord]:
+def mark_acknowledged(records: Sequence[ShareRecord]) -> list[ShareRecord]:
     """Those that nobody acknowledged, with those whose locks are gone; from now on they count as settled."""
     found: list[ShareRecord] = []
     for record in records:

@@ -25,32 +25,498 @@ The rules that shape it (KIP-932; "measured" is on Apache Kafka 4.3.0):
   next slice is read is the caller's affair. Before, nothing is fetched; what is unread when its locks end is forgotten.
 * Acknowledgements that the broker could not write for the moment are said again while their locks last.
 
-What each error asks for is a table (``reactions.py``), and what an answer brings is taken in by ``intake.py``. A
+What each error asks for is a table (``session.py``), and what an answer brings is taken in by ``session.py``. A
 partition that answered with an error rests for a moment (``rests.py``). Records that cannot be read are given back, and
 the partition rests long enough for others to take them: each hand-out counts, and after some the broker drops them.
-What an error says about the cluster's metadata is for the caller, who finds it in :class:`Outcome`.
+What an error says about the cluster's metadata is for the caller, who finds it in :class:`ShareResponseOutcome`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar, cast
 from uuid import UUID
 
-from kafka.core.share.acks import TakenAcks
-from kafka.core.share.holding import Answered, Holding
-from kafka.core.share.intake import Intake, Outcome, Scene, ack_code
-from kafka.core.share.reactions import of_answer
-from kafka.core.share.records import AcknowledgeType, OpenBatch, SharePartition, ShareRecord, Slice
-from kafka.core.share.requests import Demand, Polling, acknowledge_request, fetch_request
-from kafka.core.share.rests import Rests
-from kafka.errors import BrokerResponseError, IllegalStateError, KafkaError, for_code
+from kafka.core.share.acknowledgements import (
+    Acknowledged,
+    AcknowledgementRange,
+    AcknowledgementResult,
+    AcquiredRecords,
+    SentAcknowledgements,
+    acknowledged_of,
+)
+from kafka.core.share.records import (
+    AcknowledgeType,
+    AcquiredRange,
+    AcquiredReader,
+    AcquiredSlice,
+    SharedBatch,
+    ShareRecord,
+    TopicIdPartition,
+)
+from kafka.errors import AuthenticationError, BrokerResponseError, IllegalStateError, KafkaError, UnknownError, for_code
 from kafka.protocol.share import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareFetchRequest,
     ShareFetchResponse,
 )
+
+# The two requests of a share session, from what they have to say.
+
+
+B = TypeVar("B", ShareFetchRequest.AcknowledgementBatch, ShareAcknowledgeRequest.AcknowledgementBatch)
+
+
+class FetchDemand(NamedTuple):
+    """What a fetch may bring. ``records`` 0: nothing. ``exactly``: no more than that (record-limit mode, KIP-1206).
+    ``max_wait_ms``: do not wait longer, because other brokers have to be asked for the same records.
+    """
+
+    records: int
+    exactly: bool = False
+    max_wait_ms: int | None = None
+
+
+class PollLimits(NamedTuple):
+    """How a fetch waits: up to ``max_wait_ms`` for the first byte, ``max_bytes`` at most."""
+
+    max_wait_ms: int
+    max_bytes: int
+
+
+def share_fetch_request(
+    group_id: str,
+    member_id: str,
+    epoch: int,
+    listed: Sequence[TopicIdPartition],
+    forgotten: Sequence[TopicIdPartition],
+    acks: Mapping[TopicIdPartition, SentAcknowledgements],
+    demand: FetchDemand,
+    polling: PollLimits,
+) -> ShareFetchRequest:
+    """A ShareFetch; without demand it fetches nothing and is answered at once."""
+    waits = demand.records > 0
+    return ShareFetchRequest(
+        group_id=group_id,
+        member_id=member_id,
+        share_session_epoch=epoch,
+        max_wait_ms=polling.max_wait_ms if waits else 0,
+        min_bytes=1 if waits else 0,
+        max_bytes=polling.max_bytes if waits else 0,
+        max_records=demand.records,
+        batch_size=max(1, demand.records),
+        share_acquire_mode=1 if demand.exactly else 0,
+        topics=[
+            ShareFetchRequest.FetchTopic(
+                topic_id=topic_id,
+                partitions=[
+                    ShareFetchRequest.FetchPartition(
+                        partition_index=partition.partition,
+                        acknowledgement_batches=_batches(
+                            ShareFetchRequest.AcknowledgementBatch, acks[partition].ranges if partition in acks else ()
+                        ),
+                    )
+                    for partition in partitions
+                ],
+            )
+            for topic_id, partitions in _by_topic(listed).items()
+        ],
+        forgotten_topics_data=[
+            ShareFetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[each.partition for each in partitions])
+            for topic_id, partitions in _by_topic(forgotten).items()
+        ],
+    )
+
+
+def share_acknowledge_request(
+    group_id: str, member_id: str, epoch: int, acks: Mapping[TopicIdPartition, SentAcknowledgements]
+) -> ShareAcknowledgeRequest:
+    """A ShareAcknowledge; it says so when there are renewals among the acknowledgements (KIP-1222)."""
+    return ShareAcknowledgeRequest(
+        group_id=group_id,
+        member_id=member_id,
+        share_session_epoch=epoch,
+        is_renew_ack=any(each.type is AcknowledgeType.RENEW for taken in acks.values() for each in taken.ranges),
+        topics=[
+            ShareAcknowledgeRequest.AcknowledgeTopic(
+                topic_id=topic_id,
+                partitions=[
+                    ShareAcknowledgeRequest.AcknowledgePartition(
+                        partition_index=partition.partition,
+                        acknowledgement_batches=_batches(
+                            ShareAcknowledgeRequest.AcknowledgementBatch, acks[partition].ranges
+                        ),
+                    )
+                    for partition in partitions
+                ],
+            )
+            for topic_id, partitions in _by_topic(acks).items()
+        ],
+    )
+
+
+def _batches(kind: type[B], ranges: Iterable[AcknowledgementRange]) -> list[B]:
+    """The ranges as one request or the other has them."""
+    return [kind(first_offset=each.first, last_offset=each.last, acknowledge_types=[each.type]) for each in ranges]
+
+
+def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, list[TopicIdPartition]]:
+    found: dict[UUID, list[TopicIdPartition]] = {}
+    for partition in partitions:
+        found.setdefault(partition.topic_id, []).append(partition)
+    return found
+
+
+# What each error of a share session's answers asks for, one row for each code (KIP-932; kafka.common.protocol.Errors).
+#
+# Three places of an answer have a code, and the same number means different things there:
+#
+#     the whole answer          SHARE_FETCH_ERRORS      the session is opened anew; what of the locks, what of the
+# acknowledgements
+#     a fetched partition       SHARE_PARTITION_ERRORS  it is left alone, and the cluster's metadata is read again
+#     its acknowledgements      ACKNOWLEDGE_ERRORS      refused, or sent again: one by one, or later
+#
+# What is not in a table goes by the error's class (:func:`share_fetch_error_handling` and its like): retriable errors
+# are tried again and kept from the user, others are told. Heartbeats have a table of their own in ``membership.py``.
+# The documentation draws these.
+
+
+BACKOFF_S: Final = 0.1
+"""How long a partition that answered with an error is left out; doubled for each in a row."""
+BACKOFF_MAX_S: Final = 1.0
+UNREADABLE_BACKOFF_S: Final = 30.0
+"""The same after records that cannot be read: each hand-out counts, and others may be able to."""
+
+
+class ShareFetchErrorHandling(NamedTuple):
+    """``locks_gone``: nothing on this broker is locked for us any more; else all of it is, whatever the session is.
+    ``again``: it did not look at the acknowledgements, so they are said again. ``told``: the user has to know.
+    ``final``: no later attempt mends it.
+    """
+
+    locks_gone: bool = False
+    again: bool = False
+    told: bool = False
+    final: bool = False
+
+
+class SharePartitionErrorHandling(NamedTuple):
+    """``locks_gone``: this broker does not lead it, and so has none of our locks on it. ``rest_s``: how long the
+    partition is left out the first time, at most ``rest_max_s``.
+    """
+
+    locks_gone: bool = False
+    told: bool = False
+    rest_s: float = BACKOFF_S
+    rest_max_s: float = BACKOFF_MAX_S
+
+
+class AcknowledgeErrorHandling(NamedTuple):
+    """``one_by_one``: one bad offset failed the list, so each is said by itself. ``again``: later, while the locks
+    last. With neither the broker has not taken them, and will not.
+    """
+
+    one_by_one: bool = False
+    locks_gone: bool = False
+    again: bool = False
+
+
+SHARE_FETCH_ERRORS: Final[dict[int, ShareFetchErrorHandling]] = {
+    # SHARE_SESSION_NOT_FOUND: the broker saw the connection end, or was restarted
+    122: ShareFetchErrorHandling(locks_gone=True),
+    123: ShareFetchErrorHandling(again=True),  # INVALID_SHARE_SESSION_EPOCH: an answer was lost
+    133: ShareFetchErrorHandling(),  # SHARE_SESSION_LIMIT_REACHED: a place may become free
+    29: ShareFetchErrorHandling(told=True),  # TOPIC_AUTHORIZATION_FAILED: rights may be granted
+    42: ShareFetchErrorHandling(told=True),  # INVALID_REQUEST: a fault of ours
+    30: ShareFetchErrorHandling(told=True, final=True),  # GROUP_AUTHORIZATION_FAILED
+    # UNSUPPORTED_VERSION: the feature share.version is off, or the broker too old
+    35: ShareFetchErrorHandling(told=True, final=True),
+}
+
+SHARE_PARTITION_ERRORS: Final[dict[int, SharePartitionErrorHandling]] = {
+    6: SharePartitionErrorHandling(locks_gone=True),  # NOT_LEADER_OR_FOLLOWER
+    74: SharePartitionErrorHandling(locks_gone=True),  # FENCED_LEADER_EPOCH
+    3: SharePartitionErrorHandling(locks_gone=True),  # UNKNOWN_TOPIC_OR_PARTITION
+    100: SharePartitionErrorHandling(locks_gone=True),  # UNKNOWN_TOPIC_ID: deleted; a topic made anew has another id
+    103: SharePartitionErrorHandling(),  # INCONSISTENT_TOPIC_ID
+    56: SharePartitionErrorHandling(),  # KAFKA_STORAGE_ERROR
+    9: SharePartitionErrorHandling(),  # REPLICA_NOT_AVAILABLE
+    78: SharePartitionErrorHandling(),  # OFFSET_NOT_AVAILABLE
+    75: SharePartitionErrorHandling(),  # UNKNOWN_LEADER_EPOCH
+    -1: SharePartitionErrorHandling(),  # UNKNOWN_SERVER_ERROR
+    29: SharePartitionErrorHandling(told=True),  # TOPIC_AUTHORIZATION_FAILED
+    # CORRUPT_MESSAGE
+    2: SharePartitionErrorHandling(told=True, rest_s=UNREADABLE_BACKOFF_S, rest_max_s=UNREADABLE_BACKOFF_S),
+}
+
+ACKNOWLEDGE_ERRORS: Final[dict[int, AcknowledgeErrorHandling]] = {
+    # INVALID_RECORD_STATE: a lock is gone, or renewals are switched off
+    121: AcknowledgeErrorHandling(one_by_one=True),
+    42: AcknowledgeErrorHandling(one_by_one=True),  # INVALID_REQUEST: an offset was never acquired
+    6: AcknowledgeErrorHandling(locks_gone=True),  # NOT_LEADER_OR_FOLLOWER
+    74: AcknowledgeErrorHandling(locks_gone=True),  # FENCED_LEADER_EPOCH
+    # UNKNOWN_TOPIC_OR_PARTITION: the leader has moved, or the topic is gone
+    3: AcknowledgeErrorHandling(locks_gone=True),
+    100: AcknowledgeErrorHandling(locks_gone=True),  # UNKNOWN_TOPIC_ID
+    7: AcknowledgeErrorHandling(again=True),  # REQUEST_TIMED_OUT: the group's state could not be written in time
+    14: AcknowledgeErrorHandling(again=True),  # COORDINATOR_LOAD_IN_PROGRESS
+    15: AcknowledgeErrorHandling(again=True),  # COORDINATOR_NOT_AVAILABLE: nor now
+    16: AcknowledgeErrorHandling(again=True),  # NOT_COORDINATOR
+    -1: AcknowledgeErrorHandling(),  # UNKNOWN_SERVER_ERROR: it may have been written
+    29: AcknowledgeErrorHandling(),  # TOPIC_AUTHORIZATION_FAILED
+}
+
+
+def share_fetch_error_handling(error: KafkaError) -> ShareFetchErrorHandling:
+    """What an error of the whole answer asks for, or one that came in place of an answer."""
+    if isinstance(error, BrokerResponseError) and error.errno in SHARE_FETCH_ERRORS:
+        return SHARE_FETCH_ERRORS[error.errno]
+    if isinstance(error, (AuthenticationError, IllegalStateError)):  # not let in; the client is closed
+        return ShareFetchErrorHandling(told=True, final=True)
+    return ShareFetchErrorHandling(told=isinstance(error, BrokerResponseError) and _is_grave(error))
+
+
+def share_partition_error_handling(error: KafkaError) -> SharePartitionErrorHandling:
+    """What an error of a fetched partition asks for. One that is no broker's is our own trouble with its records."""
+    if not isinstance(error, BrokerResponseError):
+        return SHARE_PARTITION_ERRORS[2]
+    return SHARE_PARTITION_ERRORS.get(error.errno or 0) or SharePartitionErrorHandling(told=_is_grave(error))
+
+
+def acknowledge_error_handling(error: BrokerResponseError) -> AcknowledgeErrorHandling:
+    """What an error of a partition's acknowledgements asks for."""
+    return ACKNOWLEDGE_ERRORS.get(error.errno or 0) or AcknowledgeErrorHandling(again=error.retriable)
+
+
+def _is_grave(error: KafkaError) -> bool:
+    return not (error.retriable or isinstance(error, UnknownError))
+
+
+# Backing off from partitions that were answered with an error.
+#
+# Without that the broker would answer the next request at once with the same error. Each error in a row makes the wait
+# twice as long; the first answer without one ends the count.
+
+
+class PartitionBackoff:
+    """Until when which partition rests. Instants are ``now`` of one monotonic clock, in seconds."""
+
+    __slots__ = ("_counts", "_until")
+
+    def __init__(self) -> None:
+        self._until: dict[TopicIdPartition, float] = {}
+        self._counts: dict[TopicIdPartition, int] = {}
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._until
+
+    def begin(self, partition: TopicIdPartition, now: float, first_s: float, most_s: float) -> None:
+        """One more error of the partition."""
+        self._counts[partition] = count = self._counts.get(partition, 0) + 1
+        self._until[partition] = now + min(first_s * 2.0 ** min(count - 1, 10), most_s)
+
+    def went_well(self, partition: TopicIdPartition) -> None:
+        """An answer without an error: the next one is the first again."""
+        self._counts.pop(partition, None)
+
+    def keep_only(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """The others matter no more."""
+        kept = set(partitions)
+        self._counts = {each: count for each, count in self._counts.items() if each in kept}
+
+    def is_over(self, partition: TopicIdPartition, now: float) -> bool:
+        """It does not rest (any more)."""
+        return self._until.get(partition, now) <= now
+
+    def end_those_over(self, now: float) -> None:
+        """Forget rests that are over."""
+        if self._until:
+            self._until = {partition: until for partition, until in self._until.items() if until > now}
+
+    def next_end(self, now: float) -> float | None:
+        """When the next of them is over; a rest that is over matters no more until there is a request to be made."""
+        return min((until for until in self._until.values() if until > now), default=None)
+
+
+# What one answer of a share session brings: records, the fate of acknowledgements, locks that are gone.
+#
+# :class:`ShareResponseHandler` takes in an answer partition by partition and changes what is held accordingly; what
+# each error asks for is read from the tables above. It knows nothing of the session's epoch and of requests.
+
+
+_NO_ACKNOWLEDGEMENTS: Final = SentAcknowledgements([], [], [])
+
+
+class ShareResponseOutcome(NamedTuple):
+    """What an answer, or its absence, brought. ``lost``: held records whose locks are gone. ``error``: of the whole.
+    ``partition_errors``: of fetched partitions, and of acknowledgements that came to the wrong broker. ``says_again``:
+    some of the acknowledgements have no outcome yet, and are said again. ``expired_unread``: offsets whose locks ended
+    before they were read."""
+
+    records: list[ShareRecord]
+    answered: list[AcknowledgementResult]
+    lost: list[ShareRecord]
+    partition_errors: dict[TopicIdPartition, KafkaError]
+    error: KafkaError | None
+    says_again: bool = False
+    expired_unread: int = 0
+
+    @property
+    def acknowledged(self) -> list[Acknowledged]:
+        """What was answered, record by record."""
+        return acknowledged_of(self.answered)
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.answered or self.lost or self.partition_errors or self.error)
+
+
+class ShareResponseContext(NamedTuple):
+    """What of the session an answer meets: its partitions, their topics' names, what is held, and who rests."""
+
+    holding_of: Callable[[TopicIdPartition], AcquiredRecords]
+    wanted: Container[TopicIdPartition]
+    topics: Mapping[UUID, str]
+    fetch_rests: PartitionBackoff
+    ack_rests: PartitionBackoff
+    check_crcs: bool
+    open_batch: SharedBatch
+
+
+class ShareResponseHandler:
+    """One answer. ``deadline``: when the locks end that it gives; ``gives_back``: something has to be said at once;
+    ``has_acquired``: something is there to be read."""
+
+    def __init__(self, scene: ShareResponseContext, deadline: float, now: float) -> None:
+        self.gives_back = False
+        self.has_acquired = False
+        self._says_again = False
+        self.records: list[ShareRecord] = []
+        self.answered: list[AcknowledgementResult] = []
+        self.lost: list[ShareRecord] = []
+        self.errors: dict[TopicIdPartition, KafkaError] = {}
+        self._scene = scene
+        self._deadline = deadline
+        self._now = now
+
+    def outcome(self) -> ShareResponseOutcome:
+        """All of it."""
+        for record in self.lost:
+            record.lost = True
+        return ShareResponseOutcome(self.records, self.answered, self.lost, self.errors, None, self._says_again)
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def fetched(self, partition: TopicIdPartition, part: ShareFetchResponse.PartitionData) -> None:
+        """A partition's part of a ShareFetch answer, but for what it says of acknowledgements."""
+        if part.error_code:
+            self._failed(partition, for_code(part.error_code)(part.error_message or ""))
+        elif part.acquired_records:
+            self._acquired(partition, part)
+
+    def _failed(self, partition: TopicIdPartition, error: KafkaError) -> None:
+        reaction = share_partition_error_handling(error)
+        if partition not in self.errors:
+            self._scene.fetch_rests.begin(partition, self._now, reaction.rest_s, reaction.rest_max_s)
+        self.errors[partition] = error
+        if reaction.locks_gone:
+            self._drop(partition, error)
+
+    def _drop(self, partition: TopicIdPartition, error: KafkaError) -> None:
+        held, said = self._scene.holding_of(partition).drop(error)
+        self.lost += held
+        self.answered += said
+
+    def _acquired(self, partition: TopicIdPartition, part: ShareFetchResponse.PartitionData) -> None:
+        scene = self._scene
+        if partition not in scene.wanted:  # not since the request went out
+            self._give_back(partition, part)
+            return
+        if self._deadline <= self._now:
+            return  # the answer was under way for longer than the locks last: who began to work would do so for nothing
+        ranges = [AcquiredRange(*_offset_range(each), each.delivery_count) for each in part.acquired_records]
+        holding = scene.holding_of(partition)
+        try:
+            reader = AcquiredReader(
+                scene.topics[partition.topic_id], partition.partition, cast(memoryview, part.records), ranges,
+                self._deadline, holding, scene.check_crcs, scene.open_batch,
+            )  # fmt: skip
+        except KafkaError as error:
+            self._give_back(partition, part)
+            self._failed(partition, error)
+            return
+        self.has_acquired = True
+        lost, said = holding.acquired(reader)
+        self.lost += lost
+        self.answered += said
+
+    def read(self, holding: AcquiredRecords, part: AcquiredSlice) -> None:
+        """Some of what is unread of a partition."""
+        try:
+            self.records += holding.read(part)
+        except KafkaError as error:
+            # Given back, not dropped: another member may have the codec, or read what a network or disk damaged here.
+            part.bytes_left = 0  # to find that out may have taken as long as a slice
+            self.gives_back = holding.give_back() or self.gives_back
+            self._failed(holding.partition, error)
+
+    def _give_back(self, partition: TopicIdPartition, part: ShareFetchResponse.PartitionData) -> None:
+        spans = [(first, last) for first, last in map(_offset_range, part.acquired_records) if first <= last]
+        self._scene.holding_of(partition).acks.add_ranges(spans, AcknowledgeType.RELEASE)
+        self.gives_back = True
+
+    # -- acknowledgements ----------------------------------------------------------------------------------------------
+
+    def said(
+        self, partition: TopicIdPartition, taken: SentAcknowledgements | None, code: int, text: str | None
+    ) -> None:
+        """What the broker answers to a partition's acknowledgements; ``taken`` None: none went out."""
+        if not code:
+            if taken is not None:
+                self._taken_by_broker(partition, taken)
+            return
+        error = for_code(code)(text or "")
+        reaction = acknowledge_error_handling(error)
+        holding = self._scene.holding_of(partition)
+        taken = taken or _NO_ACKNOWLEDGEMENTS
+        if reaction.locks_gone:
+            self.answered += holding.refuse(taken, error)
+            self._failed(partition, error)
+        elif reaction.one_by_one and not taken.is_single:
+            self.answered += holding.say_one_by_one(taken)
+            self.gives_back = self._says_again = True
+        elif reaction.again:
+            self._scene.ack_rests.begin(partition, self._now, BACKOFF_S, BACKOFF_MAX_S)
+            self.answered += holding.say_again(taken, error, self._now)
+            self._says_again = True
+        else:
+            self.answered += holding.refuse(taken, error)
+
+    def _taken_by_broker(self, partition: TopicIdPartition, taken: SentAcknowledgements) -> None:
+        self._scene.ack_rests.went_well(partition)
+        for kind, records in taken.said:
+            self.answered.append(AcknowledgementResult(kind, records, None))
+            if kind is not AcknowledgeType.RENEW:
+                continue
+            for record in records:
+                record.lock_deadline = self._deadline
+                if record.lost:  # its time was up here while the renewal was on its way
+                    offsets = (record.offset, record.offset)
+                    self._scene.holding_of(partition).acks.add_ranges([offsets], AcknowledgeType.RELEASE)
+
+
+def acknowledge_error_code(
+    part: ShareFetchResponse.PartitionData | ShareAcknowledgeResponse.PartitionData,
+) -> tuple[int, str | None]:
+    """The code and text that a partition's part has for its acknowledgements."""
+    if isinstance(part, ShareFetchResponse.PartitionData):
+        return part.acknowledge_error_code, part.acknowledge_error_message
+    return part.error_code, part.error_message
+
+
+def _offset_range(acquired: ShareFetchResponse.AcquiredRecords) -> tuple[int, int]:
+    return acquired.first_offset, acquired.last_offset
+
 
 OPENING: Final = 0
 CLOSING: Final = -1
@@ -61,14 +527,14 @@ WAIT_HOLDING_MS: Final = 100
 """Longest long poll while something is held: an acknowledgement has to wait for it."""
 
 
-class Exchange(NamedTuple):
+class ShareExchange(NamedTuple):
     """A request as :meth:`ShareSession.next_request` made it, to be handed back with its answer."""
 
     request: ShareFetchRequest | ShareAcknowledgeRequest
-    acks: dict[SharePartition, TakenAcks]
-    listed: frozenset[SharePartition]
-    forgotten: frozenset[SharePartition]
-    fetched: frozenset[SharePartition]
+    acks: dict[TopicIdPartition, SentAcknowledgements]
+    listed: frozenset[TopicIdPartition]
+    forgotten: frozenset[TopicIdPartition]
+    fetched: frozenset[TopicIdPartition]
 
 
 class ShareSession:
@@ -86,17 +552,17 @@ class ShareSession:
         self.member_id = member_id
         self._group_id = group_id
         self._fetch_max_bytes = fetch_max_bytes
-        self._open_batch = OpenBatch()
+        self._open_batch = SharedBatch()
         self._check_crcs = check_crcs
         self._max_wait_ms = min(max_wait_ms, WAIT_IDLE_MS)
         self._epoch = OPENING
         self._in_flight = False
         self._topics: dict[UUID, str] = {}
-        self._wanted: dict[SharePartition, None] = {}  # in the order in which they are listed
-        self._listed: set[SharePartition] = set()
-        self._rests = Rests()  # of fetches
-        self._ack_rests = Rests()
-        self._holdings: dict[SharePartition, Holding] = {}
+        self._wanted: dict[TopicIdPartition, None] = {}  # in the order in which they are listed
+        self._listed: set[TopicIdPartition] = set()
+        self._backoffs = PartitionBackoff()  # of fetches
+        self._ack_rests = PartitionBackoff()
+        self._acquired: dict[TopicIdPartition, AcquiredRecords] = {}
         self._next_expiry: float | None = None
         self._flush = False
         self.lock_s = 30.0
@@ -104,32 +570,32 @@ class ShareSession:
 
     # -- what the owner says ------------------------------------------------------------------------------------------
 
-    def set_partitions(self, wanted: Sequence[SharePartition], topics: dict[UUID, str]) -> None:
+    def set_partitions(self, wanted: Sequence[TopicIdPartition], topics: dict[UUID, str]) -> None:
         """The partitions to fetch from this broker from now on, and the names of their topics."""
         self._topics = topics
         self._wanted = dict.fromkeys(wanted)
-        self._rests.keep_only(self._wanted)
-        for partition, holding in self._holdings.items():
+        self._backoffs.keep_only(self._wanted)
+        for partition, holding in self._acquired.items():
             if partition not in self._wanted and holding.give_back():
                 self._flush = True
 
-    def lose(self, partitions: Iterable[SharePartition], error: KafkaError) -> Outcome:
+    def lose(self, partitions: Iterable[TopicIdPartition], error: KafkaError) -> ShareResponseOutcome:
         """This broker leads these no more, so our locks on them are gone, and acknowledgements that wait are refused
         with ``error``."""
-        gone = [self._holdings.pop(partition) for partition in partitions if partition in self._holdings]
-        held, said = _dropped(gone, error)
-        return Outcome([], said, held, {}, None)
+        gone = [self._acquired.pop(partition) for partition in partitions if partition in self._acquired]
+        held, said = _drop_records(gone, error)
+        return ShareResponseOutcome([], said, held, {}, None)
 
     def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
         """Say ``kind`` of a record that is held. Raises IllegalStateError when it is not, or not any more."""
         holding = record.owner
-        if not isinstance(holding, Holding) or self.acknowledge_all(holding, [record], kind):
+        if not isinstance(holding, AcquiredRecords) or self.acknowledge_all(holding, [record], kind):
             where = f"{record.topic}:{record.partition}:{record.offset}"
             why = "its lock is gone" if record.lost else "it was acknowledged before"
             raise IllegalStateError(f"{where} cannot be acknowledged: {why}")
 
     def acknowledge_all(
-        self, holding: Holding, records: Sequence[ShareRecord], kind: AcknowledgeType
+        self, holding: AcquiredRecords, records: Sequence[ShareRecord], kind: AcknowledgeType
     ) -> list[ShareRecord]:
         """Say ``kind`` of records of one holding; those that are not held (any more)."""
         others = holding.settle(records, kind)
@@ -144,32 +610,32 @@ class ShareSession:
     @property
     def held_count(self) -> int:
         """Records that are locked for us and not acknowledged."""
-        return sum(len(holding.held) for holding in self._holdings.values())
+        return sum(len(holding.held) for holding in self._acquired.values())
 
     def held(self, topic_id: UUID, partition: int, offset: int) -> ShareRecord | None:
         """One of them."""
-        holding = self._holdings.get(SharePartition(topic_id, partition))
+        holding = self._acquired.get(TopicIdPartition(topic_id, partition))
         return None if holding is None else holding.held.get(offset)
 
     @property
     def has_pending(self) -> bool:
         """There are acknowledgements to be sent."""
-        return any(holding.acks for holding in self._holdings.values())
+        return any(holding.acks for holding in self._acquired.values())
 
     @property
     def has_suspects(self) -> bool:
         """There are acknowledgements that were refused as a list and are said one by one now."""
-        return any(holding.acks.has_suspects for holding in self._holdings.values())
+        return any(holding.acks.has_suspects for holding in self._acquired.values())
 
     @property
-    def in_use(self) -> list[SharePartition]:
+    def in_use(self) -> list[TopicIdPartition]:
         """The partitions of which something is held, or to be said."""
-        return [partition for partition, holding in self._holdings.items() if holding.in_use]
+        return [partition for partition, holding in self._acquired.items() if holding.in_use]
 
     @property
     def has_unread(self) -> bool:
         """Something was acquired and not read yet (:meth:`read`)."""
-        return any(holding.unread for holding in self._holdings.values())
+        return any(holding.unread for holding in self._acquired.values())
 
     @property
     def is_wanted(self) -> bool:
@@ -183,7 +649,7 @@ class ShareSession:
 
     def can_fetch(self, now: float) -> bool:
         """No request is out, and there is a partition that does not rest."""
-        return not self._in_flight and any(self._rests.is_over(partition, now) for partition in self._wanted)
+        return not self._in_flight and any(self._backoffs.is_over(partition, now) for partition in self._wanted)
 
     @property
     def in_flight(self) -> bool:
@@ -194,7 +660,7 @@ class ShareSession:
         """When :meth:`expire` or :meth:`next_request` should be looked at again though nothing came. Always after
         ``now``.
         """
-        instants = (self._rests.next_end(now), self._ack_rests.next_end(now), self._next_expiry)
+        instants = (self._backoffs.next_end(now), self._ack_rests.next_end(now), self._next_expiry)
         return min((instant for instant in instants if instant is not None), default=None)
 
     def expire(self, now: float) -> list[ShareRecord]:
@@ -203,7 +669,7 @@ class ShareSession:
             return []
         lost: list[ShareRecord] = []
         deadlines: list[float] = []
-        for holding in self._holdings.values():
+        for holding in self._acquired.values():
             over = [record for record in holding.held.values() if record.lock_deadline <= now]
             for record in over:
                 del holding.held[record.offset]
@@ -217,27 +683,27 @@ class ShareSession:
 
     def expire_unread(self, now: float) -> int:
         """Forget what was acquired and not read before the locks ended; how many offsets that were."""
-        return sum([holding.expire_unread(now) for holding in self._holdings.values()])
+        return sum([holding.expire_unread(now) for holding in self._acquired.values()])
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def next_request(self, now: float, demand: Demand) -> Exchange | None:
+    def next_request(self, now: float, demand: FetchDemand) -> ShareExchange | None:
         """The request to send now, or None: one is out already, or there is nothing to say."""
         if self._in_flight:
             return None
-        self._rests.end_those_over(now)
+        self._backoffs.end_those_over(now)
         self._ack_rests.end_those_over(now)
-        wanted = [partition for partition in self._wanted if partition not in self._rests]
+        wanted = [partition for partition in self._wanted if partition not in self._backoffs]
         if self._may_speak():
             if self._epoch != OPENING and (not demand.records or self._goes_by_itself(wanted)):
                 return self._out(self._acknowledge_request())
             if not (demand.records and wanted):
-                return self._out(self._fetch_request(wanted, Demand(0)))
+                return self._out(self._fetch_request(wanted, FetchDemand(0)))
         elif not (demand.records and wanted):
             return None
         return self._out(self._fetch_request(wanted, demand))
 
-    def reopening_request(self) -> Exchange | None:
+    def reopening_request(self) -> ShareExchange | None:
         """Open the session anew while it stands, over another connection (make before break): the locks belong to the
         member and stay. Of what is to be fetched nothing is asked yet. None while a request is out.
         """
@@ -245,15 +711,15 @@ class ShareSession:
             return None
         self._epoch = OPENING
         self._listed = set()
-        return self._out(self._fetch_request(list(self._wanted), Demand(0)))
+        return self._out(self._fetch_request(list(self._wanted), FetchDemand(0)))
 
-    def close_request(self) -> Exchange | None:
+    def close_request(self) -> ShareExchange | None:
         """The last request: ends the session and frees whatever is still held. What is waiting to be said goes with it,
         but is better said before: one bad offset would refuse it all.
         """
         if self._in_flight or self._epoch == OPENING:
             return None
-        for partition, holding in self._holdings.items():
+        for partition, holding in self._acquired.items():
             if partition not in self._listed:
                 for record in holding.held.values():
                     holding.acks.take_back(record)
@@ -263,30 +729,30 @@ class ShareSession:
 
     def _may_speak(self) -> bool:
         """There are acknowledgements to be sent now."""
-        return any(holding.acks and each not in self._ack_rests for each, holding in self._holdings.items())
+        return any(holding.acks and each not in self._ack_rests for each, holding in self._acquired.items())
 
-    def _goes_by_itself(self, wanted: Sequence[SharePartition]) -> bool:
+    def _goes_by_itself(self, wanted: Sequence[TopicIdPartition]) -> bool:
         """What is to be said cannot go with a fetch of these partitions, or should not wait for it."""
         return self._flush or any(
             holding.acks.renewals or (holding.acks and partition not in wanted)
-            for partition, holding in self._holdings.items()
+            for partition, holding in self._acquired.items()
         )
 
-    def _out(self, exchange: Exchange) -> Exchange:
+    def _out(self, exchange: ShareExchange) -> ShareExchange:
         self._in_flight = True
         return exchange
 
-    def _take(self, everything: bool = False) -> dict[SharePartition, TakenAcks]:
+    def _take(self, everything: bool = False) -> dict[TopicIdPartition, SentAcknowledgements]:
         taken = {
             partition: holding.acks.take()
-            for partition, holding in self._holdings.items()
+            for partition, holding in self._acquired.items()
             if holding.acks and (everything or partition not in self._ack_rests)
         }
         if not self.has_pending:
             self._flush = False
         return taken
 
-    def _fetch_request(self, wanted: list[SharePartition], demand: Demand) -> Exchange:
+    def _fetch_request(self, wanted: list[TopicIdPartition], demand: FetchDemand) -> ShareExchange:
         opening = self._epoch == OPENING
         acks = {} if opening else self._take()
         fetched = frozenset(wanted)
@@ -295,29 +761,35 @@ class ShareSession:
         wait_ms = self._max_wait_ms if demand.max_wait_ms is None else min(demand.max_wait_ms, self._max_wait_ms)
         if acks or self.held_count:
             wait_ms = min(wait_ms, WAIT_HOLDING_MS)
-        request = fetch_request(
+        request = share_fetch_request(
             self._group_id,
             self.member_id,
             self._epoch,
             list(dict.fromkeys([*listed, *acks])),
             list(forgotten),
             acks,
-            demand if wanted else Demand(0),
-            Polling(wait_ms, self._fetch_max_bytes),
+            demand if wanted else FetchDemand(0),
+            PollLimits(wait_ms, self._fetch_max_bytes),
         )
-        return Exchange(request, acks, frozenset(listed), frozenset(forgotten), fetched)
+        return ShareExchange(request, acks, frozenset(listed), frozenset(forgotten), fetched)
 
-    def _acknowledge_request(self, epoch: int | None = None) -> Exchange:
+    def _acknowledge_request(self, epoch: int | None = None) -> ShareExchange:
         acks = self._take(everything=epoch == CLOSING)
-        request = acknowledge_request(self._group_id, self.member_id, self._epoch if epoch is None else epoch, acks)
-        nothing: frozenset[SharePartition] = frozenset()  # unlike a fetch, it puts no partition into the session
-        return Exchange(request, acks, nothing, nothing, nothing)
+        request = share_acknowledge_request(
+            self._group_id, self.member_id, self._epoch if epoch is None else epoch, acks
+        )
+        nothing: frozenset[TopicIdPartition] = frozenset()  # unlike a fetch, it puts no partition into the session
+        return ShareExchange(request, acks, nothing, nothing, nothing)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def on_response(
-        self, exchange: Exchange, response: ShareFetchResponse | ShareAcknowledgeResponse, sent_at: float, now: float
-    ) -> Outcome:
+        self,
+        exchange: ShareExchange,
+        response: ShareFetchResponse | ShareAcknowledgeResponse,
+        sent_at: float,
+        now: float,
+    ) -> ShareResponseOutcome:
         """What the answer to ``exchange``, sent at ``sent_at``, brought."""
         self._in_flight = False
         if response.error_code:
@@ -328,15 +800,15 @@ class ShareSession:
         if response.acquisition_lock_timeout_ms > 0:
             self.lock_s = response.acquisition_lock_timeout_ms / 1000
         deadline = sent_at + self.lock_s
-        intake = Intake(self._scene(), deadline, now)
-        answered: set[SharePartition] = set()
+        intake = ShareResponseHandler(self._scene(), deadline, now)
+        answered: set[TopicIdPartition] = set()
         for topic in response.responses:
             for part in topic.partitions:
-                partition = SharePartition(topic.topic_id, part.partition_index)
+                partition = TopicIdPartition(topic.topic_id, part.partition_index)
                 answered.add(partition)
                 if isinstance(part, ShareFetchResponse.PartitionData):
                     intake.fetched(partition, part)
-                intake.said(partition, exchange.acks.get(partition), *ack_code(part))
+                intake.said(partition, exchange.acks.get(partition), *acknowledge_error_code(part))
         for partition in exchange.acks.keys() - answered:
             intake.said(partition, exchange.acks[partition], 0, None)
         if closing:
@@ -347,65 +819,73 @@ class ShareSession:
             self._read(intake)
         self._flush = self._flush or intake.gives_back
         for partition in exchange.fetched.difference(intake.errors):
-            self._rests.went_well(partition)
+            self._backoffs.went_well(partition)
         if (intake.records or self.has_unread) and (self._next_expiry is None or deadline < self._next_expiry):
             self._next_expiry = deadline
         return intake.outcome()
 
-    def read(self, now: float) -> Outcome:
+    def read(self, now: float) -> ShareResponseOutcome:
         """The next records of what was acquired and is unread, a slice of them."""
-        intake = Intake(self._scene(), now, now)
+        intake = ShareResponseHandler(self._scene(), now, now)
         self._read(intake)
         self._flush = self._flush or intake.gives_back
         return intake.outcome()
 
-    def _read(self, intake: Intake) -> None:
-        part = Slice()
-        for holding in self._holdings.values():
+    def _read(self, intake: ShareResponseHandler) -> None:
+        part = AcquiredSlice()
+        for holding in self._acquired.values():
             while holding.unread and not part.is_used_up:
                 intake.read(holding, part)
 
-    def on_failure(self, exchange: Exchange, error: KafkaError) -> Outcome:
+    def on_failure(self, exchange: ShareExchange, error: KafkaError) -> ShareResponseOutcome:
         """No answer came, or none that can be read: the connection is gone, and with it session and locks."""
         self._in_flight = False
         return self._session_lost(exchange.acks, error)
 
-    def abandon(self, exchange: Exchange | None, error: KafkaError) -> Outcome:
+    def abandon(self, exchange: ShareExchange | None, error: KafkaError) -> ShareResponseOutcome:
         """Its connection is closed without another word: what was said and not answered, or not said, is refused with
         ``error``. ``exchange``: the one that is out."""
         self._in_flight = False
         return self._session_lost(exchange.acks if exchange is not None else {}, error)._replace(error=None)
 
-    def on_connection_lost(self, error: KafkaError) -> Outcome:
+    def on_connection_lost(self, error: KafkaError) -> ShareResponseOutcome:
         """The session's connection has ended while no request was out, so the broker has let go of its locks."""
         return self._session_lost({}, error)
 
-    def _scene(self) -> Scene:
-        return Scene(
-            self._holding, self._wanted, self._topics, self._rests, self._ack_rests, self._check_crcs, self._open_batch
+    def _scene(self) -> ShareResponseContext:
+        return ShareResponseContext(
+            self._holding,
+            self._wanted,
+            self._topics,
+            self._backoffs,
+            self._ack_rests,
+            self._check_crcs,
+            self._open_batch,
         )
 
-    def _refused(self, exchange: Exchange, error: BrokerResponseError) -> Outcome:
-        reaction = of_answer(error)
+    def _refused(self, exchange: ShareExchange, error: BrokerResponseError) -> ShareResponseOutcome:
+        reaction = share_fetch_error_handling(error)
         if reaction.locks_gone:
             return self._session_lost(exchange.acks, error)
         self._epoch = OPENING
         self._listed = set()
-        answered: list[Answered] = []
+        answered: list[AcknowledgementResult] = []
         for partition, taken in exchange.acks.items():
             holding = self._holding(partition)
             if reaction.again:
                 holding.acks.put_back(taken)
             else:
                 answered += holding.refuse(taken, error)
-        return Outcome([], answered, [], {}, error)
+        return ShareResponseOutcome([], answered, [], {}, error)
 
-    def _session_lost(self, taken: dict[SharePartition, TakenAcks], error: KafkaError) -> Outcome:
+    def _session_lost(
+        self, taken: dict[TopicIdPartition, SentAcknowledgements], error: KafkaError
+    ) -> ShareResponseOutcome:
         self._epoch = OPENING
         self._listed = set()
         self._flush = False
         answered = [
-            Answered(said.type, said.records, error)
+            AcknowledgementResult(said.type, said.records, error)
             for each in taken.values()
             for said in each.said
             if said.type is not AcknowledgeType.RENEW
@@ -414,23 +894,25 @@ class ShareSession:
             for record in each.records:
                 record.lost = True
         held, said = self._drop_everything(error)
-        return Outcome([], answered + said, held, {}, error)
+        return ShareResponseOutcome([], answered + said, held, {}, error)
 
-    def _drop_everything(self, error: KafkaError) -> tuple[list[ShareRecord], list[Answered]]:
+    def _drop_everything(self, error: KafkaError) -> tuple[list[ShareRecord], list[AcknowledgementResult]]:
         self._next_expiry = None
-        return _dropped(self._holdings.values(), error)
+        return _drop_records(self._acquired.values(), error)
 
-    def _holding(self, partition: SharePartition) -> Holding:
-        found = self._holdings.get(partition)
+    def _holding(self, partition: TopicIdPartition) -> AcquiredRecords:
+        found = self._acquired.get(partition)
         if found is None:
-            found = self._holdings[partition] = Holding(self, partition)
+            found = self._acquired[partition] = AcquiredRecords(self, partition)
         return found
 
 
-def _dropped(holdings: Iterable[Holding], error: KafkaError) -> tuple[list[ShareRecord], list[Answered]]:
+def _drop_records(
+    acquired: Iterable[AcquiredRecords], error: KafkaError
+) -> tuple[list[ShareRecord], list[AcknowledgementResult]]:
     held: list[ShareRecord] = []
-    said: list[Answered] = []
-    for holding in holdings:
+    said: list[AcknowledgementResult] = []
+    for holding in acquired:
         lost, refused = holding.drop(error)
         held += lost
         said += refused

@@ -1,4 +1,4 @@
-"""A group of the new protocol, a clock and a set of topics, moved by hand."""
+"""A group of the consumer group protocol, a clock and a set of topics, moved by hand."""
 
 from __future__ import annotations
 

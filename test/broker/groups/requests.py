@@ -95,7 +95,7 @@ def consumer(
     assignor: str | None = None,
     owned: Owned | None = None,
 ) -> ConsumerGroupHeartbeatRequest:
-    """A heartbeat of the new protocol; a join (epoch 0) has what a join has to have."""
+    """A heartbeat of the consumer group protocol; a join (epoch 0) has what a join has to have."""
     if epoch == 0:
         rebalance_ms = 30_000 if rebalance_ms == -1 else rebalance_ms
         owned = {} if owned is None else owned

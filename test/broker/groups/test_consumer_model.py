@@ -1,4 +1,5 @@
-"""A group of the new protocol against clients that do anything: join, crash, dawdle, lose answers, leave, come back.
+"""A group of the consumer group protocol against clients that do anything: join, crash, dawdle, lose answers, leave,
+come back.
 
 What is promised: epochs only go up; the broker never gives a partition to two members; no partition is with two clients
 that may both commit it; and when everybody behaves again, everything is assigned and nothing moves any more.
@@ -28,7 +29,7 @@ NAME = st.sampled_from(NAMES)
 
 
 class Client:
-    """A consumer of the new protocol. ``told``: the assignment it heard of last; ``owns``: what it reads."""
+    """A consumer of the consumer group protocol. ``told``: the assignment it heard of last; ``owns``: what it reads."""
 
     def __init__(self) -> None:
         self.member_id = ""

@@ -449,7 +449,7 @@ def test_a_release_before_kip_890_keeps_epochs_until_somebody_fences(tmp_path: P
     assert produce(hand, "x", producer, 0, "t", b"lost", version=OLD).error_code == 0
     assert init(hand, "x", producer).code == 51
     assert (state(hand, "x"), describe(hand, "x").producer_epoch) == ("CompleteAbort", 1)
-    assert init(hand, "x", producer).code == 90, "with the new protocol it would get the epoch of the fence"
+    assert init(hand, "x", producer).code == 90, "with the consumer group protocol it would get the epoch of the fence"
     assert init(hand, "x") == Answer(0, producer[0], 2)
     newer = (producer[0], 2)
     add(hand, "x", newer, "t")

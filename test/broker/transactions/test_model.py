@@ -43,7 +43,8 @@ class Transaction:
 
 
 class Producer:
-    """One owner of a transactional id. ``sequences``: by partition; with the new protocol they begin anew each time."""
+    """One owner of a transactional id. ``sequences``: by partition; with the consumer group protocol they begin anew
+    each time."""
 
     def __init__(self, name: str, id_and_epoch: tuple[int, int], is_new: bool) -> None:
         self.name = name

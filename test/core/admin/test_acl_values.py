@@ -6,7 +6,7 @@ from enum import IntEnum
 
 import pytest
 
-from kafka.core.admin.acl_values import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
+from kafka.core.admin.acls import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
 
 
 @pytest.mark.parametrize(

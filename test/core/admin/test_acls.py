@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.acl_values import (
+from kafka.core.admin.acls import (
     ACL,
     ACLFilter,
     ACLOperation,
@@ -13,8 +13,10 @@ from kafka.core.admin.acl_values import (
     ResourcePattern,
     ResourcePatternFilter,
     ResourceType,
+    create_acls,
+    delete_acls,
+    describe_acls,
 )
-from kafka.core.admin.acls import create_acls, delete_acls, describe_acls
 from kafka.core.routing import AnyNode
 from kafka.errors import (
     IllegalArgumentError,

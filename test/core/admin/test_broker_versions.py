@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.broker_versions import BrokerVersionData, ask_for_ranges
+from kafka.core.admin.features import BrokerVersionData, request_api_versions
 from kafka.core.versions import ApiRanges
 from kafka.errors import IllegalArgumentError, IncompatibleBrokerVersion, UnsupportedVersionError
 from kafka.protocol.api_key import ApiKey
@@ -65,12 +65,12 @@ def told(code: int = 0) -> ApiVersionsResponse:
 
 
 def test_a_broker_is_asked_what_it_speaks_and_told_who_asks() -> None:
-    found, (send,) = asked(ask_for_ranges(7, software=("a-test", "1.2"), backoff=BACKOFF), told())
+    found, (send,) = asked(request_api_versions(7, software=("a-test", "1.2"), backoff=BACKOFF), told())
     assert found.ranges == {3: (1, 4)}
     request: Any = send.request
     assert (send.target, request.client_software_name, request.client_software_version) == (7, "a-test", "1.2")
     with pytest.raises(UnsupportedVersionError, match="api_versions"):
-        asked(ask_for_ranges(7, software=("a-test", "1.2"), backoff=BACKOFF), told(35))
+        asked(request_api_versions(7, software=("a-test", "1.2"), backoff=BACKOFF), told(35))
 
 
 def test_brokers_are_ordered_by_release() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.cluster import ask_brokers, broker_ids_of_the_cluster, describe_cluster
+from kafka.core.admin.cluster import broker_ids_of_the_cluster, describe_cluster, request_brokers
 from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send
 from kafka.core.routing import AnyNode
 from kafka.errors import ClusterAuthorizationFailedError, IncompatibleBrokerVersion, UnknownBrokerIdError
@@ -96,8 +96,8 @@ def test_the_error_of_the_request_is_raised() -> None:
 def test_brokers_that_are_not_known_are_looked_for_twice() -> None:
     sends = [Send(number, MetadataRequest(topics=[])) for number in (1, 2)]
     unknown: Any = UnknownBrokerIdError("node 2")
-    found, steps = run(ask_brokers(sends), "a", unknown, "b", unknown, "c", "d")
+    found, steps = run(request_brokers(sends), "a", unknown, "b", unknown, "c", "d")
     assert found == ["c", "d"]
     assert [type(step) for step in steps] == [All, RefreshMetadata, All, RefreshMetadata, All]
     with pytest.raises(UnknownBrokerIdError):
-        run(ask_brokers(sends), *["a", unknown] * 3)
+        run(request_brokers(sends), *["a", unknown] * 3)

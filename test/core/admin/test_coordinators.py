@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.coordinators import at_coordinator, at_coordinators, find_coordinators, or_raise
+from kafka.core.admin.routing import find_coordinators, request_coordinator, request_coordinators, result_or_raise
 from kafka.core.dialogue import ByVersion, Send
 from kafka.core.routing import AnyNode, CoordinatorType
 from kafka.errors import (
@@ -72,7 +72,7 @@ def ask(node: int, groups: Sequence[str]) -> Any:
 
 def test_groups_are_meant_unless_transactional_ids_are() -> None:
     for options, number in (({}, 0), ({"kind": CoordinatorType.TRANSACTION}, 1)):
-        dialogue: Any = at_coordinators(["a"], ask, what="asking", backoff=BACKOFF, timeout_s=1.0, **options)
+        dialogue: Any = request_coordinators(["a"], ask, what="asking", backoff=BACKOFF, timeout_s=1.0, **options)
         found, (send,) = asked(dialogue, coordinators(a=0))
         assert found == {"a": 0}
         assert send.request.key_type == number  # type: ignore[union-attr]
@@ -89,7 +89,7 @@ def test_what_are_no_names_is_refused_with_the_name_of_the_argument(
     kind: CoordinatorType, argument: str, noun: str
 ) -> None:
     for wrong, text in (("ab", f" {argument}='ab': a list of names"), ([7], f" 7: a {noun} is a text$")):
-        dialogue: Any = at_coordinators(wrong, ask, what="asking", backoff=BACKOFF, timeout_s=1.0, kind=kind)
+        dialogue: Any = request_coordinators(wrong, ask, what="asking", backoff=BACKOFF, timeout_s=1.0, kind=kind)
         with pytest.raises(IllegalArgumentError, match=text):
             asked(dialogue)
 
@@ -101,12 +101,12 @@ def test_errors_name_the_group_and_say_what_the_broker_said() -> None:
         (GroupAuthorizationFailedError(), "group g"),
     ):
         with pytest.raises(GroupAuthorizationFailedError) as caught:
-            or_raise(error, "g")
+            result_or_raise(error, "g")
         assert caught.value.args == (text,)
     with pytest.raises(TransactionalIdNotFoundError, match="^.*transactional id x$"):
-        or_raise(TransactionalIdNotFoundError(""), "x", CoordinatorType.TRANSACTION)
+        result_or_raise(TransactionalIdNotFoundError(""), "x", CoordinatorType.TRANSACTION)
     answer: int | BrokerResponseError = 0
-    assert or_raise(answer, "g") == 0
+    assert result_or_raise(answer, "g") == 0
 
 
 @pytest.mark.parametrize(("said", "text"), [("no", "group x: no"), (None, "group x"), ("", "group x")])
@@ -117,7 +117,7 @@ def test_the_error_of_a_look_up_is_the_groups(said: str | None, text: str) -> No
         raise AssertionError
         yield
 
-    dialogue = at_coordinator("x", never, what="asking", backoff=BACKOFF, timeout_s=1.0)
+    dialogue = request_coordinator("x", never, what="asking", backoff=BACKOFF, timeout_s=1.0)
     with pytest.raises(GroupAuthorizationFailedError) as caught:
         asked(dialogue, FindCoordinatorResponse(coordinators=[entry]))
     assert caught.value.args == (text,)
@@ -128,6 +128,6 @@ def test_an_answer_from_the_wrong_broker_is_raised_when_nothing_is_tried_again()
         return dict.fromkeys(groups, NotCoordinatorError("moved"))
         yield
 
-    dialogue: Any = at_coordinators(["a"], moved, what="asking", backoff=BACKOFF, timeout_s=1.0, attempts=1)
+    dialogue: Any = request_coordinators(["a"], moved, what="asking", backoff=BACKOFF, timeout_s=1.0, attempts=1)
     with pytest.raises(NotCoordinatorError, match="moved"):
         asked(dialogue, coordinators(a=1))

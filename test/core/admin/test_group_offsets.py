@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.group_offsets import (
+from kafka.core.admin.groups import (
     alter_group_offsets,
     delete_group_offsets,
     list_group_offsets,
     reset_group_offsets,
 )
-from kafka.core.admin.group_values import OffsetSpec, OffsetTimestamp
+from kafka.core.admin.values import OffsetSpec, OffsetTimestamp
 from kafka.core.dialogue import Send
 from kafka.errors import (
     GroupAuthorizationFailedError,

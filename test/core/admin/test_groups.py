@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.coordinators import find_coordinators
-from kafka.core.admin.group_offsets import alter_group_offsets, list_group_offsets
-from kafka.core.admin.group_values import GroupState, GroupType, MemberToRemove, texts
 from kafka.core.admin.groups import (
+    alter_group_offsets,
     delete_groups,
     describe_groups,
     describe_share_groups,
+    list_group_offsets,
     list_groups,
     remove_group_members,
 )
-from kafka.core.admin.plain import operations_of
+from kafka.core.admin.responses import operations_of
+from kafka.core.admin.routing import find_coordinators
+from kafka.core.admin.values import GroupState, GroupType, MemberToRemove, texts
 from kafka.core.dialogue import ByVersion, Send
-from kafka.core.group.protocol import Assignment, MemberSubscription, write_assignment, write_subscription
+from kafka.core.group.protocol import MemberAssignment, MemberSubscription, write_assignment, write_subscription
 from kafka.core.routing import AnyNode
 from kafka.errors import (
     GroupAuthorizationFailedError,
@@ -291,7 +292,7 @@ def test_operations_are_asked_for_where_that_is_wanted_and_the_version_can(is_wa
 def test_what_consumers_told_one_another_is_told_as_dictionaries(rack: str, told: str | None) -> None:
     owned = (TopicPartition("t", 1), TopicPartition("t", 0))
     metadata = write_subscription(MemberSubscription(("t", "u"), b"mine", owned, 5, rack))
-    assignment = write_assignment(Assignment((TopicPartition("u", 2),), None))
+    assignment = write_assignment(MemberAssignment((TopicPartition("u", 2),), None))
     member = DescribeGroupsResponse.DescribedGroupMember(
         member_id="m", client_id="c", client_host="h", member_metadata=metadata, member_assignment=assignment
     )

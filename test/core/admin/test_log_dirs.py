@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.log_dirs import alter_replica_log_dirs, describe_log_dirs
+from kafka.core.admin.cluster import alter_replica_log_dirs, describe_log_dirs
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     IllegalArgumentError,

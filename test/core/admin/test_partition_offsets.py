@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.group_values import OffsetSpec, OffsetTimestamp
-from kafka.core.admin.partition_offsets import list_partition_offsets
+from kafka.core.admin.groups import list_partition_offsets
+from kafka.core.admin.values import OffsetSpec, OffsetTimestamp
 from kafka.errors import IllegalArgumentError, TopicAuthorizationFailedError, UnsupportedVersionError
 from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.structs import IsolationLevel, OffsetAndTimestamp, TopicPartition

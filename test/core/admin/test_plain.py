@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.admin.plain import operations_of, to_dict
+from kafka.core.admin.responses import operations_of, to_dict
 from kafka.protocol.metadata import MetadataResponse
 
 OPERATIONS = {

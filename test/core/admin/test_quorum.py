@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.admin.quorum import describe_metadata_quorum
+from kafka.core.admin.cluster import describe_metadata_quorum
 from kafka.core.dialogue import Send
 from kafka.errors import ClusterAuthorizationFailedError, IncompatibleBrokerVersion
 from kafka.protocol.quorum import DescribeQuorumResponse

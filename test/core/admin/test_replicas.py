@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.replicas import alter_partition_reassignments, elect_leaders, list_partition_reassignments
+from kafka.core.admin.topics import alter_partition_reassignments, elect_leaders, list_partition_reassignments
 from kafka.core.admin.values import ElectionType
 from kafka.core.dialogue import RefreshMetadata
 from kafka.core.routing import Controller

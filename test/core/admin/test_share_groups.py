@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.admin.share_groups import (
+from kafka.core.admin.groups import (
     SharePartitionOffset,
     alter_share_group_offsets,
     delete_share_group_offsets,

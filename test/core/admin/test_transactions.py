@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.aborting import abort_transaction
-from kafka.core.admin.hanging import find_hanging_transactions
-from kafka.core.admin.producers import describe_producers, read_producers
-from kafka.core.admin.transaction_values import (
+from kafka.core.admin.transactions import (
+    abort_transaction,
+    describe_producers,
+    describe_transactions,
+    find_hanging_transactions,
+    list_transactions,
+    read_producers,
+)
+from kafka.core.admin.values import (
     AbortTransactionSpec,
     PartitionProducerState,
     ProducerState,
@@ -17,7 +22,6 @@ from kafka.core.admin.transaction_values import (
     TransactionListing,
     TransactionState,
 )
-from kafka.core.admin.transactions import describe_transactions, list_transactions
 from kafka.errors import (
     IllegalArgumentError,
     IncompatibleBrokerVersion,
@@ -680,7 +684,7 @@ def test_partitions_that_cannot_be_looked_at_are_left_out_and_logged(caplog: pyt
     cluster = Cluster()
     cluster.leaders[TopicPartition("u", 0)] = -1
     cluster.producers = {A: [(7, 0, 4)], B: [DENIED]}
-    with caplog.at_level("INFO", "kafka.core.admin.hanging"):
+    with caplog.at_level("INFO", "kafka.core.admin.transactions"):
         assert hanging(cluster) == [(None, 7, "Unknown", int(NOW_MS), -1, [A])]
     assert sorted(record.getMessage().split(" was left out: ")[0].split()[-1] for record in caplog.records) == [
         "t-1", "u-0",

@@ -6,7 +6,6 @@ from enum import IntEnum
 
 import pytest
 
-from kafka.core.admin.group_values import OffsetSpec
 from kafka.core.admin.values import (
     AlterConfigOp,
     ConfigFilterType,
@@ -16,6 +15,7 @@ from kafka.core.admin.values import (
     ElectionType,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     known,
 )
 

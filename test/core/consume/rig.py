@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from kafka.core.consume.effects import AskEpochs, FindOffsets
-from kafka.core.consume.fetcher import Fetcher
-from kafka.core.consume.node import SendFetch
+from kafka.core.consume.fetcher import Fetcher, RequestEpochEnds, RequestOffsets
+from kafka.core.consume.session import SendFetch
 from kafka.protocol.fetch import FetchResponse
 from kafka.structs import TopicPartition
 
@@ -80,12 +79,12 @@ class Rig:
         (call,) = self.fetches()
         return call
 
-    def find(self) -> FindOffsets:
-        (effect,) = (effect for effect in self.poll() if isinstance(effect, FindOffsets))
+    def find(self) -> RequestOffsets:
+        (effect,) = (effect for effect in self.poll() if isinstance(effect, RequestOffsets))
         return effect
 
-    def ask_epochs(self) -> AskEpochs:
-        (effect,) = (effect for effect in self.poll() if isinstance(effect, AskEpochs))
+    def ask_epochs(self) -> RequestEpochEnds:
+        (effect,) = (effect for effect in self.poll() if isinstance(effect, RequestEpochEnds))
         return effect
 
     def asked(self, call: SendFetch) -> dict[int, int]:

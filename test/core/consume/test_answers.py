@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from kafka.core.consume.effects import RefreshMetadata
-from kafka.core.consume.epochs import EpochEnd
 from kafka.core.consume.fetched import ReaderOptions
-from kafka.core.consume.node import SendFetch
-from kafka.core.consume.offsets import FoundOffset
+from kafka.core.consume.fetcher import RefreshFetchMetadata
+from kafka.core.consume.offsets import EpochEnd, ResolvedOffset
+from kafka.core.consume.session import SendFetch
 from kafka.errors import (
     KafkaConnectionError,
     KafkaTimeoutError,
@@ -25,7 +24,7 @@ from test.core.consume.rig import A, B, Rig
 from test.core.consume.test_fetched import aborted, batch, marker
 
 UNKNOWN, NOT_LEADER = -1, 6
-REFRESH = RefreshMetadata(frozenset({"t"}))
+REFRESH = RefreshFetchMetadata(frozenset({"t"}))
 
 
 def told(rig: Rig, call: SendFetch, records: bytes | None = None, **fields: Any) -> bool:
@@ -150,7 +149,7 @@ def test_what_ends_a_fetch_beside_another_is_left_to_that_one_if_it_may_pass(
     rig.now = 0.2
     rig.fetcher.position_of(A).seek(7)
     beside = rig.fetch()
-    assert beside.is_beside
+    assert beside.is_sessionless
     assert rig.fetcher.failed(beside, error, rig.now) is is_told
     assert rig.fetcher.refusal is (error if is_told else None)
     assert rig.poll() == [], "no look at the metadata"
@@ -172,7 +171,7 @@ def test_who_wants_nothing_of_a_node_any_more_is_not_told_of_its_errors() -> Non
 @pytest.mark.parametrize(
     ("answer", "is_told"),
     [
-        (FoundOffset(7, -1, -1), True),
+        (ResolvedOffset(7, -1, -1), True),
         (TopicAuthorizationFailedError("t"), True),
         (ValueError("no error of Kafka's"), True),
         (NotLeaderForPartitionError("t"), False),
@@ -180,10 +179,10 @@ def test_who_wants_nothing_of_a_node_any_more_is_not_told_of_its_errors() -> Non
     ],
 )
 def test_a_position_that_was_looked_up_is_news_and_so_is_that_there_is_none(
-    answer: FoundOffset | BaseException, is_told: bool
+    answer: ResolvedOffset | BaseException, is_told: bool
 ) -> None:
     rig = Rig(A)
-    assert rig.fetcher.offsets_told(rig.find(), {A: answer}, rig.now) is is_told
+    assert rig.fetcher.offsets_received(rig.find(), {A: answer}, rig.now) is is_told
     is_error = is_told and isinstance(answer, BaseException)
     assert rig.fetcher.positions[A].error is (answer if is_error else None)
 
@@ -193,7 +192,7 @@ def test_the_first_of_look_ups_in_vain_is_logged(caplog: pytest.LogCaptureFixtur
     rig = Rig(A, backoff=float)
     waits = []
     for _ in range(3):
-        rig.fetcher.offsets_told(rig.find(), {A: KafkaTimeoutError("late")}, rig.now)
+        rig.fetcher.offsets_received(rig.find(), {A: KafkaTimeoutError("late")}, rig.now)
         rig.poll()
         waits.append(rig.fetcher.next_deadline - rig.now)
         rig.now = rig.fetcher.next_deadline
@@ -215,5 +214,5 @@ def test_an_epoch_of_which_nothing_will_be_known_is_news(answer: EpochEnd | Base
     rig.lead(A, 1, 6)
     rig.fetcher.assign([A], awaiting={A})
     rig.fetcher.start(A, 10, leader_epoch=3)
-    assert rig.fetcher.epochs_told(rig.ask_epochs(), {A: answer}, rig.now) is is_told
+    assert rig.fetcher.epoch_ends_received(rig.ask_epochs(), {A: answer}, rig.now) is is_told
     assert rig.fetcher.positions[A].error is (answer if is_told else None)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.consume.epochs import EpochEnd, EpochQuestion, epoch_ends
+from kafka.core.consume.offsets import EpochEnd, EpochQuery, epoch_ends
 from kafka.core.dialogue import All
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnknownLeaderEpochError
 from kafka.protocol.offsets import OffsetForLeaderEpochResponse as R
@@ -14,7 +14,7 @@ from test.core.consume.rig import A, B, C
 def test_each_leader_is_asked_once_and_each_partition_has_an_answer_or_a_reason() -> None:
     """In version 3 at least (Java: OffsetsForLeaderEpochUtils, hasUsableOffsetForLeaderEpochVersion), and as a consumer
     (OffsetsForLeaderEpochRequest.CONSUMER_REPLICA_ID, -1)."""
-    questions = {A: EpochQuestion(1, 5, 4), B: EpochQuestion(1, 6, 3), C: EpochQuestion(2, 7, 2)}
+    questions = {A: EpochQuery(1, 5, 4), B: EpochQuery(1, 6, 3), C: EpochQuery(2, 7, 2)}
     dialogue = epoch_ends(questions, timeout_s=9.0)
     step = next(dialogue)
     assert isinstance(step, All)
@@ -42,14 +42,14 @@ def test_each_leader_is_asked_once_and_each_partition_has_an_answer_or_a_reason(
 
 
 def test_each_leader_has_to_have_its_answer() -> None:
-    dialogue = epoch_ends({A: EpochQuestion(1, 5, 4), C: EpochQuestion(2, 7, 2)}, timeout_s=9.0)
+    dialogue = epoch_ends({A: EpochQuery(1, 5, 4), C: EpochQuery(2, 7, 2)}, timeout_s=9.0)
     next(dialogue)
     with pytest.raises(ValueError, match="shorter"):
         dialogue.send([R(topics=[])])
 
 
 def test_a_partition_that_a_broker_leaves_out_has_a_reason_too() -> None:
-    dialogue = epoch_ends({A: EpochQuestion(1, 5, 4)}, timeout_s=9.0)
+    dialogue = epoch_ends({A: EpochQuery(1, 5, 4)}, timeout_s=9.0)
     next(dialogue)
     try:
         dialogue.send([R(topics=[])])

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kafka.core.consume.fetched import Fetched, ReaderOptions
-from kafka.core.consume.positions import Changes, PartitionPosition
+from kafka.core.consume.fetched import CompletedFetch, ReaderOptions
+from kafka.core.consume.positions import PartitionPosition, PositionChanges
 from kafka.core.consume.record import ConsumerRecord
 from kafka.errors import CorruptRecordError, MessageSizeTooLargeError
 from kafka.protocol.fetch import FetchResponse
@@ -48,7 +48,7 @@ def aborted(producer_id: int, first_offset: int) -> FetchResponse.AbortedTransac
     return FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
 
 
-def read_all(fetched: Fetched, options: ReaderOptions | None = None, limit: int = 1000) -> list[ConsumerRecord]:
+def read_all(fetched: CompletedFetch, options: ReaderOptions | None = None, limit: int = 1000) -> list[ConsumerRecord]:
     found: list[ConsumerRecord] = []
     while not fetched.is_exhausted:
         found += fetched.read(limit, options or ReaderOptions())
@@ -71,7 +71,7 @@ def offsets_and_values(records: list[ConsumerRecord]) -> list[tuple[int, Any]]:
     ],
 )
 def test_records_come_in_order_in_portions_of_any_size(limits: list[int], sizes: list[int]) -> None:
-    fetched = Fetched(PARTITION, 10, batch(10, b"a", b"b", b"c") + batch(13, b"d", b"e"))
+    fetched = CompletedFetch(PARTITION, 10, batch(10, b"a", b"b", b"c") + batch(13, b"d", b"e"))
     assert fetched.next_offset == 15
     portions = [fetched.read(limit, ReaderOptions()) for limit in limits]
     assert [len(portion) for portion in portions] == sizes
@@ -84,14 +84,14 @@ def test_records_come_in_order_in_portions_of_any_size(limits: list[int], sizes:
 def test_a_batch_is_left_with_its_last_record_though_compaction_took_what_came_behind(limit: int) -> None:
     data = bytearray(batch(0, b"a", b"b"))
     data[26] = 4  # the last offset is 4
-    fetched = Fetched(PARTITION, 0, bytes(data))
+    fetched = CompletedFetch(PARTITION, 0, bytes(data))
     assert len(fetched.read(limit, ReaderOptions(check_crcs=False))) == 2
     assert (fetched.position, fetched.is_exhausted) == (5, True)
 
 
 def test_the_leader_epoch_is_that_of_the_batch_that_was_read_from_last() -> None:
-    assert Fetched(PARTITION, 0, b"").leader_epoch == -1
-    fetched = Fetched(PARTITION, 0, batch(0, b"a", b"b", leader_epoch=5) + batch(2, b"c", b"d", leader_epoch=6))
+    assert CompletedFetch(PARTITION, 0, b"").leader_epoch == -1
+    fetched = CompletedFetch(PARTITION, 0, batch(0, b"a", b"b", leader_epoch=5) + batch(2, b"c", b"d", leader_epoch=6))
     epochs = [fetched.leader_epoch]
     while not fetched.is_exhausted:
         fetched.read(1, ReaderOptions())
@@ -102,25 +102,25 @@ def test_the_leader_epoch_is_that_of_the_batch_that_was_read_from_last() -> None
 def test_a_record_has_the_fields_that_people_know() -> None:
     builder = RecordBatchBuilder(1000)
     builder.append(77, b"key", None, [("h", b"xy"), ("n", None)])
-    (record,) = read_all(Fetched(PARTITION, 5, builder.build(base_offset=5, leader_epoch=4)))
+    (record,) = read_all(CompletedFetch(PARTITION, 5, builder.build(base_offset=5, leader_epoch=4)))
     assert record == ConsumerRecord("t", 0, 4, 5, 77, 0, b"key", None, [("h", b"xy"), ("n", None)], None, 3, -1, 4)
 
 
 def test_what_lies_before_the_offset_asked_for_is_left_out() -> None:
-    fetched = Fetched(PARTITION, 12, batch(10, b"a", b"b", b"c", b"d"))
+    fetched = CompletedFetch(PARTITION, 12, batch(10, b"a", b"b", b"c", b"d"))
     assert offsets_and_values(read_all(fetched)) == [(12, b"c"), (13, b"d")]
 
 
 def test_a_cut_batch_at_the_end_is_fetched_again() -> None:
     data = batch(0, b"a", b"b") + batch(2, b"c")
     for cut in range(len(batch(0, b"a", b"b")), len(data)):
-        fetched = Fetched(PARTITION, 0, data[:cut])
+        fetched = CompletedFetch(PARTITION, 0, data[:cut])
         assert fetched.next_offset == 2
         assert offsets_and_values(read_all(fetched)) == [(0, b"a"), (1, b"b")]
 
 
 def test_a_first_batch_that_is_cut_is_an_error_that_names_the_setting() -> None:
-    fetched = Fetched(PARTITION, 0, batch(0, b"a")[:-1])
+    fetched = CompletedFetch(PARTITION, 0, batch(0, b"a")[:-1])
     with pytest.raises(MessageSizeTooLargeError, match="max_partition_fetch_bytes"):
         fetched.read(10, ReaderOptions())
 
@@ -128,7 +128,7 @@ def test_a_first_batch_that_is_cut_is_an_error_that_names_the_setting() -> None:
 def test_a_damaged_batch_is_met_after_the_good_ones_and_the_position_stands_before_it() -> None:
     good, bad = batch(0, b"a", b"b"), bytearray(batch(2, b"c"))
     bad[-2] ^= 1
-    fetched = Fetched(PARTITION, 0, good + bytes(bad) + batch(3, b"d"))
+    fetched = CompletedFetch(PARTITION, 0, good + bytes(bad) + batch(3, b"d"))
     assert offsets_and_values(fetched.read(10, ReaderOptions())) == [(0, b"a"), (1, b"b")]
     assert fetched.position == 2
     for _ in range(2):
@@ -140,12 +140,12 @@ def test_a_damaged_batch_is_met_after_the_good_ones_and_the_position_stands_befo
 def test_the_crc_is_not_looked_at_when_told_so() -> None:
     bad = bytearray(batch(0, b"c"))
     bad[-2] ^= 1
-    (record,) = read_all(Fetched(PARTITION, 0, bytes(bad)), ReaderOptions(check_crcs=False))
+    (record,) = read_all(CompletedFetch(PARTITION, 0, bytes(bad)), ReaderOptions(check_crcs=False))
     assert record.value == bytes([ord("c") ^ 1])
 
 
 def test_markers_are_never_handed_out_and_count_as_read() -> None:
-    fetched = Fetched(PARTITION, 0, batch(0, b"a", producer_id=7, transactional=True) + marker(1, 7, COMMIT))
+    fetched = CompletedFetch(PARTITION, 0, batch(0, b"a", producer_id=7, transactional=True) + marker(1, 7, COMMIT))
     assert offsets_and_values(read_all(fetched)) == [(0, b"a")]
     assert fetched.position == 2
 
@@ -163,9 +163,9 @@ def test_read_committed_leaves_out_the_aborted_transaction_and_nothing_else() ->
             marker(7, 7, COMMIT),
         )
     )
-    committed = read_all(Fetched(PARTITION, 0, data, [aborted(7, 0)]), ReaderOptions(read_committed=True))
+    committed = read_all(CompletedFetch(PARTITION, 0, data, [aborted(7, 0)]), ReaderOptions(read_committed=True))
     assert [record.value for record in committed] == [b"b8", b"plain", b"d7"]
-    everything = read_all(Fetched(PARTITION, 0, data, [aborted(7, 0)]))
+    everything = read_all(CompletedFetch(PARTITION, 0, data, [aborted(7, 0)]))
     assert [record.value for record in everything] == [b"a7", b"b8", b"plain", b"c7", b"d7"]
 
 
@@ -180,7 +180,7 @@ def test_two_aborted_transactions_of_one_producer_are_both_left_out() -> None:
             marker(5, 7, ABORT),
         )
     )
-    fetched = Fetched(PARTITION, 0, data, [aborted(7, 4), aborted(7, 0)])
+    fetched = CompletedFetch(PARTITION, 0, data, [aborted(7, 4), aborted(7, 0)])
     assert [r.value for r in read_all(fetched, ReaderOptions(read_committed=True))] == [b"good"]
     assert fetched.position == 6
 
@@ -189,14 +189,14 @@ def test_deserialisers_see_topic_headers_and_bytes() -> None:
     options = ReaderOptions(
         key=lambda topic, headers, data: (topic, data), value=lambda topic, headers, data: data.decode() + "!"
     )
-    (record,) = read_all(Fetched(PARTITION, 0, batch(0, b"a")), options)
+    (record,) = read_all(CompletedFetch(PARTITION, 0, batch(0, b"a")), options)
     assert (record.key, record.value) == (("t", None), "a!")
     assert (record.serialized_key_size, record.serialized_value_size) == (-1, 1)
     for alone, expected in (
         (ReaderOptions(key=options.key), (("t", None), b"a")),
         (ReaderOptions(value=options.value), (None, "a!")),
     ):
-        (record,) = read_all(Fetched(PARTITION, 0, batch(0, b"a")), alone)
+        (record,) = read_all(CompletedFetch(PARTITION, 0, batch(0, b"a")), alone)
         assert (record.key, record.value) == expected
 
 
@@ -204,7 +204,7 @@ def test_a_deserialisers_error_leaves_the_position_before_its_batch() -> None:
     def fails(topic: str, headers: Any, data: bytes) -> Any:
         raise ValueError(data)
 
-    fetched = Fetched(PARTITION, 0, batch(0, b"a"))
+    fetched = CompletedFetch(PARTITION, 0, batch(0, b"a"))
     with pytest.raises(ValueError, match="a"):
         fetched.read(10, ReaderOptions(value=fails))
     assert fetched.position == 0
@@ -213,7 +213,7 @@ def test_a_deserialisers_error_leaves_the_position_before_its_batch() -> None:
 @pytest.mark.parametrize("codec", sorted(CODECS))
 def test_a_bomb_is_an_error_that_names_partition_and_bound_and_takes_little_memory(codec: int) -> None:
     bomb = fuzz.v2_around(codec, bytes(40_000_000), 1)
-    fetched = Fetched(PARTITION, 0, batch(0, b"good") + rebased(bomb, 1))
+    fetched = CompletedFetch(PARTITION, 0, batch(0, b"good") + rebased(bomb, 1))
     options = ReaderOptions(max_batch_bytes=1_000_000)
     assert [record.value for record in fetched.read(10, options)] == [b"good"]
     tracemalloc.start()
@@ -239,7 +239,7 @@ def bomb(records: int, base: int = 0) -> bytes:
 def test_of_a_batch_of_many_records_no_more_are_made_than_are_asked_for() -> None:
     data = bomb(200_000)
     assert len(data) < 300_000
-    fetched = Fetched(PARTITION, 0, data)
+    fetched = CompletedFetch(PARTITION, 0, data)
     tracemalloc.start()
     try:
         for first in (0, 10, 20):
@@ -259,7 +259,7 @@ def test_after_many_headers_no_more_records_are_read_at_once(per_batch: int) -> 
     for number in range(per_batch):
         builder.append(1000, None, b"%d" % number, headers)
     data = b"".join(builder.build(base_offset=base) for base in range(0, 40, per_batch))
-    fetched = Fetched(PARTITION, 0, data)
+    fetched = CompletedFetch(PARTITION, 0, data)
     portions = []
     while not fetched.is_exhausted:
         portions.append([record.offset for record in fetched.read(500, ReaderOptions())])
@@ -271,7 +271,7 @@ def test_after_many_headers_no_more_records_are_read_at_once(per_batch: int) -> 
 def test_of_a_wrapper_of_many_messages_no_more_are_made_than_are_asked_for(magic: int) -> None:
     count = 20_000
     data = encode_message_set([(at, 1000, None, b"", []) for at in range(count)], magic, 1)
-    fetched = Fetched(PARTITION, 0, data)
+    fetched = CompletedFetch(PARTITION, 0, data)
     tracemalloc.start()
     try:
         found = fetched.read(10, ReaderOptions())
@@ -293,7 +293,7 @@ def test_messages_before_a_last_one_whose_offset_goes_back_get_no_offset_beyond_
     """The last message says where the others of a wrapper v1 lie."""
     first, second = (encode_message_set([(at, 1000, None, b"v", [])], 1) for at in (25, 26))
     inner = first + last.to_bytes(8, "big", signed=True) + second[8:]
-    fetched = Fetched(PARTITION, 0, fuzz.wrapper(1, 1, inner))
+    fetched = CompletedFetch(PARTITION, 0, fuzz.wrapper(1, 1, inner))
     with pytest.raises(CorruptRecordError, match="t-0: "):
         fetched.read(limit, ReaderOptions())
 
@@ -301,13 +301,13 @@ def test_messages_before_a_last_one_whose_offset_goes_back_get_no_offset_beyond_
 def test_messages_after_one_with_the_greatest_offset_are_passed_over() -> None:
     """No broker has it. The position then is a number that no offset can be."""
     last, other = (encode_message_set([(at, 1000, None, b"v", [])], 1) for at in (2**63 - 1, 10))
-    fetched = Fetched(PARTITION, 0, last + last + other)
+    fetched = CompletedFetch(PARTITION, 0, last + last + other)
     assert [record.offset for record in fetched.read(10, ReaderOptions())] == [2**63 - 1]
     assert fetched.position == 2**63
 
 
 def test_a_batch_that_was_let_go_of_is_read_on_where_it_was_left() -> None:
-    fetched = Fetched(PARTITION, 0, bomb(100) + batch(100, b"after"))
+    fetched = CompletedFetch(PARTITION, 0, bomb(100) + batch(100, b"after"))
     found = fetched.read(30, ReaderOptions())
     fetched.close()
     assert fetched.inflated_bytes == 0
@@ -318,14 +318,14 @@ def test_a_batch_that_was_let_go_of_is_read_on_where_it_was_left() -> None:
 
 def test_what_all_partitions_hold_inflated_is_bounded() -> None:
     """The one that was read from the longest ago lets go first; all of them come to their ends."""
-    size = Fetched(PARTITION, 0, bomb(5000))
+    size = CompletedFetch(PARTITION, 0, bomb(5000))
     size.read(1, ReaderOptions())
-    changes = Changes(3 * size.inflated_bytes)
-    held: list[tuple[PartitionPosition, Fetched]] = []
+    changes = PositionChanges(3 * size.inflated_bytes)
+    held: list[tuple[PartitionPosition, CompletedFetch]] = []
     for number in range(6):
         position = PartitionPosition(TopicPartition("t", number), changes)
         position.seek(0)
-        fetched = Fetched(position.partition, 0, bomb(5000))
+        fetched = CompletedFetch(position.partition, 0, bomb(5000))
         position.buffer(fetched)
         held.append((position, fetched))
     for position, fetched in held:
@@ -347,7 +347,7 @@ def test_what_all_partitions_hold_inflated_is_bounded() -> None:
 def test_records_before_a_corrupt_one_are_handed_out_and_then_it_is_met(limit: int) -> None:
     """Both of them have the offset 1: none is handed out twice."""
     body = b"".join(b"\x0e\0\0" + encode_varint(delta) + b"\1\2v\0" for delta in (0, 1, 1))
-    fetched = Fetched(PARTITION, 0, fuzz.v2_around(0, body, 3))
+    fetched = CompletedFetch(PARTITION, 0, fuzz.v2_around(0, body, 3))
     found: list[ConsumerRecord] = []
     with pytest.raises(CorruptRecordError, match="t-0: a record's offset 1 after 1"):
         while True:
@@ -364,7 +364,7 @@ def rebased(data: bytes, offset: int) -> bytes:
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [1, 2, 3])
 def test_a_bomb_in_a_message_set_is_the_same_error(magic: int, codec: int) -> None:
-    fetched = Fetched(PARTITION, 0, fuzz.wrapper(magic, codec, bytes(40_000_000)))
+    fetched = CompletedFetch(PARTITION, 0, fuzz.wrapper(magic, codec, bytes(40_000_000)))
     with pytest.raises(CorruptRecordError, match=r"t-0: .* above the bound of \d{6,7} bytes"):
         fetched.read(10, ReaderOptions(max_batch_bytes=1_000_000))
 
@@ -372,7 +372,7 @@ def test_a_bomb_in_a_message_set_is_the_same_error(magic: int, codec: int) -> No
 @pytest.mark.parametrize(("magic", "kind", "time"), [(0, -1, -1), (1, 0, 1000)])
 def test_records_of_message_sets_say_what_kind_of_time_they_have(magic: int, kind: int, time: int) -> None:
     data = encode_message_set([(7, 1000, b"k", b"v", []), (8, 1000, None, b"w", [])], magic, 1)
-    first, second = read_all(Fetched(PARTITION, 7, data))
+    first, second = read_all(CompletedFetch(PARTITION, 7, data))
     assert first == ConsumerRecord("t", 0, -1, 7, time, kind, b"k", b"v", [], None, 1, 1, -1)
     assert (second.offset, second.timestamp, second.timestamp_type) == (8, time, kind)
 
@@ -384,7 +384,7 @@ def test_what_a_deserialiser_refuses_comes_after_what_is_good_and_can_be_passed_
 
     options = ReaderOptions(value=digits)
     data = batch(0, b"1", b"2", b"x", b"4") + batch(4, b"5")
-    fetched = Fetched(PARTITION, 0, data)
+    fetched = CompletedFetch(PARTITION, 0, data)
     found: list[ConsumerRecord] = []
     while fetched.position < 2:
         found += fetched.read(limit, options)
@@ -396,7 +396,7 @@ def test_what_a_deserialiser_refuses_comes_after_what_is_good_and_can_be_passed_
             assert f"{PARTITION.topic}-{PARTITION.partition} at offset 2" in raised.value.__notes__[0]
     assert fetched.position == 2  # the offset of the bad one: a seek behind it goes on
     assert not fetched.is_exhausted
-    assert offsets_and_values(read_all(Fetched(PARTITION, 3, data), options, limit)) == [(3, 4), (4, 5)]
+    assert offsets_and_values(read_all(CompletedFetch(PARTITION, 3, data), options, limit)) == [(3, 4), (4, 5)]
 
 
 def test_a_deserialiser_gets_the_headers_and_sizes_are_those_of_the_bytes() -> None:
@@ -410,7 +410,7 @@ def test_a_deserialiser_gets_the_headers_and_sizes_are_those_of_the_bytes() -> N
         seen.append((topic, headers, data))
         return None if data is None else len(data)
 
-    records = read_all(Fetched(PARTITION, 0, builder.build()), ReaderOptions(key=number, value=number))
+    records = read_all(CompletedFetch(PARTITION, 0, builder.build()), ReaderOptions(key=number, value=number))
     assert [(r.key, r.value, r.serialized_key_size, r.serialized_value_size) for r in records] == [
         (3, 2, 3, 2),
         (None, 3, -1, 3),
@@ -425,4 +425,4 @@ def test_headers_that_are_malformed_are_found_though_nobody_looks_at_them() -> N
     bad = bytearray(builder.build())
     bad[-3] = 0x7F  # the length of the header's value
     with pytest.raises(CorruptRecordError, match="header's value"):
-        read_all(Fetched(PARTITION, 0, bytes(bad)), ReaderOptions(check_crcs=False))
+        read_all(CompletedFetch(PARTITION, 0, bytes(bad)), ReaderOptions(check_crcs=False))

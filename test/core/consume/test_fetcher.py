@@ -4,12 +4,11 @@ from math import inf
 
 import pytest
 
-from kafka.core.consume.effects import FindOffsets, RefreshMetadata
 from kafka.core.consume.fetched import ReaderOptions
-from kafka.core.consume.fetcher import Fetcher
-from kafka.core.consume.node import SendFetch
-from kafka.core.consume.offsets import FoundOffset
+from kafka.core.consume.fetcher import Fetcher, RefreshFetchMetadata, RequestOffsets
+from kafka.core.consume.offsets import ResolvedOffset
 from kafka.core.consume.positions import EARLIEST, LATEST
+from kafka.core.consume.session import SendFetch
 from kafka.errors import (
     CorruptRecordError,
     IllegalStateError,
@@ -33,10 +32,10 @@ def test_a_partition_without_a_position_is_looked_up_by_the_policy() -> None:
     for policy, timestamp in (("latest", LATEST), ("earliest", EARLIEST)):
         rig = Rig(A, reset_policy=policy)
         (effect,) = rig.poll()
-        assert isinstance(effect, FindOffsets)
+        assert isinstance(effect, RequestOffsets)
         assert effect.timestamps == {A: timestamp}
         assert rig.poll() == [], "it was asked already"
-        assert rig.fetcher.offsets_told(effect, {A: FoundOffset(42, -1, -1)}, rig.now)
+        assert rig.fetcher.offsets_received(effect, {A: ResolvedOffset(42, -1, -1)}, rig.now)
         assert rig.asked(rig.fetch()) == {0: 42}
 
 
@@ -45,13 +44,13 @@ def test_a_partition_without_a_leader_waits_alone_and_is_looked_up_when_it_has_o
     rig.lead(C, None)
     find, refresh = rig.poll()
     assert (find.leader, list(find.timestamps)) == (1, [A])
-    assert refresh == RefreshMetadata(frozenset({"t"}))
-    rig.fetcher.offsets_told(find, {A: FoundOffset(42, -1, -1)}, rig.now)
+    assert refresh == RefreshFetchMetadata(frozenset({"t"}))
+    rig.fetcher.offsets_received(find, {A: ResolvedOffset(42, -1, -1)}, rig.now)
     assert rig.asked(rig.fetch()) == {0: 42}
     for look_at in (1.0, 2.0, 3.0):
         assert rig.fetcher.next_deadline == look_at
         rig.now = look_at
-        assert RefreshMetadata(frozenset({"t"})) in rig.poll(), "it is asked for again after a while"
+        assert RefreshFetchMetadata(frozenset({"t"})) in rig.poll(), "it is asked for again after a while"
     rig.lead(C, 2)
     assert rig.find().leader == 2
 
@@ -59,16 +58,16 @@ def test_a_partition_without_a_leader_waits_alone_and_is_looked_up_when_it_has_o
 def test_each_leader_is_asked_for_positions_by_itself() -> None:
     """A silent one holds up its own partitions and no others."""
     rig = Rig(A, B, C)
-    finds = {effect.leader: effect for effect in rig.poll() if isinstance(effect, FindOffsets)}
+    finds = {effect.leader: effect for effect in rig.poll() if isinstance(effect, RequestOffsets)}
     assert {leader: list(find.timestamps) for leader, find in finds.items()} == {1: [A, B], 2: [C]}
-    rig.fetcher.offsets_told(finds[2], {C: FoundOffset(7, -1, -1)}, rig.now)
+    rig.fetcher.offsets_received(finds[2], {C: ResolvedOffset(7, -1, -1)}, rig.now)
     assert rig.asked(rig.fetch()) == {2: 7}
 
 
 def test_each_partition_has_its_own_error_of_a_look_up() -> None:
     rig = Rig(A, B, backoff=lambda failures: float(failures))
-    told = {A: TopicAuthorizationFailedError("t-0"), B: FoundOffset(7, -1, -1)}
-    assert rig.fetcher.offsets_told(rig.find(), told, rig.now)
+    told = {A: TopicAuthorizationFailedError("t-0"), B: ResolvedOffset(7, -1, -1)}
+    assert rig.fetcher.offsets_received(rig.find(), told, rig.now)
     assert isinstance(rig.fetcher.positions[A].error, TopicAuthorizationFailedError)
     assert rig.fetcher.positions[B].error is None
     assert rig.asked(rig.fetch()) == {1: 7}
@@ -76,15 +75,15 @@ def test_each_partition_has_its_own_error_of_a_look_up() -> None:
 
 def test_a_look_up_that_failed_for_a_moment_is_made_again_after_a_while_or_at_another_leader_at_once() -> None:
     rig = Rig(A, B, backoff=lambda failures: float(failures))
-    told = {A: FoundOffset(7, -1, -1), B: NotLeaderForPartitionError("t-1")}
-    assert rig.fetcher.offsets_told(rig.find(), told, rig.now)
+    told = {A: ResolvedOffset(7, -1, -1), B: NotLeaderForPartitionError("t-1")}
+    assert rig.fetcher.offsets_received(rig.find(), told, rig.now)
     effects = rig.poll()
-    assert RefreshMetadata(frozenset({"t"})) in effects
-    assert not [effect for effect in effects if isinstance(effect, FindOffsets)]
+    assert RefreshFetchMetadata(frozenset({"t"})) in effects
+    assert not [effect for effect in effects if isinstance(effect, RequestOffsets)]
     rig.now = 1.0
     find = rig.find()
     assert (find.leader, list(find.timestamps)) == (1, [B])
-    rig.fetcher.offsets_told(find, {B: NotLeaderForPartitionError("t-1")}, rig.now)
+    rig.fetcher.offsets_received(find, {B: NotLeaderForPartitionError("t-1")}, rig.now)
     rig.lead(B, 2)
     assert rig.find().leader == 2, "two seconds have not passed"
 
@@ -106,8 +105,8 @@ def test_a_fetcher_that_is_told_nothing_else_asks_as_javas_does() -> None:
     assert not fetcher.lacks_room
     fetcher.assign([A])
     (find,) = fetcher.poll(0.0)
-    assert isinstance(find, FindOffsets) and find.timestamps == {A: -1}
-    fetcher.offsets_told(find, {A: FoundOffset(7, -1, -1)}, 0.0)
+    assert isinstance(find, RequestOffsets) and find.timestamps == {A: -1}
+    fetcher.offsets_received(find, {A: ResolvedOffset(7, -1, -1)}, 0.0)
     (call,) = fetcher.poll(0.0)
     assert isinstance(call, SendFetch)
     request = call.request
@@ -172,10 +171,10 @@ def test_paused_partitions_are_not_asked_for_and_keep_what_they_have() -> None:
     rig = Rig(A)
     rig.seek_all()
     rig.answer(rig.fetch(), p0=batch(0, b"a"))
-    rig.fetcher.positions[A].is_paused = True
+    rig.fetcher.positions[A].pause()
     assert rig.fetches() == []
     assert rig.read() == []
-    rig.fetcher.positions[A].is_paused = False
+    rig.fetcher.positions[A].pause(False)
     assert rig.read() == [b"a"]
 
 
@@ -193,7 +192,7 @@ def test_an_offset_looked_up_before_a_seek_is_dropped() -> None:
     rig = Rig(A)
     (effect,) = rig.poll()
     rig.fetcher.positions[A].seek(7)
-    assert not rig.fetcher.offsets_told(effect, {A: FoundOffset(99, -1, -1)}, rig.now)
+    assert not rig.fetcher.offsets_received(effect, {A: ResolvedOffset(99, -1, -1)}, rig.now)
     assert rig.fetcher.positions[A].position == 7
 
 
@@ -226,7 +225,7 @@ def test_a_moved_leader_is_looked_for_and_fetched_from_as_soon_as_it_is_known() 
     rig = Rig(A)
     rig.seek_all()
     rig.answer(rig.fetch(), p0=NOT_LEADER)
-    assert rig.poll() == [RefreshMetadata(frozenset({"t"}))]
+    assert rig.poll() == [RefreshFetchMetadata(frozenset({"t"}))]
     assert rig.fetcher.next_deadline == pytest.approx(0.1)
     rig.lead(A, None)
     assert rig.fetches() == []
@@ -253,7 +252,7 @@ def test_a_partition_without_a_leader_waits_for_metadata() -> None:
     rig = Rig(A)
     rig.seek_all()
     rig.lead(A, None)
-    assert rig.poll() == [RefreshMetadata(frozenset({"t"}))]
+    assert rig.poll() == [RefreshFetchMetadata(frozenset({"t"}))]
     assert rig.fetcher.next_deadline < inf
 
 
@@ -381,7 +380,7 @@ def test_a_partition_goes_on_as_soon_as_its_leader_is_known_and_not_after_a_back
     rig = Rig(A)
     rig.fetcher.position_of(A).seek(0)
     rig.lead(A, None)
-    assert [type(effect) for effect in rig.poll()] == [RefreshMetadata]
+    assert [type(effect) for effect in rig.poll()] == [RefreshFetchMetadata]
     rig.lead(A, 1)
     assert rig.fetch().node == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.core.consume.node import SendFetch
+from kafka.core.consume.session import SendFetch
 from kafka.errors import KafkaConnectionError
 from test.core.consume.rig import A, B, Rig, listed, session
 
@@ -48,12 +48,12 @@ def held(rig: Rig) -> SendFetch:
 def test_one_fetch_is_beside_another_and_no_more() -> None:
     rig = Rig(A, B)
     beside = held(rig)
-    assert (beside.is_beside, listed(beside)) == (True, {0: 50})
+    assert (beside.is_sessionless, listed(beside)) == (True, {0: 50})
     rig.fetcher.position_of(B).seek(60)
     assert rig.fetches() == []
     rig.answer(beside)
     again = rig.fetch()
-    assert again.is_beside and listed(again)[1] == 60
+    assert again.is_sessionless and listed(again)[1] == 60
 
 
 def test_a_fetch_is_taken_for_held_10_ms_after_it_was_sent() -> None:
@@ -64,7 +64,7 @@ def test_a_fetch_is_taken_for_held_10_ms_after_it_was_sent() -> None:
     rig.now = 0.009
     assert rig.fetches() == []
     rig.now = 0.01
-    assert rig.fetch().is_beside
+    assert rig.fetch().is_sessionless
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
@@ -79,7 +79,7 @@ def test_a_fetch_beside_another_that_fails_waits_the_shortest_time(is_answered: 
             rig.fetcher.failed(beside, KafkaConnectionError("gone"), rig.now)
         assert waited(rig) == pytest.approx(1.0)
         beside = rig.fetch()
-        assert beside.is_beside
+        assert beside.is_sessionless
 
 
 def test_the_last_fetch_brings_nothing_and_waits_for_nothing_else() -> None:
@@ -88,5 +88,5 @@ def test_the_last_fetch_brings_nothing_and_waits_for_nothing_else() -> None:
     rig.answer(rig.fetch())
     rig.fetch()
     (farewell,) = rig.fetcher.close()
-    assert (farewell.is_beside, farewell.room_bytes, farewell.request.max_bytes) == (True, 0, 0)
+    assert (farewell.is_sessionless, farewell.reserved_bytes, farewell.request.max_bytes) == (True, 0, 0)
     assert session(farewell) == (1001, -1)

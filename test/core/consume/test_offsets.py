@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.consume.offsets import FoundOffset, list_offsets, offsets_at, offsets_request
+from kafka.core.consume.offsets import ResolvedOffset, list_offsets, offsets_at, offsets_request
 from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send, Sleep
 from kafka.core.retry import Backoff
 from kafka.errors import (
@@ -67,7 +67,7 @@ def ask(leaders: dict[TopicPartition, int | None], rounds: list[Any], timeout_s:
 
 def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
     found, steps = ask({A: 1, B: 1}, [{}])
-    assert found == {A: FoundOffset(10, -1, -1), B: FoundOffset(11, -1, -1)}
+    assert found == {A: ResolvedOffset(10, -1, -1), B: ResolvedOffset(11, -1, -1)}
     (step,) = steps
     (send,) = step.steps
     assert send.target == 1
@@ -135,7 +135,7 @@ def test_the_answer_of_the_oldest_version_is_a_list_of_which_the_first_counts() 
         ]
 
     found, _ = drive(list_offsets({A: -1}, lambda _: 1, timeout_s=5.0, backoff=BACKOFF), act)
-    assert found == {A: FoundOffset(40, -1, -1)}
+    assert found == {A: ResolvedOffset(40, -1, -1)}
 
 
 @pytest.mark.parametrize(("again", "expected"), [(-1, 50), (49, 49)])
@@ -163,7 +163,7 @@ def test_a_time_that_no_record_has_yet_is_the_end_or_what_came_meanwhile(again: 
 
 def test_one_leader_is_asked_once_and_each_partition_has_an_answer_or_a_reason() -> None:
     found, steps = drive(offsets_at(1, {A: -1, B: -2}, timeout_s=5.0), lambda step: [answer(step.steps[0], {1: 6})])
-    assert found[A] == FoundOffset(10, -1, -1)
+    assert found[A] == ResolvedOffset(10, -1, -1)
     assert isinstance(found[B], NotLeaderForPartitionError) and "t-1" in str(found[B])
     (step,) = steps
     (send,) = step.steps

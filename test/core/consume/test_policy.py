@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kafka.config_checks import offset_reset
-from kafka.core.consume.policy import ResetPolicy
+from kafka.core.consume.positions import OffsetResetStrategy
 from test.core.consume.rig import A, Rig
 
 NOW_MS = 1_700_000_000_000
@@ -11,7 +11,7 @@ HOUR_MS = 3_600_000
 
 
 def timestamp_of(setting: str) -> int | None:
-    return ResetPolicy(offset_reset(setting), lambda: NOW_MS).timestamp()
+    return OffsetResetStrategy(offset_reset(setting), lambda: NOW_MS).timestamp()
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,20 @@ from math import inf
 
 import pytest
 
-from kafka.core.consume.positions import Changes, PartitionPosition
+from kafka.core.consume.positions import PartitionPosition, PositionChanges
 from kafka.errors import MessageSizeTooLargeError
 from test.core.consume.rig import A, Rig
 from test.core.consume.test_fetched import batch
 
 
 def test_of_a_new_position_nothing_is_known() -> None:
-    changes = Changes()
+    changes = PositionChanges()
     position = PartitionPosition(A, changes)
     assert (position.position, position.fetch_offset, position.reset_to, position.leader) == (None,) * 4
     assert (position.leader_epoch, position.fetch_epoch, position.distrusted_epoch) == (-1, -1, -1)
     assert (position.last_stable_offset, position.log_start_offset, position.highwater) == (-1, -1, None)
     assert [position.is_awaiting, position.is_resetting, position.is_validating, position.is_paused] == [False] * 4
-    assert (position.failures, position.retry_at, position.look_at) == (0, 0.0, inf)
+    assert (position.failures, position.retry_at, position.recheck_at) == (0, 0.0, inf)
     assert (position.generation, position.buffered_bytes, changes.buffered_bytes) == (0, 0, 0)
     assert not position.is_ready
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from kafka.core.consume.node import SendFetch
+from kafka.core.consume.session import SendFetch
 from kafka.structs import TopicPartition
 from test.core.consume.rig import A, B, C, Rig
 from test.core.consume.test_fetched import batch
@@ -17,12 +17,12 @@ def test_a_paused_partition_keeps_what_it_has_and_is_fetched_no_more() -> None:
     rig = Rig(A, B)
     rig.seek_all()
     rig.answer(rig.fetch(), p0=batch(0, b"a"), p1=batch(0, b"b"))
-    rig.fetcher.position_of(A).is_paused = True
+    rig.fetcher.position_of(A).pause()
     assert rig.read() == [b"b"]
     call = rig.fetch()
     assert rig.asked(call) == {1: 1}
     rig.answer(call)
-    rig.fetcher.position_of(A).is_paused = False
+    rig.fetcher.position_of(A).pause(False)
     assert rig.read() == [b"a"], "without another fetch"
 
 
@@ -30,10 +30,10 @@ def test_what_is_on_its_way_to_a_paused_partition_is_kept() -> None:
     rig = Rig(A)
     rig.seek_all()
     call = rig.fetch()
-    rig.fetcher.position_of(A).is_paused = True
+    rig.fetcher.position_of(A).pause()
     rig.answer(call, p0=batch(0, b"a"))
     assert rig.read() == []
-    rig.fetcher.position_of(A).is_paused = False
+    rig.fetcher.position_of(A).pause(False)
     assert rig.read() == [b"a"]
 
 
@@ -43,11 +43,11 @@ def test_paused_partitions_that_hold_all_the_room_make_way() -> None:
     rig.seek_all()
     calls = {call.node: call for call in rig.fetches()}
     rig.answer(calls[1], p0=batch(0, b"x" * 100) + batch(1, b"y" * 100) + batch(2, b"z" * 100))
-    rig.fetcher.position_of(A).is_paused = True
+    rig.fetcher.position_of(A).pause()
     rig.answer(calls[2])
     assert [call.node for call in rig.fetches()] == [2]
     assert rig.fetcher.positions[A].fetch_offset == 0
-    rig.fetcher.position_of(A).is_paused = False
+    rig.fetcher.position_of(A).pause(False)
     assert rig.asked(rig.fetch()) == {0: 0}
 
 
@@ -75,7 +75,7 @@ def test_paused_partitions_keep_what_they_hold_while_others_have_room() -> None:
     rig.seek_all()
     calls = {call.node: call for call in rig.fetches()}
     rig.answer(calls[1], p0=batch(0, b"x" * 100))
-    rig.fetcher.position_of(A).is_paused = True
+    rig.fetcher.position_of(A).pause()
     rig.answer(calls[2])
     call = rig.fetch()
     assert (call.node, call.request.max_bytes) == (2, SIZE)
@@ -124,7 +124,7 @@ def test_what_is_held_and_may_come_is_never_more_than_the_bound(seed: int) -> No
         in_flight += rig.fetches()
         held = sum(position.buffered_bytes for position in rig.fetcher.positions.values())
         over = SIZE * 2 * 2  # a first batch comes whole, however little is asked for: one for each fetch
-        assert held + sum(call.room_bytes for call in in_flight) <= bound + over
+        assert held + sum(call.reserved_bytes for call in in_flight) <= bound + over
         what = rng.random()
         if what < 0.5 and in_flight:
             call = in_flight.pop(rng.randrange(len(in_flight)))
@@ -139,7 +139,7 @@ def test_what_is_held_and_may_come_is_never_more_than_the_bound(seed: int) -> No
         elif what < 0.8:
             read += len(rig.read())
         elif what < 0.9:
-            rig.fetcher.position_of(rng.choice([A, B, C])).is_paused = rng.random() < 0.4
+            rig.fetcher.position_of(rng.choice([A, B, C])).pause(rng.random() < 0.4)
         elif what < 0.93:
             rig.fetcher.position_of(rng.choice([A, B, C])).seek(rng.randrange(50))
     assert read > 50

@@ -11,8 +11,7 @@ from typing import Final
 
 import pytest
 
-from kafka.core.consume.effects import FindOffsets, RefreshMetadata
-from kafka.core.consume.reactions import REACTIONS
+from kafka.core.consume.fetcher import FETCH_ERROR_ACTIONS, RefreshFetchMetadata, RequestOffsets
 from kafka.errors import ERRORS_BY_CODE, BrokerResponseError, for_code
 from test.core.consume.rig import A, Rig
 from test.core.retriable import RETRIABLE
@@ -61,9 +60,9 @@ def done_about(code: int) -> str:
         assert "t-0 at offset 7" in str(position.error)
         return RAISED
     assert not news, "nothing for the reader"
-    if effects == {FindOffsets}:
+    if effects == {RequestOffsets}:
         return RESET
-    assert effects in (set(), {RefreshMetadata}), "not at once"
+    assert effects in (set(), {RefreshFetchMetadata}), "not at once"
     rig.now = rig.fetcher.next_deadline
     assert (rig.now, rig.asked(rig.fetch())) == (0.1, {0: 7})
     return MOVED if effects else AGAIN
@@ -79,4 +78,4 @@ def test_a_code_that_is_not_heard_of_is_the_readers() -> None:
 
 
 def test_each_row_has_its_expectation() -> None:
-    assert {error.message for error in REACTIONS} == ROWS.keys()
+    assert {error.message for error in FETCH_ERROR_ACTIONS} == ROWS.keys()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.core.consume.effects import FindOffsets, RefreshMetadata
+from kafka.core.consume.fetcher import RefreshFetchMetadata, RequestOffsets
 from kafka.errors import KafkaConnectionError
 from test.core.consume.rig import A, B, Rig, listed
 from test.core.consume.test_fetched import batch
@@ -57,8 +57,8 @@ def test_a_replica_that_refuses_is_left_for_the_leader_at_once(code: int) -> Non
     sent_to_a_replica(rig)
     rig.answer(rig.fetch(), p0=code)
     effects = rig.poll()
-    assert [effect.node for effect in effects if not isinstance(effect, RefreshMetadata)] == [1]
-    assert RefreshMetadata(frozenset({"t"})) in effects
+    assert [effect.node for effect in effects if not isinstance(effect, RefreshFetchMetadata)] == [1]
+    assert RefreshFetchMetadata(frozenset({"t"})) in effects
 
 
 def test_a_replica_that_lags_behind_resets_nothing() -> None:
@@ -69,7 +69,7 @@ def test_a_replica_that_lags_behind_resets_nothing() -> None:
     call = rig.fetch()
     assert (call.node, rig.asked(call)) == (1, {0: 0})
     rig.answer(call, p0=OUT_OF_RANGE)
-    assert isinstance(rig.poll()[0], FindOffsets), "the leader's word counts"
+    assert isinstance(rig.poll()[0], RequestOffsets), "the leader's word counts"
 
 
 def test_a_replica_that_cannot_be_reached_is_left_for_the_leader() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.consume.fetched import Fetched, ReaderOptions
+from kafka.core.consume.fetched import CompletedFetch, ReaderOptions
 from kafka.core.consume.record import FIELDS, ConsumerRecord
 from kafka.records import RecordBatchBuilder
 from kafka.structs import TopicPartition
@@ -26,7 +26,7 @@ def read() -> ConsumerRecord:
     builder = RecordBatchBuilder(1000)
     builder.append(1_700_000_000_000, b"key", b"value", HEADERS)
     data = builder.build(base_offset=2**40, leader_epoch=4)
-    (record,) = Fetched(TopicPartition("t", 3), 2**40, data).read(10, ReaderOptions())
+    (record,) = CompletedFetch(TopicPartition("t", 3), 2**40, data).read(10, ReaderOptions())
     return record
 
 

@@ -4,8 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.consume.node import SendFetch
-from kafka.core.consume.session import MAX_EPOCH
+from kafka.core.consume.session import MAX_EPOCH, SendFetch
 from kafka.errors import KafkaConnectionError
 from kafka.wire.types import ZERO_UUID
 from test.core.consume.rig import TOPIC_ID, A, B, C, Rig, forgotten, listed, session
@@ -67,9 +66,9 @@ def test_a_partition_that_comes_back_between_two_fetches_was_never_away() -> Non
     rig.seek_all(0)
     opened(rig)
     call = rig.fetch()
-    rig.fetcher.position_of(A).is_paused = True
+    rig.fetcher.position_of(A).pause()
     rig.poll()
-    rig.fetcher.position_of(A).is_paused = False
+    rig.fetcher.position_of(A).pause(False)
     rig.answer(call)
     call = rig.fetch()
     assert (listed(call), forgotten(call)) == ({}, [])
@@ -79,11 +78,11 @@ def test_paused_partitions_leave_the_session() -> None:
     rig = Rig(A, B)
     rig.seek_all(0)
     opened(rig)
-    rig.fetcher.position_of(A).is_paused = True
+    rig.fetcher.position_of(A).pause()
     call = rig.fetch()
     assert forgotten(call) == [0]
     rig.answer(call)
-    rig.fetcher.position_of(A).is_paused = False
+    rig.fetcher.position_of(A).pause(False)
     assert listed(rig.fetch()) == {0: 0}
 
 
@@ -237,12 +236,12 @@ def test_a_seek_is_fetched_beside_a_fetch_that_is_held() -> None:
     call = held(rig)
     rig.fetcher.position_of(A).seek(50)
     beside = rig.fetch()
-    assert (beside.is_beside, session(beside), listed(beside)) == (True, (0, -1), {0: 50})
+    assert (beside.is_sessionless, session(beside), listed(beside)) == (True, (0, -1), {0: 50})
     assert beside.request.max_wait_ms == 50
     assert rig.answer(beside, p0=batch(50, b"x"))
     assert rig.read() == [b"x"]
     again = rig.fetch()
-    assert (again.is_beside, listed(again)) == (True, {0: 51})
+    assert (again.is_sessionless, listed(again)) == (True, {0: 51})
     rig.answer(again)
     rig.answer(call)
     call = rig.fetch()

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.core.consume.effects import AskEpochs
-from kafka.core.consume.epochs import EpochEnd, EpochQuestion
+from kafka.core.consume.fetcher import RequestEpochEnds
+from kafka.core.consume.offsets import EpochEnd, EpochQuery
 from kafka.core.consume.positions import EARLIEST
 from kafka.errors import (
     FencedLeaderEpochError,
@@ -39,9 +39,9 @@ def read_then_moved(read: bool = True, **options: object) -> Rig:
 def test_another_leader_is_asked_whether_it_has_what_was_read_before_it_is_fetched_from() -> None:
     rig = read_then_moved()
     effect = rig.ask_epochs()
-    assert effect.questions == {A: EpochQuestion(2, BATCH_EPOCH + 1, BATCH_EPOCH)}
+    assert effect.questions == {A: EpochQuery(2, BATCH_EPOCH + 1, BATCH_EPOCH)}
     assert rig.poll() == [], "nothing is fetched meanwhile"
-    assert not rig.fetcher.epochs_told(effect, {A: EpochEnd(BATCH_EPOCH, 3)}, rig.now)
+    assert not rig.fetcher.epoch_ends_received(effect, {A: EpochEnd(BATCH_EPOCH, 3)}, rig.now)
     call = rig.fetch()
     assert (call.node, listed(call)) == (2, {0: 3})
     assert call.request.topics[0].partitions[0].current_leader_epoch == BATCH_EPOCH + 1
@@ -68,14 +68,14 @@ def test_a_committed_offset_with_an_epoch_is_asked_for_before_it_is_read() -> No
     rig.fetcher.assign([A], awaiting={A})
     rig.fetcher.start(A, 10, leader_epoch=3)
     effect = rig.ask_epochs()
-    assert effect.questions == {A: EpochQuestion(1, 6, 3)}
-    rig.fetcher.epochs_told(effect, {A: EpochEnd(3, 10)}, rig.now)
+    assert effect.questions == {A: EpochQuery(1, 6, 3)}
+    rig.fetcher.epoch_ends_received(effect, {A: EpochEnd(3, 10)}, rig.now)
     assert listed(rig.fetch()) == {0: 10}
 
 
 def test_after_a_truncation_reading_goes_on_where_the_logs_part() -> None:
     rig = read_then_moved(reset_policy="latest")
-    assert not rig.fetcher.epochs_told(rig.ask_epochs(), {A: EpochEnd(BATCH_EPOCH - 1, 2)}, rig.now)
+    assert not rig.fetcher.epoch_ends_received(rig.ask_epochs(), {A: EpochEnd(BATCH_EPOCH - 1, 2)}, rig.now)
     position = rig.fetcher.positions[A]
     assert (position.position, position.leader_epoch) == (2, BATCH_EPOCH - 1)
     assert listed(rig.fetch()) == {0: 2}
@@ -83,14 +83,14 @@ def test_after_a_truncation_reading_goes_on_where_the_logs_part() -> None:
 
 def test_without_a_policy_a_truncation_is_an_error_that_names_the_offsets() -> None:
     rig = read_then_moved(reset_policy="none")
-    assert rig.fetcher.epochs_told(rig.ask_epochs(), {A: EpochEnd(BATCH_EPOCH - 1, 2)}, rig.now)
+    assert rig.fetcher.epoch_ends_received(rig.ask_epochs(), {A: EpochEnd(BATCH_EPOCH - 1, 2)}, rig.now)
     position = rig.fetcher.positions[A]
     error = position.error
     assert isinstance(error, LogTruncationError)
     assert error.divergent_offsets == {A: OffsetAndMetadata(2, "", BATCH_EPOCH - 1)}
     assert str(error) == "t-0, read up to offset 3, was truncated to offset 2"
     assert position.position == 3
-    position.error = None  # as the reader does when it has raised it
+    position.set_error(None)  # as the reader does when it has raised it
     assert rig.ask_epochs().questions[A].epoch == BATCH_EPOCH, "nobody has said where to go on"
     position.seek(2)
     assert listed(rig.fetch()) == {0: 2}
@@ -98,7 +98,7 @@ def test_without_a_policy_a_truncation_is_an_error_that_names_the_offsets() -> N
 
 def test_a_log_may_have_been_truncated_to_nothing_in_its_first_epoch() -> None:
     rig = read_then_moved(reset_policy="none")
-    assert rig.fetcher.epochs_told(rig.ask_epochs(), {A: EpochEnd(0, 0)}, rig.now)
+    assert rig.fetcher.epoch_ends_received(rig.ask_epochs(), {A: EpochEnd(0, 0)}, rig.now)
     error = rig.fetcher.positions[A].error
     assert isinstance(error, LogTruncationError)
     assert error.divergent_offsets == {A: OffsetAndMetadata(0, "", 0)}
@@ -110,7 +110,7 @@ def test_the_epoch_0_is_asked_for_as_others_are() -> None:
     rig.seek_all(0)
     rig.answer(rig.fetch(), p0=batch(0, b"a", leader_epoch=0))
     rig.lead(A, 2, 0)
-    assert rig.ask_epochs().questions == {A: EpochQuestion(2, 0, 0)}
+    assert rig.ask_epochs().questions == {A: EpochQuery(2, 0, 0)}
 
 
 @pytest.mark.parametrize("end", [EpochEnd(-1, -1), EpochEnd(-1, 5), EpochEnd(3, -1)])
@@ -118,7 +118,7 @@ def test_the_epoch_0_is_asked_for_as_others_are() -> None:
 def test_a_leader_that_knows_nothing_of_the_epoch_has_nothing_of_what_was_read(policy: str, end: EpochEnd) -> None:
     """SubscriptionState.maybeCompleteValidation: it knows nothing when either is undefined."""
     rig = read_then_moved(reset_policy=policy)
-    news = rig.fetcher.epochs_told(rig.ask_epochs(), {A: end}, rig.now)
+    news = rig.fetcher.epoch_ends_received(rig.ask_epochs(), {A: end}, rig.now)
     if policy == "none":
         error = rig.fetcher.positions[A].error
         assert news
@@ -132,7 +132,7 @@ def test_a_leader_that_knows_nothing_of_the_epoch_has_nothing_of_what_was_read(p
 def test_what_was_fetched_and_not_handed_out_is_fetched_again_after_a_truncation(end: int) -> None:
     """Nobody has seen what is gone."""
     rig = read_then_moved(read=False, reset_policy="none")
-    assert not rig.fetcher.epochs_told(rig.ask_epochs(), {A: EpochEnd(BATCH_EPOCH - 1, end)}, rig.now)
+    assert not rig.fetcher.epoch_ends_received(rig.ask_epochs(), {A: EpochEnd(BATCH_EPOCH - 1, end)}, rig.now)
     assert rig.read() == []
     call = rig.fetch()
     assert (call.node, listed(call)) == (2, {0: 0})
@@ -142,28 +142,28 @@ def test_a_seek_makes_the_question_pointless() -> None:
     rig = read_then_moved(reset_policy="none")
     effect = rig.ask_epochs()
     rig.fetcher.position_of(A).seek(1)
-    assert not rig.fetcher.epochs_told(effect, {A: EpochEnd(0, 0)}, rig.now)
+    assert not rig.fetcher.epoch_ends_received(effect, {A: EpochEnd(0, 0)}, rig.now)
     assert listed(rig.fetch()) == {0: 1}
 
 
 def test_a_broker_that_does_not_tell_consumers_is_trusted() -> None:
     rig = read_then_moved(reset_policy="none")
-    rig.fetcher.epochs_told(rig.ask_epochs(), {A: IncompatibleBrokerVersion("too old")}, rig.now)
+    rig.fetcher.epoch_ends_received(rig.ask_epochs(), {A: IncompatibleBrokerVersion("too old")}, rig.now)
     assert listed(rig.fetch()) == {0: 3}
 
 
 @pytest.mark.parametrize("error", [KafkaConnectionError("gone"), FencedLeaderEpochError("later")])
 def test_a_question_without_an_answer_is_asked_again(error: BaseException) -> None:
     rig = read_then_moved()
-    rig.fetcher.epochs_told(rig.ask_epochs(), {A: error}, rig.now)
-    assert [type(effect).__name__ for effect in rig.poll()] == ["RefreshMetadata"]
+    rig.fetcher.epoch_ends_received(rig.ask_epochs(), {A: error}, rig.now)
+    assert [type(effect).__name__ for effect in rig.poll()] == ["RefreshFetchMetadata"]
     rig.now += 0.1
     assert rig.ask_epochs().questions[A].node == 2
 
 
 def test_a_question_that_is_forbidden_is_the_readers() -> None:
     rig = read_then_moved()
-    assert rig.fetcher.epochs_told(rig.ask_epochs(), {A: TopicAuthorizationFailedError("t")}, rig.now)
+    assert rig.fetcher.epoch_ends_received(rig.ask_epochs(), {A: TopicAuthorizationFailedError("t")}, rig.now)
     assert isinstance(rig.fetcher.positions[A].error, TopicAuthorizationFailedError)
 
 
@@ -176,7 +176,7 @@ def test_an_answer_of_the_former_leader_that_comes_late_does_not_count() -> None
     rig.lead(A, 2, BATCH_EPOCH + 1)
     effect = rig.ask_epochs()
     assert not rig.answer(late, p0=batch(1, b"gone"))
-    rig.fetcher.epochs_told(effect, {A: EpochEnd(BATCH_EPOCH, 1)}, rig.now)
+    rig.fetcher.epoch_ends_received(effect, {A: EpochEnd(BATCH_EPOCH, 1)}, rig.now)
     assert listed(rig.fetch()) == {0: 1}
     assert rig.read() == [b"a"]
 
@@ -188,7 +188,7 @@ def test_who_is_behind_with_the_epoch_learns_it_or_is_waited_for(code: int, refr
     rig.seek_all(0)
     rig.answer(rig.fetch(), p0=code)
     effects = rig.poll()
-    assert any(type(effect).__name__ == "RefreshMetadata" for effect in effects) is refreshes
+    assert any(type(effect).__name__ == "RefreshFetchMetadata" for effect in effects) is refreshes
     assert rig.fetcher.positions[A].retry_at == pytest.approx(0.1)
 
 
@@ -215,5 +215,5 @@ def test_each_leader_is_asked_for_epochs_by_itself() -> None:
     for partition in (A, C):
         rig.lead(partition, rig.leaders[partition], epoch=2)
         rig.fetcher.positions[partition].seek(5, 1)
-    asked = [effect for effect in rig.poll() if isinstance(effect, AskEpochs)]
+    asked = [effect for effect in rig.poll() if isinstance(effect, RequestEpochEnds)]
     assert [list(effect.questions) for effect in asked] == [[A], [C]]

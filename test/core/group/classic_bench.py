@@ -8,9 +8,18 @@ from typing import Any
 from kafka.core.dialogue import ByVersion
 from kafka.core.group.assignors.strategy import make_assignors
 from kafka.core.group.classic import ClassicMember
-from kafka.core.group.machine import Ask, Assign, Effect, GroupMachine, Lose, Revoke, Subscription, TopicPicture
+from kafka.core.group.machine import (
+    Assign,
+    GroupEffect,
+    GroupMachine,
+    GroupSubscription,
+    Lose,
+    Revoke,
+    SendToCoordinator,
+    TopicSnapshot,
+)
 from kafka.core.group.protocol import (
-    Assignment,
+    MemberAssignment,
     MemberSubscription,
     read_subscription,
     write_assignment,
@@ -71,7 +80,7 @@ def join_error(code: int, member_id: str = "") -> JoinGroupResponse:
 
 
 def synced(*numbers: int, topic: str = "jobs", code: int = 0, **more: Any) -> SyncGroupResponse:
-    data = write_assignment(Assignment(tuple(sorted(parts(*numbers, topic=topic)))))
+    data = write_assignment(MemberAssignment(tuple(sorted(parts(*numbers, topic=topic)))))
     return SyncGroupResponse(error_code=code, assignment=b"" if code else data, **more)
 
 
@@ -83,7 +92,7 @@ def gone() -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=0, members=[])
 
 
-class Seen(list[Effect]):
+class Seen(list[GroupEffect]):
     """Effects that are equal only to those of their own kind: as tuples a Lose is equal to a Revoke."""
 
     def __eq__(self, other: object) -> bool:
@@ -112,7 +121,7 @@ class Bench:
         )
         machine: GroupMachine = self.member  # it is one, as a type checker sees
         assert machine.next_deadline == float("inf")
-        self.asked: Ask | None = None
+        self.asked: SendToCoordinator | None = None
         self.seen = Seen()
 
     # -- time ---------------------------------------------------------------------------------------------------------
@@ -122,11 +131,11 @@ class Bench:
         self.now += after_s
         found = self.member.poll(self.now)
         for each in found:
-            if isinstance(each, Ask):
+            if isinstance(each, SendToCoordinator):
                 is_leave = isinstance(each.request, ByVersion)
                 assert self.asked is None or is_leave, "only a leave goes out beside another request"
                 self.asked = each
-        self.seen = Seen(each for each in found if not isinstance(each, Ask))
+        self.seen = Seen(each for each in found if not isinstance(each, SendToCoordinator))
         assert self.member.next_deadline > self.now, "or the loop would spin"
         return self.seen
 
@@ -176,11 +185,11 @@ class Bench:
         return self.poll()
 
     def subscribe(self, *topics: str) -> Seen:
-        self.member.subscribe(Subscription(frozenset(topics)), self.now)
+        self.member.subscribe(GroupSubscription(frozenset(topics)), self.now)
         return self.poll()
 
     def metadata(self, **counts: int) -> Seen:
-        self.member.metadata_changed({topic: TopicPicture(count) for topic, count in counts.items()}, self.now)
+        self.member.metadata_changed({topic: TopicSnapshot(count) for topic, count in counts.items()}, self.now)
         return self.poll()
 
     # -- the way to a member ------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from kafka.core.group.consumer import ConsumerMember
-from kafka.core.group.machine import Ask, Assign, Effect, Lose, Revoke, Subscription
+from kafka.core.group.machine import Assign, GroupEffect, GroupSubscription, Lose, Revoke, SendToCoordinator
 from kafka.core.retry import Backoff
 from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from test.core.group.classic_bench import NoChance, Seen, parts
@@ -36,18 +36,18 @@ class Bench:
             topic_of_id=self.names.get,
             **options,
         )
-        self.asked: Ask | None = None
+        self.asked: SendToCoordinator | None = None
 
     def poll(self, after_s: float = 0.0) -> Seen:
         """All effects but requests, which are kept in ``asked``."""
         self.now += after_s
         effects = self.member.poll(self.now)
-        asks = [each for each in effects if isinstance(each, Ask)]
+        asks = [each for each in effects if isinstance(each, SendToCoordinator)]
         assert len(asks) <= 1 and not (asks and self.asked), "one request in flight at a time"
         assert self.member.next_deadline > self.now, "or the loop would spin"
         if asks:
             self.asked = asks[0]
-        return Seen(each for each in effects if not isinstance(each, Ask))
+        return Seen(each for each in effects if not isinstance(each, SendToCoordinator))
 
     @property
     def request(self) -> ConsumerGroupHeartbeatRequest:
@@ -91,7 +91,7 @@ class Bench:
         self.member.failed(ask, error, self.now)
         return self.poll()
 
-    def done(self, effects: Collection[Effect]) -> Seen:
+    def done(self, effects: Collection[GroupEffect]) -> Seen:
         """Carry out what there is to carry out; what comes next."""
         (step,) = (each for each in effects if isinstance(each, (Revoke, Lose, Assign)))
         if isinstance(step, Revoke):
@@ -104,7 +104,7 @@ class Bench:
 
     def join(self, numbers: Iterable[int] = (0, 1), epoch: int = 2, **subscription: Any) -> None:
         """Subscribe, join, take over partitions of ``jobs`` and acknowledge them."""
-        self.member.subscribe(Subscription(**(subscription or {"topics": frozenset({"jobs"})})), self.now)
+        self.member.subscribe(GroupSubscription(**(subscription or {"topics": frozenset({"jobs"})})), self.now)
         self.poll()
         self.done(self.answer(epoch, {JOBS: numbers}))
         self.answer(epoch)

@@ -18,16 +18,15 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from kafka.core.group.assignors.adapter import Adapter
 from kafka.core.group.assignors.base import GroupMember, RebalanceProtocol
 from kafka.core.group.assignors.range import RangeAssignor
-from kafka.core.group.assignors.strategy import ASSIGNORS, make_assignors
-from kafka.core.group.machine import TopicPicture
-from kafka.core.group.protocol import Assignment, MemberSubscription
+from kafka.core.group.assignors.strategy import ASSIGNORS, LegacyAssignorAdapter, make_assignors
+from kafka.core.group.machine import TopicSnapshot
+from kafka.core.group.protocol import MemberAssignment, MemberSubscription
 from kafka.errors import IllegalArgumentError
 from kafka.structs import TopicPartition
 
-TOPICS = {"t": TopicPicture(3)}
+TOPICS = {"t": TopicSnapshot(3)}
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 MEMBERS = [
     GroupMember("a", None, MemberSubscription(("t",), b"said by a")),
@@ -95,8 +94,8 @@ def test_an_assignor_of_generation_2_sees_a_dictionary() -> None:
     assert assignor.name == "first"
     assert assignor.rebalance_protocols == {RebalanceProtocol.EAGER}
     assert assignor.user_data(frozenset({"t"})) == b"user data"
-    assert assignor.assign(TOPICS, MEMBERS) == {"a": Assignment((T0, T2)), "b": Assignment((T1,))}
-    assignor.on_assignment(Assignment((T1,)), 5)
+    assert assignor.assign(TOPICS, MEMBERS) == {"a": MemberAssignment((T0, T2)), "b": MemberAssignment((T1,))}
+    assignor.on_assignment(MemberAssignment((T1,)), 5)
     assert own.told == [[T1], 5]
 
 
@@ -104,15 +103,15 @@ def test_an_assignor_of_generation_3_sees_a_list() -> None:
     own = Second()
     (assignor,) = make_assignors([own])
     assert assignor.user_data(frozenset({"t"})) is None
-    assert assignor.assign(TOPICS, MEMBERS) == {"a": Assignment((T0, T1, T2))}
-    assignor.on_assignment(Assignment((T1,)), 5)
+    assert assignor.assign(TOPICS, MEMBERS) == {"a": MemberAssignment((T0, T1, T2))}
+    assignor.on_assignment(MemberAssignment((T1,)), 5)
     assert own.told == [([("t", [1])], 5)]
 
 
 @pytest.mark.parametrize(
     "returned",
     [
-        Assignment((T0, T2)),
+        MemberAssignment((T0, T2)),
         ConsumerProtocolAssignment(0, [("t", (0, 2))]),
         ConsumerProtocolAssignment(0, [("t", (0, 2))], None).encode(),
         {"t": [0, 2]},
@@ -125,7 +124,7 @@ def test_an_assignor_of_generation_3_sees_a_list() -> None:
 def test_an_assignment_may_have_any_simple_form(returned: Any) -> None:
     own = First()
     own.assign = lambda cluster, members: {"a": returned}  # type: ignore[method-assign]
-    assert Adapter(own).assign(TOPICS, MEMBERS) == {"a": Assignment((T0, T2))}
+    assert LegacyAssignorAdapter(own).assign(TOPICS, MEMBERS) == {"a": MemberAssignment((T0, T2))}
 
 
 @pytest.mark.parametrize("returned", [7, "t", [("t", "x")], [1, 2]])
@@ -133,7 +132,7 @@ def test_what_is_no_assignment_is_refused(returned: Any) -> None:
     own = First()
     own.assign = lambda cluster, members: {"a": returned}  # type: ignore[method-assign]
     with pytest.raises(IllegalArgumentError, match="the assignor first returned"):
-        Adapter(own).assign(TOPICS, MEMBERS)
+        LegacyAssignorAdapter(own).assign(TOPICS, MEMBERS)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +169,7 @@ def test_a_class_made_from_one_of_ours_is_the_users_own() -> None:
             return dict(zip(found, reversed(found.values()), strict=True))
 
     (assignor,) = make_assignors([Backwards])
-    assert isinstance(assignor, Adapter) and assignor.name == "backwards"
+    assert isinstance(assignor, LegacyAssignorAdapter) and assignor.name == "backwards"
     expected = RangeAssignor().assign(TOPICS, MEMBERS)
     found = assignor.assign(TOPICS, MEMBERS)
     assert found["a"].partitions == expected["b"].partitions

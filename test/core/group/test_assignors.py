@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from kafka.core.group.assignors.base import Assignor, GroupMember
 from kafka.core.group.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from kafka.core.group.assignors.strategy import ASSIGNORS
-from kafka.core.group.machine import TopicPicture
-from kafka.core.group.protocol import Assignment, MemberSubscription
+from kafka.core.group.machine import TopicSnapshot
+from kafka.core.group.protocol import MemberAssignment, MemberSubscription
 from kafka.structs import TopicPartition
 from test.support.cpu import CpuTime
 
 STICKY = ("sticky", "cooperative-sticky")
 RACKS = ("a", "b", "c")
 
-Topics = Mapping[str, TopicPicture]
-Given = Mapping[str, Assignment]
+Topics = Mapping[str, TopicSnapshot]
+Given = Mapping[str, MemberAssignment]
 
 
 def member(member_id: str, *topics: str, instance_id: str | None = None, rack: str = "") -> GroupMember:
@@ -40,7 +40,7 @@ few = settings(max_examples=40)  # groups are small, and what goes wrong shows s
 
 
 @st.composite
-def pictures(draw: st.DrawFn) -> dict[str, TopicPicture]:
+def pictures(draw: st.DrawFn) -> dict[str, TopicSnapshot]:
     has_racks = draw(st.booleans())
     found = {}
     for name in draw(st.lists(st.sampled_from("tuvwx"), min_size=1, unique=True)):
@@ -48,12 +48,12 @@ def pictures(draw: st.DrawFn) -> dict[str, TopicPicture]:
         racks = (
             [frozenset(draw(st.sets(st.sampled_from(RACKS), max_size=2))) for _ in range(count)] if has_racks else []
         )
-        found[name] = TopicPicture(count, racks)
+        found[name] = TopicSnapshot(count, racks)
     return found
 
 
 @st.composite
-def groups(draw: st.DrawFn, are_equal: bool | None = None) -> tuple[dict[str, TopicPicture], list[GroupMember]]:
+def groups(draw: st.DrawFn, are_equal: bool | None = None) -> tuple[dict[str, TopicSnapshot], list[GroupMember]]:
     topics = draw(pictures())
     same = draw(st.booleans()) if are_equal is None else are_equal
     some = st.lists(st.sampled_from([*topics, "missing"]), unique=True)
@@ -93,7 +93,7 @@ def sizes(found: Given) -> list[int]:
 @few
 @given(group=groups())
 def test_everything_is_assigned_once_to_who_reads_it(
-    name: str, group: tuple[dict[str, TopicPicture], list[GroupMember]]
+    name: str, group: tuple[dict[str, TopicSnapshot], list[GroupMember]]
 ) -> None:
     topics, members = group
     check(topics, members, ASSIGNORS[name]().assign(topics, members))
@@ -103,7 +103,7 @@ def test_everything_is_assigned_once_to_who_reads_it(
 @few
 @given(group=groups(are_equal=True))
 def test_members_that_read_the_same_differ_by_one_at_most(
-    name: str, group: tuple[dict[str, TopicPicture], list[GroupMember]]
+    name: str, group: tuple[dict[str, TopicSnapshot], list[GroupMember]]
 ) -> None:
     found = sizes(ASSIGNORS[name]().assign(*group))
     assert found[-1] - found[0] <= 1
@@ -111,7 +111,7 @@ def test_members_that_read_the_same_differ_by_one_at_most(
 
 @few
 @given(groups(are_equal=True))
-def test_range_differs_by_one_for_each_topic(group: tuple[dict[str, TopicPicture], list[GroupMember]]) -> None:
+def test_range_differs_by_one_for_each_topic(group: tuple[dict[str, TopicSnapshot], list[GroupMember]]) -> None:
     topics, members = group
     found = ASSIGNORS["range"]().assign(topics, members)
     for topic in topics:
@@ -123,7 +123,7 @@ def test_range_differs_by_one_for_each_topic(group: tuple[dict[str, TopicPicture
 @few
 @given(group=groups())
 def test_sticky_ones_are_as_even_as_the_topics_allow(
-    name: str, group: tuple[dict[str, TopicPicture], list[GroupMember]]
+    name: str, group: tuple[dict[str, TopicSnapshot], list[GroupMember]]
 ) -> None:
     topics, members = group
     found = ASSIGNORS[name]().assign(topics, members)
@@ -135,7 +135,7 @@ def test_sticky_ones_are_as_even_as_the_topics_allow(
                 assert not movable, "it could be more even"
 
 
-def remembering(name: str, one: GroupMember, assignment: Assignment, generation: int = 1) -> GroupMember:
+def remembering(name: str, one: GroupMember, assignment: MemberAssignment, generation: int = 1) -> GroupMember:
     """The member as it joins again after it was given ``assignment``."""
     own = ASSIGNORS[name]()
     own.on_assignment(assignment, generation)
@@ -162,7 +162,7 @@ def settle(name: str, topics: Topics, members: Sequence[GroupMember]) -> tuple[G
 @few
 @given(group=groups())
 def test_nothing_moves_when_nothing_has_changed(
-    name: str, group: tuple[dict[str, TopicPicture], list[GroupMember]]
+    name: str, group: tuple[dict[str, TopicSnapshot], list[GroupMember]]
 ) -> None:
     topics, members = group
     if any(one.subscription.rack for one in members):
@@ -178,7 +178,7 @@ def test_nothing_moves_when_nothing_has_changed(
 @few
 @given(group=groups(are_equal=True), gone=st.integers(0, 6), new=st.integers(0, 3))
 def test_no_more_moves_than_balance_takes_when_members_come_and_go(
-    name: str, group: tuple[dict[str, TopicPicture], list[GroupMember]], gone: int, new: int
+    name: str, group: tuple[dict[str, TopicSnapshot], list[GroupMember]], gone: int, new: int
 ) -> None:
     topics, members = group
     members = [one._replace(subscription=one.subscription._replace(rack="")) for one in members]
@@ -199,7 +199,7 @@ def test_no_more_moves_than_balance_takes_when_members_come_and_go(
 @few
 @given(groups(), st.integers(0, 6))
 def test_a_cooperative_partition_never_goes_to_another_while_somebody_owns_it(
-    group: tuple[dict[str, TopicPicture], list[GroupMember]], gone: int
+    group: tuple[dict[str, TopicSnapshot], list[GroupMember]], gone: int
 ) -> None:
     topics, members = group
     first = CooperativeStickyAssignor().assign(topics, members)
@@ -219,18 +219,18 @@ def test_a_cooperative_partition_never_goes_to_another_while_somebody_owns_it(
 
 @pytest.mark.parametrize("name", STICKY)
 def test_a_claim_of_an_older_generation_does_not_count(name: str) -> None:
-    topics = {"t": TopicPicture(2)}
-    both = Assignment((TopicPartition("t", 0), TopicPartition("t", 1)))
+    topics = {"t": TopicSnapshot(2)}
+    both = MemberAssignment((TopicPartition("t", 0), TopicPartition("t", 1)))
     late = remembering(name, member("a", "t"), both, 3)
-    holder = remembering(name, member("b", "t"), Assignment((TopicPartition("t", 1),)), 7)
-    other = remembering(name, member("c", "t"), Assignment((TopicPartition("t", 0),)), 7)
+    holder = remembering(name, member("b", "t"), MemberAssignment((TopicPartition("t", 1),)), 7)
+    other = remembering(name, member("c", "t"), MemberAssignment((TopicPartition("t", 0),)), 7)
     found = shown(ASSIGNORS[name]().assign(topics, [late, holder, other]))
     assert (found["b"], found["c"], found["a"]) == ("t1", "t0", "")
 
 
 def test_who_claims_the_same_of_the_same_generation_has_it_no_more() -> None:
-    topics = {"t": TopicPicture(2)}
-    claim = Assignment((TopicPartition("t", 0),))
+    topics = {"t": TopicSnapshot(2)}
+    claim = MemberAssignment((TopicPartition("t", 0),))
     members = [remembering("cooperative-sticky", member(one, "t"), claim, 7) for one in "ab"]
     found = CooperativeStickyAssignor().assign(topics, members)
     assert all(TopicPartition("t", 0) not in each.partitions for each in found.values()), "first both give it up"
@@ -238,33 +238,33 @@ def test_who_claims_the_same_of_the_same_generation_has_it_no_more() -> None:
 
 def test_user_data_that_cannot_be_read_is_no_claim() -> None:
     broken = GroupMember("a", None, MemberSubscription(("t",), user_data=b"\x00"))
-    assert shown(StickyAssignor().assign({"t": TopicPicture(1)}, [broken])) == {"a": "t0"}
-    assert shown(CooperativeStickyAssignor().assign({"t": TopicPicture(1)}, [broken])) == {"a": "t0"}
+    assert shown(StickyAssignor().assign({"t": TopicSnapshot(1)}, [broken])) == {"a": "t0"}
+    assert shown(CooperativeStickyAssignor().assign({"t": TopicSnapshot(1)}, [broken])) == {"a": "t0"}
 
 
 def test_what_a_member_owned_of_partitions_that_are_no_more_is_forgotten() -> None:
-    had = Assignment((TopicPartition("t", 0), TopicPartition("t", 9), TopicPartition("gone", 0)))
-    found = StickyAssignor().assign({"t": TopicPicture(1)}, [remembering("sticky", member("a", "t", "gone"), had)])
+    had = MemberAssignment((TopicPartition("t", 0), TopicPartition("t", 9), TopicPartition("gone", 0)))
+    found = StickyAssignor().assign({"t": TopicSnapshot(1)}, [remembering("sticky", member("a", "t", "gone"), had)])
     assert shown(found) == {"a": "t0"}
 
 
 def test_static_members_come_first_and_by_their_instance_ids() -> None:
     members = [member("a", "t"), member("z", "t", instance_id="2"), member("y", "t", instance_id="10")]
-    topics = {"t": TopicPicture(4)}
+    topics = {"t": TopicSnapshot(4)}
     assert shown(ASSIGNORS["range"]().assign(topics, members)) == {"y": "t0 t1", "z": "t2", "a": "t3"}
     assert shown(ASSIGNORS["roundrobin"]().assign(topics, members)) == {"y": "t0 t3", "z": "t1", "a": "t2"}
 
 
 def test_range_gives_what_is_near_and_keeps_topics_together() -> None:
     racks = [frozenset(each) for each in ("a", "b", "a", "b")]
-    topics = {"t": TopicPicture(4, racks), "u": TopicPicture(4, racks)}
+    topics = {"t": TopicSnapshot(4, racks), "u": TopicSnapshot(4, racks)}
     members = [member("m1", "t", "u", rack="b"), member("m2", "t", "u", rack="a")]
     assert shown(ASSIGNORS["range"]().assign(topics, members)) == {"m1": "t1 t3 u1 u3", "m2": "t0 t2 u0 u2"}
 
 
 @pytest.mark.parametrize("name", STICKY)
 def test_sticky_ones_give_what_is_near(name: str) -> None:
-    topics = {"t": TopicPicture(4, [frozenset(each) for each in ("a", "b", "a", "b")])}
+    topics = {"t": TopicSnapshot(4, [frozenset(each) for each in ("a", "b", "a", "b")])}
     members = [member("m1", "t", rack="b"), member("m2", "t", rack="a")]
     assert shown(ASSIGNORS[name]().assign(topics, members)) == {"m1": "t1 t3", "m2": "t0 t2"}
 
@@ -274,7 +274,7 @@ def test_sticky_ones_give_what_is_near(name: str) -> None:
 def test_two_thousand_partitions_for_a_hundred_members_take_well_under_a_second(name: str, kind: str) -> None:
     names = ["t"] if kind == "one topic" else [f"t{number}" for number in range(100)]
     racks = [frozenset({RACKS[number % 3]}) for number in range(2000)] if kind == "racks" else []
-    topics = {topic: TopicPicture(2000 // len(names), racks[: 2000 // len(names)]) for topic in names}
+    topics = {topic: TopicSnapshot(2000 // len(names), racks[: 2000 // len(names)]) for topic in names}
 
     def reads(number: int) -> list[str]:
         return names if kind != "own topics" else [names[(number * 7 + each * each) % 100] for each in range(30)]

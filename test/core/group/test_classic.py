@@ -8,19 +8,19 @@ import pytest
 
 from kafka.core.group.assignors.base import RebalanceProtocol
 from kafka.core.group.assignors.strategy import make_assignors
-from kafka.core.group.classic_rebalance import common_protocol
+from kafka.core.group.classic import common_protocol
 from kafka.core.group.machine import (
     NO_GENERATION,
-    Ask,
     Assign,
     ForgetCoordinator,
+    GroupSubscription,
     Left,
     Lose,
     NeedMetadata,
-    Report,
+    ReportError,
     Revoke,
-    Subscription,
-    TopicPicture,
+    SendToCoordinator,
+    TopicSnapshot,
 )
 from kafka.core.group.protocol import MemberSubscription, read_assignment, read_subscription
 from kafka.errors import (
@@ -128,7 +128,7 @@ def test_what_is_told_of_topics_no_longer_wanted_is_not_taken() -> None:
 
 def test_patterns_for_the_broker_are_refused() -> None:
     with pytest.raises(IllegalArgumentError, match="group_protocol='consumer'"):
-        Bench().member.subscribe(Subscription(pattern="jobs.*"), 0.0)
+        Bench().member.subscribe(GroupSubscription(pattern="jobs.*"), 0.0)
 
 
 # -- leading ----------------------------------------------------------------------------------------------------------
@@ -223,12 +223,12 @@ def test_a_follower_does_not_mind_how_many_partitions_there_are() -> None:
 def test_racks_count_as_a_change_for_members_in_racks_only() -> None:
     def change(rack: str) -> bool:
         bench = Bench(rack=rack)
-        bench.member.metadata_changed({"jobs": TopicPicture(1, [frozenset({"a"})])}, bench.now)
+        bench.member.metadata_changed({"jobs": TopicSnapshot(1, [frozenset({"a"})])}, bench.now)
         bench.subscribe("jobs")
         bench.answer(joined(1, "me", "me", {"me": MemberSubscription(("jobs",))}))
         bench.answer(synced(0))
         bench.carry_out()
-        bench.member.metadata_changed({"jobs": TopicPicture(1, [frozenset({"b"})])}, bench.now)
+        bench.member.metadata_changed({"jobs": TopicSnapshot(1, [frozenset({"b"})])}, bench.now)
         return bench.poll() == [Revoke(parts(0))]
 
     assert change("a")
@@ -266,7 +266,7 @@ def test_what_a_users_assignor_raises_is_told_and_the_group_tried_again() -> Non
     bench.metadata(jobs=1)
     bench.subscribe("jobs")
     (report,) = bench.answer(joined(1, "me", "me", {"me": MemberSubscription(("jobs",))}, "broken"))
-    assert isinstance(report, Report) and not report.is_fatal
+    assert isinstance(report, ReportError) and not report.is_fatal
     assert isinstance(report.error, IllegalStateError) and "ZeroDivisionError" in str(report.error)
     assert bench.asked is None
     bench.poll(1.0)
@@ -280,7 +280,7 @@ def test_a_member_that_speaks_no_consumers_language_is_told_of() -> None:
     answer = joined(1, "me", "me", {"me": MemberSubscription(("jobs",)), "odd": MemberSubscription(())})
     answer.members[1].metadata = b"\x00"
     (report,) = bench.answer(answer)
-    assert isinstance(report, Report) and "member odd" in str(report.error)
+    assert isinstance(report, ReportError) and "member odd" in str(report.error)
 
 
 # -- rebalances -------------------------------------------------------------------------------------------------------
@@ -616,10 +616,12 @@ def test_who_leaves_while_joining_does_so_beside_the_join() -> None:
     bench.subscribe("jobs")
     bench.answer(join_error(79, "me"))
     join = bench.asked
-    assert join is not None and not join.is_apart
+    assert join is not None and not join.on_own_connection
     bench.member.leave(bench.now)
     bench.poll()
-    assert bench.asked is not None and bench.asked.is_apart, "the broker reads nothing behind a join that waits"
+    assert bench.asked is not None and bench.asked.on_own_connection, (
+        "the broker reads nothing behind a join that waits"
+    )
     assert isinstance(bench.request, LeaveGroupRequest)
     assert join is not None
     bench.member.answered(join, joined(5), bench.now)
@@ -636,7 +638,7 @@ def test_who_leaves_while_a_heartbeat_is_out_does_so_behind_it() -> None:
     bench.poll()
     bench.carry_out()
     assert isinstance(bench.request, LeaveGroupRequest)
-    assert not bench.asked.is_apart, "no broker waits before it answers a heartbeat"
+    assert not bench.asked.on_own_connection, "no broker waits before it answers a heartbeat"
     bench.member.answered(heartbeat, beat(), bench.now)
     assert bench.answer(gone()) == [Left()]
 
@@ -742,10 +744,10 @@ def test_a_join_that_waits_keeps_the_session_alive() -> None:
 def test_there_is_one_request_at_a_time() -> None:
     bench = Bench()
     bench.subscribe("jobs")
-    asked: list[Ask] = []
+    asked: list[SendToCoordinator] = []
     for _ in range(50):
         bench.now += 1.0
-        asked += [each for each in bench.member.poll(bench.now) if isinstance(each, Ask)]
+        asked += [each for each in bench.member.poll(bench.now) if isinstance(each, SendToCoordinator)]
     assert not asked, "the join waits, and keeps the session alive by that"
 
 
@@ -794,7 +796,7 @@ def test_a_cooperative_assignor_that_gives_away_what_others_own_is_told_of() -> 
     other = MemberSubscription(("jobs",), None, tuple(sorted(parts(1))), 1)
     members = {"me": MemberSubscription(("jobs",)), "other": other}
     (report,) = bench.answer(joined(2, "me", "me", members, "only-cooperative"))
-    assert isinstance(report, Report) and "still own" in str(report.error)
+    assert isinstance(report, ReportError) and "still own" in str(report.error)
 
 
 class TakingEagerly(Taking):

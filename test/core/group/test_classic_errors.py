@@ -7,8 +7,15 @@ from typing import NamedTuple
 
 import pytest
 
-from kafka.core.group.classic_reactions import HEARTBEAT, JOIN, SYNC, Reaction, Table, reaction_to
-from kafka.core.group.machine import NO_GENERATION, ForgetCoordinator, Lose, Report, Revoke
+from kafka.core.group.classic import (
+    HEARTBEAT_ERRORS,
+    JOIN_ERRORS,
+    SYNC_ERRORS,
+    ClassicErrorAction,
+    ClassicErrorTable,
+    classic_error_action,
+)
+from kafka.core.group.machine import NO_GENERATION, ForgetCoordinator, Lose, ReportError, Revoke
 from kafka.errors import (
     ERRORS_BY_CODE,
     AuthenticationError,
@@ -33,9 +40,9 @@ class Expected(NamedTuple):
     """What a member is to do about an error of a JoinGroup, SyncGroup and Heartbeat response. Never read from the
     tables under test."""
 
-    join: Reaction
-    sync: Reaction
-    heartbeat: Reaction
+    join: ClassicErrorAction
+    sync: ClassicErrorAction
+    heartbeat: ClassicErrorAction
     source: str
 
 
@@ -45,7 +52,7 @@ class Expected(NamedTuple):
 # no later attempt can end otherwise (GIVE_UP). test/conformance/test_groups.py provokes on Apache Kafka 4.3.0:
 # ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT,
 # REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID; test_full_groups.py GROUP_MAX_SIZE_REACHED.
-R = Reaction
+R = ClassicErrorAction
 EXPECTED: dict[str, Expected] = {
     "COORDINATOR_LOAD_IN_PROGRESS": Expected(
         R.RETRY, R.RETRY, R.RETRY,
@@ -111,7 +118,7 @@ ASK_FOR_THE_COORDINATOR = {
     "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "PREFERRED_LEADER_NOT_AVAILABLE",
     "ELIGIBLE_LEADERS_NOT_AVAILABLE", "ELECTION_NOT_NEEDED", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID",
 }  # fmt: skip
-TABLES: dict[str, Table] = {"join": JOIN, "sync": SYNC, "heartbeat": HEARTBEAT}
+TABLES: dict[str, ClassicErrorTable] = {"join": JOIN_ERRORS, "sync": SYNC_ERRORS, "heartbeat": HEARTBEAT_ERRORS}
 ONLY_IN = {
     "INCONSISTENT_GROUP_PROTOCOL": {"join", "sync"},
     "INVALID_SESSION_TIMEOUT": {"join"},
@@ -121,7 +128,7 @@ ONLY_IN = {
 """Errors that have a row in some of the tables only."""
 
 
-def expected(kind: str, name: str) -> Reaction:
+def expected(kind: str, name: str) -> ClassicErrorAction:
     """What a member is to do about the error ``name`` of an answer to a request of ``kind``."""
     row = EXPECTED.get(name)
     if row is not None:
@@ -135,7 +142,7 @@ def test_the_tables_have_the_expected_row_for_every_error_and_no_other() -> None
     wrong = []
     for kind, table in TABLES.items():
         for name, code in CODES.items():
-            found, wanted = reaction_to(ERRORS_BY_CODE[code](""), table), expected(kind, name)
+            found, wanted = classic_error_action(ERRORS_BY_CODE[code](""), table), expected(kind, name)
             if found is not wanted:
                 wrong.append(f"{kind} {name}: {found.name}, expected {wanted.name}")
     assert not wrong, "\n".join(wrong)
@@ -174,15 +181,19 @@ def test_a_member_does_what_is_expected_about_every_error(kind: str, assignor: s
         effects = bench.answer(ANSWERS[kind](code))
         what = f"{kind} answered {name}: {reaction}"
         kinds = [type(each) for each in effects]
-        assert (Report in kinds) == (reaction in (Reaction.REPORT, Reaction.GIVE_UP)), what
-        assert (ForgetCoordinator in kinds) == (reaction is Reaction.FIND_COORDINATOR), what
-        is_gone = reaction in (Reaction.NEW_MEMBER, Reaction.NEW_GENERATION, Reaction.GIVE_UP)
+        assert (ReportError in kinds) == (reaction in (ClassicErrorAction.REPORT, ClassicErrorAction.GIVE_UP)), what
+        assert (ForgetCoordinator in kinds) == (reaction is ClassicErrorAction.FIND_COORDINATOR), what
+        is_gone = reaction in (
+            ClassicErrorAction.NEW_MEMBER,
+            ClassicErrorAction.NEW_GENERATION,
+            ClassicErrorAction.GIVE_UP,
+        )
         assert (bench.member.generation == NO_GENERATION) == is_gone, what
         assert (Lose(owned) in effects) == (is_gone and bool(owned)), what
         assert bench.member.member_id == MEMBER_IDS.get(reaction, "me"), what
         bench.seen = Seen(each for each in effects if isinstance(each, (Lose, Revoke)))
         bench.carry_out()
-        if reaction is Reaction.GIVE_UP:
+        if reaction is ClassicErrorAction.GIVE_UP:
             bench.poll(3600.0)
             assert bench.asked is None, what
             assert bench.member.state_name == "fatal", what
@@ -200,16 +211,16 @@ def test_a_member_does_what_is_expected_about_every_error(kind: str, assignor: s
 
 
 REPORT_PAUSE_S = 1.0
-MEMBER_IDS = {Reaction.NEW_MEMBER: "", Reaction.TAKE_ID: "given"}
+MEMBER_IDS = {ClassicErrorAction.NEW_MEMBER: "", ClassicErrorAction.TAKE_ID: "given"}
 PAUSES_S = {
-    Reaction.RETRY: BACKOFF_S,
-    Reaction.FIND_COORDINATOR: BACKOFF_S,
-    Reaction.REPORT: REPORT_PAUSE_S,
+    ClassicErrorAction.RETRY: BACKOFF_S,
+    ClassicErrorAction.FIND_COORDINATOR: BACKOFF_S,
+    ClassicErrorAction.REPORT: REPORT_PAUSE_S,
 }
 
 
-def check_that_it_beats_or_rejoins(bench: Bench, reaction: Reaction, generation: int, what: str) -> None:
-    if reaction is Reaction.REJOIN:
+def check_that_it_beats_or_rejoins(bench: Bench, reaction: ClassicErrorAction, generation: int, what: str) -> None:
+    if reaction is ClassicErrorAction.REJOIN:
         assert isinstance(bench.request, JoinGroupRequest), what
         return
     bench.poll(PAUSES_S[reaction] - 0.001)
@@ -273,7 +284,7 @@ def test_what_no_other_attempt_can_mend_is_the_end(kind: str, error: KafkaError)
     bench = at(kind, "range")
     owned = bench.member.owned
     effects = bench.fail(error)
-    assert [each for each in effects if isinstance(each, Report)] == [Report(error, is_fatal=True)]
+    assert [each for each in effects if isinstance(each, ReportError)] == [ReportError(error, is_fatal=True)]
     assert [each for each in effects if isinstance(each, Lose)] == ([Lose(owned)] if owned else [])
 
 
@@ -281,7 +292,7 @@ def test_a_coordinator_that_may_not_be_asked_for_is_reported_and_tried_again() -
     bench = Bench()
     bench.subscribe("jobs")
     error = GroupAuthorizationFailedError("g")
-    assert bench.fail(error) == [Report(error)]
+    assert bench.fail(error) == [ReportError(error)]
     bench.poll(REPORT_PAUSE_S)
     assert isinstance(bench.request, JoinGroupRequest)
 
@@ -300,7 +311,7 @@ def test_a_group_of_another_type_is_refused_also_when_the_broker_lets_us_in(prot
     answer = joined()
     answer.protocol_type = protocol_type
     (report,) = bench.answer(answer)
-    assert isinstance(report, Report) and "type" in str(report.error)
+    assert isinstance(report, ReportError) and "type" in str(report.error)
 
 
 def test_a_sync_for_another_assignor_is_refused() -> None:
@@ -308,7 +319,7 @@ def test_a_sync_for_another_assignor_is_refused() -> None:
     bench.subscribe("jobs")
     bench.answer(joined())
     (report,) = bench.answer(synced(0, protocol_name="sticky", protocol_type="consumer"))
-    assert isinstance(report, Report) and "'sticky' instead of 'range'" in str(report.error)
+    assert isinstance(report, ReportError) and "'sticky' instead of 'range'" in str(report.error)
     assert bench.member.owned == frozenset()
 
 
@@ -316,7 +327,7 @@ def test_an_assignor_that_was_not_offered_is_refused() -> None:
     bench = Bench()
     bench.subscribe("jobs")
     (report,) = bench.answer(joined(protocol="sticky"))
-    assert isinstance(report, Report) and "'sticky', which was not offered" in str(report.error)
+    assert isinstance(report, ReportError) and "'sticky', which was not offered" in str(report.error)
 
 
 def test_an_assignment_that_cannot_be_read_is_told_of_and_the_group_joined_again() -> None:
@@ -326,7 +337,7 @@ def test_an_assignment_that_cannot_be_read_is_told_of_and_the_group_joined_again
     answer = synced(0)
     answer.assignment = b"\x00\x01\x7f"
     (report,) = bench.answer(answer)
-    assert isinstance(report, Report) and not report.is_fatal
+    assert isinstance(report, ReportError) and not report.is_fatal
     bench.poll(REPORT_PAUSE_S)
     assert isinstance(bench.request, JoinGroupRequest)
 
@@ -361,7 +372,7 @@ def test_users_are_told_what_to_do() -> None:
         bench = Bench(group_instance_id="i")
         bench.subscribe("jobs")
         (report,) = bench.answer(join_error(code))
-        assert isinstance(report, Report)
+        assert isinstance(report, ReportError)
         assert type(report.error) is ERRORS_BY_CODE[code]
         text = str(report.error)
         assert text.count("group g") == 1, text

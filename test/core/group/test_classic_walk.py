@@ -27,7 +27,16 @@ from kafka.broker.groups.timers import GroupTimers
 from kafka.core.dialogue import ByVersion
 from kafka.core.group.assignors.strategy import make_assignors
 from kafka.core.group.classic import ClassicMember
-from kafka.core.group.machine import Ask, Assign, Left, Lose, Report, Revoke, Subscription, TopicPicture
+from kafka.core.group.machine import (
+    Assign,
+    GroupSubscription,
+    Left,
+    Lose,
+    ReportError,
+    Revoke,
+    SendToCoordinator,
+    TopicSnapshot,
+)
 from kafka.core.retry import Backoff
 from kafka.errors import BrokerResponseError, KafkaConnectionError
 from kafka.protocol.groups import (
@@ -121,11 +130,11 @@ class Member:
         )  # fmt: skip
         self.machine.polled_at = world.now
         self.tell_metadata()
-        self.machine.subscribe(Subscription(frozenset({"t"})), world.now)
+        self.machine.subscribe(GroupSubscription(frozenset({"t"})), world.now)
         self.user_polls()
 
     def tell_metadata(self) -> None:
-        self.machine.metadata_changed({"t": TopicPicture(self.world.partitions_count)}, self.world.now)
+        self.machine.metadata_changed({"t": TopicSnapshot(self.world.partitions_count)}, self.world.now)
 
     def user_polls(self) -> None:
         """Now and then somebody works for longer than he may."""
@@ -137,14 +146,14 @@ class Member:
         if not self.is_alive:
             return
         for effect in self.machine.poll(self.world.now):
-            if isinstance(effect, Ask):
+            if isinstance(effect, SendToCoordinator):
                 self.send(effect)
             elif isinstance(effect, (Revoke, Lose, Assign)):
                 slow_s = self.world.rng.choice((0.0, 0.01, 1.0, 12.0)) if not self.world.is_calm else 0.01
                 self.world.at(slow_s, lambda effect=effect: self.carry_out(effect))  # type: ignore[misc]
             elif isinstance(effect, Left):
                 self.is_alive, self.is_done = False, True
-            elif isinstance(effect, Report):
+            elif isinstance(effect, ReportError):
                 raise AssertionError(effect.error)
 
     def carry_out(self, effect: Revoke | Lose | Assign) -> None:
@@ -154,28 +163,28 @@ class Member:
             }  # fmt: skip
             done[type(effect)](self.world.now)
 
-    def send(self, ask: Ask) -> None:
+    def send(self, ask: SendToCoordinator) -> None:
         world = self.world
         if world.chance(0.05):
             world.at(world.rng.choice((0.0, ask.timeout_s)), lambda: self.fail(ask))
         else:
             world.at(world.rng.uniform(0.0, 0.02), lambda: self.arrive(ask))
 
-    def fail(self, ask: Ask) -> None:
+    def fail(self, ask: SendToCoordinator) -> None:
         if self.is_alive:
             self.machine.failed(ask, KafkaConnectionError("lost"), self.world.now)
 
-    def back(self, ask: Ask, response: Response) -> None:
+    def back(self, ask: SendToCoordinator, response: Response) -> None:
         world = self.world
         if world.chance(0.05):
             world.at(world.rng.choice((0.0, ask.timeout_s)), lambda: self.fail(ask))
         else:
             world.at(world.rng.uniform(0.0, 0.02), lambda: self.is_alive and self.answered(ask, response))
 
-    def answered(self, ask: Ask, response: Response) -> None:
+    def answered(self, ask: SendToCoordinator, response: Response) -> None:
         self.machine.answered(ask, response, self.world.now)
 
-    def arrive(self, ask: Ask) -> None:
+    def arrive(self, ask: SendToCoordinator) -> None:
         group, now = self.world.group, self.world.now
         request: Any = ask.request.build(5) if isinstance(ask.request, ByVersion) else ask.request
         callback = (self, ask)

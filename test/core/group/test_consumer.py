@@ -1,4 +1,5 @@
-"""A member of a group of the new protocol, step by step: what it says, what it does with answers and errors."""
+"""A member of a group of the consumer group protocol, step by step: what it says, what it does with answers and
+errors."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from kafka.core.group.machine import (
     Assign,
     ForgetCoordinator,
     GroupMachine,
+    GroupSubscription,
     Left,
     Lose,
     NeedMetadata,
-    Report,
+    ReportError,
     Revoke,
-    Subscription,
 )
 from kafka.core.partitions import MAX_ASSIGNED
 from kafka.errors import KafkaConnectionError
@@ -36,7 +37,7 @@ def test_it_is_a_group_machine() -> None:
 
 def test_the_first_heartbeat_joins_and_says_everything() -> None:
     bench = Bench(rack="r1", server_assignor="range", group_instance_id="i")
-    bench.member.subscribe(Subscription(frozenset({"logs", "jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"logs", "jobs"})), bench.now)
     assert bench.poll() == []
     assert bench.request == ConsumerGroupHeartbeatRequest(
         group_id="g",
@@ -51,14 +52,14 @@ def test_the_first_heartbeat_joins_and_says_everything() -> None:
         topic_partitions=[],
     )
     assert bench.asked is not None and bench.asked.timeout_s == 30.0
-    assert not bench.asked.is_apart, "no broker waits before it answers a heartbeat"
+    assert not bench.asked.on_own_connection, "no broker waits before it answers a heartbeat"
     assert bench.member.state_name == "joining"
     assert bench.poll(10.0) == [] and bench.member.generation == NO_GENERATION
 
 
 def test_an_assignment_is_handed_over_and_acknowledged_at_once_and_then_heartbeats_are_short() -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     effects = bench.answer(2, {JOBS: [1, 0]})
     assert effects == [Assign(parts(0, 1), parts(0, 1))]
@@ -81,7 +82,7 @@ def test_an_assignment_is_handed_over_and_acknowledged_at_once_and_then_heartbea
 
 def test_heartbeats_go_on_while_the_user_takes_time_to_carry_out_a_step() -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     effects = bench.answer(2, {JOBS: [0]})
     assert bench.beat().topic_partitions is None, "not acknowledged yet"
@@ -147,7 +148,7 @@ def test_a_target_that_changes_during_a_step_is_what_the_next_step_goes_by() -> 
 
 def test_the_interval_is_the_brokers_and_a_member_without_partitions_asks_sooner() -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     effects = bench.answer(2, {})
     assert effects == [Assign(frozenset(), frozenset())], "the user hears that there is nothing for them"
@@ -179,19 +180,19 @@ def test_an_assignment_of_more_partitions_than_a_member_takes_ends_the_membershi
     effects = bench.answer(3, {JOBS: list(range(MAX_ASSIGNED + 1))})
     assert effects == [Lose(parts(0))]
     effects = bench.done(effects)
-    assert isinstance(effects[0], Report) and effects[0].is_fatal
+    assert isinstance(effects[0], ReportError) and effects[0].is_fatal
     assert "an assignment of 100001 partitions" in str(effects[0].error)
 
 
 def test_another_subscription_is_said_at_once_or_as_soon_as_the_answer_is_there() -> None:
     bench = Bench()
     bench.join()
-    bench.member.subscribe(Subscription(frozenset({"logs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"logs"})), bench.now)
     bench.poll()
     assert bench.request == ConsumerGroupHeartbeatRequest(
         group_id="g", member_id="m", member_epoch=2, subscribed_topic_names=["logs"]
     )
-    bench.member.subscribe(Subscription(frozenset({"jobs", "logs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs", "logs"})), bench.now)
     assert bench.poll() == []
     bench.answer(2)
     assert bench.request.subscribed_topic_names == ["jobs", "logs"]
@@ -200,11 +201,11 @@ def test_another_subscription_is_said_at_once_or_as_soon_as_the_answer_is_there(
 def test_a_pattern_is_the_brokers_to_evaluate_and_is_taken_back_with_an_empty_one() -> None:
     bench = Bench()
     bench.join(pattern="jo.*")
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     assert (bench.request.subscribed_topic_names, bench.request.subscribed_topic_regex) == (["jobs"], "")
     bench.answer(2)
-    bench.member.subscribe(Subscription(pattern="lo.*"), bench.now)
+    bench.member.subscribe(GroupSubscription(pattern="lo.*"), bench.now)
     bench.poll()
     assert (bench.request.subscribed_topic_names, bench.request.subscribed_topic_regex) == ([], "lo.*")
 
@@ -212,7 +213,7 @@ def test_a_pattern_is_the_brokers_to_evaluate_and_is_taken_back_with_an_empty_on
 def test_a_heartbeat_that_may_be_lost_is_followed_by_one_that_says_everything() -> None:
     bench = Bench()
     bench.join()
-    bench.member.subscribe(Subscription(frozenset({"logs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"logs"})), bench.now)
     bench.poll()
     assert [type(each) for each in bench.fail(KafkaConnectionError("gone"))] == [ForgetCoordinator]
     assert bench.member.next_deadline == bench.now + BACKOFF_S
@@ -249,7 +250,7 @@ def test_a_late_answer_to_a_request_that_failed_is_nobodys() -> None:
 
 def test_what_was_not_under_way_is_not_carried_out() -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     effects = bench.answer(2, {JOBS: [0]})
     bench.member.revoked(bench.now)
@@ -265,7 +266,7 @@ def test_what_was_not_under_way_is_not_carried_out() -> None:
 
 def test_a_topic_that_metadata_does_not_name_is_asked_for_and_waited_for() -> None:
     bench = Bench(names={JOBS: "jobs"})
-    bench.member.subscribe(Subscription(pattern=".*"), bench.now)
+    bench.member.subscribe(GroupSubscription(pattern=".*"), bench.now)
     bench.poll()
     effects = bench.answer(2, {JOBS: [0], LOGS: [0, 1]})
     assert effects == [Assign(parts(0), parts(0)), NeedMetadata(frozenset(), frozenset({LOGS}))]
@@ -286,7 +287,7 @@ def test_what_waited_for_a_name_is_not_assigned_while_the_broker_may_have_given_
     """The heartbeat says that nothing is owned, so the broker has nothing to wait for before it moves a partition. The
     answer that says so is lost, and only then the topic gets its name."""
     bench = Bench(names={})
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     bench.answer(2, {JOBS: [0, 1]})
     bench.poll(INTERVAL_S)
@@ -303,7 +304,7 @@ def test_what_waited_for_a_name_is_not_assigned_while_the_broker_may_have_given_
 
 def test_while_no_topic_of_the_target_has_a_name_the_user_is_told_nothing() -> None:
     bench = Bench(names={})
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     assert bench.answer(2, {JOBS: [0]}) == [NeedMetadata(frozenset({"jobs"}), frozenset({JOBS}))]
     assert bench.poll(BACKOFF_S / 2) == [], "not asked in haste"
@@ -360,7 +361,7 @@ def test_a_user_who_comes_back_and_has_nothing_to_lose_is_noticed() -> None:
 
 def test_a_user_who_polls_too_late_for_a_join_leaves_as_soon_as_that_is_answered() -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.member.polled_at = bench.now
     bench.poll()
     assert bench.member.next_deadline == bench.now + MAX_POLL_S
@@ -413,7 +414,7 @@ def test_leaving_revokes_first_then_leaves_then_it_is_over(instance: str | None,
     )
     assert bench.answer(epoch) == [Left()]
     assert bench.member.state_name == "left"
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     assert bench.poll(100.0) == [] and bench.asked is None and bench.member.next_deadline == inf
 
 
@@ -442,7 +443,7 @@ def test_a_subscription_that_comes_while_leaving_for_good_changes_nothing(topics
     bench.join()
     bench.member.leave(bench.now)
     effects = bench.poll()
-    bench.member.subscribe(Subscription(frozenset(topics)), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset(topics)), bench.now)
     assert bench.poll() == [] and bench.asked is None
     assert bench.beat().subscribed_topic_names is None
     bench.answer(2)
@@ -453,7 +454,7 @@ def test_a_subscription_that_comes_while_leaving_for_good_changes_nothing(topics
 
 def test_a_join_that_is_out_is_left_again() -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     bench.member.leave(bench.now)
     assert bench.poll() == []
@@ -470,11 +471,11 @@ def test_who_leaves_in_a_hurry_does_so_behind_the_heartbeat_that_is_out(instance
     heartbeat, bench.asked = bench.asked, None
     bench.member.leave(bench.now)
     bench.done(bench.poll())
-    bench.member.hurry(bench.now)
+    bench.member.leave_now(bench.now)
     assert bench.poll() == []
     assert bench.request.member_epoch == epoch
     leave = bench.asked
-    bench.member.hurry(bench.now)
+    bench.member.leave_now(bench.now)
     assert bench.poll() == [] and bench.asked is leave, "it goes out once"
     assert heartbeat is not None
     bench.member.failed(heartbeat, KafkaConnectionError("gone"), bench.now)
@@ -483,11 +484,11 @@ def test_who_leaves_in_a_hurry_does_so_behind_the_heartbeat_that_is_out(instance
 
 def test_who_leaves_in_a_hurry_does_so_behind_the_join_that_is_out() -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     bench.asked = None
     bench.member.leave(bench.now)
-    bench.member.hurry(bench.now)
+    bench.member.leave_now(bench.now)
     assert bench.poll() == []
     assert bench.request.member_epoch == -1
     assert bench.answer(-1) == [Left()]
@@ -516,7 +517,7 @@ def test_each_leave_has_its_own_two_attempts() -> None:
     bench = Bench()
     for _ in range(2):
         bench.join()
-        bench.member.subscribe(Subscription(), bench.now)
+        bench.member.subscribe(GroupSubscription(), bench.now)
         bench.done(bench.poll())
         for _ in range(2):
             assert bench.request.member_epoch == -1
@@ -553,7 +554,7 @@ def test_who_is_fenced_while_leaving_loses_the_rest_and_is_out() -> None:
 def test_a_subscription_to_nothing_leaves_and_the_next_one_joins_again() -> None:
     bench = Bench()
     bench.join()
-    bench.member.subscribe(Subscription(), bench.now)
+    bench.member.subscribe(GroupSubscription(), bench.now)
     effects = bench.poll()
     assert effects == [Revoke(parts(0, 1))]
     assert bench.member.generation == 2, "what is revoked may be committed still"
@@ -561,7 +562,7 @@ def test_a_subscription_to_nothing_leaves_and_the_next_one_joins_again() -> None
     assert bench.request.member_epoch == -1
     assert bench.answer(-1) == []
     assert (bench.member.state_name, bench.member.next_deadline) == ("unjoined", inf)
-    bench.member.subscribe(Subscription(frozenset({"logs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"logs"})), bench.now)
     bench.poll()
     assert (bench.request.member_epoch, bench.request.subscribed_topic_names) == (0, ["logs"])
 
@@ -569,9 +570,9 @@ def test_a_subscription_to_nothing_leaves_and_the_next_one_joins_again() -> None
 def test_a_subscription_that_comes_back_before_the_member_is_out_joins_after_it_is() -> None:
     bench = Bench()
     bench.join()
-    bench.member.subscribe(Subscription(), bench.now)
+    bench.member.subscribe(GroupSubscription(), bench.now)
     effects = bench.poll()
-    bench.member.subscribe(Subscription(frozenset({"logs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"logs"})), bench.now)
     bench.done(effects)
     assert bench.request.member_epoch == -1
     assert bench.answer(-1) == []
@@ -583,7 +584,7 @@ def test_a_subscription_that_comes_back_before_the_member_is_out_joins_after_it_
 
 def test_a_static_member_whose_join_was_not_answered_leaves_its_place_before_it_joins_again() -> None:
     bench = Bench(group_instance_id="i")
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     bench.fail(KafkaConnectionError("gone"))
     assert bench.beat().member_epoch == -2
@@ -604,10 +605,10 @@ def test_a_static_member_that_was_fenced_leaves_its_place_before_it_joins_again(
 
 def test_a_static_member_whose_place_is_anothers_gives_up() -> None:
     bench = Bench(group_instance_id="i")
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     bench.fail(KafkaConnectionError("gone"))
     bench.beat()
     bench.answer(code=82)
     (report,) = bench.answer(code=111, text="owned by somebody else")
-    assert isinstance(report, Report) and report.is_fatal and "owned by somebody else" in str(report.error)
+    assert isinstance(report, ReportError) and report.is_fatal and "owned by somebody else" in str(report.error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.core.group.machine import Assign, ForgetCoordinator, Lose, Report, Revoke, Subscription
+from kafka.core.group.machine import Assign, ForgetCoordinator, GroupSubscription, Lose, ReportError, Revoke
 from kafka.errors import (
     AuthenticationError,
     CoordinatorNotAvailableError,
@@ -46,7 +46,7 @@ def test_a_member_that_was_fenced_gets_all_as_new() -> None:
 @pytest.mark.parametrize("code", [25, 110])
 def test_a_member_that_is_fenced_again_and_again_waits_ever_longer(code: int) -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     waits = []
     for _ in range(6):
@@ -73,7 +73,7 @@ def test_what_is_being_revoked_when_the_member_is_fenced_is_finished_and_the_res
 
 def test_what_is_being_assigned_when_the_member_is_fenced_is_lost_afterwards() -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     effects = bench.answer(2, {JOBS: [0]})
     bench.beat()
@@ -89,10 +89,10 @@ def test_what_is_being_assigned_when_the_member_is_fenced_is_lost_afterwards() -
 )
 def test_a_broker_without_the_protocol_is_one_error_that_names_the_setting(error: Exception) -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     (report,) = bench.fail(error)
-    assert isinstance(report, Report) and report.is_fatal
+    assert isinstance(report, ReportError) and report.is_fatal
     assert isinstance(report.error, UnsupportedVersionError)
     assert "group_protocol='classic'" in str(report.error) and "group.version" in str(report.error)
     assert bench.poll(60.0) == [] and bench.asked is None
@@ -100,10 +100,10 @@ def test_a_broker_without_the_protocol_is_one_error_that_names_the_setting(error
 
 def test_a_broker_that_evaluates_no_patterns_is_an_error_that_says_so() -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(pattern="a.*"), bench.now)
+    bench.member.subscribe(GroupSubscription(pattern="a.*"), bench.now)
     bench.poll()
     (report,) = bench.fail(UnsupportedFieldError("subscribed_topic_regex"))
-    assert isinstance(report, Report) and "pattern=" in str(report.error)
+    assert isinstance(report, ReportError) and "pattern=" in str(report.error)
 
 
 def test_who_may_not_log_in_gives_up() -> None:
@@ -113,17 +113,17 @@ def test_who_may_not_log_in_gives_up() -> None:
     effects = bench.fail(SaslAuthenticationFailedError("wrong password"))
     assert effects == [Lose(parts(0, 1))]
     (report,) = bench.done(effects)
-    assert isinstance(report, Report) and isinstance(report.error, SaslAuthenticationFailedError)
+    assert isinstance(report, ReportError) and isinstance(report.error, SaslAuthenticationFailedError)
 
 
 def test_after_a_wrong_pattern_another_subscription_leaves_and_begins_again() -> None:
     bench = Bench()
     bench.join()
-    bench.member.subscribe(Subscription(pattern="("), bench.now)
+    bench.member.subscribe(GroupSubscription(pattern="("), bench.now)
     bench.poll()
     effects = bench.done(bench.answer(code=128, text="missing closing )"))
-    assert isinstance(effects[0], Report) and isinstance(effects[0].error, InvalidRegularExpressionError)
-    bench.member.subscribe(Subscription(pattern="jo.*"), bench.now)
+    assert isinstance(effects[0], ReportError) and isinstance(effects[0].error, InvalidRegularExpressionError)
+    bench.member.subscribe(GroupSubscription(pattern="jo.*"), bench.now)
     assert bench.poll() == []
     assert bench.request.member_epoch == -1, "the group still has it, under its last epoch"
     bench.answer(-1)
@@ -146,7 +146,7 @@ def test_the_first_of_the_quick_heartbeats_is_the_quickest_whenever_a_member_has
     def wait_s() -> float:
         return round(bench.member.next_deadline - bench.now, 3)
 
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     bench.done(bench.answer(2, {}))
     bench.answer(2)
@@ -159,7 +159,7 @@ def test_the_first_of_the_quick_heartbeats_is_the_quickest_whenever_a_member_has
     bench.answer(4)
     bench.answer(4)
     assert wait_s() == 0.2, "the second after it had partitions"
-    bench.member.subscribe(Subscription(frozenset({"logs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"logs"})), bench.now)
     bench.poll()
     bench.answer(4)
     assert wait_s() == 0.1, "after another subscription"
@@ -171,11 +171,11 @@ def test_the_first_of_the_quick_heartbeats_is_the_quickest_whenever_a_member_has
 
 def test_a_member_that_waits_for_a_topics_name_or_for_its_user_is_not_in_a_hurry() -> None:
     bench = Bench(names={JOBS: "jobs"})
-    bench.member.subscribe(Subscription(frozenset({"jobs", "logs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs", "logs"})), bench.now)
     bench.poll()
     bench.answer(2, {LOGS: [0]})
     assert bench.member._due_at == bench.now + INTERVAL_S
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     bench.done(bench.answer(3, {JOBS: [0]}))
     bench.answer(3)
@@ -186,14 +186,14 @@ def test_a_member_that_waits_for_a_topics_name_or_for_its_user_is_not_in_a_hurry
 
 def test_a_poll_interval_that_no_message_can_carry_is_the_longest_that_one_can() -> None:
     bench = Bench(max_poll_interval_s=3e9)
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     assert bench.request.rebalance_timeout_ms == 2_147_483_647
 
 
 def test_the_member_id_is_the_brokers_if_it_gives_one() -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     ids = []
     for member_id in (None, "given", ""):
@@ -221,10 +221,10 @@ NO_PROTOCOL, NO_PATTERNS = "group.version", "evaluates need ConsumerGroupHeartbe
 )
 def test_what_a_broker_lacks_is_named(error: Exception, pattern: str | None, text: str) -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"}), pattern), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"}), pattern), bench.now)
     bench.poll()
     (report,) = bench.fail(error)
-    assert isinstance(report, Report) and report.is_fatal and text in str(report.error)
+    assert isinstance(report, ReportError) and report.is_fatal and text in str(report.error)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_what_comes_instead_of_an_answer_is_final_only_when_no_other_attempt_can
         bench.join()
         bench.beat()
     else:
-        bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+        bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
         bench.poll()
     effects = bench.fail(error)
     if not is_final:
@@ -258,19 +258,19 @@ def test_what_comes_instead_of_an_answer_is_final_only_when_no_other_attempt_can
     if is_member:
         assert effects == [Lose(parts(0, 1))]
         effects = bench.done(effects)
-    assert effects == [Report(error, is_fatal=True)]
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    assert effects == [ReportError(error, is_fatal=True)]
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     assert bench.poll() == []
     assert bench.request.member_epoch == (-1 if is_member else 0), "a place that the group has is left first"
 
 
 def test_a_join_that_is_refused_for_good_leaves_nothing_to_leave() -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     (report,) = bench.answer(code=30)
-    assert isinstance(report, Report)
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    assert isinstance(report, ReportError)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     assert bench.poll() == []
     assert bench.request.member_epoch == 0, "the same subscription is another attempt"
 
@@ -278,7 +278,7 @@ def test_a_join_that_is_refused_for_good_leaves_nothing_to_leave() -> None:
 def test_the_same_subscription_says_nothing() -> None:
     bench = Bench()
     bench.join()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     assert bench.poll() == [] and bench.asked is None
     assert bench.beat().subscribed_topic_names is None
 
@@ -291,7 +291,7 @@ def test_another_attempt_after_the_end_begins_with_the_first_back_off() -> None:
         bench.answer(code=14)
     bench.beat()
     bench.done(bench.answer(code=128))
-    bench.member.subscribe(Subscription(frozenset({"logs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"logs"})), bench.now)
     bench.poll()
     bench.fail(KafkaConnectionError("gone"))
     assert bench.member.next_deadline == bench.now + BACKOFF_S

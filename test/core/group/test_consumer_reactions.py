@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import pytest
 
-from kafka.core.group.consumer_reactions import REACTIONS
+from kafka.core.group.consumer import HEARTBEAT_ERROR_HANDLING
 from kafka.core.group.machine import (
     NO_GENERATION,
     ForgetCoordinator,
+    GroupSubscription,
     Lose,
-    Report,
-    Subscription,
+    ReportError,
 )
 from kafka.errors import (
     ERRORS_BY_CODE,
@@ -102,7 +102,8 @@ def expected(name: str) -> Expected:
 
 
 def test_the_table_has_a_row_for_every_expectation_and_no_other() -> None:
-    rows = {for_code(code).message for code in REACTIONS} | {"GROUP_ID_NOT_FOUND"}  # which depends on the epoch
+    # which depends on the epoch
+    rows = {for_code(code).message for code in HEARTBEAT_ERROR_HANDLING} | {"GROUP_ID_NOT_FOUND"}
     assert rows == EXPECTED.keys()
 
 
@@ -126,7 +127,7 @@ def observe(bench: Bench, code: int) -> Expected:
     began = bench.now
     effects = bench.answer(code=code, text="because")
     is_looked_for = [type(each.error).errno for each in effects if isinstance(each, ForgetCoordinator)] == [code]  # type: ignore[attr-defined]
-    reports = [each for each in effects if isinstance(each, Report)]
+    reports = [each for each in effects if isinstance(each, ReportError)]
     if Lose(parts(0, 1)) not in effects:
         assert bench.member.owned == parts(0, 1)
         assert [(type(each.error).errno, each.is_fatal) for each in reports] in ([], [(code, False)])  # type: ignore[attr-defined]
@@ -149,10 +150,10 @@ def observe(bench: Bench, code: int) -> Expected:
         return Expected(REJOIN, round(bench.now - began, 6), is_looked_for, False, is_member, "")
     (report,) = effects
     wanted = UnsupportedVersionError if code == 35 else ERRORS_BY_CODE[code]
-    assert isinstance(report, Report) and isinstance(report.error, wanted) and report.is_fatal
+    assert isinstance(report, ReportError) and isinstance(report.error, wanted) and report.is_fatal
     assert ("group_protocol" if code == 35 else "because") in str(report.error)
     assert bench.poll(1000.0) == [] and bench.asked is None and bench.member.next_deadline == inf
-    bench.member.subscribe(Subscription(frozenset({"logs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"logs"})), bench.now)
     assert bench.poll() == []
     assert bench.request.member_epoch in (leave_epoch, 0)
     return Expected(GIVE_UP, None, is_looked_for, False, bench.request.member_epoch == leave_epoch, "")
@@ -161,7 +162,7 @@ def observe(bench: Bench, code: int) -> Expected:
 @pytest.mark.parametrize("name", sorted(JOINING_AGAINST))
 def test_an_error_that_is_final_when_it_answers_a_join(name: str) -> None:
     bench = Bench()
-    bench.member.subscribe(Subscription(frozenset({"jobs"})), bench.now)
+    bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     (report,) = bench.answer(code=CODES[name])
-    assert isinstance(report, Report) and report.is_fatal and isinstance(report.error, ERRORS_BY_CODE[CODES[name]])
+    assert isinstance(report, ReportError) and report.is_fatal and isinstance(report.error, ERRORS_BY_CODE[CODES[name]])

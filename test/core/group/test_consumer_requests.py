@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from kafka.core.group.consumer_requests import Heartbeats
-from kafka.core.group.holdings import IdPartition
-from kafka.core.group.machine import Subscription
+from kafka.core.group.consumer import ConsumerHeartbeats, IdPartition
+from kafka.core.group.machine import GroupSubscription
 from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from kafka.structs import TopicPartition
 from test.core.group.consumer_bench import JOBS, LOGS
 
 Request = ConsumerGroupHeartbeatRequest
-TOPICS = Subscription(frozenset({"logs", "jobs"}))
+TOPICS = GroupSubscription(frozenset({"logs", "jobs"}))
 HELD: dict[IdPartition, TopicPartition] = {
     (topic_id, number): TopicPartition(name, number)
     for topic_id, name, number in [(LOGS, "logs", 2), (JOBS, "jobs", 1), (JOBS, "jobs", 0)]
@@ -46,11 +45,11 @@ def request(epoch: int = 3, instance_id: str | None = "i", **said: Any) -> Reque
     return Request(group_id="g", member_id="m", member_epoch=epoch, instance_id=instance_id, **{**nothing, **said})
 
 
-def heartbeats(instance_id: str | None = "i", rack: str = "r") -> Heartbeats:
-    return Heartbeats("g", instance_id, rack, "range", 300_000)
+def heartbeats(instance_id: str | None = "i", rack: str = "r") -> ConsumerHeartbeats:
+    return ConsumerHeartbeats("g", instance_id, rack, "range", 300_000)
 
 
-def joined() -> Heartbeats:
+def joined() -> ConsumerHeartbeats:
     """Of a member whose join went out."""
     found = heartbeats()
     found.heartbeat("m", 0, TOPICS, {})
@@ -67,9 +66,9 @@ def test_a_join_says_all_and_the_next_heartbeat_nothing() -> None:
 @pytest.mark.parametrize(
     ("say", "changed"),
     [
-        ("say_all", ALL),
-        ("say_topics", {"subscribed_topic_names": ["jobs", "logs"]}),
-        ("say_owned", {"topic_partitions": OWNED}),
+        ("resend_all", ALL),
+        ("resend_topics", {"subscribed_topic_names": ["jobs", "logs"]}),
+        ("resend_owned", {"topic_partitions": OWNED}),
     ],
 )
 def test_what_has_changed_is_said_once(say: str, changed: dict[str, Any]) -> None:
@@ -86,9 +85,9 @@ def test_a_pattern_that_was_said_is_taken_back_with_an_empty_one_and_nobody_else
     found = joined()
     said = []
     for pattern in (None, "jo.*", None, "lo.*"):
-        found.say_topics()
-        said.append(found.heartbeat("m", 3, Subscription(frozenset(), pattern), {}).subscribed_topic_regex)
-        assert found.heartbeat("m", 3, Subscription(frozenset(), pattern), {}).subscribed_topic_regex is None
+        found.resend_topics()
+        said.append(found.heartbeat("m", 3, GroupSubscription(frozenset(), pattern), {}).subscribed_topic_regex)
+        assert found.heartbeat("m", 3, GroupSubscription(frozenset(), pattern), {}).subscribed_topic_regex is None
     assert said == [None, "jo.*", "", "lo.*"]
 
 

@@ -1,5 +1,6 @@
-"""Members of the new protocol and the embedded broker's machine, with everything that can happen between them: requests
-and answers that are lost or late, users who dawdle, crashes, static members that come back, a broker that is restarted.
+"""Members of the consumer group protocol and the embedded broker's machine, with everything that can happen between
+them: requests and answers that are lost or late, users who dawdle, crashes, static members that come back, a broker
+that is restarted.
 
 What is promised: no partition is with two members whose commits the broker takes; and when everybody behaves again,
 each partition is with exactly one member, and nothing moves any more.
@@ -18,7 +19,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafka.core.group.consumer import ConsumerMember
-from kafka.core.group.machine import Ask, Assign, Effect, Left, Lose, Report, Revoke, Subscription
+from kafka.core.group.machine import (
+    Assign,
+    GroupEffect,
+    GroupSubscription,
+    Left,
+    Lose,
+    ReportError,
+    Revoke,
+    SendToCoordinator,
+)
 from kafka.core.retry import Backoff
 from kafka.errors import BrokerResponseError, KafkaConnectionError, StaleMemberEpochError
 from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
@@ -30,8 +40,8 @@ TOPICS = ("a", "b")
 PARTITIONS = 3
 MAX_POLL_S = 30.0
 SETTINGS = {"group.consumer.session.timeout.ms": "10000", "group.consumer.heartbeat.interval.ms": "3000"}
-BOTH = Subscription(frozenset(TOPICS))
-SUBSCRIPTIONS = (BOTH, Subscription(frozenset({"a"})), Subscription(pattern="a|b"), Subscription())
+BOTH = GroupSubscription(frozenset(TOPICS))
+SUBSCRIPTIONS = (BOTH, GroupSubscription(frozenset({"a"})), GroupSubscription(pattern="a|b"), GroupSubscription())
 
 
 class User:
@@ -49,22 +59,22 @@ class User:
             retry_backoff=Backoff(0.1, 1.0, random.Random(1)),
             topic_of_id={topic_id: topic for topic, topic_id in walk.ids.items()}.get,
         )
-        self.asked: Ask | None = None
+        self.asked: SendToCoordinator | None = None
         self.answer: Response | None = None
-        self.step: Effect | None = None
+        self.step: GroupEffect | None = None
         self.is_over = False
         self.member.subscribe(BOTH, walk.hand.now)
         self.poll()
 
     def poll(self) -> None:
         for effect in self.member.poll(self.walk.hand.now):
-            if isinstance(effect, Ask):
+            if isinstance(effect, SendToCoordinator):
                 assert self.asked is None, "two requests in flight"
                 self.asked, self.answer = effect, None
             elif isinstance(effect, (Revoke, Lose, Assign)):
                 assert self.step is None, "two steps at a time"
                 self.step = effect
-            elif isinstance(effect, Left) or (isinstance(effect, Report) and effect.is_fatal):
+            elif isinstance(effect, Left) or (isinstance(effect, ReportError) and effect.is_fatal):
                 self.is_over = True
 
     def arrive(self) -> None:
@@ -157,7 +167,7 @@ class ConsumerWalk(RuleBasedStateMachine):
             getattr(user, what)()
 
     @rule(number=st.integers(0, 4), subscription=st.sampled_from(SUBSCRIPTIONS))
-    def subscribe(self, number: int, subscription: Subscription) -> None:
+    def subscribe(self, number: int, subscription: GroupSubscription) -> None:
         user = self.pick(number)
         if user is not None:
             user.wanted = subscription
@@ -220,7 +230,7 @@ class ConsumerWalk(RuleBasedStateMachine):
                 user.member.polled_at = self.hand.now
                 user.poll()
             self.no_partition_has_two_owners_who_both_can_commit()
-        reading = [user for user in self.users if user.wanted != Subscription()]
+        reading = [user for user in self.users if user.wanted != GroupSubscription()]
         assert all(user.member.state_name == "stable" for user in reading), [u.member.state_name for u in reading]
         owned = [partition for user in self.users for partition in user.member.owned]
         assert len(owned) == len(set(owned))

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.group.holdings import Holdings, IdPartition
+from kafka.core.group.consumer import AssignmentReconciler, IdPartition
 from kafka.core.group.machine import Assign, Lose, Revoke
 from kafka.structs import TopicPartition
 from test.core.group.consumer_bench import JOBS, LOGS, NAMES, Seen, parts
@@ -18,22 +18,22 @@ def target(**numbers: tuple[int, ...]) -> frozenset[IdPartition]:
     return frozenset((ids[topic], number) for topic, each in numbers.items() for number in each)
 
 
-def step(holdings: Holdings) -> Seen:
+def step(holdings: AssignmentReconciler) -> Seen:
     """The next step, if there is one."""
     found = holdings.next_step()
     return Seen([] if found is None else [found])
 
 
-def finish(holdings: Holdings) -> Seen:
+def finish(holdings: AssignmentReconciler) -> Seen:
     """Carry out the step under way; the next one."""
     assert holdings.under_way is not None
     assert holdings.carried_out(type(holdings.under_way))
     return step(holdings)
 
 
-def holding(*numbers: int, names: Mapping[UUID, str] = NAMES) -> Holdings:
+def holding(*numbers: int, names: Mapping[UUID, str] = NAMES) -> AssignmentReconciler:
     """What holds these of jobs."""
-    holdings = Holdings(names.get)
+    holdings = AssignmentReconciler(names.get)
     holdings.told(target(jobs=numbers))
     assert step(holdings) == [Assign(parts(*numbers), parts(*numbers))]
     assert finish(holdings) == []
@@ -42,14 +42,14 @@ def holding(*numbers: int, names: Mapping[UUID, str] = NAMES) -> Holdings:
 
 
 def test_at_first_nothing_is_held_and_nothing_was_told() -> None:
-    holdings = Holdings(NAMES.get)
+    holdings = AssignmentReconciler(NAMES.get)
     assert step(holdings) == []
     assert (holdings.owned, holdings.is_free, holdings.is_empty_handed) == (frozenset(), True, True)
     assert not holdings.is_reconciled
 
 
 def test_what_is_told_is_held_when_it_was_carried_out() -> None:
-    holdings = Holdings(NAMES.get)
+    holdings = AssignmentReconciler(NAMES.get)
     holdings.told(target(jobs=(0, 1)))
     assert (holdings.is_free, holdings.is_empty_handed) == (True, False)
     assert step(holdings) == [Assign(parts(0, 1), parts(0, 1))]
@@ -151,7 +151,7 @@ def test_who_holds_nothing_gives_up_nothing() -> None:
 
 
 def test_what_is_being_assigned_when_it_is_given_up_is_lost_afterwards() -> None:
-    holdings = Holdings(NAMES.get)
+    holdings = AssignmentReconciler(NAMES.get)
     holdings.told(target(jobs=(0,)))
     assert step(holdings) == [Assign(parts(0), parts(0))]
     holdings.give_up(is_lost=True)
@@ -162,7 +162,7 @@ def test_what_is_being_assigned_when_it_is_given_up_is_lost_afterwards() -> None
 
 
 def test_who_had_nothing_and_gave_it_up_is_told_of_nothing_anew() -> None:
-    holdings = Holdings(NAMES.get)
+    holdings = AssignmentReconciler(NAMES.get)
     holdings.told(frozenset())
     assert step(holdings) == [Assign(frozenset(), frozenset())]
     holdings.give_up(is_lost=True)

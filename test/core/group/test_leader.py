@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from kafka.core.group.assignors.base import GroupMember, RebalanceProtocol
-from kafka.core.group.leader import Leadership
-from kafka.core.group.machine import TopicPicture
-from kafka.core.group.protocol import Assignment, MemberSubscription, read_assignment
+from kafka.core.group.classic import GroupLeader
+from kafka.core.group.machine import TopicSnapshot
+from kafka.core.group.protocol import MemberAssignment, MemberSubscription, read_assignment
 from kafka.errors import IllegalStateError
 from kafka.structs import TopicPartition
 from test.core.group.classic_bench import joined, parts
@@ -24,31 +24,33 @@ class Fixed:
 
     def __init__(self, given: Mapping[str, tuple[TopicPartition, ...]], name: str = "fixed") -> None:
         self.name = name
-        self.given = {member: Assignment(partitions) for member, partitions in given.items()}
+        self.given = {member: MemberAssignment(partitions) for member, partitions in given.items()}
         self.members: Sequence[GroupMember] = ()
 
     def user_data(self, topics: frozenset[str]) -> bytes | None:
         return None
 
-    def assign(self, topics: Mapping[str, TopicPicture], members: Sequence[GroupMember]) -> Mapping[str, Assignment]:
+    def assign(
+        self, topics: Mapping[str, TopicSnapshot], members: Sequence[GroupMember]
+    ) -> Mapping[str, MemberAssignment]:
         self.members = members
         return self.given
 
-    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+    def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
         pass
 
 
 def leading(
     assignor: Fixed, *owned: TopicPartition, looks_at_racks: bool = False, skip_assignment: bool = False
-) -> Leadership:
+) -> GroupLeader:
     """Of a group in which ``me`` reads jobs and ``other`` jobs and logs; ``other`` owns what is given."""
     said = {"me": MemberSubscription(("jobs",)), "other": MemberSubscription(("jobs", "logs"), None, owned)}
     answer = joined(1, "me", "me", said, skip_assignment=skip_assignment)
-    return Leadership(answer, assignor, looks_at_racks)
+    return GroupLeader(answer, assignor, looks_at_racks)
 
 
-def picture(**counts: int) -> dict[str, TopicPicture]:
-    return {topic: TopicPicture(count) for topic, count in counts.items()}
+def picture(**counts: int) -> dict[str, TopicSnapshot]:
+    return {topic: TopicSnapshot(count) for topic, count in counts.items()}
 
 
 def test_topics_that_are_not_known_are_missing_but_for_who_has_nothing_to_assign() -> None:
@@ -128,7 +130,7 @@ def test_a_topic_that_is_made_is_a_change() -> None:
 def test_racks_are_a_change_for_who_looks_at_them(looks_at_racks: bool) -> None:
     """KIP-881: a consumer without client.rack does not mind where replicas are."""
     leader = leading(Fixed({}), looks_at_racks=looks_at_racks)
-    leader.assign({"jobs": TopicPicture(1, [frozenset({"a"})])}, EAGER)
-    assert not leader.has_changed({"jobs": TopicPicture(1, (frozenset({"a"}),))}, frozenset({"jobs"}))
-    moved = {"jobs": TopicPicture(1, (frozenset({"b"}),))}
+    leader.assign({"jobs": TopicSnapshot(1, [frozenset({"a"})])}, EAGER)
+    assert not leader.has_changed({"jobs": TopicSnapshot(1, (frozenset({"a"}),))}, frozenset({"jobs"}))
+    moved = {"jobs": TopicSnapshot(1, (frozenset({"b"}),))}
     assert leader.has_changed(moved, frozenset({"jobs"})) is looks_at_racks

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.group.offset_messages import (
+from kafka.core.group.offsets import (
     commit_errors,
     commit_request,
     fetch_request,

@@ -12,12 +12,12 @@ import pytest
 from kafka.client import KafkaClient
 from kafka.core.dialogue import Dialogue, Now, RefreshMetadata, Send, Sleep, Step
 from kafka.core.group.offsets import (
-    COMMIT_REACTIONS,
-    FETCH_REACTIONS,
-    Reaction,
+    COMMIT_ERROR_ACTIONS,
+    OFFSET_FETCH_ERROR_ACTIONS,
+    OffsetErrorAction,
     commit_offsets,
     fetch_offsets,
-    reaction_to,
+    offset_error_action,
 )
 from kafka.core.retry import Backoff
 from kafka.errors import (
@@ -246,7 +246,7 @@ def test_members_of_the_new_protocol_say_who_looks_and_others_do_not(it: Coordin
     assert all(each.require_stable for each in it.broker.requests(OffsetFetchRequest))
 
 
-FAIL, RETRY, BRIEFLY, FIND, EPOCH, FENCED, NOTHING = Reaction
+FAIL, RETRY, BRIEFLY, FIND, EPOCH, FENCED, NOTHING = OffsetErrorAction
 """Final; wait; wait, and five times only; look for the coordinator; take the new epoch; no member; no offset."""
 
 
@@ -254,8 +254,8 @@ class Expected(NamedTuple):
     """What to do about an error of an OffsetCommit and of an OffsetFetch response. Never read from the tables under
     test. ``told``: what a user hears instead of the error itself when a commit ends with it."""
 
-    commit: Reaction
-    fetch: Reaction
+    commit: OffsetErrorAction
+    fetch: OffsetErrorAction
     told: type[KafkaError] | None
     source: str
 
@@ -315,11 +315,14 @@ def test_the_tables_have_the_expected_row_for_every_error_and_no_other() -> None
     for name, code in CODES.items():
         commit, fetch, _, _ = expected(name)
         error = ERRORS_BY_CODE[code]("")
-        for what, table, wanted in (("commit", COMMIT_REACTIONS, commit), ("fetch", FETCH_REACTIONS, fetch)):
-            if reaction_to(error, table) is not wanted:
-                wrong.append(f"{what} {name}: {reaction_to(error, table).name}, expected {wanted.name}")
+        for what, table, wanted in (
+            ("commit", COMMIT_ERROR_ACTIONS, commit),
+            ("fetch", OFFSET_FETCH_ERROR_ACTIONS, fetch),
+        ):
+            if offset_error_action(error, table) is not wanted:
+                wrong.append(f"{what} {name}: {offset_error_action(error, table).name}, expected {wanted.name}")
     assert not wrong, "\n".join(wrong)
-    rows = [{cls.message for cls in table} for table in (COMMIT_REACTIONS, FETCH_REACTIONS)]  # type: ignore[attr-defined]
+    rows = [{cls.message for cls in table} for table in (COMMIT_ERROR_ACTIONS, OFFSET_FETCH_ERROR_ACTIONS)]  # type: ignore[attr-defined]
     assert rows == [EXPECTED.keys() - ONLY_FETCH, EXPECTED.keys()]
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kafka.core.group.assignors.sticky import CooperativeStickyAssignorUserData, StickyAssignorUserData
 from kafka.core.group.protocol import (
-    Assignment,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
+    MemberAssignment,
     MemberSubscription,
     read_assignment,
     read_subscription,
@@ -80,7 +80,7 @@ def test_who_owned_nothing_yet_says_generation_minus_1_and_no_rack() -> None:
 
 
 def test_an_assignment_has_the_same_bytes_in_all_versions_but_for_the_number() -> None:
-    written = [write_assignment(Assignment((A0, A5, B1), b"x"), version) for version in range(4)]
+    written = [write_assignment(MemberAssignment((A0, A5, B1), b"x"), version) for version in range(4)]
     assert {data[2:] for data in written} == {
         bytes.fromhex("00000002 000161 00000002 00000000 00000005 000162 00000001 00000001 00000001 78")
     }
@@ -93,15 +93,17 @@ def test_a_subscription_is_read_as_it_was_written(subscription: MemberSubscripti
     assert read_subscription(write_subscription(subscription)) == in_order
 
 
-@given(st.builds(Assignment, partitions, user_data))
-def test_an_assignment_is_read_as_it_was_written(assignment: Assignment) -> None:
+@given(st.builds(MemberAssignment, partitions, user_data))
+def test_an_assignment_is_read_as_it_was_written(assignment: MemberAssignment) -> None:
     assert read_assignment(write_assignment(assignment)) == assignment
 
 
 def test_a_later_version_is_read_as_the_latest_known_and_more_bytes_are_not_looked_at() -> None:
     data = write_subscription(FULL, 3)
     assert read_subscription(b"\x00\x09" + data[2:] + b"something new") == FULL
-    assert read_assignment(b"\x00\x09" + write_assignment(Assignment((A0,)))[2:] + b"?") == Assignment((A0,))
+    assert read_assignment(b"\x00\x09" + write_assignment(MemberAssignment((A0,)))[2:] + b"?") == MemberAssignment(
+        (A0,)
+    )
 
 
 def test_an_assignment_of_more_partitions_than_a_member_takes_is_a_protocol_error() -> None:
@@ -119,7 +121,7 @@ def test_an_assignment_of_more_partitions_than_a_member_takes_is_a_protocol_erro
 
 
 def test_no_bytes_are_an_assignment_of_nothing() -> None:
-    assert read_assignment(b"") == Assignment()
+    assert read_assignment(b"") == MemberAssignment()
 
 
 @given(

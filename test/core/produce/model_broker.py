@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from kafka.core.produce.effects import SendBatches
+from kafka.core.produce.sender import SendBatches
 from kafka.protocol.produce import ProduceResponse
 from kafka.records import decode_records, iter_batches
 

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from kafka.core.produce.accumulator import Accumulator, TopicQueues
-from kafka.core.produce.batch import Batch
-from kafka.core.produce.effects import AskIdentity, Effect, RefreshMetadata, SendBatches
-from kafka.core.produce.identity import ProducerIdentity
-from kafka.core.produce.sender import Sender
+from kafka.core.produce.accumulator import RecordAccumulator
+from kafka.core.produce.batch import ProducerBatch, TopicQueues
+from kafka.core.produce.producer_id import ProducerIdAndEpoch
+from kafka.core.produce.sender import Effect, RefreshTopicMetadata, RequestProducerId, SendBatches, Sender
 from kafka.core.produce.transactions import TransactionManager
 from kafka.core.retry import Backoff
 from kafka.errors import KafkaConnectionError
@@ -47,7 +46,7 @@ class Rig:
         self.ids = 0
         partitioner = options.pop("partitioner", "sticky")
         compression = options.pop("compression", 0)
-        self.accumulator = Accumulator(
+        self.accumulator = RecordAccumulator(
             lock=threading.Lock(),
             clock=self.clock.monotonic,
             rng=random.Random(1),
@@ -74,9 +73,9 @@ class Rig:
 
     def know(self) -> None:
         """Have the id 9, and leaders that have it, too."""
-        self.sender.identity_received(ProducerIdentity(9, 0))
+        self.sender.identity_received(ProducerIdAndEpoch(9, 0))
         for queue in self.topic.queues:
-            queue.numbers.begin(ProducerIdentity(9, 0))
+            queue.numbers.begin(ProducerIdAndEpoch(9, 0))
             queue.numbers.is_known = True
 
     def _count_signal(self) -> None:
@@ -85,11 +84,11 @@ class Rig:
             raise KeyboardInterrupt
         self.signals += 1
 
-    def put(self, value: bytes, partition: int | None = 0, key: bytes | None = None) -> tuple[Batch, int]:
+    def put(self, value: bytes, partition: int | None = 0, key: bytes | None = None) -> tuple[ProducerBatch, int]:
         queue = self.accumulator.queue_for(self.topic, key, partition)
         return self.accumulator.append(self.topic, queue, 1000, key, value, None)
 
-    def put_alone(self, value: bytes, partition: int = 0) -> Batch:
+    def put_alone(self, value: bytes, partition: int = 0) -> ProducerBatch:
         """A record in a batch of its own."""
         batch, _ = self.put(value, partition)
         self.accumulator.close_open_batches()
@@ -105,13 +104,13 @@ class Rig:
         self.accumulator.close_open_batches()
         return future
 
-    def records(self, batch: Batch) -> list[Record]:
+    def records(self, batch: ProducerBatch) -> list[Record]:
         """What would go over the wire."""
         data = batch.encoded()
         (header,) = iter_batches(data)
         return decode_records(data, header)
 
-    def values(self, batch: Batch) -> list[bytes]:
+    def values(self, batch: ProducerBatch) -> list[bytes]:
         return [record.value or b"" for record in self.records(batch)]
 
     def poll(self) -> list[Effect]:
@@ -126,9 +125,9 @@ class Rig:
             for effect in self.poll():
                 if isinstance(effect, SendBatches):
                     found.append(effect)
-                elif isinstance(effect, AskIdentity):
+                elif isinstance(effect, RequestProducerId):
                     self.ids += 1
-                    self.sender.identity_received(ProducerIdentity(8 + self.ids, 0))
+                    self.sender.identity_received(ProducerIdAndEpoch(8 + self.ids, 0))
                     again = True
         return found
 
@@ -138,7 +137,7 @@ class Rig:
         return call
 
     def stale_topics(self) -> set[str]:
-        return {topic for effect in self.poll() if isinstance(effect, RefreshMetadata) for topic in effect.topics}
+        return {topic for effect in self.poll() if isinstance(effect, RefreshTopicMetadata) for topic in effect.topics}
 
     def answer(
         self,
@@ -200,6 +199,6 @@ def in_transaction(
     """A producer ``me`` that has begun a transaction; with version 1, no partition was added to it."""
     machine = TransactionManager("me")
     machine.begin_initializing()
-    machine.initialized(ProducerIdentity(9, 0), can_bump=can_bump, version=version)
+    machine.initialized(ProducerIdAndEpoch(9, 0), can_bump=can_bump, version=version)
     machine.begin()
     return Rig(partitions, transactions=machine, **options), machine

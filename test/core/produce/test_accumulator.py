@@ -7,9 +7,8 @@ from math import inf
 import pytest
 
 from kafka._compiled import IS_COMPILED
-from kafka.core.produce.accumulator import ROW_PATIENCE_S, Accumulator, BufferFull, PartitionQueue, TopicQueues
-from kafka.core.produce.batch import MOVED, Batch
-from kafka.core.produce.memory import OBJECT_BYTES
+from kafka.core.produce.accumulator import OBJECT_BYTES, WAITER_PATIENCE_S, BufferFull, RecordAccumulator
+from kafka.core.produce.batch import MOVED, PartitionQueue, ProducerBatch, TopicQueues
 from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaTimeoutError
 from test.core.produce.support import Rig
 from test.support.seeds import each_seed
@@ -89,26 +88,26 @@ def test_a_partition_that_is_not_there_is_refused(partition: int) -> None:
 
 def test_parked_records_find_their_batches_when_the_partitions_are_known() -> None:
     rig = Rig(0)
-    parked, first = rig.accumulator.park(rig.topic, 1, b"abc", b"a", None, None)
-    _, second = rig.accumulator.park(rig.topic, 1, None, b"b", None, 1)
-    _, third = rig.accumulator.park(rig.topic, 1, None, b"c", None, 9)
+    unassigned, first = rig.accumulator.append_unassigned(rig.topic, 1, b"abc", b"a", None, None)
+    _, second = rig.accumulator.append_unassigned(rig.topic, 1, None, b"b", None, 1)
+    _, third = rig.accumulator.append_unassigned(rig.topic, 1, None, b"c", None, 9)
     rig.leaders = {0: 1, 1: 1}
     rig.accumulator.set_partitions(rig.topic, 2, [0, 1])
-    assert parked.done.value is MOVED
-    assert parked.forward is not None
-    assert parked.forward[second][0].partition == 1
-    refused, index = parked.forward[third]
+    assert unassigned.done.value is MOVED
+    assert unassigned.forward is not None
+    assert unassigned.forward[second][0].partition == 1
+    refused, index = unassigned.forward[third]
     assert isinstance(refused.done.exception, IllegalArgumentError)
     assert index == 0, "it is alone"
-    assert parked not in rig.accumulator.incomplete
-    assert parked.forward[first][0] in rig.accumulator.incomplete
+    assert unassigned not in rig.accumulator.incomplete
+    assert unassigned.forward[first][0] in rig.accumulator.incomplete
 
 
 def test_parked_records_fail_together_when_given_up() -> None:
     rig = Rig(0)
-    parked, _ = rig.accumulator.park(rig.topic, 1, None, b"a", None, None)
-    rig.accumulator.give_up_parked(rig.topic, KafkaTimeoutError("no metadata"))
-    assert isinstance(parked.done.exception, KafkaTimeoutError)
+    unassigned, _ = rig.accumulator.append_unassigned(rig.topic, 1, None, b"a", None, None)
+    rig.accumulator.fail_unassigned(rig.topic, KafkaTimeoutError("no metadata"))
+    assert isinstance(unassigned.done.exception, KafkaTimeoutError)
     assert not rig.accumulator.incomplete
 
 
@@ -141,14 +140,14 @@ class Waits:
         with pytest.raises(BufferFull) as full:
             rig.accumulator.append(*self._record)
         self.needed_bytes = full.value.needed_bytes
-        rig.accumulator.stand_in_row(self)
+        rig.accumulator.add_waiter(self)
 
     def wake(self) -> None:
         self.wakes += 1
 
-    def append(self) -> Batch:
+    def append(self) -> ProducerBatch:
         batch, _ = self._rig.accumulator.append(*self._record, self)
-        self._rig.accumulator.leave_row(self)
+        self._rig.accumulator.remove_waiter(self)
         return batch
 
 
@@ -203,7 +202,7 @@ def test_a_waiter_that_gives_up_lets_the_next_one_try() -> None:
     for partition in range(2):
         rig.put(b"x" * 700, partition)
     patient, quick = Waits(rig, b"x" * 2000, 2), Waits(rig, b"", 3)
-    rig.accumulator.leave_row(patient)
+    rig.accumulator.remove_waiter(patient)
     assert quick.wakes == 1
     quick.append()
 
@@ -241,15 +240,15 @@ def test_parked_records_count_and_find_their_batches_without_more_memory() -> No
     rig = Rig(0, buffer_bytes=2000)
     with pytest.raises(BufferFull):
         for _ in range(10):
-            rig.accumulator.park(rig.topic, 1, None, b"x" * 100, [("name", b"value")], None)
-    parked = rig.topic.parked
-    assert parked is not None
-    count = parked.records_count
+            rig.accumulator.append_unassigned(rig.topic, 1, None, b"x" * 100, [("name", b"value")], None)
+    unassigned = rig.topic.unassigned
+    assert unassigned is not None
+    count = unassigned.records_count
     assert 2 <= count <= 4
     rig.leaders = dict.fromkeys(range(count), 1)
     rig.accumulator.set_partitions(rig.topic, count, range(count))
-    assert parked.forward is not None
-    assert all(parcel.done.exception is None for parcel, _ in parked.forward)
+    assert unassigned.forward is not None
+    assert all(pending_records.done.exception is None for pending_records, _ in unassigned.forward)
     rig.accumulator.close_open_batches()
     for call in rig.calls():
         rig.answer(call)
@@ -301,7 +300,7 @@ def test_nothing_gets_in_behind_the_last_abort() -> None:
     with pytest.raises(IllegalStateError, match="closed"):
         rig.put(b"late")
     with pytest.raises(IllegalStateError, match="closed"):
-        rig.accumulator.park(unknown, 1000, None, b"late", None, None)
+        rig.accumulator.append_unassigned(unknown, 1000, None, b"late", None, None)
     assert future.failed() and not rig.accumulator.incomplete and not rig.accumulator.memory.used_bytes
 
 
@@ -328,7 +327,7 @@ def test_a_record_that_cannot_be_parked_hurries_what_lingers() -> None:
     rig.put(b"x")
     assert not rig.calls()
     with pytest.raises(BufferFull):
-        rig.accumulator.park(unknown, 1000, None, bytes(2000), None, None)
+        rig.accumulator.append_unassigned(unknown, 1000, None, bytes(2000), None, None)
     assert rig.signals == 2
     assert len(rig.calls()) == 1
 
@@ -378,7 +377,7 @@ def test_a_waiter_is_woken_at_once_when_a_32nd_of_the_memory_is_free(free: int, 
     rig, waiter = Rig(buffer_bytes=32_000, idempotent=False), Patient()
     batch = rig.put_alone(b"x")
     rig.accumulator.memory.used_bytes = 32_000 - free + batch.reserved_bytes
-    assert not rig.accumulator.stand_in_row(waiter)
+    assert not rig.accumulator.add_waiter(waiter)
     rig.answer(rig.call())
     assert waiter.wakes == is_plenty
 
@@ -387,17 +386,17 @@ def test_a_waiter_for_whom_there_is_enough_is_woken_after_a_moment() -> None:
     rig, waiter = Rig(buffer_bytes=32_000), Patient()
     memory = rig.accumulator.memory
     memory.used_bytes = 31_800
-    assert not rig.accumulator.stand_in_row(waiter)
+    assert not rig.accumulator.add_waiter(waiter)
     rig.poll()
     assert rig.sender.next_deadline == inf
     memory.used_bytes = 31_400
     rig.poll()
-    assert rig.sender.next_deadline == rig.clock.monotonic() + ROW_PATIENCE_S
+    assert rig.sender.next_deadline == rig.clock.monotonic() + WAITER_PATIENCE_S
     assert not waiter.wakes
-    rig.clock.advance(ROW_PATIENCE_S)
+    rig.clock.advance(WAITER_PATIENCE_S)
     rig.poll()
     assert waiter.wakes == 1
-    rig.accumulator.leave_row(waiter)
+    rig.accumulator.remove_waiter(waiter)
     rig.poll()
     assert rig.sender.next_deadline == inf
 
@@ -405,12 +404,12 @@ def test_a_waiter_for_whom_there_is_enough_is_woken_after_a_moment() -> None:
 def test_a_waiter_is_woken_when_a_topic_is_given_up_or_a_transaction_is_over() -> None:
     rig, waiter = Rig(buffer_bytes=32_000, idempotent=False), Patient()
     unknown, memory = TopicQueues("unknown"), rig.accumulator.memory
-    rig.accumulator.park(unknown, 1000, None, bytes(200), None, None)
+    rig.accumulator.append_unassigned(unknown, 1000, None, bytes(200), None, None)
     rig.put(b"x")
     rig.accumulator.close_open_batches()
     memory.used_bytes = 32_000
-    assert not rig.accumulator.stand_in_row(waiter)
-    rig.accumulator.give_up_parked(unknown, KafkaTimeoutError("no metadata"))
+    assert not rig.accumulator.add_waiter(waiter)
+    rig.accumulator.fail_unassigned(unknown, KafkaTimeoutError("no metadata"))
     assert waiter.wakes == 1
     memory.used_bytes = 32_300
     rig.sender.drop_unsent(KafkaTimeoutError("it is over"))
@@ -419,9 +418,9 @@ def test_a_waiter_is_woken_when_a_topic_is_given_up_or_a_transaction_is_over() -
 
 def test_who_comes_into_the_row_when_there_is_enough_need_not_wait() -> None:
     rig, first, second = Rig(buffer_bytes=32_000), Patient(), Patient()
-    assert rig.accumulator.stand_in_row(first)
+    assert rig.accumulator.add_waiter(first)
     assert rig.signals == 0, "nothing is refused, so nothing has to hurry"
-    assert not rig.accumulator.stand_in_row(second), "it is not the first"
+    assert not rig.accumulator.add_waiter(second), "it is not the first"
     assert rig.signals == 1
 
 
@@ -431,7 +430,7 @@ def test_who_was_refused_before_an_answer_and_comes_into_the_row_after_it_has_no
     assert rig.calls() == []
     rig.accumulator.memory.used_bytes = 32_000
     signals = rig.signals
-    assert not rig.accumulator.stand_in_row(waiter)
+    assert not rig.accumulator.add_waiter(waiter)
     assert rig.signals == signals + 1
     assert rig.call().batches == [batch]
 
@@ -469,7 +468,7 @@ def test_what_is_begun_while_the_unsent_are_dropped_is_news() -> None:
     rig.leaders[0] = None
     rig.put(b"old")
     rig.poll()
-    late: list[Batch] = []
+    late: list[ProducerBatch] = []
     signals = rig.signals
     rig.accumulator.lock = Nosy(lambda: late.append(rig.put(b"late")[0]))
     rig.sender.drop_unsent(KafkaTimeoutError("it is over"))
@@ -486,7 +485,7 @@ def test_by_default_a_batch_has_as_many_bytes_as_javas_batch_size() -> None:
     fits = 16384 - 61 - 7 - 11
     for size, batches in ((fits, 1), (fits + 1, 2)):
         accumulator, topic = (
-            Accumulator(lock=Nosy(), clock=lambda: 0.0, rng=random.Random(1), signal=int),
+            RecordAccumulator(lock=Nosy(), clock=lambda: 0.0, rng=random.Random(1), signal=int),
             TopicQueues("t"),
         )
         accumulator.set_partitions(topic, 1, [0])
@@ -525,7 +524,7 @@ def test_a_batch_that_was_begun_and_left_without_a_record_takes_the_next_one(par
     """Ctrl-C may come in between."""
     rig = Rig()
     queue = rig.topic.queues[0]
-    queue.open = empty = Batch(queue, 1, rig.accumulator.new_builder(1000), 0.0, lambda: None)
+    queue.open = empty = ProducerBatch(queue, 1, rig.accumulator.new_builder(1000), 0.0, lambda: None)
     assert rig.put(b"x", partition) == (empty, 0)
     assert queue.open is empty
     assert empty.records_count == 1
@@ -597,7 +596,7 @@ def test_a_waiter_is_woken_by_a_record_that_fills_a_batch_which_counts_less_then
     rig.answer(rig.call())
     rig.put(b"x")  # has room for 4,000 bytes
     rig.accumulator.memory.used_bytes = 32_000 - 400
-    assert not rig.accumulator.stand_in_row(waiter)
+    assert not rig.accumulator.add_waiter(waiter)
     rig.put(b"x")
     assert waiter.wakes == 1
 
@@ -632,21 +631,21 @@ def test_a_parked_record_counts_its_bytes_and_its_objects(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]] | None, expected: int
 ) -> None:
     rig = Rig(0)
-    parked, index = rig.accumulator.park(rig.topic, 1, key, value, headers, None)
-    assert rig.accumulator.memory.used_bytes == parked.reserved_bytes == expected
+    unassigned, index = rig.accumulator.append_unassigned(rig.topic, 1, key, value, headers, None)
+    assert rig.accumulator.memory.used_bytes == unassigned.reserved_bytes == expected
     assert index == 0
-    assert rig.accumulator.park(rig.topic, 1, key, value, headers, None) == (parked, 1)
+    assert rig.accumulator.append_unassigned(rig.topic, 1, key, value, headers, None) == (unassigned, 1)
     assert rig.accumulator.memory.used_bytes == 2 * expected
 
 
 def test_records_stay_parked_while_a_topic_has_no_partitions() -> None:
     rig = Rig(0)
-    parked, _ = rig.accumulator.park(rig.topic, 1, None, b"a", None, None)
+    unassigned, _ = rig.accumulator.append_unassigned(rig.topic, 1, None, b"a", None, None)
     rig.accumulator.set_partitions(rig.topic, 0, [])
-    assert rig.topic.parked is parked
+    assert rig.topic.unassigned is unassigned
     rig.accumulator.set_partitions(rig.topic, 2, [])
     assert rig.topic.available == [0, 1], "all of them when none has a leader"
-    assert parked.done.value is MOVED
+    assert unassigned.done.value is MOVED
 
 
 def test_a_users_partitioner_sees_what_was_parked_as_it_was_given() -> None:
@@ -658,7 +657,7 @@ def test_a_users_partitioner_sees_what_was_parked_as_it_was_given() -> None:
             return 1
 
     rig = Rig(0, partitioner=Second())
-    rig.accumulator.park(rig.topic, 1, b"5", b"[1]", None, None, (5, [1]))
+    rig.accumulator.append_unassigned(rig.topic, 1, b"5", b"[1]", None, None, (5, [1]))
     rig.accumulator.set_partitions(rig.topic, 2, [0, 1])
     assert seen == [("t", 5, b"5", [1], b"[1]")]
 
@@ -666,12 +665,12 @@ def test_a_users_partitioner_sees_what_was_parked_as_it_was_given() -> None:
 def test_what_was_parked_finds_its_batches_though_they_take_more_than_the_memory_and_nothing_else_does() -> None:
     rig = Rig(0, buffer_bytes=2000)
     for partition in range(3):
-        rig.accumulator.park(rig.topic, 1, None, b"x", None, partition)
-    parked = rig.topic.parked
+        rig.accumulator.append_unassigned(rig.topic, 1, None, b"x", None, partition)
+    unassigned = rig.topic.unassigned
     rig.accumulator.set_partitions(rig.topic, 4, range(4))
-    assert parked is not None and parked.forward is not None
-    assert [parcel.partition for parcel, _ in parked.forward] == [0, 1, 2]
-    assert not any(parcel.done.is_done for parcel, _ in parked.forward)
+    assert unassigned is not None and unassigned.forward is not None
+    assert [pending_records.partition for pending_records, _ in unassigned.forward] == [0, 1, 2]
+    assert not any(pending_records.done.is_done for pending_records, _ in unassigned.forward)
     assert rig.accumulator.memory.used_bytes > 3 * 1024, "a batch for each of them"
     with pytest.raises(BufferFull):
         rig.put(b"x", 3)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from kafka.core.produce.batch import MOVED, UNKNOWN_PLACE, Batch, Parcel
-from kafka.core.produce.queues import PartitionQueue
-from kafka.core.produce.ratio import CompressionRatio
+from kafka.core.produce.batch import (
+    MOVED,
+    UNKNOWN_OFFSET,
+    CompressionRatioEstimator,
+    PartitionQueue,
+    PendingRecords,
+    ProducerBatch,
+)
 from kafka.records import GZIP, NONE, RecordBatchBuilder, iter_batches
 
 
-def batch(compression: int = NONE, ratio: CompressionRatio | None = None) -> Batch:
-    return Batch(PartitionQueue("t", 3, ratio), 7, RecordBatchBuilder(1000, compression), 5.0, lambda: None)
+def batch(compression: int = NONE, ratio: CompressionRatioEstimator | None = None) -> ProducerBatch:
+    return ProducerBatch(PartitionQueue("t", 3, ratio), 7, RecordBatchBuilder(1000, compression), 5.0, lambda: None)
 
 
 def test_results_without_an_offset_are_no_offsets_and_differ() -> None:
-    assert UNKNOWN_PLACE == (-1, -1)  # as the broker answers where it does not tell
+    assert UNKNOWN_OFFSET == (-1, -1)  # as the broker answers where it does not tell
     assert MOVED == (-2, -1)
 
 
 def test_records_without_a_partition_are_in_partition_minus_one_and_count_nothing() -> None:
-    parcel = Parcel("t", 5.0, lambda: None)
-    assert (parcel.partition, parcel.records_count, parcel.reserved_bytes) == (-1, 0, 0)
+    pending_records = PendingRecords("t", 5.0, lambda: None)
+    assert (pending_records.partition, pending_records.records_count, pending_records.reserved_bytes) == (-1, 0, 0)
 
 
 def test_a_batch_that_was_not_sent_has_no_producer_and_no_sequence() -> None:
@@ -56,7 +61,7 @@ def test_how_many_bytes_go_out_is_known_without_asking_for_the_bytes_first() -> 
 
 
 def test_how_far_a_batch_shrank_is_observed_once_however_often_it_is_made() -> None:
-    ratio = CompressionRatio()
+    ratio = CompressionRatioEstimator()
     made = batch(GZIP, ratio)
     made.append(1000, None, b"x" * 800)
     made.pieces()

@@ -12,9 +12,15 @@ from typing import Any
 
 import pytest
 
-from kafka.core.produce import fate, recoveries
-from kafka.core.produce.fate import Fate, IdentityFate, fate_for, identity_fate_for
-from kafka.core.produce.recoveries import Api, Recovery
+from kafka.core.produce import errors
+from kafka.core.produce.errors import (
+    ProduceErrorAction,
+    ProducerIdErrorAction,
+    TransactionErrorAction,
+    TransactionRequestKind,
+    produce_error_action,
+    producer_id_error_action,
+)
 from kafka.errors import (
     ERRORS_BY_CODE,
     IncompatibleBrokerVersion,
@@ -31,16 +37,28 @@ BY_NAME = {error.message: error for code, error in ERRORS_BY_CODE.items() if cod
 
 # -- Produce ---------------------------------------------------------------------------------------------------------
 
-FATES: dict[str, tuple[Fate, str]] = {
-    "MESSAGE_TOO_LARGE": (Fate.SPLIT, "Sender.completeBatch: splitAndReenqueue"),
-    "RECORD_LIST_TOO_LARGE": (Fate.SPLIT, "Java fails it; a batch above segment.bytes fits when it is halved"),
-    "DUPLICATE_SEQUENCE_NUMBER": (Fate.SUCCEEDED, "Sender.completeBatch: success without an offset (KIP-98)"),
-    "OUT_OF_ORDER_SEQUENCE_NUMBER": (Fate.RENUMBER, "KIP-360; TransactionManager.canRetry, requestEpochBump"),
-    "UNKNOWN_PRODUCER_ID": (Fate.RENUMBER, "KIP-360; TransactionManager.canRetry"),
-    "INVALID_PRODUCER_EPOCH": (Fate.RENUMBER, "KIP-588: the next epoch, not the end"),
-    "CLUSTER_AUTHORIZATION_FAILED": (Fate.FATAL, "TransactionManager.maybeTransitionToErrorState"),
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (Fate.FATAL, "TransactionManager.maybeTransitionToErrorState"),
-    "PRODUCER_FENCED": (Fate.FATAL, "TransactionManager.maybeTransitionToErrorState"),
+FATES: dict[str, tuple[ProduceErrorAction, str]] = {
+    "MESSAGE_TOO_LARGE": (ProduceErrorAction.SPLIT, "Sender.completeBatch: splitAndReenqueue"),
+    "RECORD_LIST_TOO_LARGE": (
+        ProduceErrorAction.SPLIT,
+        "Java fails it; a batch above segment.bytes fits when it is halved",
+    ),
+    "DUPLICATE_SEQUENCE_NUMBER": (
+        ProduceErrorAction.SUCCEEDED,
+        "Sender.completeBatch: success without an offset (KIP-98)",
+    ),
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": (
+        ProduceErrorAction.RENUMBER,
+        "KIP-360; TransactionManager.canRetry, requestEpochBump",
+    ),
+    "UNKNOWN_PRODUCER_ID": (ProduceErrorAction.RENUMBER, "KIP-360; TransactionManager.canRetry"),
+    "INVALID_PRODUCER_EPOCH": (ProduceErrorAction.RENUMBER, "KIP-588: the next epoch, not the end"),
+    "CLUSTER_AUTHORIZATION_FAILED": (ProduceErrorAction.FATAL, "TransactionManager.maybeTransitionToErrorState"),
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (
+        ProduceErrorAction.FATAL,
+        "TransactionManager.maybeTransitionToErrorState",
+    ),
+    "PRODUCER_FENCED": (ProduceErrorAction.FATAL, "TransactionManager.maybeTransitionToErrorState"),
 }
 """Of the others those in ``RETRIABLE`` are sent again (``Sender.canRetry``), and what is left fails."""
 
@@ -59,80 +77,96 @@ NOT_IN_THE_LOG_THOUGH_RETRIED = {
 }
 
 
-def expected_fate(name: str) -> Fate:
-    return FATES[name][0] if name in FATES else Fate.RETRY if name in RETRIABLE else Fate.FAIL
+def expected_fate(name: str) -> ProduceErrorAction:
+    return (
+        FATES[name][0] if name in FATES else ProduceErrorAction.RETRY if name in RETRIABLE else ProduceErrorAction.FAIL
+    )
 
 
 def test_of_each_error_the_batch_has_the_fate_that_java_gives_it() -> None:
     context = {"is_first": True, "is_numbered": True, "log_start_offset": 5}
-    found = {name: fate_for(error(), **context) for name, error in BY_NAME.items()}
+    found = {name: produce_error_action(error(), **context) for name, error in BY_NAME.items()}
     assert found == {name: expected_fate(name) for name in BY_NAME}
-    assert {error.message for error in fate.RECOVERIES} <= set(BY_NAME)  # type: ignore[attr-defined]
-    assert fate_for(ValueError(), **context) is Fate.FAIL, "no error of a broker"
+    assert {error.message for error in errors.PRODUCE_ERROR_HANDLING} <= set(BY_NAME)  # type: ignore[attr-defined]
+    assert produce_error_action(ValueError(), **context) is ProduceErrorAction.FAIL, "no error of a broker"
     # Java: a node that has left the cluster is a disconnect (NetworkClient.handleDisconnections).
-    assert fate_for(KafkaConnectionError(), **context) is fate_for(UnknownBrokerIdError(), **context) is Fate.RETRY
+    assert (
+        produce_error_action(KafkaConnectionError(), **context)
+        is produce_error_action(UnknownBrokerIdError(), **context)
+        is ProduceErrorAction.RETRY
+    )
 
 
 def test_of_each_error_it_is_known_whether_the_batch_may_be_in_the_log() -> None:
-    rows = {error.message: row.leaves_doubt for error, row in fate.RECOVERIES.items()}  # type: ignore[attr-defined]
+    rows = {error.message: row.leaves_doubt for error, row in errors.PRODUCE_ERROR_HANDLING.items()}  # type: ignore[attr-defined]
     assert rows == {name: name in MAY_BE_IN_THE_LOG for name in rows}
     assert set(rows) >= MAY_BE_IN_THE_LOG | NOT_IN_THE_LOG_THOUGH_RETRIED
     others = set(BY_NAME) - set(rows)
-    assert {name for name in others if fate.recovery_for(BY_NAME[name]()).leaves_doubt} == others & RETRIABLE
+    assert {name for name in others if errors.error_handling_for(BY_NAME[name]()).leaves_doubt} == others & RETRIABLE
 
 
 @pytest.mark.parametrize(
     ("error", "arguments", "expected"),
     [
         # TransactionManager.canRetry: a later batch fails only because an earlier one has.
-        (OutOfOrderSequenceNumberError, {"is_first": False, "is_numbered": True}, Fate.RETRY),
-        (OutOfOrderSequenceNumberError, {"is_first": True, "is_numbered": True}, Fate.RENUMBER),
+        (OutOfOrderSequenceNumberError, {"is_first": False, "is_numbered": True}, ProduceErrorAction.RETRY),
+        (OutOfOrderSequenceNumberError, {"is_first": True, "is_numbered": True}, ProduceErrorAction.RENUMBER),
         # canRetry: "if the log start offset is -1, the leader has changed": as it is, also behind others
-        (UnknownProducerIdError, {"is_first": True, "is_numbered": True, "log_start_offset": -1}, Fate.RETRY),
-        (UnknownProducerIdError, {"is_first": True, "is_numbered": True, "log_start_offset": 0}, Fate.RENUMBER),
-        (UnknownProducerIdError, {"is_first": False, "is_numbered": True, "log_start_offset": 0}, Fate.RENUMBER),
+        (UnknownProducerIdError, {"is_first": True, "is_numbered": True, "log_start_offset": -1},
+         ProduceErrorAction.RETRY),
+        (UnknownProducerIdError, {"is_first": True, "is_numbered": True, "log_start_offset": 0},
+         ProduceErrorAction.RENUMBER),
+        (UnknownProducerIdError, {"is_first": False, "is_numbered": True, "log_start_offset": 0},
+         ProduceErrorAction.RENUMBER),
         # Sender.canRetry without a transaction manager: none of the three is a RetriableException.
-        (OutOfOrderSequenceNumberError, {"is_first": False, "is_numbered": False}, Fate.FAIL),
-        (UnknownProducerIdError, {"is_first": True, "is_numbered": False, "log_start_offset": -1}, Fate.FAIL),
-        (RequestTimedOutError, {"is_first": True, "is_numbered": False}, Fate.RETRY),
+        (OutOfOrderSequenceNumberError, {"is_first": False, "is_numbered": False}, ProduceErrorAction.FAIL),
+        (UnknownProducerIdError, {"is_first": True, "is_numbered": False, "log_start_offset": -1},
+         ProduceErrorAction.FAIL),
+        (RequestTimedOutError, {"is_first": True, "is_numbered": False}, ProduceErrorAction.RETRY),
     ],
 )  # fmt: skip
 def test_a_sequence_that_does_not_fit_depends_on_what_was_sent_before(
-    error: type[BaseException], arguments: dict[str, Any], expected: Fate
+    error: type[BaseException], arguments: dict[str, Any], expected: ProduceErrorAction
 ) -> None:
-    assert fate_for(error(), **arguments) is expected
+    assert produce_error_action(error(), **arguments) is expected
 
 
 # -- InitProducerId of an idempotent producer ------------------------------------------------------------------------
 
-IDENTITY_FATES: dict[str, tuple[IdentityFate, str]] = {
-    "CLUSTER_AUTHORIZATION_FAILED": (IdentityFate.FAIL_WAITING, "KIP-98 and KAFKA-9242: abortable, asked again"),
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (IdentityFate.FAIL_WAITING, "InitProducerIdHandler: abortable"),
-    "TOPIC_AUTHORIZATION_FAILED": (IdentityFate.FAIL_WAITING, "never answered; as every right, it may be granted"),
-    "GROUP_AUTHORIZATION_FAILED": (IdentityFate.FAIL_WAITING, "the same"),
-    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": (IdentityFate.FAIL_WAITING, "the same"),
+IDENTITY_FATES: dict[str, tuple[ProducerIdErrorAction, str]] = {
+    "CLUSTER_AUTHORIZATION_FAILED": (
+        ProducerIdErrorAction.FAIL_WAITING,
+        "KIP-98 and KAFKA-9242: abortable, asked again",
+    ),
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (ProducerIdErrorAction.FAIL_WAITING, "InitProducerIdHandler: abortable"),
+    "TOPIC_AUTHORIZATION_FAILED": (
+        ProducerIdErrorAction.FAIL_WAITING,
+        "never answered; as every right, it may be granted",
+    ),
+    "GROUP_AUTHORIZATION_FAILED": (ProducerIdErrorAction.FAIL_WAITING, "the same"),
+    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": (ProducerIdErrorAction.FAIL_WAITING, "the same"),
 }
 """Of the others those in ``RETRIABLE`` are asked for again (``InitProducerIdHandler``: reenqueue), and the rest are
 the end: "Unexpected error in InitProducerIdResponse", PRODUCER_FENCED and INVALID_PRODUCER_EPOCH are fatal there."""
 
 
 def test_of_each_error_of_an_id_the_producer_does_what_java_does() -> None:
-    def expected(name: str) -> IdentityFate:
+    def expected(name: str) -> ProducerIdErrorAction:
         if name in IDENTITY_FATES:
             return IDENTITY_FATES[name][0]
-        return IdentityFate.ASK_AGAIN if name in RETRIABLE else IdentityFate.END
+        return ProducerIdErrorAction.ASK_AGAIN if name in RETRIABLE else ProducerIdErrorAction.END
 
-    assert {name: identity_fate_for(error()) for name, error in BY_NAME.items()} == {
+    assert {name: producer_id_error_action(error()) for name, error in BY_NAME.items()} == {
         name: expected(name) for name in BY_NAME
     }
-    assert identity_fate_for(ValueError()) is IdentityFate.END, "no error of a broker"
-    assert {error.message for error in fate.IDENTITY_RECOVERIES} <= set(BY_NAME)  # type: ignore[attr-defined]
+    assert producer_id_error_action(ValueError()) is ProducerIdErrorAction.END, "no error of a broker"
+    assert {error.message for error in errors.PRODUCER_ID_ERROR_ACTIONS} <= set(BY_NAME)  # type: ignore[attr-defined]
 
 
 # -- transactions ----------------------------------------------------------------------------------------------------
 
-R = Recovery
-COORDINATOR: dict[str, Recovery] = {
+R = TransactionErrorAction
+COORDINATOR: dict[str, TransactionErrorAction] = {
     "COORDINATOR_NOT_AVAILABLE": R.FIND,  # every handler: lookupCoordinator, reenqueue
     "NOT_COORDINATOR": R.FIND,
     # Every handler: a RetriableException, reenqueue; AddPartitionsToTxnHandler with a shorter back-off, which is used
@@ -143,14 +177,14 @@ COORDINATOR: dict[str, Recovery] = {
     "TRANSACTION_ABORTABLE": R.ABORT,  # KIP-890; every handler: abortableError
     "REQUEST_TIMED_OUT": R.FIND,  # TxnOffsetCommitHandler looks the coordinator up; so do all here: it was silent
 }
-EXPECTED: dict[Api, Mapping[str, Recovery]] = {
-    Api.INIT: {
+EXPECTED: dict[TransactionRequestKind, Mapping[str, TransactionErrorAction]] = {
+    TransactionRequestKind.INIT: {
         **COORDINATOR,
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": R.AGAIN,  # InitProducerIdHandler: abortable; KAFKA-9242
         "CLUSTER_AUTHORIZATION_FAILED": R.AGAIN,  # the same
         "TRANSACTION_ABORTABLE": R.RETRY,  # Java: abortable; but before the first transaction there is nothing to abort
     },
-    Api.ADD_PARTITIONS: {
+    TransactionRequestKind.ADD_PARTITIONS: {
         **COORDINATOR,
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": R.FATAL,  # AddPartitionsToTxnHandler: fatalError
         "INVALID_TXN_STATE": R.FATAL,  # fatalError
@@ -160,30 +194,30 @@ EXPECTED: dict[Api, Mapping[str, Recovery]] = {
         "OPERATION_NOT_ATTEMPTED": R.ABORT,  # abortableError with the others of the request
         "UNSUPPORTED_VERSION": R.FATAL,  # TxnRequestHandler.onComplete: versionMismatch is fatal
     },
-    Api.ADD_OFFSETS: {
+    TransactionRequestKind.ADD_OFFSETS: {
         **COORDINATOR,
         "UNKNOWN_PRODUCER_ID": R.BUMP,  # AddOffsetsToTxnHandler: abortableErrorIfPossible
         "GROUP_AUTHORIZATION_FAILED": R.ABORT,  # abortableError
     },
-    Api.COMMIT_OFFSETS: {
+    TransactionRequestKind.COMMIT_OFFSETS: {
         **COORDINATOR,
         "GROUP_AUTHORIZATION_FAILED": R.ABORT,  # TxnOffsetCommitHandler: abortableError
         "FENCED_INSTANCE_ID": R.ABORT,  # abortableError (KIP-447)
         "UNKNOWN_MEMBER_ID": R.ABORT,  # abortableError(CommitFailedException), KIP-447
         "ILLEGAL_GENERATION": R.ABORT,  # the same
     },
-    Api.END: {
+    TransactionRequestKind.END: {
         **COORDINATOR,
         "UNKNOWN_PRODUCER_ID": R.BUMP,  # EndTxnHandler: abortableErrorIfPossible
     },
-    Api.FIND: {
+    TransactionRequestKind.FIND: {
         "PRODUCER_FENCED": R.FENCED,  # never answered; fatal, as in every handler
         "GROUP_AUTHORIZATION_FAILED": R.ABORT,  # FindCoordinatorHandler: abortableError
         "TRANSACTION_ABORTABLE": R.ABORT,  # abortableError
         "REQUEST_TIMED_OUT": R.FIND,
     },
     # TransactionManager.maybeTransitionToErrorState: these end the producer, all others the transaction.
-    Api.PRODUCE: {
+    TransactionRequestKind.PRODUCE: {
         "CLUSTER_AUTHORIZATION_FAILED": R.FATAL,
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": R.FATAL,
         "PRODUCER_FENCED": R.FENCED,
@@ -196,41 +230,45 @@ more aborts; what is left is fatal ("Unexpected error in ..."), except of AddPar
 to transaction due to errors": abortable) and Produce."""
 
 
-def expected_recovery(api: Api, name: str) -> Recovery:
+def expected_recovery(api: TransactionRequestKind, name: str) -> TransactionErrorAction:
     if name in EXPECTED[api]:
         return EXPECTED[api][name]
-    if api is Api.PRODUCE:
+    if api is TransactionRequestKind.PRODUCE:
         return R.ABORT
     if name in RETRIABLE:
         # A NETWORK_EXCEPTION is what Java's client calls a lost connection: the coordinator may have moved.
         return R.FIND if issubclass(BY_NAME[name], KafkaConnectionError) else R.RETRY
-    return R.ABORT if api is Api.ADD_PARTITIONS else R.FATAL
+    return R.ABORT if api is TransactionRequestKind.ADD_PARTITIONS else R.FATAL
 
 
-@pytest.mark.parametrize("api", Api)
-def test_of_each_error_a_transaction_does_what_java_does(api: Api) -> None:
-    found = {name: recoveries.recovery_for(api, error()) for name, error in BY_NAME.items()}
+@pytest.mark.parametrize("api", TransactionRequestKind)
+def test_of_each_error_a_transaction_does_what_java_does(api: TransactionRequestKind) -> None:
+    found = {name: errors.transaction_error_action(api, error()) for name, error in BY_NAME.items()}
     assert found == {name: expected_recovery(api, name) for name in BY_NAME}
 
 
-LOCAL: dict[Callable[[], BaseException], Mapping[Api, Recovery]] = {
+LOCAL: dict[Callable[[], BaseException], Mapping[TransactionRequestKind, TransactionErrorAction]] = {
     # TxnRequestHandler.onComplete: disconnected, so lookupCoordinator and reenqueue.
-    KafkaConnectionError: dict.fromkeys(Api, R.FIND) | {Api.PRODUCE: R.ABORT},
-    UnknownBrokerIdError: dict.fromkeys(Api, R.FIND) | {Api.PRODUCE: R.ABORT},
-    KafkaTimeoutError: dict.fromkeys(Api, R.FIND) | {Api.PRODUCE: R.ABORT},
+    KafkaConnectionError: dict.fromkeys(TransactionRequestKind, R.FIND) | {TransactionRequestKind.PRODUCE: R.ABORT},
+    UnknownBrokerIdError: dict.fromkeys(TransactionRequestKind, R.FIND) | {TransactionRequestKind.PRODUCE: R.ABORT},
+    KafkaTimeoutError: dict.fromkeys(TransactionRequestKind, R.FIND) | {TransactionRequestKind.PRODUCE: R.ABORT},
     # onComplete: versionMismatch is fatalError; maybeTransitionToErrorState: UnsupportedVersionException is fatal.
-    IncompatibleBrokerVersion: dict.fromkeys(Api, R.FATAL) | {Api.ADD_PARTITIONS: R.FATAL},
+    IncompatibleBrokerVersion: dict.fromkeys(TransactionRequestKind, R.FATAL)
+    | {TransactionRequestKind.ADD_PARTITIONS: R.FATAL},
     # A fault of ours is not sent again: as an error that the request does not expect.
-    ValueError: dict.fromkeys(Api, R.FATAL) | {Api.ADD_PARTITIONS: R.ABORT, Api.PRODUCE: R.ABORT},
+    ValueError: dict.fromkeys(TransactionRequestKind, R.FATAL)
+    | {TransactionRequestKind.ADD_PARTITIONS: R.ABORT, TransactionRequestKind.PRODUCE: R.ABORT},
 }
 """Errors that no broker answers."""
 
 
-@pytest.mark.parametrize("api", Api)
-def test_of_an_error_of_the_connection_or_the_version_a_transaction_does_what_java_does(api: Api) -> None:
-    found = {make: recoveries.recovery_for(api, make()) for make in LOCAL}
+@pytest.mark.parametrize("api", TransactionRequestKind)
+def test_of_an_error_of_the_connection_or_the_version_a_transaction_does_what_java_does(
+    api: TransactionRequestKind,
+) -> None:
+    found = {make: errors.transaction_error_action(api, make()) for make in LOCAL}
     assert found == {make: row[api] for make, row in LOCAL.items()}
 
 
 def test_only_three_recoveries_send_the_request_again() -> None:
-    assert {recovery for recovery in Recovery if recovery.is_retry} == {R.RETRY, R.QUICKLY, R.FIND}
+    assert {recovery for recovery in TransactionErrorAction if recovery.is_retry} == {R.RETRY, R.QUICKLY, R.FIND}

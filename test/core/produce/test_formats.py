@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.core.produce.formats import CarriedRequest
+from kafka.core.produce.request import EncodedProduceRequest
 from kafka.errors import UnsupportedCompressionTypeError, UnsupportedForMessageFormatError, UnsupportedVersionError
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
 from kafka.records import (
@@ -44,13 +44,13 @@ def sent(built: ProduceRequest) -> dict[int, bytes]:
 @pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4])
 def test_brokers_since_0_11_get_the_request_as_it_was_made(version: int, codec: int) -> None:
     made = request(batch(codec))
-    assert CarriedRequest(made, codec).build(version) is made
+    assert EncodedProduceRequest(made, codec).build(version) is made
 
 
 @pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1)])
 @pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4])
 def test_older_ones_get_a_message_set_with_the_same_records_and_codec(version: int, magic: int, codec: int) -> None:
-    built = CarriedRequest(request(batch(codec)), codec).build(version)
+    built = EncodedProduceRequest(request(batch(codec)), codec).build(version)
     assert (built.acks, built.timeout_ms) == (-1, 5)
     data = sent(built)[0]
     outer = list(iter_batches(data))
@@ -67,7 +67,7 @@ def test_older_ones_get_a_message_set_with_the_same_records_and_codec(version: i
 def test_offsets_inside_a_wrapper_are_counted_from_0_and_the_wrapper_has_the_last(
     version: int, inner: list[int]
 ) -> None:
-    data = sent(CarriedRequest(request(batch(GZIP)), GZIP).build(version))[0]
+    data = sent(EncodedProduceRequest(request(batch(GZIP)), GZIP).build(version))[0]
     (header,) = iter_batches(data)
     assert header.base_offset == 2
     assert [record[0] for record in decode_raw(data, header)] == inner
@@ -78,26 +78,26 @@ def test_the_level_is_that_of_the_producer() -> None:
     builder = RecordBatchBuilder(100_000, GZIP, 1)
     builder.append(1, None, value)
     made = request(builder.build())
-    fast, best = (len(sent(CarriedRequest(made, GZIP, level).build(1))[0]) for level in (1, 9))
+    fast, best = (len(sent(EncodedProduceRequest(made, GZIP, level).build(1))[0]) for level in (1, 9))
     assert best < fast
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, 6])
 def test_zstd_is_refused_below_version_7(version: int) -> None:
     with pytest.raises(UnsupportedCompressionTypeError, match=r"v7: Kafka 2\.1"):
-        CarriedRequest(request(batch(ZSTD)), ZSTD).build(version)
-    assert CarriedRequest(request(batch(ZSTD)), ZSTD).build(7)
+        EncodedProduceRequest(request(batch(ZSTD)), ZSTD).build(version)
+    assert EncodedProduceRequest(request(batch(ZSTD)), ZSTD).build(7)
 
 
 @pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1)])
 def test_records_with_headers_are_refused_when_no_other_batch_is_left(version: int, magic: int) -> None:
     with pytest.raises(UnsupportedForMessageFormatError, match=rf"headers.* message sets v{magic}:.*0\.11"):
-        CarriedRequest(request(batch(headers=True)), NONE).build(version)
+        EncodedProduceRequest(request(batch(headers=True)), NONE).build(version)
 
 
 def test_a_transaction_is_refused() -> None:
     with pytest.raises(UnsupportedVersionError, match=r"0\.11"):
-        CarriedRequest(request(batch(), transactional_id="me"), NONE).build(2)
+        EncodedProduceRequest(request(batch(), transactional_id="me"), NONE).build(2)
 
 
 def answer_to(built: ProduceRequest) -> ProduceResponse:
@@ -125,7 +125,7 @@ def told(response: ProduceResponse | None) -> dict[int, tuple[int, int]]:
 
 
 def test_a_batch_that_cannot_be_carried_does_not_keep_the_others_back_and_is_in_the_answer() -> None:
-    carried = CarriedRequest(request(batch(), batch(headers=True), batch()), NONE)
+    carried = EncodedProduceRequest(request(batch(), batch(headers=True), batch()), NONE)
     built = carried.build(1)
     assert set(sent(built)) == {0, 2}
     answer = carried.complete(answer_to(built))
@@ -134,13 +134,13 @@ def test_a_batch_that_cannot_be_carried_does_not_keep_the_others_back_and_is_in_
 
 
 def test_what_was_refused_is_told_even_where_the_broker_answers_nothing() -> None:
-    carried = CarriedRequest(request(batch(), batch(headers=True), acks=0), NONE)
+    carried = EncodedProduceRequest(request(batch(), batch(headers=True), acks=0), NONE)
     carried.build(0)
     assert told(carried.complete(None)) == {0: (0, -1), 1: (43, -1)}
 
 
 def test_the_answer_is_left_alone_when_nothing_was_refused() -> None:
-    carried = CarriedRequest(request(batch()), NONE)
+    carried = EncodedProduceRequest(request(batch()), NONE)
     answer = answer_to(carried.build(1))
     assert carried.complete(answer) is answer
     assert carried.complete(None) is None

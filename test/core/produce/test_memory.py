@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.core.produce.memory import Memory, open_batch_bytes
+from kafka.core.produce.accumulator import BufferPool, open_batch_bytes
 
 
 class Waiting:
@@ -17,8 +17,8 @@ class Waiting:
         """Who is woken is the accumulator's to say."""
 
 
-def memory_with(used: int, *waiters: Waiting, limit: int = 3200) -> Memory:
-    memory = Memory(limit)
+def memory_with(used: int, *waiters: Waiting, limit: int = 3200) -> BufferPool:
+    memory = BufferPool(limit)
     memory.used_bytes = used
     memory.waiters.extend(waiters)
     return memory

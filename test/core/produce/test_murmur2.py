@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.core.produce.murmur2 import mixed_in_halves, murmur2, partition_for_key, product_in_halves
+from kafka.core.produce.partitioning import mixed_in_halves, murmur2, partition_for_key, product_in_halves
 
 
 @pytest.mark.parametrize(

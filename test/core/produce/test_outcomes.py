@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.produce.batch import Batch
+from kafka.core.produce.batch import ProducerBatch
 from kafka.core.states import Transaction
 from kafka.errors import (
     ClusterAuthorizationFailedError,
@@ -98,12 +98,12 @@ def test_an_error_says_where_it_came_from_and_what_the_broker_wrote() -> None:
 
 class Listener:
     def __init__(self) -> None:
-        self.heard: list[tuple[str, Batch]] = []
+        self.heard: list[tuple[str, ProducerBatch]] = []
 
-    def retried(self, batch: Batch) -> None:
+    def retried(self, batch: ProducerBatch) -> None:
         self.heard.append(("retried", batch))
 
-    def failed(self, batch: Batch) -> None:
+    def failed(self, batch: ProducerBatch) -> None:
         self.heard.append(("failed", batch))
 
 

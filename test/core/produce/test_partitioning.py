@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafka.core.produce.accumulator import TopicQueues
-from kafka.core.produce.batch import Batch
-from kafka.core.produce.murmur2 import partition_for_key
-from kafka.core.produce.partitioning import BuiltIn, Sticky, partitioning_for
-from kafka.core.produce.queues import PartitionQueue
+from kafka.core.produce.batch import PartitionQueue, ProducerBatch, TopicQueues
+from kafka.core.produce.partitioning import BuiltInChooser, StickyChooser, partition_for_key, partitioning_for
 from kafka.errors import IllegalArgumentError
 from kafka.records import RecordBatchBuilder
 from test.core.produce.support import Rig
@@ -78,20 +75,20 @@ def test_a_partition_is_the_likelier_the_fewer_batches_wait_in_it(
     found: Counter[int] = Counter()
     for number in range(total):
         chance = Chance(number)
-        found[BuiltIn(chance, 1000).next_sticky(topic_of(*waiting), 0.0).partition] += 1
+        found[BuiltInChooser(chance, 1000).next_sticky(topic_of(*waiting), 0.0).partition] += 1
         assert chance.stops == [total]
     assert found == expected
 
 
 def test_without_adaption_all_partitions_are_alike() -> None:
     chance = Chance(1)
-    assert BuiltIn(chance, 1000, adaptive=False).next_sticky(topic_of(0, 9, 0), 0.0).partition == 1
+    assert BuiltInChooser(chance, 1000, adaptive=False).next_sticky(topic_of(0, 9, 0), 0.0).partition == 1
     assert chance.stops == [3]
 
 
 def test_loads_are_looked_at_again_after_a_while_that_grows_with_the_partitions() -> None:
     topic = topic_of(0, 9)
-    built_in = BuiltIn(Chance(0, 0, 0), 0)
+    built_in = BuiltInChooser(Chance(0, 0, 0), 0)
     built_in.next_sticky(topic, 0.0)
     assert topic.load_sums == [10, 11]
     topic.queues[1].closed.clear()
@@ -107,18 +104,18 @@ def test_partitions_of_a_node_that_takes_nothing_are_avoided() -> None:
     rig.put_alone(b"x", 1)
     topic.queues[1].node = topic.queues[2].node = 7
     topic.queues[0].node = 8
-    late = BuiltIn(random.Random(5), 0, late_s=1.0)
+    late = BuiltInChooser(random.Random(5), 0, late_s=1.0)
     assert {late.next_sticky(topic, 1.5).partition for _ in range(200)} == {0, 3}
     topic.loads_until = 0.0
-    patient = BuiltIn(random.Random(5), 0, late_s=2.0)
+    patient = BuiltInChooser(random.Random(5), 0, late_s=2.0)
     assert {patient.next_sticky(topic, 1.5).partition for _ in range(200)} == {0, 1, 2, 3}
 
 
 def test_keys_can_be_ignored_and_are_not_unless_that_is_asked_for() -> None:
     topic = topic_of(0, 0, 0)
     home = topic.queues[partition_for_key(b"foobar", 3)]
-    assert BuiltIn(random.Random(3), 100).queue_for(topic, b"foobar", None, None, None) is home
-    rig = Rig(10, partitioner=BuiltIn(random.Random(3), 100, ignore_keys=True), batch_bytes=100)
+    assert BuiltInChooser(random.Random(3), 100).queue_for(topic, b"foobar", None, None, None) is home
+    rig = Rig(10, partitioner=BuiltInChooser(random.Random(3), 100, ignore_keys=True), batch_bytes=100)
     assert len({rig.put(b"x" * 60, None, b"key")[0].partition for _ in range(40)}) > 3
 
 
@@ -185,7 +182,7 @@ def test_only_what_decides_by_itself_is_asked_for_each_record_and_only_objects_s
 
 
 def test_an_object_of_ours_is_taken_as_it_is() -> None:
-    mine = BuiltIn(random.Random(), 5)
+    mine = BuiltInChooser(random.Random(), 5)
     assert partitioning_for(mine, random.Random()) is mine
 
 
@@ -212,7 +209,7 @@ def test_sticky_takes_another_partition_for_each_batch(
     """KIP-480: StickyPartitionCache.nextPartition."""
     chance, topic = Chance(*drawn), topic_of(*[0] * partitions)
     topic.sticky = None if former is None else topic.queues[former]
-    assert Sticky(chance).next_sticky(topic, 0.0) is topic.queues[chosen]
+    assert StickyChooser(chance).next_sticky(topic, 0.0) is topic.queues[chosen]
     assert chance.stops == stops
 
 
@@ -261,7 +258,7 @@ def test_a_batch_that_was_full_makes_room_for_another_partition_once() -> None:
     topic = topic_of(0, 0)
     topic.sticky = former = topic.queues[0]
     former.was_filled = True
-    built_in = BuiltIn(Chance(1, 0), 1000)
+    built_in = BuiltInChooser(Chance(1, 0), 1000)
     topic.sticky = built_in.next_sticky(topic, 0.0)
     assert topic.sticky is topic.queues[1]
     assert not former.was_filled
@@ -287,8 +284,8 @@ def test_what_waits_too_long_keeps_its_node_from_being_chosen_as_long_as_there_a
         queue.node = node
     for partition in late:
         queue = topic.queues[partition]
-        queue.closed.append(Batch(queue, 1, RecordBatchBuilder(1000), 1.0, lambda: None))
-    built_in = BuiltIn(random.Random(5), 0, late_s=2.0)
+        queue.closed.append(ProducerBatch(queue, 1, RecordBatchBuilder(1000), 1.0, lambda: None))
+    built_in = BuiltInChooser(random.Random(5), 0, late_s=2.0)
     assert {built_in.next_sticky(topic, now).partition for _ in range(200)} == expected
 
 
@@ -299,5 +296,5 @@ def test_what_waits_to_be_sent_again_and_what_is_open_counts_as_waiting_too() ->
     rig.put(b"x", 0)
     rig.put(b"x", 1)
     chance = Chance(0)
-    BuiltIn(chance, 0).next_sticky(rig.topic, 1.0)
+    BuiltInChooser(chance, 0).next_sticky(rig.topic, 1.0)
     assert rig.topic.load_sums == [1, 1 + 2, 1 + 2 + 3]

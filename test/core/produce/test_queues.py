@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.core.produce.queues import PartitionQueue, TopicQueues
+from kafka.core.produce.batch import PartitionQueue, TopicQueues
 from test.core.produce.support import Rig
 
 

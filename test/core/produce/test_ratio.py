@@ -7,24 +7,24 @@ import random
 import pytest
 
 from kafka.core.produce.accumulator import BufferFull
-from kafka.core.produce.ratio import SAFETY, CompressionRatio
+from kafka.core.produce.batch import RATIO_SAFETY_FACTOR, CompressionRatioEstimator
 from kafka.records import GZIP, NONE
 from test.core.produce.support import Rig
 
 
-def settled(found: float) -> CompressionRatio:
-    ratio = CompressionRatio()
+def settled(found: float) -> CompressionRatioEstimator:
+    ratio = CompressionRatioEstimator()
     for _ in range(100):
         ratio.observe(10_000, int(10_000 * found))
     return ratio
 
 
 def test_the_first_batch_of_a_topic_holds_what_it_would_without_compression() -> None:
-    assert CompressionRatio().room(16_384, 1_000_000) == 16_384
+    assert CompressionRatioEstimator().room(16_384, 1_000_000) == 16_384
 
 
 def test_a_topic_that_shrinks_to_a_fifth_gets_batches_five_times_as_large_less_the_margin() -> None:
-    assert settled(0.2).room(16_384, 1_000_000) == pytest.approx(16_384 / (0.2 * SAFETY), rel=0.01)
+    assert settled(0.2).room(16_384, 1_000_000) == pytest.approx(16_384 / (0.2 * RATIO_SAFETY_FACTOR), rel=0.01)
 
 
 def test_no_estimate_makes_a_batch_larger_than_the_most_nor_smaller_than_asked_for() -> None:
@@ -113,7 +113,7 @@ def test_no_batch_grows_above_what_leaves_half_of_the_memory_free_when_every_par
 
 
 def test_an_empty_batch_says_nothing_about_how_far_records_shrink() -> None:
-    ratio = CompressionRatio()
+    ratio = CompressionRatioEstimator()
     ratio.observe(0, 0)
     assert ratio.value == 1.0
     ratio.observe(1, 0)
@@ -122,7 +122,7 @@ def test_an_empty_batch_says_nothing_about_how_far_records_shrink() -> None:
 
 def test_a_batch_that_shrank_as_far_as_was_expected_changes_nothing() -> None:
     """CompressionRatioEstimator.updateEstimation: only what is above or below."""
-    ratio = CompressionRatio()
+    ratio = CompressionRatioEstimator()
     ratio.observe(1000, 1000)
     assert ratio.value == 1.0
     ratio.observe(1000, 1001)

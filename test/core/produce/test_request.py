@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.produce.accumulator import TopicQueues
+from kafka.core.produce.batch import TopicQueues
 from kafka.core.produce.request import produce_request
 from kafka.wire.types import ZERO_UUID
 from test.core.produce.support import TOPIC_ID, Rig

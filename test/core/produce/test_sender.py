@@ -8,9 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.produce.effects import AskIdentity, RefreshMetadata, SendBatches
-from kafka.core.produce.identity import IdentityState, ProducerIdentity
-from kafka.core.produce.sender import Sender
+from kafka.core.produce.producer_id import ProducerIdAndEpoch, ProducerIdPhase
+from kafka.core.produce.sender import RefreshTopicMetadata, RequestProducerId, SendBatches, Sender
 from kafka.core.retry import Backoff
 from kafka.core.states import Transaction
 from kafka.errors import (
@@ -77,9 +76,9 @@ def test_nothing_is_sent_before_the_producer_has_its_id() -> None:
     rig = Rig(known=False)
     rig.put(b"x")
     (effect,) = rig.poll()
-    assert isinstance(effect, AskIdentity)
+    assert isinstance(effect, RequestProducerId)
     assert rig.poll() == []
-    rig.sender.identity_received(ProducerIdentity(9, 3))
+    rig.sender.identity_received(ProducerIdAndEpoch(9, 3))
     assert sequences(rig.call()) == [(3, 0)]
 
 
@@ -91,7 +90,7 @@ def test_an_id_that_could_not_be_had_is_asked_for_again_after_the_backoff() -> N
     assert rig.poll() == []
     assert rig.sender.next_deadline == 0.1
     rig.back_off()
-    assert isinstance(rig.poll()[0], AskIdentity)
+    assert isinstance(rig.poll()[0], RequestProducerId)
 
 
 def test_a_broker_without_ids_is_sent_batches_without_sequences() -> None:
@@ -346,13 +345,13 @@ def test_abort_fails_what_is_left_and_late_answers_are_for_nobody() -> None:
 
 def test_the_identity_is_not_raised_for_a_failure_before_any_number_was_given() -> None:
     rig = Rig(delivery_timeout_s=1.0)
-    rig.sender.identity_received(ProducerIdentity(9, 0))
+    rig.sender.identity_received(ProducerIdAndEpoch(9, 0))
     rig.leaders[0] = None
     rig.put_alone(b"a")
     rig.poll()
     rig.clock.advance(1.0)
     rig.poll()
-    assert rig.sender.identity.state is IdentityState.READY
+    assert rig.sender.identity.state is ProducerIdPhase.READY
 
 
 def test_an_unknown_producer_is_an_error_that_says_so_without_idempotence() -> None:
@@ -478,7 +477,7 @@ def test_without_settings_a_sender_has_javas_defaults() -> None:
         backoff=Backoff(0.1, 1.0, random.Random(1), jitter=0.0),
     )
     assert sender.identity.is_on
-    sender.identity_received(ProducerIdentity(9, 0))
+    sender.identity_received(ProducerIdAndEpoch(9, 0))
     calls: list[SendBatches] = []
     for partition in range(6):
         rig.put(b"x", partition)
@@ -508,7 +507,7 @@ def test_no_id_is_asked_for_while_no_batch_could_go_out_with_it() -> None:
     rig = Rig(known=False)
     rig.leaders[0] = None
     rig.put(b"x")
-    assert rig.poll() == [RefreshMetadata(frozenset({"t"}))]
+    assert rig.poll() == [RefreshTopicMetadata(frozenset({"t"}))]
     assert rig.sender.next_deadline == pytest.approx(0.1)
 
 
@@ -760,7 +759,7 @@ def test_the_coordinator_gives_a_transactions_epoch_and_nobody_else_asks_for_one
     rig.sender.identity_received(machine.identity)
     rig.answer(rig.call(), INVALID_RECORD)
     machine.begin_abort()
-    machine.ended(ProducerIdentity(9, 1), 2)
+    machine.ended(ProducerIdAndEpoch(9, 1), 2)
     rig.sender.identity_received(machine.identity)
     machine.begin()
     rig.put_alone(b"b")

@@ -16,9 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafka.core.produce.effects import AskIdentity, SendBatches
-from kafka.core.produce.identity import LAST_EPOCH, ProducerIdentity
-from kafka.core.produce.sender import MAX_IN_FLIGHT_PER_PARTITION, QUIET_S
+from kafka.core.produce.producer_id import LAST_EPOCH, ProducerIdAndEpoch
+from kafka.core.produce.sender import MAX_IN_FLIGHT_PER_PARTITION, QUIET_S, RequestProducerId, SendBatches
 from kafka.errors import KafkaConnectionError, RequestTimedOutError
 from kafka.producer.future import FutureRecordMetadata
 from test.core.produce.model_broker import MASK, Brokers, Known
@@ -126,7 +125,7 @@ class SenderAgainstBrokers(RuleBasedStateMachine):
         self.asked -= 1
         self.ids += 1
         epoch = LAST_EPOCH - 1 if self.near_the_end and self.ids == 1 else 0
-        self.rig.sender.identity_received(ProducerIdentity(self.ids, epoch))
+        self.rig.sender.identity_received(ProducerIdAndEpoch(self.ids, epoch))
         self.poll()
 
     @precondition(lambda self: self.asked)
@@ -255,7 +254,7 @@ class SenderAgainstBrokers(RuleBasedStateMachine):
         for effect in self.rig.poll():
             if isinstance(effect, SendBatches):
                 self.brokers.send(effect)
-            elif isinstance(effect, AskIdentity):
+            elif isinstance(effect, RequestProducerId):
                 self.asked += 1
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafka.core.produce.accumulator import split_batch
 from kafka.core.produce.batch import BatchResult
-from kafka.core.produce.splitting import split
 from kafka.records import GZIP
 from test.core.produce.support import Rig
 
@@ -28,7 +28,7 @@ def test_a_batch_is_cut_where_the_first_part_has_half_of_its_bytes(sizes: list[i
     futures = [rig.future(b"x" * size) for size in sizes]
     (batch,) = rig.call().batches
     held = rig.accumulator.memory.used_bytes
-    parts = split(batch, rig.accumulator)
+    parts = split_batch(batch, rig.accumulator)
     assert [part.records_count for part in parts] == [first, len(sizes) - first]
     assert [len(value) for part in parts for value in rig.values(part)] == sizes
     assert [(part.serial, part.skipped, part.sequence) for part in parts] == [(1, 0, 0), (1, first, first)]
@@ -48,8 +48,8 @@ def test_a_part_that_is_cut_again_keeps_its_place_among_the_others() -> None:
     for _ in range(8):
         rig.put(b"x" * 10)
     (batch,) = rig.call().batches
-    left, right = split(batch, rig.accumulator)
-    assert [part.skipped for whole in (left, right) for part in split(whole, rig.accumulator)] == [0, 2, 4, 6]
+    left, right = split_batch(batch, rig.accumulator)
+    assert [part.skipped for whole in (left, right) for part in split_batch(whole, rig.accumulator)] == [0, 2, 4, 6]
     assert {part.sequence for part in (left, right)} == {-1}
 
 
@@ -62,5 +62,5 @@ def test_a_topic_whose_batch_was_too_large_is_not_expected_to_shrink_any_more() 
         rig.put(b"x" * 500)
     (batch,) = rig.call().batches
     assert ratio.value < 1.0
-    split(batch, rig.accumulator)
+    split_batch(batch, rig.accumulator)
     assert ratio.value == 1.0

@@ -8,10 +8,15 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka.core.produce.accumulator import PartitionQueue
-from kafka.core.produce.batch import Batch
-from kafka.core.produce.identity import ProducerIdentity
-from kafka.core.produce.recoveries import OTHERWISE, RECOVERIES, Api, Recovery, recovery_for
+from kafka.core.produce.batch import PartitionQueue, ProducerBatch
+from kafka.core.produce.errors import (
+    OTHER_TRANSACTION_ERROR,
+    TRANSACTION_ERROR_ACTIONS,
+    TransactionErrorAction,
+    TransactionRequestKind,
+    transaction_error_action,
+)
+from kafka.core.produce.producer_id import ProducerIdAndEpoch
 from kafka.core.produce.transactions import TransactionManager
 from kafka.core.states import TRANSACTION, Transaction
 from kafka.errors import (
@@ -36,7 +41,7 @@ from kafka.errors import (
 from kafka.records import RecordBatchBuilder
 from test.support.seeds import each_seed
 
-IDENTITY = ProducerIdentity(7, 3)
+IDENTITY = ProducerIdAndEpoch(7, 3)
 ABORTABLE = TopicAuthorizationFailedError("t")
 FATAL = TransactionalIdAuthorizationFailedError("id")
 
@@ -57,8 +62,8 @@ def machine(state: Transaction = Transaction.READY, *, version: int = 2, can_bum
         Transaction.IN_TRANSACTION: lambda: None,
         Transaction.COMMITTING: made.begin_commit,
         Transaction.ABORTING: made.begin_abort,
-        Transaction.ABORTABLE_ERROR: lambda: made.failed(Api.ADD_PARTITIONS, ABORTABLE),
-        Transaction.FATAL_ERROR: lambda: made.failed(Api.ADD_PARTITIONS, FATAL),
+        Transaction.ABORTABLE_ERROR: lambda: made.failed(TransactionRequestKind.ADD_PARTITIONS, ABORTABLE),
+        Transaction.FATAL_ERROR: lambda: made.failed(TransactionRequestKind.ADD_PARTITIONS, FATAL),
     }
     steps[state]()
     assert made.state is state
@@ -69,8 +74,8 @@ def queue(partition: int = 0) -> PartitionQueue:
     return PartitionQueue("t", partition)
 
 
-def batch(where: PartitionQueue, sequence: int = -1, *, in_doubt: bool = False) -> Batch:
-    made = Batch(where, 1, RecordBatchBuilder(1000), 0.0, lambda: None)
+def batch(where: PartitionQueue, sequence: int = -1, *, in_doubt: bool = False) -> ProducerBatch:
+    made = ProducerBatch(where, 1, RecordBatchBuilder(1000), 0.0, lambda: None)
     if sequence >= 0:
         made.number(*IDENTITY, sequence)
         made.in_doubt = in_doubt
@@ -147,8 +152,12 @@ def test_a_transaction_can_be_aborted_before_its_end_is_under_way(state: Transac
 def test_a_request_makes_sense_until_the_producer_is_over_and_offsets_only_in_a_transaction(state: Transaction) -> None:
     made = machine(state)
     is_over = state is Transaction.FATAL_ERROR
-    assert {made.allows(api) for api in Api if api is not Api.COMMIT_OFFSETS} == {not is_over}
-    assert made.allows(Api.COMMIT_OFFSETS) == (state in (Transaction.IN_TRANSACTION, Transaction.COMMITTING))
+    assert {made.allows(api) for api in TransactionRequestKind if api is not TransactionRequestKind.COMMIT_OFFSETS} == {
+        not is_over
+    }
+    assert made.allows(TransactionRequestKind.COMMIT_OFFSETS) == (
+        state in (Transaction.IN_TRANSACTION, Transaction.COMMITTING)
+    )
     refusal = made.refusal()
     assert isinstance(refusal, FatalTransactionError if is_over else AbortableTransactionError)
     if state is Transaction.ABORTABLE_ERROR:
@@ -169,7 +178,7 @@ def test_an_error_keeps_its_own_class_beside_its_group() -> None:
 
 def test_a_fenced_producer_is_told_of_its_transactional_id_in_every_call() -> None:
     made = machine(Transaction.IN_TRANSACTION)
-    made.failed(Api.END, InvalidProducerEpochError("EndTxn"))
+    made.failed(TransactionRequestKind.END, InvalidProducerEpochError("EndTxn"))
     for run, _ in CALLS.values():
         with pytest.raises(ProducerFencedError, match="another producer has taken over the transactional id 'id'"):
             run(made)
@@ -178,15 +187,15 @@ def test_a_fenced_producer_is_told_of_its_transactional_id_in_every_call() -> No
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("api", RECOVERIES)
+@pytest.mark.parametrize("api", TRANSACTION_ERROR_ACTIONS)
 @pytest.mark.parametrize("state", [Transaction.IN_TRANSACTION, Transaction.COMMITTING, Transaction.ABORTING])
 @pytest.mark.parametrize(("version", "can_bump"), [(2, True), (1, True), (1, False)])
 def test_whatever_code_comes_the_machine_takes_a_step_that_its_table_has(
-    api: Api, version: int, can_bump: bool, state: Transaction
+    api: TransactionRequestKind, version: int, can_bump: bool, state: Transaction
 ) -> None:
     for cls in ERRORS_BY_CODE.values():
         made = machine(state, version=version, can_bump=can_bump)
-        recovery = recovery_for(api, cls("x"))
+        recovery = transaction_error_action(api, cls("x"))
         if recovery.is_retry:
             continue
         raised = made.failed(api, cls("x"))
@@ -195,26 +204,26 @@ def test_whatever_code_comes_the_machine_takes_a_step_that_its_table_has(
         is_fatal = isinstance(raised, FatalTransactionError)
         assert is_fatal == (made.state is Transaction.FATAL_ERROR)
         assert is_fatal == (
-            recovery in (Recovery.FATAL, Recovery.FENCED, Recovery.AGAIN)
-            or (recovery is Recovery.BUMP and version < 2 and not can_bump)
-            or (state is Transaction.ABORTING and api is Api.END)
+            recovery in (TransactionErrorAction.FATAL, TransactionErrorAction.FENCED, TransactionErrorAction.AGAIN)
+            or (recovery is TransactionErrorAction.BUMP and version < 2 and not can_bump)
+            or (state is Transaction.ABORTING and api is TransactionRequestKind.END)
         )
-        assert isinstance(raised, ProducerFencedError) == (recovery is Recovery.FENCED)
+        assert isinstance(raised, ProducerFencedError) == (recovery is TransactionErrorAction.FENCED)
 
 
-@pytest.mark.parametrize("api", Api)
-def test_each_request_has_its_rows_and_what_is_not_named_goes_by_its_class(api: Api) -> None:
-    assert api in RECOVERIES
-    assert not OTHERWISE[api].is_retry
-    if api is not Api.PRODUCE:
-        assert recovery_for(api, KafkaConnectionError("x")) is Recovery.FIND
-        assert recovery_for(api, ERRORS_BY_CODE[14]("loading")) is Recovery.RETRY
+@pytest.mark.parametrize("api", TransactionRequestKind)
+def test_each_request_has_its_rows_and_what_is_not_named_goes_by_its_class(api: TransactionRequestKind) -> None:
+    assert api in TRANSACTION_ERROR_ACTIONS
+    assert not OTHER_TRANSACTION_ERROR[api].is_retry
+    if api is not TransactionRequestKind.PRODUCE:
+        assert transaction_error_action(api, KafkaConnectionError("x")) is TransactionErrorAction.FIND
+        assert transaction_error_action(api, ERRORS_BY_CODE[14]("loading")) is TransactionErrorAction.RETRY
 
 
 def test_what_initializing_is_refused_for_may_be_asked_again() -> None:
     made = machine(Transaction.INITIALIZING)
     error = TransactionalIdAuthorizationFailedError("x")
-    assert made.failed(Api.INIT, error) is error
+    assert made.failed(TransactionRequestKind.INIT, error) is error
     assert made.state is Transaction.UNINITIALIZED
     made.begin_initializing()
     made.initialized(IDENTITY, can_bump=True, version=2)
@@ -223,10 +232,10 @@ def test_what_initializing_is_refused_for_may_be_asked_again() -> None:
 
 def test_the_error_that_comes_second_changes_nothing() -> None:
     made = machine(Transaction.ABORTABLE_ERROR)
-    told = made.failed(Api.COMMIT_OFFSETS, TransactionAbortableError("second"))
+    told = made.failed(TransactionRequestKind.COMMIT_OFFSETS, TransactionAbortableError("second"))
     assert isinstance(told, TopicAuthorizationFailedError)
-    made.failed(Api.END, InvalidProducerEpochError("x"))
-    assert isinstance(made.failed(Api.ADD_PARTITIONS, ABORTABLE), ProducerFencedError)
+    made.failed(TransactionRequestKind.END, InvalidProducerEpochError("x"))
+    assert isinstance(made.failed(TransactionRequestKind.ADD_PARTITIONS, ABORTABLE), ProducerFencedError)
 
 
 # -- batches ----------------------------------------------------------------------------------------------------------
@@ -311,7 +320,7 @@ def test_a_failed_number_makes_version_1_ask_for_the_next_epoch() -> None:
     made.begin_abort()
     assert not made.ended(None, 1)
     assert made.state is Transaction.INITIALIZING
-    made.initialized(ProducerIdentity(7, 4), can_bump=True, version=1)
+    made.initialized(ProducerIdAndEpoch(7, 4), can_bump=True, version=1)
     assert made.state is Transaction.READY
 
 
@@ -319,7 +328,7 @@ def test_with_version_2_the_end_brings_the_next_epoch() -> None:
     made = machine(Transaction.IN_TRANSACTION, version=2)
     made.batch_failed(batch(queue(), 4, in_doubt=True), KafkaTimeoutError("too late"))
     made.begin_abort()
-    assert made.ended(ProducerIdentity(7, 4), 2)
+    assert made.ended(ProducerIdAndEpoch(7, 4), 2)
     assert made.identity == (7, 4)
 
 
@@ -370,7 +379,7 @@ def test_the_first_number_that_was_not_used_is_used_again_as_any_other_and_not_w
         refused = queue()
         made.batch_failed(batch(refused, 0), MessageSizeTooLargeError("t-0"))
         made.begin_abort()
-        made.ended(None if identity is None else ProducerIdentity(*identity), 1)
+        made.ended(None if identity is None else ProducerIdAndEpoch(*identity), 1)
         assert (refused.numbers.next_sequence, refused.numbers.has_gap) == ((0, False) if is_used_again else (5, True))
 
 
@@ -398,7 +407,7 @@ def test_the_end_brings_an_id_and_epoch_or_the_producer_goes_on_with_those_it_ha
 ) -> None:
     """EndTxnResponse: -1 for none (KIP-890); 0 is an id as any other."""
     made = machine(Transaction.COMMITTING)
-    assert made.ended(None if identity is None else ProducerIdentity(*identity), 2)
+    assert made.ended(None if identity is None else ProducerIdAndEpoch(*identity), 2)
     assert made.identity == after
     assert made.state is Transaction.READY
 
@@ -438,25 +447,25 @@ def test_a_lost_producer_state_takes_an_epoch_where_the_end_brings_none_and_some
     version: int, can_bump: bool, state: Transaction, needs_bump: bool
 ) -> None:
     made = machine(Transaction.IN_TRANSACTION, version=version, can_bump=can_bump)
-    made.failed(Api.ADD_OFFSETS, UnknownProducerIdError("group"))
+    made.failed(TransactionRequestKind.ADD_OFFSETS, UnknownProducerIdError("group"))
     assert (made.state, made.needs_bump) == (state, needs_bump)
 
 
 def test_an_epoch_that_is_needed_already_stays_needed_when_the_end_is_told() -> None:
     made = machine(Transaction.IN_TRANSACTION, version=1)
-    made.failed(Api.ADD_PARTITIONS, UnknownProducerIdError("t-0"))
+    made.failed(TransactionRequestKind.ADD_PARTITIONS, UnknownProducerIdError("t-0"))
     assert made.needs_bump
     made.begin_abort()
     made.prepare_end(2)
     assert made.needs_bump
     made.ended(None, 2)
-    made.initialized(ProducerIdentity(7, 4), can_bump=True, version=2)
+    made.initialized(ProducerIdAndEpoch(7, 4), can_bump=True, version=2)
     assert not made.needs_bump
 
 
 def test_a_transaction_that_the_broker_has_ended_says_so() -> None:
     for error, is_said in ((InvalidTxnStateError("EndTxn"), True), (FATAL, False)):
-        told = machine(Transaction.COMMITTING).failed(Api.END, error)
+        told = machine(Transaction.COMMITTING).failed(TransactionRequestKind.END, error)
         assert ("longer than transaction_timeout_ms" in str(told)) is is_said
         assert "close it" in str(told)
 
@@ -466,7 +475,7 @@ def test_an_old_epoch_in_produce_is_found_out_by_the_abort() -> None:
     made.batch_failed(batch(queue(), 4), InvalidProducerEpochError("t-0"))
     assert made.state is Transaction.ABORTABLE_ERROR, "KIP-588: it may have been a time-out at the broker"
     made.begin_abort()
-    made.failed(Api.END, ProducerFencedError("EndTxn"))
+    made.failed(TransactionRequestKind.END, ProducerFencedError("EndTxn"))
     assert made.state is Transaction.FATAL_ERROR
 
 
@@ -475,11 +484,11 @@ def test_an_upgrade_of_the_cluster_takes_an_epoch() -> None:
     made.begin_commit()
     made.prepare_end(2)
     assert not made.ended(None, 2)
-    made.initialized(ProducerIdentity(7, 4), can_bump=True, version=2)
+    made.initialized(ProducerIdAndEpoch(7, 4), can_bump=True, version=2)
     made.begin()
     made.begin_commit()
     made.prepare_end(1)
-    assert made.ended(ProducerIdentity(7, 5), 1), "and the way back none"
+    assert made.ended(ProducerIdAndEpoch(7, 5), 1), "and the way back none"
     assert made.version == 1
 
 
@@ -492,10 +501,10 @@ def test_who_sends_is_told_of_errors_once() -> None:
     told: list[Transaction] = []
     made = machine(Transaction.IN_TRANSACTION)
     made.on_error = lambda: told.append(made.state)
-    made.failed(Api.ADD_PARTITIONS, ABORTABLE)
-    made.failed(Api.ADD_PARTITIONS, ABORTABLE)
-    made.failed(Api.ADD_PARTITIONS, FATAL)
-    made.failed(Api.ADD_PARTITIONS, FATAL)
+    made.failed(TransactionRequestKind.ADD_PARTITIONS, ABORTABLE)
+    made.failed(TransactionRequestKind.ADD_PARTITIONS, ABORTABLE)
+    made.failed(TransactionRequestKind.ADD_PARTITIONS, FATAL)
+    made.failed(TransactionRequestKind.ADD_PARTITIONS, FATAL)
     assert told == [Transaction.ABORTABLE_ERROR, Transaction.FATAL_ERROR]
 
 
@@ -519,12 +528,12 @@ def test_no_sequence_of_calls_and_errors_leads_anywhere_but_along_the_table(seed
                 list(CALLS.values())[step][0](made)
             elif step == 5 and before is Transaction.INITIALIZING:
                 epoch += 1
-                made.initialized(ProducerIdentity(7, epoch), can_bump=can_bump, version=version)
+                made.initialized(ProducerIdAndEpoch(7, epoch), can_bump=can_bump, version=version)
             elif step == 6 and before in (Transaction.COMMITTING, Transaction.ABORTING):
                 made.prepare_end(version)
                 if version >= 2 and made.is_started:
                     epoch += 1
-                    made.ended(ProducerIdentity(7, epoch), version)
+                    made.ended(ProducerIdAndEpoch(7, epoch), version)
                 else:
                     made.ended(None, version)
                 assert not made.is_started
@@ -537,9 +546,13 @@ def test_no_sequence_of_calls_and_errors_leads_anywhere_but_along_the_table(seed
                 failed = batch(rng.choice(queues), rng.choice((-1, 5)), in_doubt=rng.random() < 0.3)
                 made.batch_failed(failed, rng.choice(list(ERRORS_BY_CODE.values()))("x"))
             elif step == 10 and before not in (Transaction.UNINITIALIZED, Transaction.READY) and rng.random() < 0.3:
-                api = Api.INIT if before is Transaction.INITIALIZING else rng.choice(list(Api))
+                api = (
+                    TransactionRequestKind.INIT
+                    if before is Transaction.INITIALIZING
+                    else rng.choice(list(TransactionRequestKind))
+                )
                 error = rng.choice(list(ERRORS_BY_CODE.values()))("x")
-                if not recovery_for(api, error).is_retry:
+                if not transaction_error_action(api, error).is_retry:
                     made.failed(api, error)
         except AbortableTransactionError:
             assert made.state is Transaction.ABORTABLE_ERROR

@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from kafka.core.partitions import MAX_ASSIGNED
-from kafka.core.share.membership import HeartbeatOutcome, MemberState, ShareMembership
-from kafka.core.share.records import SharePartition
+from kafka.core.share.membership import HeartbeatOutcome, ShareMembership, ShareMemberState
+from kafka.core.share.records import TopicIdPartition
 from kafka.errors import (
     CoordinatorNotAvailableError,
     GroupAuthorizationFailedError,
@@ -57,7 +57,7 @@ def test_the_first_heartbeat_joins_and_says_everything() -> None:
 
 def test_a_stable_member_says_only_its_epoch_and_obeys_the_interval() -> None:
     member = stable()
-    assert member.assignment == [SharePartition(TOPIC, 0), SharePartition(TOPIC, 1)]
+    assert member.assignment == [TopicIdPartition(TOPIC, 0), TopicIdPartition(TOPIC, 1)]
     assert member.due_at() == 5.0
     assert member.next_request(4.9) is None
     request = member.next_request(5.0)
@@ -71,7 +71,7 @@ def test_an_assignment_of_more_partitions_than_a_member_takes_ends_the_membershi
     assert member.next_request(5.0) is not None
     found = member.on_response(answer(partitions=list(range(MAX_ASSIGNED + 1))), 5.0)
     assert isinstance(found.error, KafkaProtocolError) and "100001 partitions" in str(found.error)
-    assert member.state is MemberState.FATAL and member.due_at() is None
+    assert member.state is ShareMemberState.FATAL and member.due_at() is None
 
 
 def test_it_knows_when_the_group_last_answered_without_an_error() -> None:
@@ -130,14 +130,14 @@ def test_leaving_ends_whatever_the_group_remembers(code: int) -> None:
     assert request is not None
     assert request.member_epoch == -1
     member.on_response(answer(-1, code=code), 1.0)
-    assert member.state is MemberState.LEFT
+    assert member.state is ShareMemberState.LEFT
     assert member.due_at() is None
 
 
 def test_who_never_joined_has_nothing_to_leave() -> None:
     member = ShareMembership("g", "m")
     member.leave(0.0)
-    assert member.state is MemberState.LEFT
+    assert member.state is ShareMemberState.LEFT
 
 
 def test_a_subscription_that_changes_while_a_heartbeat_is_out_reaches_the_group() -> None:
@@ -156,7 +156,7 @@ def test_a_member_leaves_though_a_heartbeat_was_out_when_it_was_told_to() -> Non
     member.leave(5.1)
     assert member.next_request(5.1) is None, "one at a time"
     member.on_response(answer(4), 5.2)
-    assert member.state is MemberState.LEAVING
+    assert member.state is ShareMemberState.LEAVING
     request = member.next_request(5.2)
     assert request is not None
     assert request.member_epoch == -1
@@ -167,7 +167,7 @@ def test_what_a_join_makes_after_the_end_was_decided_is_left_again() -> None:
     member.subscribe(["a"], 0.0)
     assert member.next_request(0.0) is not None
     member.leave(0.1)
-    assert member.state is MemberState.LEAVING
+    assert member.state is ShareMemberState.LEAVING
     member.on_response(answer(1, partitions=[0]), 0.2)
     request = member.next_request(0.2)
     assert request is not None
@@ -180,7 +180,7 @@ def test_a_member_that_leaves_does_not_join_again_whatever_the_group_says(code: 
     member.leave(1.0)
     assert member.next_request(1.0) is not None
     member.on_response(answer(code=code), 1.0)
-    assert member.state is MemberState.LEFT
+    assert member.state is ShareMemberState.LEFT
 
 
 def test_a_subscription_to_nothing_leaves_and_the_next_one_joins_again() -> None:
@@ -217,7 +217,7 @@ def test_a_broker_without_share_groups_is_fatal_until_another_subscription() -> 
     member.subscribe(["a"], 0.0)
     assert member.next_request(0.0) is not None
     member.on_failure(IncompatibleBrokerVersion("no ShareGroupHeartbeat"), 0.0)
-    assert member.state is MemberState.FATAL
+    assert member.state is ShareMemberState.FATAL
     assert member.due_at() is None
     member.subscribe(["a"], 1.0)
     assert member.due_at() == 1.0
@@ -254,7 +254,7 @@ def test_the_quick_heartbeats_are_as_many_each_time_that_a_member_waits_for_part
 
 def test_the_rack_is_said_with_the_subscription_and_not_again() -> None:
     member = ShareMembership("g", "m", rack_id="r")
-    assert member.state is MemberState.JOINING
+    assert member.state is ShareMemberState.JOINING
     member.subscribe(["a"], 0.0)
     full = ShareGroupHeartbeatRequest(
         group_id="g", member_id="m", member_epoch=0, rack_id="r", subscribed_topic_names=["a"]
@@ -279,7 +279,7 @@ def test_after_the_end_of_a_membership_another_subscription_joins_from_the_begin
     member.next_request(5.0)
     member.on_response(answer(code=30), 5.0)
     member.subscribe(["c"], 6.0)
-    assert member.state is MemberState.JOINING
+    assert member.state is ShareMemberState.JOINING
     request = member.next_request(6.0)
     assert request is not None and request.member_epoch == 0
 
@@ -290,7 +290,7 @@ def test_a_group_that_does_not_have_a_member_that_pauses_has_let_it_go(code: int
     member.subscribe([], 1.0)
     member.next_request(1.0)
     assert member.on_response(answer(code=code), 1.0).assignment == []
-    assert (member.state, member.due_at()) == (MemberState.JOINING, None)
+    assert (member.state, member.due_at()) == (ShareMemberState.JOINING, None)
 
 
 @pytest.mark.parametrize("code", [25, 30])
@@ -299,7 +299,7 @@ def test_a_group_that_refuses_the_heartbeat_of_a_member_that_leaves_has_let_it_g
     member.next_request(5.0)
     member.leave(5.1)
     assert member.on_response(answer(code=code), 5.2).assignment == []
-    assert (member.state, member.due_at()) == (MemberState.LEFT, None)
+    assert (member.state, member.due_at()) == (ShareMemberState.LEFT, None)
 
 
 def test_a_member_that_leaves_says_so_again_when_its_heartbeat_fails_for_good() -> None:
@@ -308,7 +308,7 @@ def test_a_member_that_leaves_says_so_again_when_its_heartbeat_fails_for_good() 
     member.leave(5.1)
     member.subscribe(["z"], 5.1)
     assert member.on_failure(IncompatibleBrokerVersion("no ShareGroupHeartbeat"), 5.2).lost_coordinator
-    assert (member.state, member.due_at()) == (MemberState.LEAVING, pytest.approx(5.3))
+    assert (member.state, member.due_at()) == (ShareMemberState.LEAVING, pytest.approx(5.3))
     member.subscribe(["z"], 5.2)
     assert member.due_at() == pytest.approx(5.3), "a subscription changes nothing any more"
     request = member.next_request(5.3)
@@ -335,6 +335,6 @@ def test_what_comes_instead_of_an_answer_is_final_only_when_no_other_attempt_can
     member.next_request(5.0)
     assert member.on_failure(error, 5.0) == HeartbeatOutcome(None, error, lost_coordinator=not is_final)
     if is_final:
-        assert (member.state, member.due_at()) == (MemberState.FATAL, None)
+        assert (member.state, member.due_at()) == (ShareMemberState.FATAL, None)
     else:
-        assert (member.state, member.due_at()) == (MemberState.STABLE, pytest.approx(5.1))
+        assert (member.state, member.due_at()) == (ShareMemberState.STABLE, pytest.approx(5.1))

@@ -14,10 +14,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafka.core.share.membership import RECOVERIES, MemberState
-from kafka.core.share.reactions import ACKS, ANSWERS, PARTITIONS, of_acks, of_answer, of_partition
-from kafka.core.share.requests import Demand
-from kafka.core.share.session import ShareSession
+from kafka.core.share.membership import SHARE_HEARTBEAT_ERROR_ACTIONS, ShareMemberState
+from kafka.core.share.session import (
+    ACKNOWLEDGE_ERRORS,
+    SHARE_FETCH_ERRORS,
+    SHARE_PARTITION_ERRORS,
+    FetchDemand,
+    ShareSession,
+    acknowledge_error_handling,
+    share_fetch_error_handling,
+    share_partition_error_handling,
+)
 from kafka.errors import (
     ERRORS_BY_CODE,
     AuthenticationError,
@@ -110,7 +117,7 @@ def test_an_error_of_the_whole_answer(by: type) -> None:
         broker = new_broker()
         held, spoken = broker.give(2)
         broker.session.acknowledge(spoken, ACCEPT)
-        exchange = broker.ask(Demand(0) if by is ShareAcknowledgeRequest else Demand(5))
+        exchange = broker.ask(FetchDemand(0) if by is ShareAcknowledgeRequest else FetchDemand(5))
         assert isinstance(exchange.request, by)
         answered = broker.acknowledged if by is ShareAcknowledgeRequest else broker.fetched
         outcome = answered(exchange, top=code)
@@ -123,35 +130,37 @@ def test_an_error_of_the_whole_answer(by: type) -> None:
         assert (opening.request.share_session_epoch, said(opening.request)) == (0, []), "it opens anew"
         assert partitions(opening.request) == [0, 1]
         broker.fetched(opening)
-        after = broker.session.next_request(broker.now, Demand(0))
+        after = broker.session.next_request(broker.now, FetchDemand(0))
         if not refused:
             assert after is not None and said(after.request) == [(1, 1, [1])]
         else:
             assert after is None and spoken.lost
-        of = of_answer(outcome.error)
+        of = share_fetch_error_handling(outcome.error)
         locks = LOST if outcome.lost else KEPT
         return OfWhole(locks, "refused" if refused else "again", of.told, of.final)
 
     extra = {name: OfWhole(KEPT, "refused", is_grave(name), False) for name in WITHOUT_ROW}
-    check(WHOLE, extra, observe, set(ANSWERS))
+    check(WHOLE, extra, observe, set(SHARE_FETCH_ERRORS))
 
 
 def test_every_error_without_a_row_goes_by_its_class() -> None:
     for name, code in CODES.items():
         error = for_code(code)("")
         if name not in WHOLE:
-            assert of_answer(error) == (False, False, is_grave(name), name in NOT_LET_IN), name
+            assert share_fetch_error_handling(error) == (False, False, is_grave(name), name in NOT_LET_IN), name
         if name not in FETCHED:
-            assert of_partition(error) == (False, is_grave(name), 0.1, 1.0), name
+            assert share_partition_error_handling(error) == (False, is_grave(name), 0.1, 1.0), name
         if name not in SPOKEN:
-            assert of_acks(error) == (False, False, name in RETRIABLE), name
+            assert acknowledge_error_handling(error) == (False, False, name in RETRIABLE), name
 
 
 def test_what_is_no_error_of_a_brokers_is_final_when_the_client_cannot_go_on() -> None:
-    assert of_answer(AuthenticationError("no")) == (False, False, True, True)
-    assert of_answer(IllegalStateError("closed")) == (False, False, True, True)
-    assert of_answer(KafkaConnectionError("gone")) == (False, False, False, False)
-    assert of_partition(UnsupportedCodecError("lz4")) == (False, True, 30.0, 30.0), "as CORRUPT_MESSAGE"
+    assert share_fetch_error_handling(AuthenticationError("no")) == (False, False, True, True)
+    assert share_fetch_error_handling(IllegalStateError("closed")) == (False, False, True, True)
+    assert share_fetch_error_handling(KafkaConnectionError("gone")) == (False, False, False, False)
+    assert share_partition_error_handling(UnsupportedCodecError("lz4")) == (False, True, 30.0, 30.0), (
+        "as CORRUPT_MESSAGE"
+    )
 
 
 # -- a partition ------------------------------------------------------------------------------------------------------
@@ -210,10 +219,12 @@ def test_an_error_of_a_fetched_partition() -> None:
             broker.session._in_flight = False
             broker.now = end
             broker.fetched(broker.ask(), (0, 0, 0), code=code)
-        return OfFetched(LOST if held.lost else KEPT, of_partition(error).told, (rests[0], rests[1], rests[-1]))
+        return OfFetched(
+            LOST if held.lost else KEPT, share_partition_error_handling(error).told, (rests[0], rests[1], rests[-1])
+        )
 
     extra = {name: OfFetched(KEPT, is_grave(name)) for name in WITHOUT_ROW if name not in FETCHED}
-    check(FETCHED, extra, observe, set(PARTITIONS))
+    check(FETCHED, extra, observe, set(SHARE_PARTITION_ERRORS))
 
 
 # -- acknowledgements -------------------------------------------------------------------------------------------------
@@ -256,10 +267,10 @@ def test_an_error_of_a_partitions_acknowledgements(by: type) -> None:
             broker.session.acknowledge(record, ACCEPT)
         broker.now = 1.0
         if by is ShareFetchRequest:
-            exchange = broker.ask(Demand(5))
+            exchange = broker.ask(FetchDemand(5))
             outcome = broker.fetched(exchange, (0, 0, 0), ack_code=code)
         else:
-            exchange = broker.ask(Demand(0))
+            exchange = broker.ask(FetchDemand(0))
             outcome = broker.acknowledged(exchange, {0: code})
         assert isinstance(exchange.request, by)
         assert broker.session.is_open
@@ -268,12 +279,12 @@ def test_an_error_of_a_partitions_acknowledgements(by: type) -> None:
         assert outcome.says_again is not bool(refused)
         assert outcome.lost in ([], [held]) and held.lost is bool(outcome.lost)
         assert (P0 in outcome.partition_errors) is held.lost, "the metadata is read again"
-        again = broker.session.next_request(broker.now, Demand(0))
+        again = broker.session.next_request(broker.now, FetchDemand(0))
         if again is not None:
             assert (said(again.request), refused) == ([(0, 0, [1])], [])
             return OfSpoken("one by one", LOST if held.lost else KEPT)
-        assert broker.session.next_request(broker.now + 0.099, Demand(0)) is None, "not at once"
-        again = broker.session.next_request(broker.now + 0.1, Demand(0))
+        assert broker.session.next_request(broker.now + 0.099, FetchDemand(0)) is None, "not at once"
+        again = broker.session.next_request(broker.now + 0.1, FetchDemand(0))
         if again is None:
             assert refused == spoken
         else:
@@ -281,7 +292,7 @@ def test_an_error_of_a_partitions_acknowledgements(by: type) -> None:
         return OfSpoken("refused" if again is None else "again", LOST if held.lost else KEPT)
 
     extra = {"LEADER_NOT_AVAILABLE": OfSpoken("again", KEPT), "INVALID_RECORD": OfSpoken("refused", KEPT)}
-    check(SPOKEN, extra, observe, set(ACKS))
+    check(SPOKEN, extra, observe, set(ACKNOWLEDGE_ERRORS))
 
 
 def test_what_is_said_again_waits_longer_each_time_and_ends_with_its_lock(broker: Broker) -> None:
@@ -290,7 +301,7 @@ def test_what_is_said_again_waits_longer_each_time_and_ends_with_its_lock(broker
     tries = 0
     for _ in range(200):
         broker.session.expire(broker.now)
-        exchange = broker.session.next_request(broker.now, Demand(0))
+        exchange = broker.session.next_request(broker.now, FetchDemand(0))
         if exchange is None:
             deadline = broker.session.next_deadline(broker.now)
             assert deadline is not None
@@ -304,15 +315,15 @@ def test_what_is_said_again_waits_longer_each_time_and_ends_with_its_lock(broker
     assert record.lock_deadline <= broker.now < record.lock_deadline + 1.1
     assert 25 < tries < 40
     assert outcome.acknowledged[0].error is not None
-    assert broker.session.next_request(broker.now + 5, Demand(0)) is None
+    assert broker.session.next_request(broker.now + 5, FetchDemand(0)) is None
 
 
 def test_a_renewal_that_could_not_be_looked_at_is_said_again_and_the_record_stays_held(broker: Broker) -> None:
     (record,) = broker.give(1)
     broker.session.acknowledge(record, RENEW)
-    assert broker.acknowledged(broker.ask(Demand(0)), {0: 15}).acknowledged == []
+    assert broker.acknowledged(broker.ask(FetchDemand(0)), {0: 15}).acknowledged == []
     broker.now = 0.1
-    again = broker.ask(Demand(0))
+    again = broker.ask(FetchDemand(0))
     assert isinstance(again.request, ShareAcknowledgeRequest)
     assert again.request.is_renew_ack
     (renewed,) = broker.acknowledged(again, {0: 0}).acknowledged
@@ -335,7 +346,7 @@ def test_the_leader_in_an_answer_without_an_error_means_nothing(broker: Broker, 
 class OfHeartbeat(NamedTuple):
     """``epoch``: of the next heartbeat, which comes after ``wait_s``; ``lost_coordinator``: it is looked for."""
 
-    state: MemberState
+    state: ShareMemberState
     epoch: int | None
     wait_s: float | None
     lost_coordinator: bool
@@ -343,7 +354,7 @@ class OfHeartbeat(NamedTuple):
     source: str = ""
 
 
-STABLE, JOINING, FATAL = MemberState.STABLE, MemberState.JOINING, MemberState.FATAL
+STABLE, JOINING, FATAL = ShareMemberState.STABLE, ShareMemberState.JOINING, ShareMemberState.FATAL
 HEARTBEATS = {
     # error                                      state   epoch wait  coord. told
     "COORDINATOR_LOAD_IN_PROGRESS": OfHeartbeat(STABLE, 3, 0.1, False, False, "Java: back-off, same coordinator"),
@@ -386,7 +397,7 @@ def test_an_error_of_a_heartbeat() -> None:
 
     again, fatal = OfHeartbeat(STABLE, 3, 0.1, False, False), OfHeartbeat(FATAL, None, None, False, False)
     extra = {name: again if name in RETRIABLE else fatal for name in CODES if name not in HEARTBEATS}
-    check(HEARTBEATS, extra, observe, {*RECOVERIES, 69})
+    check(HEARTBEATS, extra, observe, {*SHARE_HEARTBEAT_ERROR_ACTIONS, 69})
 
 
 @pytest.mark.parametrize("name", ["GROUP_ID_NOT_FOUND", "INVALID_GROUP_ID"])

@@ -12,11 +12,11 @@ from kafka.core.share.records import (
     AcknowledgeType,
     AcquiredRange,
     AcquiredReader,
-    OpenBatch,
+    AcquiredSlice,
+    SharedBatch,
     ShareRecord,
-    Slice,
-    runs,
-    settle,
+    consecutive_runs,
+    mark_acknowledged,
     without_lost,
 )
 from kafka.errors import CorruptRecordError
@@ -37,7 +37,7 @@ def read_acquired(
 ) -> tuple[list[ShareRecord], list[tuple[int, int]]]:
     """All of it."""
     reader = AcquiredReader(topic, partition, data, ranges, *args, **options)
-    records, gaps = reader.read(Slice())
+    records, gaps = reader.read(AcquiredSlice())
     assert reader.is_over and not reader.left
     return records, gaps
 
@@ -120,7 +120,7 @@ def test_a_large_batch_that_comes_with_many_answers_is_read_on_where_it_was_left
     for at in range(1000):
         builder.append(1_000, None, b"%d" % at)
     data = builder.build()
-    open_batch = OpenBatch()
+    open_batch = SharedBatch()
     found = []
     for first in range(0, 1000, 100):
         ranges = [AcquiredRange(first, first + 99, 1)]
@@ -146,7 +146,7 @@ def test_a_batch_is_read_as_few_records_at_a_time_as_are_wanted() -> None:
     reader = AcquiredReader("t", 0, data, [AcquiredRange(8, 16, 1), AcquiredRange(18, 40, 2)], 30.0, None)
     found = []
     while not reader.is_over:
-        records, gaps = reader.read(Slice(2))
+        records, gaps = reader.read(AcquiredSlice(2))
         found.append(([record.offset for record in records], gaps, reader.left))
     assert found == [
         ([10, 11], [(8, 9)], [(12, 16), (18, 40)]),
@@ -179,7 +179,7 @@ def test_in_slices_the_same_is_found_as_at_once(
     found: set[int] = set()
     gaps: set[int] = set()
     while not reader.is_over:
-        records, missing = reader.read(Slice(size))
+        records, missing = reader.read(AcquiredSlice(size))
         assert len(records) <= size
         assert found.isdisjoint(record.offset for record in records)
         found.update(record.offset for record in records)
@@ -204,9 +204,11 @@ def test_what_large_batches_inflate_to_is_counted() -> None:
     builder.append(1_000, None, bytes(5 << 20))
     data = b"".join(builder.build(base_offset=base) for base in range(4))
     reader = AcquiredReader("t", 0, data, [AcquiredRange(0, 3, 1)], 30.0, None)
-    assert [record.offset for record in reader.read(Slice())[0]] == [0, 1], "after 8 MiB no other batch is opened"
+    assert [record.offset for record in reader.read(AcquiredSlice())[0]] == [0, 1], (
+        "after 8 MiB no other batch is opened"
+    )
     assert reader.left == [(2, 3)]
-    assert [record.offset for record in reader.read(Slice())[0]] == [2, 3]
+    assert [record.offset for record in reader.read(AcquiredSlice())[0]] == [2, 3]
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
@@ -216,7 +218,7 @@ def test_what_lies_before_the_acquired_records_is_passed_over_in_slices_as_well(
     reader = AcquiredReader("t", 0, data, [AcquiredRange(3900, 3903, 1)], 30.0, None)
     slices = []
     while not reader.is_over:
-        records, gaps = reader.read(Slice(20))
+        records, gaps = reader.read(AcquiredSlice(20))
         slices.append(([record.offset for record in records], gaps))
     empty = 2000 // 320 if is_compacted else 3900 // 320
     assert slices[:empty] == [([], [])] * empty
@@ -229,7 +231,7 @@ def test_what_lies_before_the_acquired_records_is_passed_over_in_slices_as_well(
 def test_so_many_batches_are_opened_in_one_slice() -> None:
     data = b"".join(batch(base, 1) for base in range(1500))
     reader = AcquiredReader("t", 0, data, [AcquiredRange(0, 1499, 1)], 30.0, None)
-    assert [len(reader.read(Slice())[0]) for _ in range(2)] == [1024, 476]
+    assert [len(reader.read(AcquiredSlice())[0]) for _ in range(2)] == [1024, 476]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -240,7 +242,7 @@ def test_message_sets_are_read_in_slices_as_well(magic: int) -> None:
     reader = AcquiredReader("t", 0, data, [AcquiredRange(0, 12, 1)], 30.0, None)
     found, gaps = [], []
     while not reader.is_over:
-        records, missing = reader.read(Slice(4))
+        records, missing = reader.read(AcquiredSlice(4))
         found += [record.offset for record in records]
         gaps += missing
     assert (found, gaps) == (list(range(12)), [(12, 12)])
@@ -272,13 +274,13 @@ def test_records_are_settled_once_and_told_apart_by_their_owner() -> None:
     first, second, third = (
         read_acquired("t", 0, batch(0, 1), [AcquiredRange(0, 0, 1)], 30.0, owner)[0][0] for owner in ("a", "a", "b")
     )
-    assert runs([]) == []
-    assert runs([first, second, third, first]) == [[first, second], [third], [first]]
-    assert runs([third, third]) == [[third, third]]
+    assert consecutive_runs([]) == []
+    assert consecutive_runs([first, second, third, first]) == [[first, second], [third], [first]]
+    assert consecutive_runs([third, third]) == [[third, third]]
     second.lost = True
     assert without_lost([first, second, third]) == [first, third]
-    assert settle([first, second]) == [first, second]
-    assert settle([first, second, third]) == [third]
+    assert mark_acknowledged([first, second]) == [first, second]
+    assert mark_acknowledged([first, second, third]) == [third]
 
 
 def test_damaged_values_raise_unless_nobody_wants_them_checked() -> None:

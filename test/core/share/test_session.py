@@ -6,12 +6,24 @@ import uuid
 
 import pytest
 
-from kafka.core.share.holding import Answered, Holding
-from kafka.core.share.intake import Outcome
-from kafka.core.share.reactions import REST_S, UNREADABLE_REST_S
-from kafka.core.share.records import AcknowledgeType, AcquiredRange, AcquiredReader, SharePartition, ShareRecord, Slice
-from kafka.core.share.requests import Demand
-from kafka.core.share.session import MAX_EPOCH, Exchange, ShareSession
+from kafka.core.share.acknowledgements import AcknowledgementResult, AcquiredRecords
+from kafka.core.share.records import (
+    AcknowledgeType,
+    AcquiredRange,
+    AcquiredReader,
+    AcquiredSlice,
+    ShareRecord,
+    TopicIdPartition,
+)
+from kafka.core.share.session import (
+    BACKOFF_S,
+    MAX_EPOCH,
+    UNREADABLE_BACKOFF_S,
+    FetchDemand,
+    ShareExchange,
+    ShareResponseOutcome,
+    ShareSession,
+)
 from kafka.errors import (
     CorruptRecordError,
     IllegalStateError,
@@ -30,9 +42,9 @@ from kafka.protocol.share import (
 from test.core.share.test_records import batch
 
 TOPIC = uuid.UUID(int=7)
-P0, P1 = SharePartition(TOPIC, 0), SharePartition(TOPIC, 1)
+P0, P1 = TopicIdPartition(TOPIC, 0), TopicIdPartition(TOPIC, 1)
 ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
-DEMAND = Demand(500)
+DEMAND = FetchDemand(500)
 
 
 def acquired(first: int, last: int) -> ShareFetchResponse.AcquiredRecords:
@@ -47,15 +59,15 @@ class Broker:
         self.now = 0.0
         self.lock_ms = 30_000
 
-    def ask(self, demand: Demand = DEMAND) -> Exchange:
+    def ask(self, demand: FetchDemand = DEMAND) -> ShareExchange:
         exchange = self.session.next_request(self.now, demand)
         assert exchange is not None
         return exchange
 
     def fetched(
-        self, exchange: Exchange, *parts: tuple[int, int, int], code: int = 0, top: int = 0, ack_code: int = 0,
+        self, exchange: ShareExchange, *parts: tuple[int, int, int], code: int = 0, top: int = 0, ack_code: int = 0,
         leader: tuple[int, int] = (0, 0),
-    ) -> Outcome:  # fmt: skip
+    ) -> ShareResponseOutcome:  # fmt: skip
         """``parts``: (partition, base offset, count)."""
         partitions = [
             ShareFetchResponse.PartitionData(
@@ -74,8 +86,8 @@ class Broker:
         return self.session.on_response(exchange, response, self.now, self.now)
 
     def answered(
-        self, exchange: Exchange, parts: dict[int, tuple[bytes, list[ShareFetchResponse.AcquiredRecords]]]
-    ) -> Outcome:
+        self, exchange: ShareExchange, parts: dict[int, tuple[bytes, list[ShareFetchResponse.AcquiredRecords]]]
+    ) -> ShareResponseOutcome:
         """``parts``: partition -> records and what of them is acquired."""
         partitions = [
             ShareFetchResponse.PartitionData(
@@ -92,7 +104,9 @@ class Broker:
         )  # fmt: skip
         return self.session.on_response(exchange, response, self.now, self.now)
 
-    def acknowledged(self, exchange: Exchange, codes: dict[int, int] | None = None, top: int = 0) -> Outcome:
+    def acknowledged(
+        self, exchange: ShareExchange, codes: dict[int, int] | None = None, top: int = 0
+    ) -> ShareResponseOutcome:
         partitions = [
             ShareAcknowledgeResponse.PartitionData(
                 partition_index=index, error_code=code,
@@ -164,9 +178,9 @@ def test_releases_and_renewals_go_by_themselves(broker: Broker, kind: Acknowledg
 
 def test_without_demand_acknowledgements_still_go_and_nothing_is_fetched(broker: Broker) -> None:
     records = broker.give(2)
-    assert broker.session.next_request(0.0, Demand(0)) is None
+    assert broker.session.next_request(0.0, FetchDemand(0)) is None
     broker.session.acknowledge(records[0], ACCEPT)
-    assert isinstance(broker.ask(Demand(0)).request, ShareAcknowledgeRequest)
+    assert isinstance(broker.ask(FetchDemand(0)).request, ShareAcknowledgeRequest)
 
 
 def test_a_poll_is_short_while_something_is_held(broker: Broker) -> None:
@@ -180,7 +194,7 @@ def test_a_poll_is_short_while_something_is_held(broker: Broker) -> None:
 
 
 def test_record_limit_is_asked_for_when_the_demand_is_exact(broker: Broker) -> None:
-    request = broker.ask(Demand(3, exactly=True)).request
+    request = broker.ask(FetchDemand(3, exactly=True)).request
     assert isinstance(request, ShareFetchRequest)
     assert (request.share_acquire_mode, request.max_records) == (1, 3)
 
@@ -257,9 +271,9 @@ def test_a_partition_that_errs_rests_and_is_listed_again(broker: Broker) -> None
     request = broker.ask().request
     assert isinstance(request, ShareFetchRequest)
     assert [each.partitions for each in request.forgotten_topics_data] == [[1]]
-    broker.fetched(Exchange(request, {}, frozenset(), frozenset([P1]), frozenset([P0])))
-    assert broker.session.next_deadline(0.0) == REST_S
-    broker.now = REST_S
+    broker.fetched(ShareExchange(request, {}, frozenset(), frozenset([P1]), frozenset([P0])))
+    assert broker.session.next_deadline(0.0) == BACKOFF_S
+    broker.now = BACKOFF_S
     assert partitions(broker.ask().request) == [1]
 
 
@@ -331,8 +345,8 @@ def test_the_epoch_wraps_to_one(broker: Broker) -> None:
 def test_a_rest_that_is_over_asks_for_no_attention_while_a_request_is_out(broker: Broker) -> None:
     broker.fetched(broker.ask(), (1, 0, 0), code=6)
     broker.ask()
-    assert broker.session.next_deadline(REST_S / 2) == REST_S
-    assert broker.session.next_deadline(REST_S) is None, "or the loop would spin until the answer comes"
+    assert broker.session.next_deadline(BACKOFF_S / 2) == BACKOFF_S
+    assert broker.session.next_deadline(BACKOFF_S) is None, "or the loop would spin until the answer comes"
 
 
 def test_a_partition_that_errs_again_and_again_rests_longer_each_time(broker: Broker) -> None:
@@ -346,7 +360,7 @@ def test_a_partition_that_errs_again_and_again_rests_longer_each_time(broker: Br
     assert rests == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     broker.fetched(broker.ask())
     broker.fetched(broker.ask(), (1, 0, 0), code=-1)
-    assert broker.session.next_deadline(broker.now) == pytest.approx(broker.now + REST_S)
+    assert broker.session.next_deadline(broker.now) == pytest.approx(broker.now + BACKOFF_S)
 
 
 def test_an_acknowledgement_by_itself_puts_no_partition_into_the_session(broker: Broker) -> None:
@@ -468,23 +482,23 @@ def test_records_in_a_codec_that_is_not_installed_are_given_back_and_left_to_oth
     def refuse(*_: object) -> None:
         raise UnsupportedCodecError("lz4 is not available")
 
-    monkeypatch.setattr("kafka.core.share.intake.AcquiredReader", refuse)
+    monkeypatch.setattr("kafka.core.share.session.AcquiredReader", refuse)
     outcome = broker.fetched(broker.ask(), (0, 0, 2))
     assert [type(error) for error in outcome.partition_errors.values()] == [UnsupportedCodecError]
     released = broker.ask()
     assert said(released.request) == [(0, 1, [2])]
     broker.acknowledged(released, {0: 0})
-    assert broker.session.next_deadline(0.0) == UNREADABLE_REST_S, "each hand-out counts, and five drop the record"
+    assert broker.session.next_deadline(0.0) == UNREADABLE_BACKOFF_S, "each hand-out counts, and five drop the record"
 
 
 # -- more than is read at once ----------------------------------------------------------------------------------------
 
 
-SLICE = Slice().records_left
+SLICE = AcquiredSlice().records_left
 MANY = 2 * SLICE + 1
 
 
-def offsets(outcome: Outcome) -> list[int]:
+def offsets(outcome: ShareResponseOutcome) -> list[int]:
     return [record.offset for record in outcome.records]
 
 
@@ -515,9 +529,9 @@ def test_what_is_unread_is_forgotten_when_its_locks_end(broker: Broker) -> None:
     assert not broker.session.has_unread and broker.session.next_deadline(30.0) is None
 
 
-def all_held(broker: Broker) -> tuple[Holding, list[ShareRecord]]:
+def all_held(broker: Broker) -> tuple[AcquiredRecords, list[ShareRecord]]:
     record = broker.session.held(TOPIC, 0, 0)
-    assert record is not None and isinstance(record.owner, Holding)
+    assert record is not None and isinstance(record.owner, AcquiredRecords)
     return record.owner, list(record.owner.held.values())
 
 
@@ -540,12 +554,12 @@ def test_what_is_unread_is_released_by_name_when_the_session_does_not_list_its_p
     broker.fetched(broker.ask(), (0, 0, MANY))
     for record in all_held(broker)[1]:
         broker.session.acknowledge(record, ACCEPT)
-    broker.acknowledged(broker.ask(Demand(0)), {0: 0})
+    broker.acknowledged(broker.ask(FetchDemand(0)), {0: 0})
     reopened = broker.session.reopening_request()
     assert reopened is not None
     broker.fetched(reopened, top=-1)  # the session is not open, and lists nothing
     broker.session.set_partitions([P1], {TOPIC: "t"})
-    broker.fetched(broker.ask(Demand(0)))
+    broker.fetched(broker.ask(FetchDemand(0)))
     closing = broker.session.close_request()
     assert closing is not None
     assert said(closing.request) == [(SLICE, MANY - 1, [2])]
@@ -589,7 +603,7 @@ def test_what_was_given_back_unread_is_not_said_when_it_has_come_anew(broker: Br
     assert said(failed.request) == [(SLICE, MANY - 1, [2])]
     if is_held:
         held = broker.session.held(TOPIC, 0, 0)
-        assert held is not None and isinstance(held.owner, Holding)
+        assert held is not None and isinstance(held.owner, AcquiredRecords)
         held.owner.held[MANY - 1] = broker_record(held)
     broker.acknowledged(failed, {0: 15})
     fetch = broker.session.reopening_request()
@@ -597,7 +611,7 @@ def test_what_was_given_back_unread_is_not_said_when_it_has_come_anew(broker: Br
     broker.fetched(fetch, (0, SLICE, 5))
     broker.now += 10.0
     left = (SLICE + 5, MANY - 2 if is_held else MANY - 1, [2])
-    assert said(broker.ask(Demand(0)).request) == [left]
+    assert said(broker.ask(FetchDemand(0)).request) == [left]
 
 
 def test_what_comes_anew_and_is_not_read_yet_ends_what_was_held_there(broker: Broker) -> None:
@@ -630,13 +644,13 @@ FETCHES_NOTHING = {
 
 
 def test_a_fetch_waits_for_a_byte_within_its_limits(broker: Broker) -> None:
-    assert limits(broker.ask(Demand(1)).request) == {
+    assert limits(broker.ask(FetchDemand(1)).request) == {
         "max_wait_ms": 500, "min_bytes": 1, "max_bytes": 52_428_800, "max_records": 1, "batch_size": 1,
         "share_acquire_mode": 0,
     }  # fmt: skip
     session = ShareSession("g", "m", fetch_max_bytes=7, max_wait_ms=90)
     session.set_partitions([P0], {TOPIC: "t"})
-    exchange = session.next_request(0.0, Demand(3, exactly=True, max_wait_ms=60))
+    exchange = session.next_request(0.0, FetchDemand(3, exactly=True, max_wait_ms=60))
     assert exchange is not None
     assert limits(exchange.request) == {
         "max_wait_ms": 60, "min_bytes": 1, "max_bytes": 7, "max_records": 3, "batch_size": 3, "share_acquire_mode": 1,
@@ -657,9 +671,9 @@ def test_a_session_is_opened_anew_with_all_its_partitions_and_fetches_nothing_by
     assert broker.ask().request.share_session_epoch == 1
 
 
-@pytest.mark.parametrize(("wanted", "demand"), [([P0, P1], Demand(0, exactly=True)), ([], Demand(5))])
+@pytest.mark.parametrize(("wanted", "demand"), [([P0, P1], FetchDemand(0, exactly=True)), ([], FetchDemand(5))])
 def test_a_session_that_is_opened_to_acknowledge_fetches_nothing(
-    broker: Broker, wanted: list[SharePartition], demand: Demand
+    broker: Broker, wanted: list[TopicIdPartition], demand: FetchDemand
 ) -> None:
     broker.session.acknowledge(broker.give(1)[0], ACCEPT)
     broker.fetched(broker.ask(), top=123)
@@ -711,7 +725,7 @@ def test_a_release_goes_by_itself_and_what_is_released_again_hurries_nothing(
     broker: Broker, kind: AcknowledgeType, by: type
 ) -> None:
     first, second = broker.give(2)
-    assert isinstance(first.owner, Holding)
+    assert isinstance(first.owner, AcquiredRecords)
     assert broker.session.acknowledge_all(first.owner, [first], kind) == []
     exchange = broker.ask()
     assert isinstance(exchange.request, by)
@@ -753,9 +767,9 @@ def test_a_partition_is_in_use_while_something_is_held_or_to_be_said(broker: Bro
 def test_only_a_closing_request_says_what_waits_for_the_coordinator(broker: Broker, code: int) -> None:
     first, second = broker.give(2)
     broker.session.acknowledge(first, ACCEPT)
-    broker.acknowledged(broker.ask(Demand(0)), {0: 15})
+    broker.acknowledged(broker.ask(FetchDemand(0)), {0: 15})
     broker.session.acknowledge(second, ACCEPT)
-    assert broker.session.next_request(0.0, Demand(0)) is None
+    assert broker.session.next_request(0.0, FetchDemand(0)) is None
     fetch = broker.ask()
     assert said(fetch.request) == []
     broker.fetched(fetch)
@@ -793,7 +807,7 @@ def test_a_connection_that_is_closed_or_lost_leaves_a_session_that_can_be_opened
     outcome = broker.session.abandon(broker.ask(), error)
     assert ([each.record for each in outcome.acknowledged], outcome.lost, outcome.error) == ([first], [second], None)
     assert (broker.session.in_flight, broker.session.is_open) == (False, False)
-    assert broker.session.abandon(None, error) == Outcome([], [], [], {}, None)
+    assert broker.session.abandon(None, error) == ShareResponseOutcome([], [], [], {}, None)
     (third,) = broker.give(1)
     broker.session.acknowledge(third, RELEASE)
     outcome = broker.session.on_connection_lost(error)
@@ -834,11 +848,11 @@ def test_a_rest_is_over_at_its_end_and_not_before(broker: Broker) -> None:
     broker.session.set_partitions([P0], {TOPIC: "t"})
     assert broker.session.can_fetch(0.0)
     broker.fetched(broker.ask(), (0, 0, 0), code=-1)
-    assert not broker.session.can_fetch(REST_S - 0.001)
-    assert broker.session.can_fetch(REST_S)
-    broker.now = REST_S
+    assert not broker.session.can_fetch(BACKOFF_S - 0.001)
+    assert broker.session.can_fetch(BACKOFF_S)
+    broker.now = BACKOFF_S
     broker.ask()
-    assert not broker.session.can_fetch(REST_S), "a request is out"
+    assert not broker.session.can_fetch(BACKOFF_S), "a request is out"
 
 
 def test_a_partition_that_is_wanted_no_more_begins_anew_and_the_others_do_not(broker: Broker) -> None:
@@ -848,8 +862,10 @@ def test_a_partition_that_is_wanted_no_more_begins_anew_and_the_others_do_not(br
     broker.session.set_partitions([P1], {TOPIC: "t"})
     broker.session.set_partitions([P0, P1], {TOPIC: "t"})
     broker.fetched(broker.ask(), (0, 0, 0), (1, 0, 0), code=-1)
-    assert broker.session.next_deadline(broker.now) == pytest.approx(broker.now + REST_S), "P0's first"
-    assert broker.session.next_deadline(broker.now + REST_S) == pytest.approx(broker.now + 4 * REST_S), "P1's third"
+    assert broker.session.next_deadline(broker.now) == pytest.approx(broker.now + BACKOFF_S), "P0's first"
+    assert broker.session.next_deadline(broker.now + BACKOFF_S) == pytest.approx(broker.now + 4 * BACKOFF_S), (
+        "P1's third"
+    )
 
 
 # -- what came too late, and what came anew ---------------------------------------------------------------------------
@@ -874,12 +890,13 @@ def test_records_whose_locks_have_ended_when_they_come_are_nobodys(broker: Broke
 
 def test_an_outcome_is_something_when_any_of_it_is(broker: Broker) -> None:
     (record,) = broker.give(1)
-    nothing = Outcome([], [], [], {}, None)
+    nothing = ShareResponseOutcome([], [], [], {}, None)
     assert not nothing
     error = KafkaConnectionError("gone")
     some = [
         nothing._replace(records=[record]), nothing._replace(lost=[record]), nothing._replace(error=error),
-        nothing._replace(partition_errors={P0: error}), nothing._replace(answered=[Answered(ACCEPT, [record], None)]),
+        nothing._replace(partition_errors={P0: error}), nothing._replace(answered=[AcknowledgementResult(ACCEPT,
+        [record], None)]),
     ]  # fmt: skip
     assert all(some)
 
@@ -910,9 +927,9 @@ def test_what_was_refused_together_is_not_said_of_records_that_came_anew_meanwhi
     first, second = broker.give(2)
     for record in (first, second):
         broker.session.acknowledge(record, ACCEPT)
-    exchange = broker.ask(Demand(0))
+    exchange = broker.ask(FetchDemand(0))
     anew = broker_record(first)
-    assert isinstance(first.owner, Holding)
+    assert isinstance(first.owner, AcquiredRecords)
     if is_read:
         first.owner.held[0] = anew
     else:
@@ -920,7 +937,7 @@ def test_what_was_refused_together_is_not_said_of_records_that_came_anew_meanwhi
     outcome = broker.acknowledged(exchange, {0: 121})
     assert [(each.record, type(each.error)) for each in outcome.acknowledged] == [(first, InvalidRecordStateError)]
     assert first.lost and not anew.lost
-    assert said(broker.ask(Demand(0)).request) == [(1, 1, [1])]
+    assert said(broker.ask(FetchDemand(0)).request) == [(1, 1, [1])]
 
 
 def broker_record(of: ShareRecord) -> ShareRecord:
@@ -934,7 +951,7 @@ def test_what_the_broker_could_not_write_is_said_again_while_the_lock_lasts(
 ) -> None:
     (record,) = broker.give(1)
     broker.session.acknowledge(record, ACCEPT)
-    exchange = broker.ask(Demand(0))
+    exchange = broker.ask(FetchDemand(0))
     broker.now = now
     outcome = broker.acknowledged(exchange, {0: 15})
     assert [each.record for each in outcome.acknowledged] == ([] if is_again else [record])

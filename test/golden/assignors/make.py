@@ -11,8 +11,8 @@ from typing import Any
 
 from kafka.core.group.assignors.base import GroupMember
 from kafka.core.group.assignors.strategy import ASSIGNORS
-from kafka.core.group.machine import TopicPicture
-from kafka.core.group.protocol import Assignment, MemberSubscription
+from kafka.core.group.machine import TopicSnapshot
+from kafka.core.group.protocol import MemberAssignment, MemberSubscription
 from kafka.structs import TopicPartition
 from test.support import jars
 
@@ -60,9 +60,9 @@ def to_member(member: dict[str, Any]) -> GroupMember:
     return GroupMember(member["id"], member.get("instance"), said)
 
 
-def pictures(case: Case) -> dict[str, TopicPicture]:
+def pictures(case: Case) -> dict[str, TopicSnapshot]:
     return {
-        topic: TopicPicture(len(racks), [frozenset(each) for each in racks]) for topic, racks in case["topics"].items()
+        topic: TopicSnapshot(len(racks), [frozenset(each) for each in racks]) for topic, racks in case["topics"].items()
     }
 
 
@@ -72,7 +72,7 @@ def remember(member: dict[str, Any], assignor: str, partitions: list[list[Any]],
     if assignor == "cooperative-sticky":
         member["owned"] = partitions
     inner = ASSIGNORS[assignor]()
-    inner.on_assignment(Assignment(tuple(TopicPartition(*pair) for pair in partitions)), generation)
+    inner.on_assignment(MemberAssignment(tuple(TopicPartition(*pair) for pair in partitions)), generation)
     data = inner.user_data(frozenset(member["topics"]))
     if data is not None:
         member["user_data"] = data.hex()

@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kafka.core.group.assignors import order
-from kafka.core.group.assignors.base import GroupMember, RebalanceProtocol
-from kafka.core.group.assignors.racks import makes_sense
-from kafka.core.group.machine import TopicPicture
-from kafka.core.group.protocol import Assignment
+from kafka.core.group.assignors.base import GroupMember, RebalanceProtocol, makes_sense
+from kafka.core.group.machine import TopicSnapshot
+from kafka.core.group.protocol import MemberAssignment
 from kafka.structs import TopicPartition
 
 
@@ -27,10 +26,12 @@ class RangeAssignor:
     def user_data(self, topics: frozenset[str]) -> bytes | None:
         return None
 
-    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+    def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
         pass
 
-    def assign(self, topics: Mapping[str, TopicPicture], members: Sequence[GroupMember]) -> Mapping[str, Assignment]:
+    def assign(
+        self, topics: Mapping[str, TopicSnapshot], members: Sequence[GroupMember]
+    ) -> Mapping[str, MemberAssignment]:
         readers: dict[str, list[GroupMember]] = defaultdict(list)
         for member in order.by_name(members):
             for topic in dict.fromkeys(member.subscription.topics):
@@ -48,13 +49,13 @@ class RangeAssignor:
         for share in shares:
             for member_id, numbers in share.given.items():
                 found[member_id] += [TopicPartition(share.topic, number) for number in sorted(numbers)]
-        return {member_id: Assignment(tuple(partitions)) for member_id, partitions in found.items()}
+        return {member_id: MemberAssignment(tuple(partitions)) for member_id, partitions in found.items()}
 
 
 class _Share:
     """One topic: who of its readers has which numbers so far."""
 
-    def __init__(self, topic: str, picture: TopicPicture, readers: Sequence[GroupMember]) -> None:
+    def __init__(self, topic: str, picture: TopicSnapshot, readers: Sequence[GroupMember]) -> None:
         self.topic = topic
         self.readers = {member.member_id: member.subscription.rack for member in readers}
         self.given: dict[str, list[int]] = {member_id: [] for member_id in self.readers}

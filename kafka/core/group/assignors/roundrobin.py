@@ -7,8 +7,8 @@ from typing import Final
 
 from kafka.core.group.assignors import order
 from kafka.core.group.assignors.base import GroupMember, RebalanceProtocol
-from kafka.core.group.machine import TopicPicture
-from kafka.core.group.protocol import Assignment
+from kafka.core.group.machine import TopicSnapshot
+from kafka.core.group.protocol import MemberAssignment
 from kafka.structs import TopicPartition
 
 
@@ -21,10 +21,12 @@ class RoundRobinAssignor:
     def user_data(self, topics: frozenset[str]) -> bytes | None:
         return None
 
-    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+    def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
         pass
 
-    def assign(self, topics: Mapping[str, TopicPicture], members: Sequence[GroupMember]) -> Mapping[str, Assignment]:
+    def assign(
+        self, topics: Mapping[str, TopicSnapshot], members: Sequence[GroupMember]
+    ) -> Mapping[str, MemberAssignment]:
         circle = [(member.member_id, frozenset(member.subscription.topics)) for member in order.by_name(members)]
         found: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
         wanted = {topic for _, own in circle for topic in own}
@@ -35,4 +37,4 @@ class RoundRobinAssignor:
                     at = (at + 1) % len(circle)
                 found[circle[at][0]].append(TopicPartition(topic, number))
                 at = (at + 1) % len(circle)
-        return {member_id: Assignment(tuple(partitions)) for member_id, partitions in found.items()}
+        return {member_id: MemberAssignment(tuple(partitions)) for member_id, partitions in found.items()}

@@ -1,0 +1,276 @@
+"""One question for many partitions: each is asked for at its leader, and has an answer or an error of its own.
+
+    partitions --Metadata--> leaders --a request each, at once--> answers
+
+What came to the wrong broker, or too early, is asked again; the partitions that were answered are not. No topic is
+created by asking for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+from typing import Any, Final, TypeVar
+
+from kafka.core.admin.arguments import list_of, partition_of
+from kafka.core.admin.cluster import request_brokers
+from kafka.core.admin.responses import TRANSIENT
+from kafka.core.admin.topics import metadata_of
+from kafka.core.dialogue import ByVersion, Dialogue, Send, send
+from kafka.core.retry import Backoff, retrying
+from kafka.core.routing import AnyNode, CoordinatorType
+from kafka.errors import (
+    BrokerResponseError,
+    IllegalArgumentError,
+    IncompatibleBrokerVersion,
+    LeaderNotAvailableError,
+    UnknownError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafka.protocol.metadata import MetadataResponse
+from kafka.structs import TopicPartition
+from kafka.wire.message import Request
+
+T = TypeVar("T")
+
+Build = Callable[[Sequence[TopicPartition]], "Request[Any] | ByVersion[Any]"]
+"""The request for some partitions."""
+Read = Callable[[Any], Mapping[TopicPartition, "T | BrokerResponseError"]]
+"""The answer, or error, of each partition in a response."""
+
+
+def request_leaders(
+    partitions: Iterable[TopicPartition],
+    build: Build,
+    read: Read[T],
+    *,
+    what: str,
+    backoff: Backoff,
+    timeout_s: float,
+    node_id: int | None = None,
+    attempts: float = inf,
+    waits_for_leaders: bool = True,
+) -> Dialogue[dict[TopicPartition, T | BrokerResponseError]]:
+    """The answer, or error, of each partition: UnknownTopicOrPartitionError for one that is not there. ``node_id``: ask
+    this node, whether it leads them or not, and take what it says. ``attempts``: the error of the last one is raised.
+    ``waits_for_leaders`` False: where there is none now, that is the partition's error."""
+    given = list_of(partitions, "partitions", "a list of TopicPartition is needed")
+    wanted = list(dict.fromkeys(partition_of(partition, "partitions") for partition in given))
+    found: dict[TopicPartition, T | BrokerResponseError] = {}
+
+    def attempt() -> Dialogue[None]:
+        left = [partition for partition in wanted if partition not in found]
+        again: BrokerResponseError | None = None
+        by_node: dict[int, list[TopicPartition]] = {}
+        if node_id is not None:
+            by_node[node_id] = left
+        else:
+            answer = yield from metadata_of(sorted({partition.topic for partition in left}))
+            for partition, leader in _leaders(answer, left).items():
+                if isinstance(leader, int):
+                    by_node.setdefault(leader, []).append(partition)
+                elif type(leader) in TRANSIENT and waits_for_leaders:
+                    again = leader
+                else:
+                    found[partition] = leader
+        answers = yield from request_brokers([Send(node, build(asked)) for node, asked in by_node.items()])
+        for (node, asked), response in zip(by_node.items(), answers, strict=True):
+            told = read(response)
+            for partition in asked:
+                each = told.get(partition)
+                if each is None:
+                    found[partition] = UnknownError(f"node {node} left it out of its answer")
+                elif isinstance(each, BrokerResponseError) and each.retriable and node_id is None:
+                    again = each
+                else:
+                    found[partition] = each
+        if again is not None:
+            raise again
+
+    if wanted:
+        yield from retrying(attempt, what=what, backoff=backoff, timeout_s=timeout_s, attempts=attempts)
+    return {partition: found[partition] for partition in wanted}
+
+
+def results_or_raise(found: Mapping[TopicPartition, T | BrokerResponseError]) -> dict[TopicPartition, T]:
+    """The answers; or the first error raised, with the partition's name."""
+    answers: dict[TopicPartition, T] = {}
+    for partition, each in found.items():
+        if isinstance(each, BrokerResponseError):
+            text = str(each.args[0]) if each.args else ""
+            name = f"{partition.topic}-{partition.partition}"
+            raise type(each)(text if name in text else f"{name}: {text}" if text else name)
+        answers[partition] = each
+    return answers
+
+
+def _leaders(
+    answer: MetadataResponse, wanted: Iterable[TopicPartition]
+) -> dict[TopicPartition, int | BrokerResponseError]:
+    topics = {topic.name: topic for topic in answer.topics}
+    found: dict[TopicPartition, int | BrokerResponseError] = {}
+    for partition in wanted:
+        topic = topics.get(partition.topic)
+        if topic is not None and topic.error_code:
+            found[partition] = for_code(topic.error_code)(f"topic {partition.topic}")
+            continue
+        entries = [] if topic is None else topic.partitions
+        leader = next((each.leader_id for each in entries if each.partition_index == partition.partition), None)
+        if leader is None:
+            found[partition] = UnknownTopicOrPartitionError(f"there is no {partition.topic}-{partition.partition}")
+        elif leader < 0:
+            found[partition] = LeaderNotAvailableError(f"{partition.topic}-{partition.partition} has no leader now")
+        else:
+            found[partition] = leader
+    return found
+
+
+# One question for many groups: each is asked at its own coordinator, and has an answer or an error of its own.
+#
+#     groups --FindCoordinator, several keys since version 4 (KIP-699)--> coordinators --a question each--> answers
+#
+# What came to the wrong broker, or too early, is asked again; the groups that were answered are not. The same for
+# transactional ids: what is called a group below is then one of these.
+
+
+Ask = Callable[[int, Sequence[str]], Dialogue[Mapping[str, "T | BrokerResponseError"]]]
+"""``ask(node, groups)``: the answer, or error, of each of the groups that this node coordinates."""
+
+_SEVERAL_KEYS_SINCE = 4
+_NOUNS: Final[Mapping[CoordinatorType, str]] = {
+    CoordinatorType.GROUP: "group",
+    CoordinatorType.TRANSACTION: "transactional id",
+}
+_ARGUMENTS: Final[Mapping[CoordinatorType, str]] = {
+    CoordinatorType.GROUP: "group_ids",
+    CoordinatorType.TRANSACTION: "transactional_ids",
+}
+
+
+def request_coordinators(
+    group_ids: Iterable[str],
+    ask: Ask[T],
+    *,
+    what: str,
+    backoff: Backoff,
+    timeout_s: float,
+    node_id: int | None = None,
+    kind: CoordinatorType = CoordinatorType.GROUP,
+    attempts: float = inf,
+) -> Dialogue[dict[str, T | BrokerResponseError]]:
+    """The answer, or error, of each group. ``node_id``: ask this node and look for no coordinator. ``kind``: of what
+    these are the names. ``attempts``: with 1 nothing is asked again, and the error is raised."""
+    wanted = _checked_names(group_ids, kind)
+    found: dict[str, T | BrokerResponseError] = {}
+
+    def attempt() -> Dialogue[None]:
+        left = [group for group in wanted if group not in found]
+        again: BrokerResponseError | None = None
+        if node_id is not None:
+            where: dict[str, int | BrokerResponseError] = dict.fromkeys(left, node_id)
+        else:
+            where = yield from find_coordinators(left, kind)
+        by_node: dict[int, list[str]] = {}
+        for group, node in where.items():
+            if isinstance(node, int):
+                by_node.setdefault(node, []).append(group)
+            elif type(node) in TRANSIENT:
+                again = node
+            else:
+                found[group] = node
+        for node, groups in by_node.items():
+            answers = yield from ask(node, groups)
+            for group in groups:
+                if group not in answers:
+                    found[group] = UnknownError(f"node {node} left {_NOUNS[kind]} {group} out of its answer")
+                    continue
+                answer = answers[group]
+                if isinstance(answer, BrokerResponseError) and type(answer) in TRANSIENT:
+                    again = answer
+                else:
+                    found[group] = answer
+        if again is not None:
+            raise again
+
+    yield from retrying(attempt, what=what, backoff=backoff, timeout_s=timeout_s, attempts=attempts)
+    return {group: found[group] for group in wanted}
+
+
+def request_coordinator(
+    group_id: str,
+    ask: Callable[[int], Dialogue[T]],
+    *,
+    what: str,
+    backoff: Backoff,
+    timeout_s: float,
+    node_id: int | None = None,
+    attempts: float = inf,
+) -> Dialogue[T]:
+    """The same for one group, whose error is raised."""
+
+    def of_one(node: int, groups: Sequence[str]) -> Dialogue[Mapping[str, T | BrokerResponseError]]:
+        return {group_id: (yield from ask(node))}
+
+    found = yield from request_coordinators(
+        [group_id], of_one, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id, attempts=attempts
+    )
+    return result_or_raise(found[group_id], group_id)
+
+
+def result_or_raise(found: T | BrokerResponseError, group_id: str, kind: CoordinatorType = CoordinatorType.GROUP) -> T:
+    """The answer; or the error raised, with the group's name."""
+    if isinstance(found, BrokerResponseError):
+        text = str(found.args[0]) if found.args else ""
+        raise type(found)(f"{_NOUNS[kind]} {group_id}" + (f": {text}" if text and group_id not in text else ""))
+    return found
+
+
+def find_coordinators(
+    group_ids: Sequence[str], kind: CoordinatorType = CoordinatorType.GROUP
+) -> Dialogue[dict[str, int | BrokerResponseError]]:
+    """Each group's coordinator, or the error of its look-up; one request for all where brokers take several keys."""
+    if not group_ids:
+        return {}
+    try:
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=list(group_ids))
+        several = yield from send(AnyNode(), request, min_version=_SEVERAL_KEYS_SINCE)
+        return {entry.key: _node_or_error(entry) for entry in several.coordinators}
+    except IncompatibleBrokerVersion:
+        pass
+    found: dict[str, int | BrokerResponseError] = {}
+    for group_id in group_ids:
+        of_one: FindCoordinatorResponse = yield from send(
+            AnyNode(),
+            _by_one_key(group_id, kind),
+            min_version=0 if kind is CoordinatorType.GROUP else 1,  # version 0 knows groups only
+            max_version=_SEVERAL_KEYS_SINCE - 1,
+        )
+        found[group_id] = _node_or_error(of_one)
+    return found
+
+
+def _by_one_key(group_id: str, kind: CoordinatorType) -> ByVersion[FindCoordinatorResponse]:
+    def build(version: int) -> FindCoordinatorRequest:
+        return FindCoordinatorRequest(key=group_id, key_type=kind) if version else FindCoordinatorRequest(key=group_id)
+
+    return ByVersion(FindCoordinatorRequest, build)
+
+
+def _node_or_error(
+    entry: FindCoordinatorResponse | FindCoordinatorResponse.Coordinator,
+) -> int | BrokerResponseError:
+    if entry.error_code:
+        return for_code(entry.error_code)(entry.error_message or "")
+    return entry.node_id
+
+
+def _checked_names(group_ids: Iterable[str], kind: CoordinatorType) -> list[str]:
+    if isinstance(group_ids, (str, bytes)):
+        raise IllegalArgumentError(f"{_ARGUMENTS[kind]}={group_ids!r}: a list of names, not one text")
+    wanted = list(dict.fromkeys(group_ids))
+    for group_id in wanted:
+        if not isinstance(group_id, str):
+            raise IllegalArgumentError(f"{group_id!r}: a {_NOUNS[kind]} is a text")
+    return wanted

@@ -1,0 +1,345 @@
+"""What to do when a broker refuses a batch, or the producer's id: tables first, small functions that read them.
+
+:data:`PRODUCE_ERROR_HANDLING` names every error that Produce answers, :data:`PRODUCER_ID_ERROR_ACTIONS` those of
+InitProducerId as an idempotent producer asks it. The documentation's tables are drawn from them, and tests walk them.
+An error that is not named goes by its class: retriable ones RETRY (or ASK_AGAIN), others FAIL (or END).
+
+A transaction changes two things, and its machine decides them (``transactions.py``): RENUMBER is FAIL there, since
+sequences of a transaction are never begun anew, and what fails makes the transaction abortable or the producer fatal.
+
+Source: the Java client's ``Sender.completeBatch``, ``TransactionManager.canRetry`` and ``InitProducerIdHandler``;
+KIP-98, KIP-360, KIP-588; what brokers answer: ``ProduceResponse``, ``ReplicaManager`` and ``ProducerAppendInfo``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from kafka.errors import (
+    AuthorizationError,
+    ClusterAuthorizationFailedError,
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    CorruptRecordError,
+    DuplicateSequenceNumberError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    IllegalGenerationError,
+    IncompatibleBrokerVersion,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidRecordError,
+    InvalidRequestError,
+    InvalidRequiredAcksError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    InvalidTransactionTimeoutError,
+    InvalidTxnStateError,
+    KafkaConnectionError,
+    KafkaStorageError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    MessageSizeTooLargeError,
+    NetworkExceptionError,
+    NotCoordinatorError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderForPartitionError,
+    OperationNotAttemptedError,
+    OutOfOrderSequenceNumberError,
+    PolicyViolationError,
+    ProducerFencedError,
+    RecordListTooLargeError,
+    RequestTimedOutError,
+    ThrottlingQuotaExceededError,
+    TopicAuthorizationFailedError,
+    TransactionAbortableError,
+    TransactionalIdAuthorizationFailedError,
+    UnknownBrokerIdError,
+    UnknownError,
+    UnknownMemberIdError,
+    UnknownProducerIdError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
+)
+
+
+class ProduceErrorAction(enum.Enum):
+    """What becomes of a refused batch."""
+
+    SUCCEEDED = "the records are in the log; where is not known"
+    RETRY = "sent again, as it is, after the back-off"
+    RENUMBER = "sent again under the producer's next epoch, counted from 0"
+    SPLIT = "sent again in two halves; a single record fails"
+    FAIL = "its records fail with the error; what follows goes on under the next epoch"
+    FATAL = "its records fail with the error, and so does all else: this producer may not go on"
+
+
+class ProduceErrorHandling(NamedTuple):
+    """One row. ``leaves_doubt``: the batch may be in the log nevertheless."""
+
+    fate: ProduceErrorAction
+    leaves_doubt: bool = False
+    note: str = ""
+
+
+_RETRY: Final = ProduceErrorHandling(ProduceErrorAction.RETRY, True)
+_FAIL: Final = ProduceErrorHandling(ProduceErrorAction.FAIL)
+_FATAL: Final = ProduceErrorHandling(ProduceErrorAction.FATAL)
+
+PRODUCE_ERROR_HANDLING: Final[Mapping[type[BaseException], ProduceErrorHandling]] = {
+    UnknownError: ProduceErrorHandling(ProduceErrorAction.FAIL, True),
+    CorruptRecordError: ProduceErrorHandling(ProduceErrorAction.RETRY, note="it was damaged on its way"),
+    UnknownTopicOrPartitionError: _RETRY,
+    LeaderNotAvailableError: _RETRY,
+    NotLeaderForPartitionError: ProduceErrorHandling(
+        ProduceErrorAction.RETRY, True, "at once when the metadata names another leader (KIP-951)"
+    ),
+    RequestTimedOutError: ProduceErrorHandling(ProduceErrorAction.RETRY, True, "it is in the leader's log"),
+    MessageSizeTooLargeError: ProduceErrorHandling(ProduceErrorAction.SPLIT),
+    NetworkExceptionError: _RETRY,
+    InvalidTopicError: _FAIL,
+    RecordListTooLargeError: ProduceErrorHandling(ProduceErrorAction.SPLIT, note="larger than a log segment"),
+    NotEnoughReplicasError: ProduceErrorHandling(ProduceErrorAction.RETRY),
+    NotEnoughReplicasAfterAppendError: ProduceErrorHandling(
+        ProduceErrorAction.RETRY, True, "it is in the leader's log"
+    ),
+    InvalidRequiredAcksError: _FAIL,
+    TopicAuthorizationFailedError: _FAIL,
+    ClusterAuthorizationFailedError: _FATAL,
+    InvalidTimestampError: _FAIL,
+    UnsupportedVersionError: _FAIL,
+    InvalidRequestError: _FAIL,
+    UnsupportedForMessageFormatError: _FAIL,
+    PolicyViolationError: _FAIL,
+    OutOfOrderSequenceNumberError: ProduceErrorHandling(
+        ProduceErrorAction.RENUMBER, note="behind an unanswered batch of the partition: sent again as it is"
+    ),
+    DuplicateSequenceNumberError: ProduceErrorHandling(ProduceErrorAction.SUCCEEDED),
+    InvalidProducerEpochError: ProduceErrorHandling(ProduceErrorAction.RENUMBER),
+    InvalidTxnStateError: _FAIL,
+    InvalidProducerIdMappingError: _FAIL,
+    ConcurrentTransactionsError: ProduceErrorHandling(ProduceErrorAction.RETRY),
+    TransactionalIdAuthorizationFailedError: _FATAL,
+    KafkaStorageError: _RETRY,
+    UnknownProducerIdError: ProduceErrorHandling(
+        ProduceErrorAction.RENUMBER,
+        note="sent again as it is when the answer has no log_start_offset: the leader has moved",
+    ),
+    UnsupportedCompressionTypeError: _FAIL,
+    InvalidRecordError: _FAIL,
+    ThrottlingQuotaExceededError: ProduceErrorHandling(ProduceErrorAction.RETRY),
+    ProducerFencedError: _FATAL,
+    UnknownTopicIdError: _RETRY,
+    TransactionAbortableError: _FAIL,
+}
+"""By error, in the order of the codes."""
+
+
+def error_handling_for(error: BaseException) -> ProduceErrorHandling:
+    """The row of ``error``, or what its class says."""
+    found = PRODUCE_ERROR_HANDLING.get(type(error))
+    if found is not None:
+        return found
+    if getattr(error, "retriable", False):
+        return _RETRY
+    return _FAIL
+
+
+def produce_error_action(
+    error: BaseException, *, is_first: bool, is_numbered: bool, log_start_offset: int = -1
+) -> ProduceErrorAction:
+    """What to do about ``error``. ``is_first``: no earlier batch of the partition is still unanswered; otherwise a gap
+    in the sequence only says that the earlier one failed too, and both are to be sent again. ``is_numbered``: the batch
+    has a sequence."""
+    fate = error_handling_for(error).fate
+    if fate is not ProduceErrorAction.RENUMBER:
+        return fate
+    if not is_numbered:
+        return ProduceErrorAction.FAIL
+    if isinstance(error, OutOfOrderSequenceNumberError) and not is_first:
+        return ProduceErrorAction.RETRY
+    if isinstance(error, UnknownProducerIdError) and log_start_offset < 0:
+        return ProduceErrorAction.RETRY
+    return ProduceErrorAction.RENUMBER
+
+
+class ProducerIdErrorAction(enum.Enum):
+    """What becomes of a producer that was not given an id."""
+
+    ASK_AGAIN = "asked for again after the back-off"
+    FAIL_WAITING = "the records that wait fail with the error; asked for again with the next record"
+    END = "all records fail with the error: this producer may not go on"
+
+
+PRODUCER_ID_ERROR_ACTIONS: Final[Mapping[type[BaseException], ProducerIdErrorAction]] = {
+    RequestTimedOutError: ProducerIdErrorAction.ASK_AGAIN,
+    NetworkExceptionError: ProducerIdErrorAction.ASK_AGAIN,
+    CoordinatorLoadInProgressError: ProducerIdErrorAction.ASK_AGAIN,
+    CoordinatorNotAvailableError: ProducerIdErrorAction.ASK_AGAIN,
+    NotCoordinatorError: ProducerIdErrorAction.ASK_AGAIN,
+    ClusterAuthorizationFailedError: ProducerIdErrorAction.FAIL_WAITING,
+    InvalidRequestError: ProducerIdErrorAction.END,
+    InvalidProducerEpochError: ProducerIdErrorAction.END,
+    InvalidTransactionTimeoutError: ProducerIdErrorAction.END,
+    ConcurrentTransactionsError: ProducerIdErrorAction.ASK_AGAIN,
+    TransactionalIdAuthorizationFailedError: ProducerIdErrorAction.FAIL_WAITING,
+    ProducerFencedError: ProducerIdErrorAction.END,
+    TransactionAbortableError: ProducerIdErrorAction.END,
+    UnknownError: ProducerIdErrorAction.END,
+}
+"""By error, in the order of the codes."""
+
+
+def producer_id_error_action(error: BaseException) -> ProducerIdErrorAction:
+    """The row of ``error``, or what its class says."""
+    found = PRODUCER_ID_ERROR_ACTIONS.get(type(error))
+    if found is not None:
+        return found
+    if isinstance(error, AuthorizationError):
+        return ProducerIdErrorAction.FAIL_WAITING
+    return ProducerIdErrorAction.ASK_AGAIN if getattr(error, "retriable", False) else ProducerIdErrorAction.END
+
+
+# What to do about an error in a transaction: data first, one function that reads it.
+#
+#     RETRY     wait, then send the same request again
+#     QUICKLY   the same after a shorter wait: the broker is about to be done with the last transaction
+#     FIND      forget who the coordinator is, wait, send again
+#     AGAIN     the user's call fails, and nothing has changed: it may be made again
+#     ABORT     the transaction can only be aborted (an AbortableTransactionError)
+#     BUMP      the same, and the next transaction needs another epoch; where nobody can give one, FATAL
+#     FENCED    another producer has the transactional id (ProducerFencedError, which is fatal)
+#     FATAL     this producer has no transactions any more (a FatalTransactionError)
+#
+# An error that is not named goes by its class: retriable ones RETRY (connections that fail: FIND); others as the
+# request's row in :data:`OTHER_TRANSACTION_ERROR`. The documentation's table is drawn from here. During an abort
+# nothing is left to abort: then ABORT and BUMP of EndTxn are FATAL (:meth:`TransactionManager.failed`).
+#
+# A new code, or a request that learns one, is an entry in :data:`TRANSACTION_ERROR_ACTIONS`; the test walks all of it.
+#
+# Source: what the Java client 4.3.0 does with each; KIP-98, KIP-360, KIP-588 (47 in Produce), KIP-890 (120), KIP-1050.
+
+
+class TransactionRequestKind(enum.Enum):
+    """The requests of a transaction."""
+
+    INIT = "InitProducerId"
+    ADD_PARTITIONS = "AddPartitionsToTxn"
+    ADD_OFFSETS = "AddOffsetsToTxn"
+    COMMIT_OFFSETS = "TxnOffsetCommit"
+    END = "EndTxn"
+    FIND = "FindCoordinator"
+    PRODUCE = "Produce"
+
+
+class TransactionErrorAction(enum.Enum):
+    """What to do about an error; see the module."""
+
+    RETRY = "retry"
+    QUICKLY = "quickly"
+    FIND = "find the coordinator"
+    AGAIN = "call again"
+    ABORT = "abort"
+    BUMP = "abort, then another epoch"
+    FENCED = "fenced"
+    FATAL = "fatal"
+
+    @property
+    def is_retry(self) -> bool:
+        return self in (TransactionErrorAction.RETRY, TransactionErrorAction.QUICKLY, TransactionErrorAction.FIND)
+
+
+_COORDINATOR: Final[dict[type[BaseException], TransactionErrorAction]] = {
+    CoordinatorNotAvailableError: TransactionErrorAction.FIND,
+    NotCoordinatorError: TransactionErrorAction.FIND,
+    ConcurrentTransactionsError: TransactionErrorAction.QUICKLY,
+    InvalidProducerEpochError: TransactionErrorAction.FENCED,  # what coordinators before 2.7 call it
+    ProducerFencedError: TransactionErrorAction.FENCED,
+    TransactionAbortableError: TransactionErrorAction.ABORT,
+}
+
+TRANSACTION_ERROR_ACTIONS: Final[dict[TransactionRequestKind, dict[type[BaseException], TransactionErrorAction]]] = {
+    TransactionRequestKind.INIT: {
+        **_COORDINATOR,
+        TransactionalIdAuthorizationFailedError: TransactionErrorAction.AGAIN,
+        ClusterAuthorizationFailedError: TransactionErrorAction.AGAIN,
+        TransactionAbortableError: TransactionErrorAction.RETRY,  # there is nothing to abort yet
+    },
+    TransactionRequestKind.ADD_PARTITIONS: {
+        **_COORDINATOR,
+        TransactionalIdAuthorizationFailedError: TransactionErrorAction.FATAL,
+        InvalidTxnStateError: TransactionErrorAction.FATAL,
+        InvalidProducerIdMappingError: TransactionErrorAction.FATAL,
+        UnknownProducerIdError: TransactionErrorAction.BUMP,
+        TopicAuthorizationFailedError: TransactionErrorAction.ABORT,
+        OperationNotAttemptedError: TransactionErrorAction.ABORT,
+    },
+    TransactionRequestKind.ADD_OFFSETS: {
+        **_COORDINATOR,
+        UnknownProducerIdError: TransactionErrorAction.BUMP,
+        GroupAuthorizationFailedError: TransactionErrorAction.ABORT,
+    },
+    TransactionRequestKind.COMMIT_OFFSETS: {
+        **_COORDINATOR,
+        RequestTimedOutError: TransactionErrorAction.FIND,
+        GroupAuthorizationFailedError: TransactionErrorAction.ABORT,
+        FencedInstanceIdError: TransactionErrorAction.ABORT,
+        UnknownMemberIdError: TransactionErrorAction.ABORT,
+        IllegalGenerationError: TransactionErrorAction.ABORT,
+    },
+    TransactionRequestKind.END: {
+        **_COORDINATOR,
+        UnknownProducerIdError: TransactionErrorAction.BUMP,
+    },
+    TransactionRequestKind.FIND: {
+        ProducerFencedError: TransactionErrorAction.FENCED,
+        GroupAuthorizationFailedError: TransactionErrorAction.ABORT,
+        TransactionAbortableError: TransactionErrorAction.ABORT,
+    },
+    TransactionRequestKind.PRODUCE: {
+        ProducerFencedError: TransactionErrorAction.FENCED,
+        ClusterAuthorizationFailedError: TransactionErrorAction.FATAL,
+        TransactionalIdAuthorizationFailedError: TransactionErrorAction.FATAL,
+        InvalidProducerIdMappingError: TransactionErrorAction.FATAL,
+        UnsupportedVersionError: TransactionErrorAction.FATAL,
+        IncompatibleBrokerVersion: TransactionErrorAction.FATAL,
+    },
+}
+"""Request -> error -> recovery, where it does not follow from the error's class. For Produce: of a batch that is not
+tried any more, whatever its error is (what is tried again, ``errors.py`` says)."""
+
+OTHER_TRANSACTION_ERROR: Final[dict[TransactionRequestKind, TransactionErrorAction]] = {
+    TransactionRequestKind.INIT: TransactionErrorAction.FATAL,
+    TransactionRequestKind.ADD_PARTITIONS: TransactionErrorAction.ABORT,
+    TransactionRequestKind.ADD_OFFSETS: TransactionErrorAction.FATAL,
+    TransactionRequestKind.COMMIT_OFFSETS: TransactionErrorAction.FATAL,
+    TransactionRequestKind.END: TransactionErrorAction.FATAL,
+    TransactionRequestKind.FIND: TransactionErrorAction.FATAL,
+    TransactionRequestKind.PRODUCE: TransactionErrorAction.ABORT,
+}
+"""For an error that is neither named nor retriable."""
+
+LOST_REQUEST_ERRORS: Final = (KafkaConnectionError, KafkaTimeoutError, RequestTimedOutError, UnknownBrokerIdError)
+"""No answer from the coordinator: another may have taken its place."""
+
+
+def transaction_error_action(api: TransactionRequestKind, error: BaseException) -> TransactionErrorAction:
+    """What to do about the error of this request."""
+    found = TRANSACTION_ERROR_ACTIONS[api].get(type(error))
+    if found is not None:
+        return found
+    if api is not TransactionRequestKind.PRODUCE:
+        if isinstance(error, LOST_REQUEST_ERRORS):
+            return TransactionErrorAction.FIND
+        if getattr(error, "retriable", False):
+            return TransactionErrorAction.RETRY
+        if isinstance(error, UnsupportedVersionError):
+            return TransactionErrorAction.FATAL
+    return OTHER_TRANSACTION_ERROR[api]

@@ -1,0 +1,545 @@
+"""What the loop's thread and the users' threads of one share consumer hand one another.
+
+    loop's thread    put(), lose(), fail() ------> records to be polled, errors ------> take()           users' threads
+                     heard() --------------------> outcomes --------------------------> take_outcomes(), take_answered()
+                     take_said() <---------------- acknowledgements <------------------ say(), accept_polled()
+
+One lock guards it all; no code of users runs under it. It knows neither brokers nor loops: who has to be told that
+something was said sees it in the result.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import Any, Final
+
+from kafka.client import Host
+from kafka.core.deserialize import deserializer_for
+from kafka.core.share.acknowledgements import Acknowledged, AcknowledgementResult, acknowledged_of
+from kafka.core.share.records import AcknowledgeType, ShareRecord, consecutive_runs, mark_acknowledged, without_lost
+from kafka.errors import IllegalStateError, InvalidRecordStateError, KafkaError
+from kafka.future import Future
+from kafka.share.driver import ShareConsumerDriver
+from kafka.share.metrics import ShareMetrics
+from kafka.structs import TopicPartition
+
+
+class ShareFetchBuffer:
+    """See the module. Every method from any thread; :meth:`take` alone blocks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._records: deque[ShareRecord] = deque()
+        self._arrivals = 0  # how often records have come
+        self._polled: list[ShareRecord] = []  # returned by polls, to be accepted by the next one
+        self._said: list[tuple[list[ShareRecord], AcknowledgeType]] = []
+        self._is_told = False  # the loop will ask for what was said
+        self._outcomes: dict[TopicPartition, KafkaError | None] = {}
+        self._answered: list[AcknowledgementResult] = []  # for the callback that a user's thread calls
+        self._error: KafkaError | None = None
+        self._is_final = False
+        self._is_woken = False
+        self.is_closed = False
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def put(self, records: Sequence[ShareRecord]) -> None:
+        """Records have come."""
+        with self._changed:
+            self._records += records
+            self._arrivals += 1
+            self._changed.notify_all()
+
+    def put_back(self, records: Sequence[ShareRecord]) -> None:
+        """Records that were taken are to be taken again, before others."""
+        with self._changed:
+            self._records.extendleft(reversed(records))
+            self._changed.notify_all()
+
+    def lose(self, records: Iterable[ShareRecord]) -> list[ShareRecord]:
+        """The locks of these are gone. Those that nobody has taken are dropped; the others."""
+        lost = set(records)
+        with self._changed:
+            waiting = lost.intersection(self._records)
+            if waiting:
+                self._records = deque(record for record in self._records if record not in waiting)
+                self._changed.notify_all()
+        return [record for record in lost if record not in waiting]
+
+    def take(self, count: int, timeout_s: float, want: Callable[[], object]) -> list[ShareRecord] | None:
+        """At most ``count`` records, as soon as there are some; none after ``timeout_s``, :meth:`wake` or the end; None
+        when there is something for :meth:`take_answered`, before it goes on to wait.
+
+        ``want`` is called when there are none at hand, and again when some came and others took them. Raises the error
+        of :meth:`fail`.
+        """
+        give_up_at = time.monotonic() + timeout_s
+        asked_at = -1
+        with self._changed:
+            while True:
+                if self._is_woken:
+                    self._is_woken = False
+                    return []
+                if self._records:
+                    taken = [self._records.popleft() for _ in range(min(count, len(self._records)))]
+                    held = without_lost(taken)
+                    if held:
+                        return held
+                    continue
+                if self._answered:
+                    return None
+                if self._error is not None:
+                    error = self._error
+                    if not self._is_final:
+                        self._error = None
+                    raise error
+                if self.is_closed:
+                    return []
+                if asked_at != self._arrivals:
+                    asked_at = self._arrivals
+                    want()
+                    continue
+                left_s = give_up_at - time.monotonic()
+                if left_s <= 0:
+                    return []
+                self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
+
+    def pass_on(self, accepts: bool) -> tuple[ShareRecord | None, bool]:
+        """For who wants one record after the other: the next one; None when there is none, or something is to be done
+        first (:meth:`take` knows what). With ``accepts`` it is to be accepted by the next call, as the one before is
+        now. When the loop has to be told of that, there is no record yet: tell it, and call again."""
+        with self._lock:  # which is entered in a quarter of the condition's time
+            records = self._records
+            if not records or self._is_woken or self._answered:
+                return None, False
+            if accepts and self._accept():
+                return None, True
+            while records:
+                record = records.popleft()
+                if record.lost:
+                    continue
+                if accepts:
+                    self._polled.append(record)
+                return record, False
+            return None, False
+
+    def has(self, record: ShareRecord) -> bool:
+        """It has come, and nobody has taken it."""
+        with self._changed:
+            return record in self._records
+
+    def wake(self) -> None:
+        """Let the :meth:`take` that waits, or else the next one, return at once."""
+        with self._changed:
+            self._is_woken = True
+            self._changed.notify_all()
+
+    def close(self) -> bool:
+        """Nothing more will come. Whether this was the first call."""
+        with self._changed:
+            was_open = not self.is_closed
+            self.is_closed = True
+            self._changed.notify_all()
+        return was_open
+
+    def fail(self, error: KafkaError, is_final: bool) -> None:
+        """Let :meth:`take` raise ``error`` when it has no records: once, or with ``is_final`` from now on."""
+        with self._changed:
+            if not self._is_final:
+                self._error, self._is_final = error, is_final
+            self._changed.notify_all()
+
+    def forget_error(self) -> None:
+        """Another subscription: the error was about the former one."""
+        with self._changed:
+            self._error, self._is_final = None, False
+
+    # -- acknowledgements ----------------------------------------------------------------------------------------------
+
+    def returned(self, records: Sequence[ShareRecord]) -> None:
+        """A poll returns these, and :meth:`accept_polled` is to accept them."""
+        with self._changed:
+            self._polled += records
+
+    def forget_polled(self) -> None:
+        """Do not accept what polls have returned: it was not worked on."""
+        with self._changed:
+            self._polled = []
+
+    def accept_polled(self) -> bool:
+        """Accept what polls returned and nobody acknowledged; as :meth:`acknowledge_later`, but a lock that is gone
+        is no error here: who carries out what was said finds it, and tells :meth:`heard`."""
+        with self._changed:
+            return self._accept()
+
+    def _accept(self) -> bool:
+        polled, self._polled = self._polled, []
+        ready = mark_acknowledged(polled)
+        if not ready:
+            return False
+        self._add(ready, AcknowledgeType.ACCEPT)
+        return self._is_first()
+
+    def _add(self, records: list[ShareRecord], kind: AcknowledgeType) -> None:
+        if self._said and self._said[-1][1] is kind:
+            self._said[-1][0].extend(records)
+        else:
+            self._said.append((records, kind))
+
+    def _is_first(self) -> bool:
+        was_told, self._is_told = self._is_told, True
+        return not was_told
+
+    def not_told(self) -> None:
+        """The loop could not be told (an interrupt, say): whoever says something next has to."""
+        with self._changed:
+            self._is_told = False
+
+    def acknowledge_later(self, record: ShareRecord, kind: AcknowledgeType) -> bool:
+        """Acknowledge ``record``. Whether the loop has to be told that there is something for it.
+
+        IllegalStateError when it was acknowledged before or its lock is gone.
+        """
+        with self._changed:
+            if record.lost or record.is_settled:
+                where = f"{record.topic}:{record.partition}:{record.offset}"
+                why = "its lock is gone" if record.lost else "it was acknowledged before"
+                raise IllegalStateError(f"{where} cannot be acknowledged: {why}")
+            if kind is not AcknowledgeType.RENEW:
+                record.is_settled = True
+            self._add([record], kind)
+            return self._is_first()
+
+    def acknowledge_all_later(
+        self, records: Sequence[ShareRecord], kind: AcknowledgeType
+    ) -> tuple[list[ShareRecord], bool]:
+        """:meth:`acknowledge_later` for many: those that were acknowledged before or whose locks are gone, and
+        whether the loop has to be told."""
+        is_final = kind is not AcknowledgeType.RENEW
+        ready: list[ShareRecord] = []
+        refused: list[ShareRecord] = []
+        with self._changed:
+            for record in records:
+                if record.lost or record.is_settled:
+                    refused.append(record)
+                    continue
+                if is_final:
+                    record.is_settled = True
+                ready.append(record)
+            if not ready:
+                return refused, False
+            self._add(ready, kind)
+            return refused, self._is_first()
+
+    def take_said(self) -> list[tuple[list[ShareRecord], AcknowledgeType]]:
+        """What was said since the last call, in its order."""
+        with self._changed:
+            said, self._said = self._said, []
+            self._is_told = False
+        return said
+
+    def heard(self, answered: Sequence[AcknowledgementResult], keep: bool = False) -> None:
+        """What became of acknowledgements. Of one partition an error counts more than success. ``keep`` them for
+        :meth:`take_answered`, too, and let a :meth:`take` that waits return for it.
+        """
+        with self._changed:
+            for _, records, error in answered:
+                partition = TopicPartition(records[0].topic, records[0].partition)
+                if error is not None or partition not in self._outcomes:
+                    self._outcomes[partition] = error
+            if keep:
+                self._answered += answered
+                self._changed.notify_all()
+
+    def take_answered(self) -> list[AcknowledgementResult]:
+        """What was kept since the last call."""
+        with self._changed:
+            answered, self._answered = self._answered, []
+        return answered
+
+    def take_outcomes(self) -> dict[TopicPartition, KafkaError | None]:
+        """The outcome of each partition since the last call."""
+        with self._changed:
+            outcomes, self._outcomes = self._outcomes, {}
+        return outcomes
+
+
+# What the loop's thread reports: to the buffer of the users' threads, if there is one, and to the user's callbacks.
+#
+# It does not know the consumer: the loop's thread lives as long as the consumer's host is known to somebody.
+
+
+log = logging.getLogger(__name__)
+
+OnRecords = Callable[[list[ShareRecord]], object]
+OnAcknowledged = Callable[[list[Acknowledged]], object]
+OnLost = Callable[[list[ShareRecord], "KafkaError | None"], object]
+OnError = Callable[[KafkaError], object]
+CommitCallback = Callable[[dict[TopicPartition, set[int]], "KafkaError | None"], object]
+"""``callback(offsets, exception)``: the offsets of one partition whose acknowledgements were answered, and None or the
+error that refused them. Source: Java's ``AcknowledgementCommitCallback``."""
+
+
+class ShareEventDispatcher:
+    """The engine's events, on the loop's thread. ``inbox`` None: the user lives on the loop, too."""
+
+    def __init__(
+        self, inbox: ShareFetchBuffer | None, commit_callback: CommitCallback | None, **callbacks: Any
+    ) -> None:
+        self.commit_callback = commit_callback
+        """Called here when there is no inbox, and else by the user's thread."""
+        self.metrics: ShareMetrics | None = None
+        self._buffer = inbox
+        self._callbacks: dict[str, Callable[..., object] | None] = callbacks
+
+    def on_records(self, records: list[ShareRecord]) -> None:
+        if self.metrics is not None:
+            self.metrics.came(records)
+        if self._buffer is not None:
+            self._buffer.put(records)
+        else:
+            self._call("on_records", records)
+
+    def on_acknowledged(self, answered: list[AcknowledgementResult]) -> None:
+        if self.metrics is not None:
+            self.metrics.acknowledged(answered)
+        if self._buffer is not None:
+            self._buffer.heard(answered, keep=self.commit_callback is not None)
+        elif self.commit_callback is not None:
+            try:
+                call_back(self.commit_callback, answered)
+            except Exception:
+                log.exception("an error in the share consumer's acknowledgement commit callback")
+        if self._callbacks.get("on_acknowledged") is not None:
+            self._call("on_acknowledged", acknowledged_of(answered))
+
+    def on_lost(self, records: list[ShareRecord], error: KafkaError | None) -> None:
+        if self._buffer is not None:
+            records = self._buffer.lose(records)
+        if records:
+            self._call("on_lost", records, error)
+
+    def on_trouble(self, error: KafkaError) -> None:
+        if self._buffer is not None:
+            self._buffer.fail(error, is_final=False)
+
+    def on_error(self, error: KafkaError) -> None:
+        if self._buffer is not None:
+            self._buffer.fail(error, is_final=True)
+        self._call("on_error", error)
+
+    def _call(self, name: str, *args: object) -> None:
+        callback = self._callbacks.get(name)
+        if callback is None:
+            return
+        try:
+            callback(*args)
+        except Exception:
+            log.exception("an error in the share consumer's %s", name)
+
+
+def call_back(callback: CommitCallback, answered: Iterable[AcknowledgementResult]) -> None:
+    """Tell it, once for each partition and error. What it raises comes through when all were told; the first of it."""
+    told: dict[tuple[TopicPartition, int], tuple[set[int], KafkaError | None]] = {}
+    for _, records, error in answered:
+        key = TopicPartition(records[0].topic, records[0].partition), id(error)
+        told.setdefault(key, (set(), error))[0].update([record.offset for record in records])
+    fault: BaseException | None = None
+    for (partition, _), (offsets, error) in told.items():
+        try:
+            callback({partition: offsets}, error)
+        except BaseException as raised:
+            fault = fault or raised
+    if fault is not None:
+        raise fault
+
+
+# Deserializers of a share consumer: bytes of records that were taken become values, one record after the other.
+#
+# A record whose deserializer fails is given back to the group; those before it are handed out first, those behind it
+# next time. Nothing that was taken is lost, whatever is raised.
+
+
+class Deserializers:
+    """``key``, ``value``: as users set them. Falsy without any."""
+
+    def __init__(self, key: Any, value: Any, inbox: ShareFetchBuffer) -> None:
+        self._key = deserializer_for(key)
+        self._value = deserializer_for(value)
+        self._buffer = inbox
+
+    def __bool__(self) -> bool:
+        return self._key is not None or self._value is not None
+
+    def read(self, taken: list[ShareRecord], release: Callable[[ShareRecord], object]) -> list[ShareRecord]:
+        """As many of these as can be read; the rest is put back, and what cannot be read goes to ``release``. What a
+        deserializer raises comes through."""
+        if not self:
+            return taken
+        for count, record in enumerate(taken):
+            try:
+                if record.sizes is None:  # else it was read before, and put back
+                    key, value = record.key, record.value
+                    record.replace(
+                        key if self._key is None else self._key(record.topic, record.headers, key),
+                        value if self._value is None else self._value(record.topic, record.headers, value),
+                    )
+            except Exception:
+                if count:
+                    self._buffer.put_back(taken[count:])
+                    return taken[:count]
+                self._buffer.put_back(taken[1:])
+                log.error("%r cannot be deserialized and is released", record)
+                release(record)
+                raise
+            except BaseException:
+                self._buffer.put_back(taken)
+                raise
+        return taken
+
+
+# What users' threads do with the buffer: take records, acknowledge them, take the answers to that.
+#
+# The public class checks arguments and states; this is the way from there to the loop and back.
+
+
+ACKNOWLEDGE_AFTER_S: Final = 0.02
+"""What iteration accepts is gathered for so long. Handed over one by one, each record cost a turn of the loop and often
+a request: 13 us of CPU for each of 100 bytes, for 5 now (compiled; 18 for 7 in plain Python)."""
+
+COUNT_AFTER_S: Final = 1.0
+"""As often iteration counts as a poll, in metrics, while records are at hand."""
+
+
+class ThreadedPolling:
+    """Any thread but the loop's. ``is_implicit``: what was taken is accepted by the next :meth:`take`, commit or close.
+
+    ``exactly``: never ask for more than is wanted (record-limit mode).
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        engine: ShareConsumerDriver,
+        inbox: ShareFetchBuffer,
+        events: ShareEventDispatcher,
+        deserializers: Deserializers,
+        metrics: ShareMetrics | None,
+        *,
+        is_implicit: bool,
+        exactly: bool,
+    ) -> None:
+        self.is_implicit = is_implicit
+        self._host = host
+        self._driver = engine
+        self._buffer = inbox
+        self._events = events
+        self._deserializers = deserializers
+        self._metrics = metrics
+        self._exactly = exactly
+        self._is_say_due = False
+        self._took_at = 0.0
+
+    def take(self, count: int, wanted: int, timeout_s: float) -> list[ShareRecord]:
+        """At most ``count`` records, deserialized; when there is none, ``wanted`` are asked for and waited for."""
+        self._took_at = monotonic()
+        give_up_at = self._took_at + timeout_s
+        began = self._metrics.poll_began() if self._metrics is not None else 0.0
+        has_to_say = self.is_implicit and self._buffer.accept_polled()
+
+        def want() -> None:
+            nonlocal has_to_say
+            self._host.submit(self._after_said, self._driver.request_records, wanted, self._exactly, True)
+            has_to_say = False
+
+        try:
+            while True:
+                self.call_back()
+                left_s = max(give_up_at - monotonic(), 0.0)
+                taken = self._buffer.take(count, left_s, want)
+                if taken is not None:
+                    break
+            found = self._deserializers.read(taken, self._release)
+        finally:
+            if has_to_say:  # records were at hand: what was accepted goes by itself, and not with a fetch
+                self._tell(self._say_on_loop if count > 1 else self._say_later)
+            if self._metrics is not None:
+                self._metrics.poll_ended(began)
+        if self.is_implicit:
+            self._buffer.returned(found)
+        return found
+
+    def take_one(self) -> ShareRecord | None:
+        """The next record, when one is at hand and nothing is to be done before; else :meth:`take` has to be asked."""
+        if self._deserializers or monotonic() - self._took_at > COUNT_AFTER_S:
+            return None
+        while True:
+            record, has_to_say = self._buffer.pass_on(self.is_implicit)
+            if not has_to_say:
+                return record
+            self._tell(self._say_later)
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Call it on the loop when all that was said is there; in implicit mode, what was taken is accepted first."""
+        if self.is_implicit:
+            self._buffer.accept_polled()
+        return self._tell(self._after_said, fn, *args)
+
+    def acknowledge_later(self, record: ShareRecord, kind: AcknowledgeType) -> None:
+        """Acknowledge a record. IllegalStateError as of :meth:`ShareFetchBuffer.acknowledge_later`."""
+        if self._buffer.acknowledge_later(record, kind):
+            self._tell(self._say_on_loop)
+
+    def acknowledge_all_later(self, records: Sequence[ShareRecord], kind: AcknowledgeType) -> list[ShareRecord]:
+        """Acknowledge records; those that it is too late for."""
+        refused, is_first = self._buffer.acknowledge_all_later(records, kind)
+        if is_first:
+            self._tell(self._say_on_loop)
+        return refused
+
+    def _tell(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
+        try:
+            return self._host.submit(fn, *args)
+        except BaseException:  # an interrupt, say: else everybody would think that the loop knows
+            self._buffer.not_told()
+            raise
+
+    def call_back(self) -> None:
+        """Tell the commit callback what has been answered, in this thread; what it raises comes through."""
+        answered = self._buffer.take_answered()
+        callback = self._events.commit_callback
+        if answered and callback is not None:
+            call_back(callback, answered)
+
+    def _release(self, record: ShareRecord) -> None:
+        self.acknowledge_later(record, AcknowledgeType.RELEASE)
+
+    # -- on the loop's thread ------------------------------------------------------------------------------------------
+
+    def _after_said(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """In one turn of the loop: so what was accepted goes with the fetch that follows."""
+        self._say_on_loop()
+        return fn(*args)
+
+    def _say_later(self) -> None:
+        if not self._is_say_due:
+            self._is_say_due = True
+            self._host.loop.call_later(ACKNOWLEDGE_AFTER_S, self._say_what_came)
+
+    def _say_what_came(self) -> None:
+        self._is_say_due = False
+        self._say_on_loop()
+
+    def _say_on_loop(self) -> None:
+        for records, kind in self._buffer.take_said():
+            for others, _ in self._driver.acknowledge_all(records, kind):
+                # Their locks ended while they were worked on, or this was on its way here. What the broker would say.
+                error = InvalidRecordStateError("the lock ended before the record was acknowledged")
+                answered = [AcknowledgementResult(kind, run, error) for run in consecutive_runs(others)]
+                self._buffer.heard(answered, self._events.commit_callback is not None)
