@@ -45,12 +45,8 @@ MYPY = "mypy>=2.4"
 COMPILED = (
     "kafka/_compiled.py",
     "kafka/client/connection.py",
-    "kafka/client/line.py",
-    "kafka/client/link.py",
     "kafka/client/metrics.py",
-    "kafka/client/nodes.py",
-    "kafka/client/outbox.py",
-    "kafka/client/poll_metrics.py",
+    "kafka/client/requests.py",
     "kafka/client/router.py",
     "kafka/consumer/driver.py",
     "kafka/consumer/fetch_buffer.py",

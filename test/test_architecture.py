@@ -107,7 +107,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "crc32c": ("wire.crc32c",),
     "google_crc32c": ("wire.crc32c",),
     "cramjam": ("records.compression",),
-    "opentelemetry": ("client.otlp",),
+    "opentelemetry": ("client.telemetry",),
     "rich": ("cli",),
     "prometheus_client": ("tasks.health.metrics",),
     "pytest": ("testing",),

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kafka.admin import dialogues
 from kafka.admin.credentials import UserScramCredentialUpsertion
-from kafka.client import Host, KafkaClient, make_host
+from kafka.client import ClientHost, KafkaClient, make_host
 from kafka.client.metrics import ClientMetrics
 from kafka.client.telemetry import HasTelemetry
 from kafka.config import as_given, defaults, resolve
@@ -161,7 +161,7 @@ class KafkaAdminClient(HasTelemetry):
         self._config = as_given(settings, configs)
         self._timeout_s: float = settings["request_timeout_ms"] / 1000
         self._is_closed = False
-        self._host: Host = make_host("admin client", settings, loop, client)
+        self._host: ClientHost = make_host("admin client", settings, loop, client)
         self._metrics = (
             ClientMetrics(self._host.client, settings, "admin-client") if settings["metrics_enabled"] else None
         )

@@ -13,7 +13,7 @@ from kafka.protocol.framing import API_VERSIONS_KEY, ReceivedRequest, UnknownReq
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
-    from kafka.core.sasl.server import SaslServer, Verdict
+    from kafka.core.sasl.server import SaslResult, SaslServer
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def take_token(broker: Broker, connection: Connection, data: bytes, now: float) 
     return _carry_out(broker, connection, sasl, sasl.token(data, now), now)
 
 
-def _carry_out(broker: Broker, connection: Connection, sasl: SaslServer, verdict: Verdict, now: float) -> Reply:
+def _carry_out(broker: Broker, connection: Connection, sasl: SaslServer, verdict: SaslResult, now: float) -> Reply:
     if verdict.is_last:
         log.warning(
             "%r: authentication failed: %s", connection, sasl.failure or "a request that is not part of it"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kafka.client.cluster import ClusterMetadata
     from kafka.client.connection import BrokerConnection
-    from kafka.client.io_thread import Host, IoThread, LoopHost, make_host
+    from kafka.client.io_thread import ClientHost, IoThread, SharedLoopHost, make_host
     from kafka.client.kafka_client import KafkaClient
     from kafka.core.versions import ApiRanges
 
@@ -33,10 +33,10 @@ _HOME = {
     "ApiRanges": "kafka.core.versions",
     "BrokerConnection": "kafka.client.connection",
     "ClusterMetadata": "kafka.client.cluster",
-    "Host": "kafka.client.io_thread",
+    "ClientHost": "kafka.client.io_thread",
     "IoThread": "kafka.client.io_thread",
     "KafkaClient": "kafka.client.kafka_client",
-    "LoopHost": "kafka.client.io_thread",
+    "SharedLoopHost": "kafka.client.io_thread",
     "make_host": "kafka.client.io_thread",
 }
 
@@ -44,10 +44,10 @@ __all__ = [
     "ApiRanges",
     "BrokerConnection",
     "ClusterMetadata",
-    "Host",
+    "ClientHost",
     "IoThread",
     "KafkaClient",
-    "LoopHost",
+    "SharedLoopHost",
     "make_host",
 ]
 

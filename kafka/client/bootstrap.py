@@ -4,65 +4,108 @@
                                            |  none is: failures + 1, and the next round after a wait --> idle
                                            |  (reconnect_backoff_ms, doubled each time to reconnect_backoff_max_ms)
 
-One server at a time, each with all its addresses. The order begins anywhere, so that the first in everybody's list does
-not meet everybody.
+One server at a time, each with all its addresses. The order begins at a random server, so that not all clients connect
+to the first of their common list.
 
-The servers are a list, or are found anew for each round but the first (``find_servers``): ``embedded:DIR`` may have
-another port by then, and its broker comes back only when somebody asks. With
-``client_dns_lookup="resolve_canonical_bootstrap_servers_only"`` they are found anew for each round (``servers.py``).
-Names are looked up at every attempt in any case, by the connection.
+:func:`server_finder` says which servers there are: a fixed list; or servers that are found again before each round but
+the first, since ``embedded:DIR`` may have another port by then, and its broker is started by asking for it; or, with
+``client_dns_lookup="resolve_canonical_bootstrap_servers_only"`` (KIP-235), the canonical names of all addresses, found
+before each round. Finding may block, so it happens in a thread of its own, which ends with it. Names are looked up at
+every attempt in any case, by the connection.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from typing import Final, Protocol
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from kafka.client.connection import BrokerConnection
-from kafka.client.link import Exchange, LinkSettings
-from kafka.client.nodes import BOOTSTRAP
-from kafka.client.servers import FindServers, Servers
+from kafka.client.connection import BOOTSTRAP, BrokerConnection, ConnectionSettings
+from kafka.client.requests import PendingRequest
 from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import NodeId
-from kafka.core.versions import Discovery, Greeting
+from kafka.core.versions import NegotiatedVersions, VersionsDialogue
 from kafka.errors import AuthenticationError, KafkaError
 from kafka.future import Future
+from kafka.net.loop import Loop
+from kafka.net.resolve import canonical_names, parse_servers
 from kafka.net.transport import Network
 from kafka.wire.message import Response
+
+if TYPE_CHECKING:
+    from kafka.client.router import Router
+
+Servers = Sequence[tuple[str, int]]
+FindServers = Callable[[], "Future[Servers]"]
+"""Looks up the servers without blocking; the future is completed on the loop."""
+
+
+def find_in_thread(loop: Loop, find: Callable[[], Servers]) -> Future[Servers]:
+    """``find()``, which may block, in a thread; its outcome on the loop."""
+    found: Future[Servers] = Future()
+
+    def work() -> None:
+        try:
+            done: Callable[[Any], object] = found.success
+            outcome: Any = find()
+        except Exception as error:
+            done, outcome = found.failure, error
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(done, outcome)
+
+    threading.Thread(target=work, name="kafka-servers", daemon=True).start()
+    return found
+
+
+def server_finder(
+    loop: Loop, servers: Servers, resolve_servers: Callable[[], Sequence[str]] | None, is_canonical: bool
+) -> FindServers | None:
+    """How to find the servers; None for a fixed list."""
+
+    def current() -> Servers:
+        return servers if resolve_servers is None else parse_servers(resolve_servers())
+
+    if is_canonical:
+        return lambda: find_in_thread(loop, lambda: canonical_servers(current()))
+    return None if resolve_servers is None else lambda: find_in_thread(loop, current)
+
+
+def canonical_servers(servers: Servers) -> Servers:
+    """Each server's name replaced by those of its addresses. OSError when none of the servers has an address."""
+    found: list[tuple[str, int]] = []
+    errors: list[OSError] = []
+    for host, port in servers:
+        try:
+            found += [(name, port) for name in canonical_names(host)]
+        except OSError as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    return list(dict.fromkeys(found))
+
 
 log = logging.getLogger(__name__)
 
 LEAST_WAIT_S: Final = 0.01
-"""Between two rounds, also with ``reconnect_backoff_ms=0``: a server that refuses at once would keep the loop busy."""
+"""Between two rounds, also with ``reconnect_backoff_ms=0``: a server that refuses connections would keep the loop
+busy."""
 
-TOLD_AT: Final = 3
-"""Failed rounds in a row, with ``is_told``: fewer are a broker that restarts."""
-
-
-class BootstrapOwner(Protocol):
-    """Who wants a first connection (``router.py``)."""
-
-    def greeting(self) -> Greeting | Discovery: ...
-
-    def bootstrapped(self, connection: BrokerConnection, discovery: Discovery) -> None: ...
-
-    def bootstrap_failed(self) -> None: ...
-
-    def on_lost(self, connection: BrokerConnection, error: BaseException) -> None: ...
-
-    def on_answer(self, exchange: Exchange, response: Response) -> None: ...
+LOGGED_FAILURES: Final = 3
+"""Failed rounds in a row that are logged: fewer are a broker that restarts."""
 
 
 class Bootstrap:
-    """The rounds, one at a time. It is the owner of its connections until one is ready."""
+    """The rounds, one at a time. It owns its connection until that is ready."""
 
     def __init__(
         self,
         servers: Servers,
         network: Network,
-        settings: LinkSettings,
+        settings: ConnectionSettings,
         rng: Rng,
-        owner: BootstrapOwner,
+        owner: Router,
         find_servers: FindServers | None = None,
         *,
         find_at_once: bool = False,
@@ -79,14 +122,13 @@ class Bootstrap:
         self._finding: Future[Servers] | None = None
         self._is_first_round = not find_at_once
         self.errors: list[BaseException] = []
-        """What happened at each server in the round under way, or in the last one."""
+        """The error of each server in the round under way, or in the last one."""
         self._former_errors: list[BaseException] = []
         self.failures = 0
         """Failed rounds in a row."""
         self.next_at = 0.0
         """The monotonic instant from which on the next round may begin."""
-        self.is_told = False
-        """Whether the log tells of failed rounds: once, until a server is reached."""
+        self._is_logged = False
 
     @property
     def is_under_way(self) -> bool:
@@ -121,26 +163,30 @@ class Bootstrap:
         self._try_next()
 
     def start_anew(self) -> None:
-        """What is known is not believed any more: begin a round now, whatever became of the last ones."""
+        """Begin a round now, without the back-off of the last ones (KIP-1102)."""
         self.failures, self.next_at = 0, 0.0
         self.start()
 
     def why(self) -> str:
-        """What stands in the way, for messages to people."""
+        """Why there is no connection, for logs and errors."""
         errors = self._former_errors if self.is_under_way else self.errors
         if not errors:
             return "still connecting to the bootstrap servers"
         return "no bootstrap server can be reached: " + "; ".join(_text(error) for error in errors)
 
     def refusal(self) -> AuthenticationError | None:
-        """Why the next round will come to the same as the last one: a server did not let us in, or we did not trust it,
-        and none was better. None while a round is under way or due."""
+        """The authentication error (TLS or SASL) of a server in the last round, which the next round would meet
+        again. None when there was none, or while a round is under way or due."""
         if self.is_under_way or self._network.loop.time() >= self.next_at:
             return None
         return next((error for error in self.errors if isinstance(error, AuthenticationError)), None)
 
+    def log_when_unreachable(self) -> None:
+        """Log failed rounds, once until a server is reached."""
+        self._is_logged = True
+
     def close(self) -> None:
-        """No more."""
+        """Stop."""
         self._finding = None
         trying, self._trying = self._trying, None
         if trying is not None:
@@ -149,15 +195,17 @@ class Bootstrap:
     def _try_next(self) -> None:
         host, port = self._left.pop(0)
         owner = _Server(self, host, port)
-        self._trying = BrokerConnection(BOOTSTRAP, self._network, self._settings, owner, self._rng)
-        self._trying.failures = self.failures  # so that it begins with another address than in the last round
+        # ``failures``: the connection begins with another address than in the last round.
+        self._trying = BrokerConnection(
+            BOOTSTRAP, self._network, self._settings, owner, self._rng, failures=self.failures
+        )
         self._trying.connect()
 
-    def ready(self, connection: BrokerConnection, discovery: Discovery) -> None:
+    def ready(self, connection: BrokerConnection, negotiated: NegotiatedVersions) -> None:
         if connection is self._trying:
             self._trying = None
             self.failures = 0
-            self.owner.bootstrapped(connection, discovery)
+            self.owner.bootstrapped(connection, negotiated)
 
     def lost(self, connection: BrokerConnection, error: BaseException) -> None:
         if connection is not self._trying:
@@ -174,8 +222,8 @@ class Bootstrap:
     def _end_failed_round(self) -> None:
         self.failures += 1
         self.next_at = self._network.loop.time() + max(self._backoff.delay_s(self.failures), LEAST_WAIT_S)
-        if self.is_told and self.failures == TOLD_AT:
-            log.warning("%s; tried again until one can", self.why())
+        if self._is_logged and self.failures == LOGGED_FAILURES:
+            log.warning("%s; retrying with back-off", self.why())
         self.owner.bootstrap_failed()
 
 
@@ -189,20 +237,20 @@ class _Server:
     def address_of(self, node_id: NodeId) -> tuple[str, int]:
         return self._address
 
-    def greeting(self) -> Greeting | Discovery:
-        return self._bootstrap.owner.greeting()
+    def versions_dialogue(self) -> VersionsDialogue | NegotiatedVersions:
+        return self._bootstrap.owner.versions_dialogue()
 
-    def on_ready(self, connection: BrokerConnection, discovery: Discovery) -> None:
-        self._bootstrap.ready(connection, discovery)
+    def on_ready(self, connection: BrokerConnection, negotiated: NegotiatedVersions) -> None:
+        self._bootstrap.ready(connection, negotiated)
 
     def on_lost(self, connection: BrokerConnection, error: BaseException) -> None:
         self._bootstrap.lost(connection, error)
 
-    def on_retired(self, connection: BrokerConnection, error: BaseException) -> None:
-        """It has no lane that somebody watches."""
+    def on_idle_closed(self, connection: BrokerConnection, error: BaseException) -> None:
+        """It has no lane, and so no watcher."""
 
-    def on_answer(self, exchange: Exchange, response: Response) -> None:
-        self._bootstrap.owner.on_answer(exchange, response)
+    def on_answer(self, pending: PendingRequest, response: Response) -> None:
+        self._bootstrap.owner.on_answer(pending, response)
 
 
 def _text(error: BaseException) -> str:

@@ -13,16 +13,57 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kafka.client.connection import BrokerConnection
-from kafka.client.link import Exchange, LinkSettings
-from kafka.client.nodes import BOOTSTRAP
+from kafka.client.connection import BOOTSTRAP, SOFTWARE, BrokerConnection, ConnectionSettings
+from kafka.client.requests import PendingRequest
+from kafka.core.releases import ranges_before_api_versions
 from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import NodeId
-from kafka.core.versions import Discovery, Greeting, discover
+from kafka.core.versions import (
+    API_VERSIONS_KEY,
+    ApiRanges,
+    NegotiatedVersions,
+    VersionsDialogue,
+    discover_versions,
+    negotiate_versions,
+)
 from kafka.errors import AuthenticationError, KafkaError, NoBrokersAvailable
 from kafka.future import Future
 from kafka.net.transport import Network
+from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.wire.message import Response
+
+
+class ClusterVersions:
+    """What is known of the cluster's versions: nothing, a release before ApiVersions, or that ApiVersions is there.
+
+    ``known`` holds the last ranges learnt; None before the first greeting. ``release`` is the user's ``api_version``,
+    ``software`` our name and version.
+    """
+
+    def __init__(self, release: tuple[int, ...] | None = None, software: tuple[str, str] = SOFTWARE) -> None:
+        self._software = software
+        self.known: ApiRanges | None = None
+        self._is_given = release is not None
+        if release is not None:
+            old = ranges_before_api_versions(release)
+            if old is not None:
+                self.known = ApiRanges(old[1], release=old[0])
+
+    def versions_dialogue(self) -> VersionsDialogue | NegotiatedVersions:
+        """How the next connection begins: with a dialogue, or with nothing to ask."""
+        known = self.known
+        if known is not None and API_VERSIONS_KEY not in known:
+            return NegotiatedVersions(known)
+        if known is None and not self._is_given:
+            return discover_versions(self._software)
+        most = ApiVersionsRequest.max_version
+        return negotiate_versions(
+            self._software, most if known is None else min(most, known.ranges[API_VERSIONS_KEY][1])
+        )
+
+    def learn(self, negotiated: NegotiatedVersions) -> None:
+        """A greeting has ended."""
+        self.known = negotiated.ranges
 
 
 class VersionCheck:
@@ -33,12 +74,12 @@ class VersionCheck:
         node_id: NodeId,
         address: tuple[str, int],
         network: Network,
-        settings: LinkSettings,
+        settings: ConnectionSettings,
         rng: Rng,
         step_timeout_s: float,
         strict: bool,
     ) -> None:
-        self.future: Future[Discovery] = Future()
+        self.future: Future[NegotiatedVersions] = Future()
         self.has_connected = False
         """Whether the server took a connection; it was lost, then, if this failed."""
         self._address = address
@@ -46,7 +87,7 @@ class VersionCheck:
         self._software = settings.software
         patient = replace(
             settings,
-            greeting_step_s=step_timeout_s,
+            api_versions_timeout_s=step_timeout_s,
             request_timeout_s=min(settings.request_timeout_s, step_timeout_s),  # what authentication may take
             options=settings.options._replace(
                 connect_timeout_s=min(settings.options.connect_timeout_s, step_timeout_s)
@@ -58,22 +99,22 @@ class VersionCheck:
     def address_of(self, node_id: NodeId) -> tuple[str, int]:
         return self._address
 
-    def greeting(self) -> Greeting:
+    def versions_dialogue(self) -> VersionsDialogue:
         self.has_connected = True
-        return discover(self._software, strict=self._strict)
+        return discover_versions(self._software, strict=self._strict)
 
-    def on_ready(self, connection: BrokerConnection, discovery: Discovery) -> None:
+    def on_ready(self, connection: BrokerConnection, negotiated: NegotiatedVersions) -> None:
         connection.close()
-        self.future.success(discovery)
+        self.future.success(negotiated)
 
     def on_lost(self, connection: BrokerConnection, error: BaseException) -> None:
         connection.close()
         self.future.failure(error)
 
-    def on_retired(self, connection: BrokerConnection, error: BaseException) -> None:
+    def on_idle_closed(self, connection: BrokerConnection, error: BaseException) -> None:
         """It is closed long before."""
 
-    def on_answer(self, exchange: Exchange, response: Response) -> None:
+    def on_answer(self, pending: PendingRequest, response: Response) -> None:
         """Nothing but the greeting is ever sent."""
 
 
@@ -84,7 +125,7 @@ class VersionChecks:
         self,
         servers: Sequence[tuple[str, int]],
         network: Network,
-        settings: LinkSettings,
+        settings: ConnectionSettings,
         rng: Rng,
         backoff: Backoff,
     ) -> None:
@@ -95,11 +136,11 @@ class VersionChecks:
         self._rng = rng
         self._backoff = backoff
 
-    def of_node(self, node_id: NodeId, address: tuple[str, int], timeout_s: float, strict: bool) -> Discovery:
+    def of_node(self, node_id: NodeId, address: tuple[str, int], timeout_s: float, strict: bool) -> NegotiatedVersions:
         """One node. Its error, when it does not answer."""
         return self._check(node_id, address, timeout_s, strict).future.result()
 
-    def of_servers(self, timeout_s: float, strict: bool) -> Discovery:
+    def of_servers(self, timeout_s: float, strict: bool) -> NegotiatedVersions:
         """The first bootstrap server that answers; servers that take connections and lose them are asked again for
         ``timeout_s``. NoBrokersAvailable with what happened at each, or the only server's final error."""
         give_up_at = self._loop.time() + timeout_s

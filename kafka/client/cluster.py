@@ -1,10 +1,10 @@
-"""What the client knows of the cluster: brokers, topics, partitions and their leaders, and how old that knowledge is.
+"""What the client knows of the cluster: brokers, topics, partitions and their leaders, and how old that is.
 
-It asks nobody: ``refresh.py`` sends :meth:`ClusterMetadata.metadata_request` when :meth:`ClusterMetadata.ttl` is 0 and
-hands the answer to :meth:`ClusterMetadata.update_metadata`.
+It sends nothing: :class:`MetadataRefresher` sends :meth:`ClusterMetadata.metadata_request` when
+:meth:`ClusterMetadata.ttl` is 0 and hands the response to :meth:`ClusterMetadata.update_metadata`.
 
-One thread writes (the loop's), any may read: each answer is put together on the side (``snapshot.py``) and takes its
-place in one assignment, so a reader in another thread sees the old or the new cluster, never half of each.
+One thread writes (the loop's), any may read: each response becomes a :class:`ClusterSnapshot`, which takes the place of
+the former one in one assignment, so a reader in another thread sees the old or the new cluster, never half of each.
 """
 
 from __future__ import annotations
@@ -12,26 +12,32 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
 from uuid import UUID
 
-from kafka.client.snapshot import Snapshot
 from kafka.config import resolve
 from kafka.core.dialogue import ByVersion
 from kafka.core.leader_hints import LeaderHint
 from kafka.core.retry import Rng
 from kafka.errors import (
     AuthenticationError,
+    Cancelled,
+    IllegalStateError,
+    InvalidTopicMetadataError,
     KafkaError,
     LeaderNotAvailableError,
     MetadataEmptyBrokerList,
     NoError,
+    RebootstrapRequiredError,
     UnknownTopicOrPartitionError,
     for_code,
 )
 from kafka.future import Future
+from kafka.net.loop import Loop, LoopTimer
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
+from kafka.wire.types import ZERO_UUID
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +45,7 @@ Listener = Callable[["ClusterMetadata"], object]
 
 _AUTO_CREATION_SINCE = 4
 _ALL_AS_NULL_SINCE = 1
-_MADE = (NoError.errno, LeaderNotAvailableError.errno)
+_CREATED_CODES = (NoError.errno, LeaderNotAvailableError.errno)
 
 
 class ClusterMetadata:
@@ -47,7 +53,14 @@ class ClusterMetadata:
     ``allow_auto_create_topics``; ``now`` gives monotonic seconds, ``rng`` the jitter of back-offs (None: no jitter).
     """
 
-    def __init__(self, *, now: Callable[[], float] = time.monotonic, rng: Rng | None = None, **configs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        rng: Rng | None = None,
+        all_topics: bool = True,
+        **configs: Any,
+    ) -> None:
         settings = resolve("client", configs)
         self._now = now
         self._max_age_s = settings["metadata_max_age_ms"] / 1000
@@ -55,14 +68,14 @@ class ClusterMetadata:
         self._retry_backoff_max_s = max(settings["retry_backoff_max_ms"] / 1000, self._retry_backoff_s)
         self._may_create = settings["allow_auto_create_topics"]
         self._rng = rng
-        self._snapshot = Snapshot()
-        self._side_notes: dict[int, BrokerMetadata] = {}  # brokers told of by others than Metadata
+        self._snapshot = ClusterSnapshot()
+        self._extra_brokers: dict[int, BrokerMetadata] = {}  # brokers known from other responses than Metadata
         self._listeners: list[Listener] = []
         self._wanted: set[str] = set()
-        self._keepers: list[Callable[[str], bool]] = []
+        self._no_creation: list[Callable[[str], bool]] = []
         self.former_cluster_id: str | None = None
         """The id that the cluster had before its last change of id; None when it never changed."""
-        self.need_all_topics = True
+        self.need_all_topics = all_topics
         """Whether a refresh asks for every topic; :meth:`set_topics` and :meth:`add_topic` decide it."""
         self._need_update = True
         self._pending: Future[ClusterMetadata] | None = None  # completed by the next refresh to begin
@@ -72,12 +85,11 @@ class ClusterMetadata:
         self._attempt_at: float | None = None
         self._failures = 0
         self.refusal: AuthenticationError | None = None
-        """Why the cluster did not let us in when it was last asked. Listeners are called for it, too."""
+        """The authentication error of the last refresh. Listeners are called for it, too."""
         self._jitter = 1.0  # of the back-off under way: drawn once for each, or it would never be over
         self._is_urgent = False  # the next attempt waits for no back-off
-        self._no_news = 0  # refreshes in a row that told what was known
-        self.on_request_update: Callable[[], object] = lambda: None
-        """Called when a refresh has become due before its time."""
+        self._unchanged_refreshes = 0  # refreshes in a row that told what was known
+        self._on_request: Callable[[], object] = lambda: None
 
     # -- brokers -------------------------------------------------------------------------------------------------------
 
@@ -89,11 +101,11 @@ class ClusterMetadata:
         """One broker, or None. Also one that is known from FindCoordinator or a leader hint only."""
         if not isinstance(broker_id, int):
             return None
-        return self._snapshot.brokers.get(broker_id) or self._side_notes.get(broker_id)
+        return self._snapshot.brokers.get(broker_id) or self._extra_brokers.get(broker_id)
 
     def note_broker(self, broker_id: int, host: str, port: int, rack: str | None = None) -> None:
-        """An answer other than Metadata told where a broker is. Metadata knows better once it has it."""
-        self._side_notes[broker_id] = BrokerMetadata(broker_id, host, port, rack)
+        """A response other than Metadata has the address of a broker. Metadata takes precedence."""
+        self._extra_brokers[broker_id] = BrokerMetadata(broker_id, host, port, rack)
 
     @property
     def cluster_id(self) -> str | None:
@@ -176,14 +188,15 @@ class ClusterMetadata:
         return self._snapshot.topic_errors.get(topic)
 
     def update_partition_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """A broker told of another leader in its answer. Whether that was news: an older epoch is not."""
+        """A leader hint of a response. Whether that was news: an older epoch is not."""
         return bool(self.update_partition_leaders({partition: LeaderHint(leader_id, leader_epoch)}))
 
     def update_partition_leaders(
         self, leaders: Mapping[TopicPartition, LeaderHint], nodes: Iterable[BrokerMetadata] = ()
     ) -> set[TopicPartition]:
-        """Brokers told of other leaders, and where these are, in an answer that refuses a request (KIP-951). The
-        partitions that this was news of (:meth:`Snapshot.with_leaders`); listeners are told when there are any."""
+        """Leader hints of a response (KIP-951): other leaders, and where these are. The
+        partitions that this was news of (:meth:`ClusterSnapshot.with_leaders`); listeners are told when there are
+        any."""
         new, news = self._snapshot.with_leaders(leaders, nodes)
         if news:
             self._snapshot = new
@@ -191,9 +204,9 @@ class ClusterMetadata:
         return news
 
     def forget_brokers(self) -> None:
-        """Believe nothing of brokers and leaders any more: the bootstrap servers are asked anew (KIP-1102)."""
+        """Forget brokers and leaders before a rebootstrap (KIP-1102)."""
         self._snapshot = self._snapshot.without_brokers()
-        self._side_notes = {}
+        self._extra_brokers = {}
 
     # -- what is wanted ------------------------------------------------------------------------------------------------
 
@@ -222,15 +235,15 @@ class ClusterMetadata:
         """Ask for these no more: they are gone, and asking might create them again."""
         self._wanted -= set(topics)
 
-    def keep_from_creating(self, is_kept: Callable[[str], bool]) -> None:
-        """Topics of which ``is_kept(name)`` is true are found by other means than their names, by a pattern say: when
-        they are gone, asking for them does not make them again. Until :meth:`keep_no_more`."""
-        self._keepers.append(is_kept)
+    def exclude_from_creation(self, excludes: Callable[[str], bool]) -> None:
+        """Topics of which ``excludes(name)`` is true are found by other means than their names, by a pattern say: when
+        they are gone, asking for them does not make them again. Until :meth:`allow_creation`."""
+        self._no_creation.append(excludes)
 
-    def keep_no_more(self, is_kept: Callable[[str], bool]) -> None:
+    def allow_creation(self, excludes: Callable[[str], bool]) -> None:
         """Nothing for one that is not there."""
-        if is_kept in self._keepers:
-            self._keepers.remove(is_kept)
+        if excludes in self._no_creation:
+            self._no_creation.remove(excludes)
 
     @property
     def wanted_topics(self) -> frozenset[str]:
@@ -241,7 +254,7 @@ class ClusterMetadata:
 
     @property
     def need_update(self) -> bool:
-        """Whether somebody asked for a refresh that has not succeeded yet."""
+        """Whether a refresh was requested that has not succeeded yet."""
         return self._need_update
 
     @property
@@ -267,10 +280,10 @@ class ClusterMetadata:
     def _request_update(self) -> Future[ClusterMetadata]:
         self._need_update = True
         if self._attempt_at is None or self._now() - self._attempt_at > 2 * self._retry_backoff_max_s:
-            self._no_news = 0  # nobody has asked for a while: this is about something new
+            self._unchanged_refreshes = 0  # the last attempt was long ago: no back-off for its outcome
         if self._pending is None:
             self._pending = Future()
-        self.on_request_update()
+        self._on_request()
         return self._pending
 
     def _update_for_news(self) -> Future[ClusterMetadata]:
@@ -288,11 +301,11 @@ class ClusterMetadata:
 
     def refresh_backoff(self) -> float:
         """Milliseconds that the next refresh has to wait after the last attempt; doubled by each failure in a row, and
-        by each answer in a row that told nothing new (whoever waits for a topic that is gone is no busy loop), +-20 %
+        by each response in a row without news (waiting for a deleted topic is no busy loop), +-20 %
         (KIP-580)."""
         if self._attempt_at is None or self._is_urgent:
             return 0.0
-        doublings = min(max(self._failures - 1, self._no_news - 1, 0), 30)
+        doublings = min(max(self._failures - 1, self._unchanged_refreshes - 1, 0), 30)
         backoff_s: float = min(self._retry_backoff_s * 2.0**doublings, self._retry_backoff_max_s) * self._jitter
         return max((self._attempt_at + backoff_s - self._now()) * 1000, 0.0)
 
@@ -304,14 +317,14 @@ class ClusterMetadata:
         self._note_attempt()
         wanted = None if self.need_all_topics else sorted(self._wanted)
         self._asked = None if wanted is None else frozenset(wanted)
-        return _request(wanted, may_create=self._may_create and not any(map(self._is_kept, self._wanted)))
+        return _request(wanted, may_create=self._may_create and not any(map(self._must_not_create, self._wanted)))
 
     def missing_topics(self) -> list[str]:
         """After a refresh: topics that it would have had the broker make, if it had not been for others, which are not
-        to be made (:meth:`keep_from_creating`). :meth:`creating_request` is for these."""
-        if self.need_all_topics or not self._may_create or not self._keepers:
+        to be made (:meth:`exclude_from_creation`). :meth:`creating_request` is for these."""
+        if self.need_all_topics or not self._may_create or not self._no_creation:
             return []
-        kept = set(filter(self._is_kept, self._wanted))
+        kept = set(filter(self._must_not_create, self._wanted))
         there = self._snapshot.partitions
         missing = (name for name in self._wanted - kept if name not in there and self._is_missing(name))
         return sorted(missing) if kept else []
@@ -321,16 +334,16 @@ class ClusterMetadata:
         return _request(topics, may_create=True)
 
     def created(self, metadata: MetadataResponse) -> None:
-        """Another refresh is due when the broker makes one of the topics."""
-        if any(topic.error_code in _MADE for topic in metadata.topics):
+        """Refresh again when the broker creates one of the topics."""
+        if any(topic.error_code in _CREATED_CODES for topic in metadata.topics):
             self.request_update()
 
     def _is_missing(self, topic: str) -> bool:
         error = self.topic_error(topic)
         return error is None or isinstance(error, UnknownTopicOrPartitionError)
 
-    def _is_kept(self, topic: str) -> bool:
-        return any(is_kept(topic) for is_kept in self._keepers)
+    def _must_not_create(self, topic: str) -> bool:
+        return any(excludes(topic) for excludes in self._no_creation)
 
     def update_metadata(self, metadata: MetadataResponse) -> None:
         """An answer has come. One without any broker counts as a failure. What was known of topics that became wanted
@@ -339,19 +352,19 @@ class ClusterMetadata:
             self.failed_update(for_code(metadata.error_code)("Metadata"))
             return
         if not metadata.brokers:
-            self.failed_update(MetadataEmptyBrokerList("the broker knows of no brokers, not even itself"))
+            self.failed_update(MetadataEmptyBrokerList("the response to Metadata has no brokers"))
             return
         not_asked = frozenset() if self._asked is None else self._wanted - self._asked
-        former, self._snapshot = self._snapshot, Snapshot.read(metadata, self._snapshot, not_asked)
+        former, self._snapshot = self._snapshot, ClusterSnapshot.read(metadata, self._snapshot, not_asked)
         self._note_cluster_id(former.cluster_id)
-        self._no_news = self._no_news + 1 if self._snapshot.says_the_same_as(former) else 0
+        self._unchanged_refreshes = self._unchanged_refreshes + 1 if self._snapshot.is_same_as(former) else 0
         self._failures = 0
         self.refusal = None
         self._note_attempt()
         self._refreshed_at = self._attempt_at
         future, self._under_way = self._under_way, None
         self._tell_listeners()
-        if future is not None:  # behind the listeners: whoever waited finds them up to date
+        if future is not None:  # after the listeners, so that they are up to date for the waiters
             future.success(self)
 
     def _note_cluster_id(self, former: str | None) -> None:
@@ -359,8 +372,8 @@ class ClusterMetadata:
         if None not in (former, now) and former != now:
             self.former_cluster_id = former
             log.warning(
-                "the cluster's id was %s and is %s: the servers are those of another cluster now, whose topics "
-                "need not be those that were known",
+                "cluster id changed from %s to %s: bootstrap_servers lead to another cluster now, which may lack the "
+                "cached topics",
                 former,
                 now,
             )
@@ -370,12 +383,12 @@ class ClusterMetadata:
             try:
                 listener(self)
             except Exception:
-                log.exception("an error in %r, called for new metadata", listener)
+                log.exception("error in the metadata listener %r", listener)
 
     def seed(self, metadata: MetadataResponse) -> None:
         """What came along with the first greeting (version 0): better than nothing, and no refresh."""
         if metadata.brokers and not self._snapshot.brokers:
-            self._snapshot = Snapshot.read(metadata, self._snapshot)
+            self._snapshot = ClusterSnapshot.read(metadata, self._snapshot)
 
     def failed_update(self, exception: BaseException) -> None:
         """An attempt failed: its future fails, and another attempt is due after the back-off."""
@@ -394,8 +407,12 @@ class ClusterMetadata:
         if self._rng is not None:
             self._jitter = 0.8 + 0.4 * self._rng.random()
 
+    def call_on_request(self, callback: Callable[[], object]) -> None:
+        """Call this whenever a refresh has become due before its time."""
+        self._on_request = callback
+
     def close(self, error: BaseException) -> None:
-        """Nobody will refresh any more: fail whoever waits."""
+        """There will be no refresh: fail the futures."""
         for future in (self._under_way, self._pending):
             if future is not None:
                 future.failure(error)
@@ -432,3 +449,293 @@ def _request(wanted: list[str] | None, *, may_create: bool) -> ByVersion[Metadat
         return request
 
     return ByVersion(MetadataRequest, build)
+
+
+class ClusterSnapshot:
+    """The cluster as of one response. It does not change: ``ClusterMetadata``, its owner, replaces it.
+
+        ClusterSnapshot.read(response, former, ...)   what Metadata says; a leader of a newer epoch that was known
+        before
+                                                      stays, and so do topics that the request did not ask for
+        snapshot.with_leaders(...)                    leaders and nodes from the hints of another response (KIP-951)
+        snapshot.without_brokers()                    before a rebootstrap: topics, without brokers (KIP-1102)
+
+    ``partitions``: topic -> number -> partition. One more fact of Metadata is one more slot, and one more line in
+    :meth:`read` and in :meth:`_copy`; a fact of a topic is a line of :meth:`_keep`, too.
+    """
+
+    __slots__ = ("brokers", "cluster_id", "controller_id", "ids", "internal", "names", "partitions", "topic_errors")
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, BrokerMetadata] = {}
+        self.cluster_id: str | None = None
+        self.controller_id: int | None = None
+        self.partitions: dict[str, dict[int, PartitionMetadata]] = {}
+        self.topic_errors: dict[str, KafkaError] = {}
+        self.internal: set[str] = set()
+        self.ids: dict[str, UUID] = {}
+        self.names: dict[UUID, str] = {}
+
+    @classmethod
+    def read(
+        cls, metadata: MetadataResponse, former: ClusterSnapshot, not_asked: AbstractSet[str] = frozenset()
+    ) -> ClusterSnapshot:
+        """What the answer says, and of the topics in ``not_asked`` what the former snapshot says. A topic with another
+        id than before is another topic: nothing of the former counts. A topic whose partitions cannot be has an
+        InvalidTopicMetadataError and no partitions; the answer's other topics count."""
+        new = cls()
+        new.cluster_id = metadata.cluster_id
+        new.controller_id = metadata.controller_id if metadata.controller_id >= 0 else None
+        for broker in metadata.brokers:
+            new.brokers[broker.node_id] = BrokerMetadata(broker.node_id, broker.host, broker.port, broker.rack)
+        for topic in metadata.topics:
+            name = topic.name
+            if name is None:
+                continue
+            fault = invalid_partitions_error(topic)
+            if fault is not None:
+                new.topic_errors[name] = fault
+                if former.topic_errors.get(name) != fault:
+                    log.warning("%s; ignoring the topic until a response has valid partitions", fault)
+                continue
+            if topic.error_code:
+                new.topic_errors[name] = for_code(topic.error_code)(name)
+                log.debug("metadata of topic %s: error %d", name, topic.error_code)
+                if not topic.partitions:
+                    continue
+            if topic.is_internal:
+                new.internal.add(name)
+            same_topic = True
+            if topic.topic_id != ZERO_UUID:
+                new.ids[name] = topic.topic_id
+                new.names[topic.topic_id] = name
+                former_id = former.ids.get(name, topic.topic_id)
+                same_topic = former_id == topic.topic_id
+                if not same_topic:
+                    log.info(
+                        "topic %s was deleted and created again: its id changed from %s to %s",
+                        name,
+                        former_id,
+                        topic.topic_id,
+                    )
+            known = former.partitions.get(name, {}) if same_topic else {}
+            new.partitions[name] = {
+                entry.partition_index: _with_newer_epoch(known.get(entry.partition_index), _partition(name, entry))
+                for entry in topic.partitions
+            }
+        for name in not_asked & former.partitions.keys() - new.partitions.keys():
+            new._keep(name, former)
+        return new
+
+    def _keep(self, name: str, former: ClusterSnapshot) -> None:
+        """Take over what the former snapshot says of a topic."""
+        self.partitions[name] = former.partitions[name]
+        if name in former.internal:
+            self.internal.add(name)
+        if name in former.ids:
+            self.ids[name] = former.ids[name]
+            self.names[former.ids[name]] = name
+
+    def is_same_as(self, other: ClusterSnapshot) -> bool:
+        """Brokers, leaders and errors are those of the other."""
+        return (
+            self.partitions == other.partitions
+            and self.topic_errors == other.topic_errors
+            and self.brokers == other.brokers
+            and self.controller_id == other.controller_id
+        )
+
+    def with_leaders(
+        self, leaders: Mapping[TopicPartition, LeaderHint], nodes: Iterable[BrokerMetadata]
+    ) -> tuple[ClusterSnapshot, set[TopicPartition]]:
+        """The snapshot with what is news in the hints, and the partitions that it is about; itself when nothing is.
+
+        As in Java, a hint counts when it is whole (leader and epoch), the partition is known, the epoch is newer than
+        the known one, and the leader's address is in ``nodes`` or known. If none counts, ``nodes`` do not either.
+        """
+        told = {node.nodeId: node for node in nodes}
+        news: dict[TopicPartition, PartitionMetadata] = {}
+        for partition, hint in leaders.items():
+            known = self.partitions.get(partition.topic, {}).get(partition.partition)
+            if known is None or hint.leader < 0 or hint.epoch < 0 or hint.epoch <= known.leader_epoch:
+                continue
+            if hint.leader not in told and hint.leader not in self.brokers:
+                continue
+            news[partition] = known._replace(leader=hint.leader, leader_epoch=hint.epoch)
+        if not news:
+            return self, set()
+        new = self._copy()
+        for node_id, node in told.items():
+            assert isinstance(node_id, int)
+            new.brokers[node_id] = node
+        for topic in {partition.topic for partition in news}:
+            new.partitions[topic] = dict(new.partitions[topic])
+        for partition, changed in news.items():
+            new.partitions[partition.topic][partition.partition] = changed
+        return new, set(news)
+
+    def without_brokers(self) -> ClusterSnapshot:
+        """The topics and the numbers of their partitions, without leaders, epochs and ids: the cluster may be
+        another one."""
+        new = self._copy()
+        new.brokers = {}
+        new.controller_id = None
+        new.ids, new.names = {}, {}
+        new.partitions = {
+            topic: {number: partition._replace(leader=-1, leader_epoch=-1) for number, partition in partitions.items()}
+            for topic, partitions in self.partitions.items()
+        }
+        return new
+
+    def _copy(self) -> ClusterSnapshot:
+        new = ClusterSnapshot()
+        new.brokers = dict(self.brokers)
+        new.cluster_id = self.cluster_id
+        new.controller_id = self.controller_id
+        new.partitions = dict(self.partitions)
+        new.topic_errors = self.topic_errors
+        new.internal = self.internal
+        new.ids, new.names = self.ids, self.names
+        return new
+
+
+def invalid_partitions_error(topic: MetadataResponse.MetadataResponseTopic) -> InvalidTopicMetadataError | None:
+    """What is wrong with the numbers of a topic's partitions; None when they are 0 to n-1, in any order. What is made
+    for each partition is made by these numbers."""
+    count = len(topic.partitions)
+    numbers = {entry.partition_index for entry in topic.partitions}
+    if len(numbers) == count and (not count or min(numbers) == 0 and max(numbers) == count - 1):
+        return None
+    wrong = next((n for n in numbers if not 0 <= n < count), None)
+    what = "a partition twice" if wrong is None else f"partition {wrong}"
+    return InvalidTopicMetadataError(
+        f"the response to Metadata has {count} partitions of topic {topic.name}, among them {what}: they have to be 0 "
+        f"to {count - 1}"
+    )
+
+
+def _partition(topic: str, entry: MetadataResponse.MetadataResponsePartition) -> PartitionMetadata:
+    return PartitionMetadata(
+        topic,
+        entry.partition_index,
+        entry.leader_id,
+        entry.leader_epoch,
+        tuple(entry.replica_nodes),
+        tuple(entry.isr_nodes),
+        tuple(entry.offline_replicas),
+        entry.error_code,
+    )
+
+
+def _with_newer_epoch(known: PartitionMetadata | None, told: PartitionMetadata) -> PartitionMetadata:
+    """A broker that hears of the election later than the former leader answers with a lower epoch: the known leader
+    stays (KIP-320, KIP-951)."""
+    if known is not None and 0 <= told.leader_epoch < known.leader_epoch:
+        return known
+    return told
+
+
+SendRequest = Callable[[ByVersion[MetadataResponse]], "Future[MetadataResponse]"]
+"""Sends the request to the least loaded node."""
+
+REBOOTSTRAP_REQUIRED: Final = RebootstrapRequiredError.errno
+
+
+class MetadataRefresher:
+    """Keeps the cluster's metadata fresh: one request at a time, whenever ``ClusterMetadata.ttl()`` says so.
+
+        due --a node is free--> request --response--> update_metadata --ttl passes, or request_update()--> due
+                                        --failure---> failed_update   --back-off--> due
+
+    ``rebootstrap(why)`` is called (KIP-1102; None: never) when the metadata could not be read for ``trigger_s``
+    (``metadata_recovery_rebootstrap_trigger_ms``), counted from the first attempt after the last success, and when a
+    broker answers REBOOTSTRAP_REQUIRED.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        cluster: ClusterMetadata,
+        send: SendRequest,
+        on_updated: Callable[[], object],
+        rebootstrap: Callable[[str], object] | None = None,
+        trigger_s: float = 300.0,
+    ) -> None:
+        self._loop = loop
+        self._cluster = cluster
+        self._send = send
+        self._on_updated = on_updated
+        self._rebootstrap = rebootstrap
+        self._trigger_s = trigger_s
+        self._timer: LoopTimer | None = None
+        self._rebootstrap_timer: LoopTimer | None = None
+        """Runs from the first attempt until one succeeds."""
+        self._is_closed = False
+        cluster.call_on_request(self.check)
+
+    def check(self) -> None:
+        """Set the timer for the next refresh."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._is_closed or self._cluster.metadata_refresh_in_progress:
+            return
+        wait_s = self._cluster.ttl() / 1000
+        # By a timer even when it is due: request_update() never calls back inside the call.
+        self._timer = self._loop.call_later(wait_s, self._begin)
+
+    def close(self) -> None:
+        """Stop."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._cancel_rebootstrap()
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._cluster.metadata_refresh_in_progress or self._cluster.ttl() > 0:
+            self.check()
+            return
+        if self._rebootstrap_timer is None and self._rebootstrap is not None:
+            self._rebootstrap_timer = self._loop.call_later(self._trigger_s, self._on_rebootstrap_timeout)
+        future = self._send(self._cluster.metadata_request())
+        future.add_callback(self._answered)
+        future.add_errback(self._failed)
+
+    def _answered(self, response: MetadataResponse) -> None:
+        self._cluster.update_metadata(response)
+        if response.error_code == REBOOTSTRAP_REQUIRED:
+            self._recover("a broker answered REBOOTSTRAP_REQUIRED")
+        elif not self._cluster.is_failing:
+            self._cancel_rebootstrap()
+            self._create(self._cluster.missing_topics())
+        self._on_updated()
+        self.check()
+
+    def _create(self, topics: list[str]) -> None:
+        """Create topics by a request of their own, since the common one names topics that must not be created. A
+        failure is repeated after the next refresh, which the users of the topics request."""
+        if topics and not self._is_closed:
+            self._send(self._cluster.creating_request(topics)).add_callback(self._cluster.created)
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, (Cancelled, IllegalStateError)) and self._is_closed:
+            return
+        self._cluster.failed_update(error)
+        self.check()
+
+    def _cancel_rebootstrap(self) -> None:
+        if self._rebootstrap_timer is not None:
+            self._rebootstrap_timer.cancel()
+            self._rebootstrap_timer = None
+
+    def _on_rebootstrap_timeout(self) -> None:
+        self._rebootstrap_timer = None
+        self._recover(f"no metadata could be read for {self._trigger_s:g} s")
+
+    def _recover(self, why: str) -> None:
+        """Rebootstrap; the time counts again from the next attempt, as in Java."""
+        self._cancel_rebootstrap()
+        if self._rebootstrap is not None and not self._is_closed:
+            self._rebootstrap(why)

@@ -2,7 +2,7 @@
 
 ::
 
-    host = make_host("producer", settings, loop)        # IoThread when loop is None, else LoopHost
+    host = make_host("producer", settings, loop)        # IoThread when loop is None, else SharedLoopHost
     host.client                                         # the KafkaClient: on the loop's thread only
     future = host.submit(fn, *args)                     # any thread: fn(*args) on the loop
     value = host.call(fn, *args, timeout_s=5)           # any other thread: the same, and wait; a Future that fn
@@ -13,14 +13,15 @@
 Blocking on the loop's own thread would wait for itself and is refused. After a fork everything but ``close`` is refused
 in the child: the loop and its sockets are the parent's.
 
-A host that is forgotten without ``close()`` lets its thread finish what the client's dependants have under way, and
-end::
+A host that is garbage-collected without ``close()`` lets its thread complete the work of the client's residents
+(producers, groups), and end::
 
-    forgotten               -> Ending.begin(): dependants finish -> the loop stops -> the thread ends; nobody waits
-    end of the interpreter  -> the same for all threads that are left, and at most EXIT_TIMEOUT_S of waiting for them
+    garbage-collected       -> ShutdownState.begin(): residents finish -> the loop stops -> the thread ends; nobody
+    waits end of the interpreter  -> the same for all threads that are left, and at most EXIT_TIMEOUT_S of waiting for
+    them
 
-So ``KafkaProducer(...).send(topic, value).get()`` works, and a program that ends without ``close()`` has sent what it
-handed over, as kafka-python's users expect.
+So ``KafkaProducer(...).send(topic, value).get()`` works, and a program that ends without ``close()`` has sent all that
+it passed to ``send()``, as kafka-python's users expect.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
 from kafka.bootstrap import is_embedded, resolve_bootstrap
-from kafka.client.driver import gather
 from kafka.client.kafka_client import KafkaClient
 from kafka.config import narrow
 from kafka.errors import IllegalStateError, KafkaConfigurationError, KafkaTimeoutError
@@ -50,12 +50,12 @@ T = TypeVar("T")
 EXIT_TIMEOUT_S = 5.0
 """How long the end of the interpreter waits, in all, for threads that were not closed."""
 
-LAST_MOMENT_S = 1.0
-"""How long it waits after that for threads that were told to drop everything."""
+STOP_TIMEOUT_S = 1.0
+"""How long it waits after that for threads that were told to stop at once."""
 
 
-class Host(abc.ABC):
-    """The part that both have in common. ``what`` names the public client in errors ("producer")."""
+class ClientHost(abc.ABC):
+    """The part that both kinds have in common. ``what`` names the public client in errors ("producer")."""
 
     def __init__(self, what: str, client: KafkaClient) -> None:
         self.what = what
@@ -112,7 +112,7 @@ class Host(abc.ABC):
 
     @abc.abstractmethod
     def close(self, timeout_s: float | None = None) -> None:
-        """End the client. Any number of times; in a forked child it only forgets."""
+        """End the client. Any number of times; in a forked child it closes nothing."""
 
     def _check_usable(self) -> None:
         if self._pid != os.getpid():
@@ -126,22 +126,22 @@ class Host(abc.ABC):
         return IllegalStateError(f"the {self.what} is closed")
 
 
-class IoThread(Host):
+class IoThread(ClientHost):
     """A loop and a KafkaClient in a daemon thread of their own."""
 
     def __init__(self, what: str = "client", *, client: KafkaClient | None = None, **configs: Any) -> None:
         configs.setdefault("all_topics", False)
-        super().__init__(what, client or _client_of_its_own(configs))
+        super().__init__(what, client or _new_client(configs))
         started = threading.Event()
         self._thread = threading.Thread(
             target=_run_loop, args=(self.client, started), name=f"kafka-{what}", daemon=True
         )
         self._thread.start()
         started.wait()  # from here on the loop knows its thread
-        # The thread holds the client but not this object, so that forgetting it is enough to end the thread.
-        self._ending = Ending(self.client, self._thread)
-        self._finalizer = weakref.finalize(self, self._ending.begin)
-        self._finalizer.atexit = False  # that is _end_all's, whichever of atexit's functions comes first
+        # The thread holds the client but not this object, so that losing the last reference ends the thread.
+        self._shutdown = ShutdownState(self.client, self._thread)
+        self._finalizer = weakref.finalize(self, self._shutdown.begin)
+        self._finalizer.atexit = False  # _stop_all_threads does that, in whatever order atexit runs
 
     def close(self, timeout_s: float | None = None) -> None:
         """Close the client and end the thread; wait for that, for at most ``timeout_s`` (not on the loop's thread)."""
@@ -149,10 +149,10 @@ class IoThread(Host):
             return
         self._is_closed = True
         self._finalizer.detach()
-        self._ending.stop(timeout_s)
+        self._shutdown.stop(timeout_s)
 
 
-class LoopHost(Host):
+class SharedLoopHost(ClientHost):
     """A KafkaClient on the loop that the user runs. ``close`` leaves the loop alone, and a client that was given."""
 
     def __init__(self, what: str, loop: Loop, *, client: KafkaClient | None = None, **configs: Any) -> None:
@@ -178,7 +178,7 @@ def make_host(
     loop: Loop | None = None,
     client: KafkaClient | None = None,
     **options: Any,
-) -> Host:
+) -> ClientHost:
     """The host for a public client with these resolved settings; ``options`` (``network``, ``rng``) go to KafkaClient.
 
     ``embedded:DIR`` among the servers starts that directory's broker if need be, which takes some tenths of a second.
@@ -188,7 +188,7 @@ def make_host(
     if client is not None:
         if not isinstance(client, KafkaClient):
             raise TypeError(f"client: a kafka.client.KafkaClient is needed, not {type(client).__name__}")
-        return LoopHost(what, client.loop, client=client)
+        return SharedLoopHost(what, client.loop, client=client)
     if loop is not None and not isinstance(loop, Loop):
         raise TypeError(f"loop: a kafka.net.loop.Loop is needed, not {type(loop).__name__}")
     configs = {**narrow("client", settings), **options}
@@ -202,7 +202,7 @@ def make_host(
                 "bootstrap_timeout_ms: a client on a loop that is given cannot wait while it is made; leave it out, "
                 "and wait for KafkaClient.bootstrapped() if you want to know"
             )
-        return LoopHost(what, loop, **configs)
+        return SharedLoopHost(what, loop, **configs)
     host = IoThread(what, **configs)
     if configs["bootstrap_timeout_ms"] is not None:
         try:
@@ -225,8 +225,8 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], future: Future[Any]) -> 
         future.success(result)
 
 
-def _client_of_its_own(configs: Mapping[str, Any]) -> KafkaClient:
-    """On a loop of its own, of which nothing is left when the settings are refused."""
+def _new_client(configs: Mapping[str, Any]) -> KafkaClient:
+    """A client on a loop of its own, which is closed when the settings are refused."""
     loop = Loop()
     try:
         return KafkaClient(loop=loop, **configs)
@@ -243,24 +243,24 @@ def _run_loop(client: KafkaClient, started: threading.Event) -> None:
     finally:
         client.close()
         loop.close()
-        for ending in [ending for ending in list(Ending.living) if ending.client is client]:
-            Ending.living.discard(ending)
+        for shutdown in [shutdown for shutdown in list(ShutdownState.living) if shutdown.client is client]:
+            ShutdownState.living.discard(shutdown)
 
 
-class Ending:
-    """The end of one I/O thread. It holds the client and the thread, and not the host."""
+class ShutdownState:
+    """Ends one I/O thread. It holds the client and the thread, and not the host."""
 
-    living: set[Ending] = set()
+    living: set[ShutdownState] = set()
     """Those whose thread may still run."""
 
     def __init__(self, client: KafkaClient, thread: threading.Thread) -> None:
         self.client = client
         self.thread = thread
         self.pid = os.getpid()
-        Ending.living.add(self)
+        ShutdownState.living.add(self)
 
     def begin(self) -> None:
-        """Let the dependants finish, then stop. From any thread; waits for nothing."""
+        """Let the residents finish, then stop. From any thread; waits for nothing."""
         self._hand_over(self._finish)
 
     def stop(self, timeout_s: float | None) -> None:
@@ -276,26 +276,29 @@ class Ending:
         try:
             self.client.loop.call_soon_threadsafe(action)
         except RuntimeError:  # it has ended already
-            Ending.living.discard(self)
+            ShutdownState.living.discard(self)
             return False
         return True
 
     def _finish(self) -> None:
-        finished = gather([dependant.finish() for dependant in self.client.dependants], return_errors=True)
-        finished.add_both(lambda _: self.client.loop.stop())
+        self.client.finish_residents().add_both(lambda _: self.client.loop.stop())
 
 
-def _end_all() -> None:
-    """The interpreter ends: let what is under way everywhere finish at the same time, for ``EXIT_TIMEOUT_S``."""
-    endings = [ending for ending in list(Ending.living) if ending.pid == os.getpid() and ending.thread.is_alive()]
-    for ending in endings:
-        ending.begin()
+def _stop_all_threads() -> None:
+    """The interpreter ends: let all threads finish their work at the same time, for ``EXIT_TIMEOUT_S``."""
+    shutdowns = [
+        shutdown
+        for shutdown in list(ShutdownState.living)
+        if shutdown.pid == os.getpid() and shutdown.thread.is_alive()
+    ]
+    for shutdown in shutdowns:
+        shutdown.begin()
     give_up_at = time.monotonic() + EXIT_TIMEOUT_S
-    for ending in endings:
-        ending.thread.join(max(give_up_at - time.monotonic(), 0.0))
-    for ending in endings:
-        if ending.thread.is_alive():
-            ending.stop(LAST_MOMENT_S)
+    for shutdown in shutdowns:
+        shutdown.thread.join(max(give_up_at - time.monotonic(), 0.0))
+    for shutdown in shutdowns:
+        if shutdown.thread.is_alive():
+            shutdown.stop(STOP_TIMEOUT_S)
 
 
-atexit.register(_end_all)
+atexit.register(_stop_all_threads)

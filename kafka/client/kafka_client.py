@@ -6,50 +6,55 @@ Two ways to use it. Event-driven, which is how the other clients of this package
     future = client.request(Leader(TopicPartition("jobs", 0)), FetchRequest(...))    # connects, routes, picks a version
     future = client.run(dialogue)                                                    # core/dialogue.py
 
-and by hand, with :meth:`KafkaClient.ready`, ``send``, ``poll`` and ``check_version``: ``by_hand.py``.
+and polled, as kafka-python's first asynchronous generation was::
 
-Nothing happens but on the loop: whoever has a loop runs it, whoever has none calls :meth:`KafkaClient.poll`. The client
-is not thread-safe; :meth:`KafkaClient.wakeup` alone may be called from another thread. In a thread of its own:
+    while not client.ready(node_id):
+        client.poll(100)
+    future = client.send(node_id, request)
+    client.poll(future=future)
+
+Nothing happens but on the loop: the owner of a given loop runs it, others call :meth:`KafkaClient.poll`. The client is
+not thread-safe; :meth:`KafkaClient.wakeup` alone may be called from another thread. In a thread of its own:
 ``io_thread.py``.
 
-It only puts together what lives elsewhere: routes and connections ``router.py`` and ``nodes.py``, metadata
-``refresh.py``, dialogues ``driver.py``, what brokers speak ``check_version.py``, scheduled functions ``scheduled.py``.
+It only puts together what lives elsewhere: routes and connections ``router.py``, metadata ``cluster.py``, dialogues
+``driver.py``, the brokers' versions ``check_version.py``.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Protocol, TypeVar
 
 from kafka._version import __version__
-from kafka.client.by_hand import DrivenByHand
-from kafka.client.check_version import VersionChecks
-from kafka.client.cluster import ClusterMetadata
-from kafka.client.connection import BrokerConnection
-from kafka.client.driver import DialogueDriver
-from kafka.client.greeting import ClusterVersions
-from kafka.client.link import Exchange, LinkSettings, Traffic
-from kafka.client.refresh import MetadataRefresher
-from kafka.client.router import Router
-from kafka.client.scheduled import ScheduledTasks
-from kafka.client.servers import server_finder
-from kafka.client.throttle import ThrottleTimes
+from kafka.client.bootstrap import server_finder
+from kafka.client.check_version import ClusterVersions, VersionChecks
+from kafka.client.cluster import ClusterMetadata, MetadataRefresher
+from kafka.client.connection import BrokerConnection, ConnectionSettings
+from kafka.client.driver import DialogueDriver, gather
+from kafka.client.requests import PendingRequest, TrafficCounters
+from kafka.client.router import Router, ThrottleTimes
 from kafka.config import resolve
-from kafka.core.coordinator import Found, find_coordinator
+from kafka.core.coordinator import FoundCoordinator, find_coordinator
 from kafka.core.dialogue import ByVersion, Dialogue, now, refresh_metadata
 from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import AnyNode, Coordinator, Coordinators, NodeId, Target
+from kafka.core.versions import ApiRanges
 from kafka.errors import (
+    AuthenticationError,
     Cancelled,
     IllegalStateError,
     KafkaConfigurationError,
     KafkaError,
     KafkaTimeoutError,
+    NodeNotReadyError,
+    UnknownBrokerIdError,
 )
 from kafka.future import Future
-from kafka.net.loop import Loop
+from kafka.net.delayed import NEVER_S, DelayedTaskQueue
+from kafka.net.loop import Loop, LoopTimer
 from kafka.net.resolve import parse_servers
 from kafka.net.tcp import TcpNetwork
 from kafka.net.transport import Network
@@ -60,11 +65,11 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 
 
-class Dependant(Protocol):
-    """What lives on a client and has work of its own under way: a producer, say."""
+class LoopResident(Protocol):
+    """What lives on a client's loop and has work of its own under way: a producer, say."""
 
     def finish(self) -> Future[None]:
-        """Bring it to an end in good order; done when it is."""
+        """Complete the work under way; done when it is."""
         ...
 
     def close(self) -> None:
@@ -72,7 +77,7 @@ class Dependant(Protocol):
         ...
 
 
-class KafkaClient(DrivenByHand):
+class KafkaClient:
     """A client of one cluster. Settings: the rows of ``client`` in :mod:`kafka.config`.
 
     ``loop``: the loop to live on (default: one of its own). ``network``: how to connect (default: TCP on the loop).
@@ -98,12 +103,13 @@ class KafkaClient(DrivenByHand):
             servers = parse_servers(self.config["bootstrap_servers"])
         except ValueError as error:
             raise KafkaConfigurationError(f"bootstrap_servers: {error}") from None
-        self._settings = LinkSettings.of(self.config, self.config["client_id"])  # may refuse: no loop is made before
-        through_proxy = _way_through_proxy(self.config)
+        # may refuse: no loop is made before
+        self._settings = ConnectionSettings.of(self.config, self.config["client_id"])
+        proxied = _proxy_layer(self.config)
         self._owns_network = network is None
         self._owns_loop = loop is None and network is None
         self.loop: Loop = loop or (network.loop if network is not None else Loop())
-        self._network: Network = through_proxy(network or TcpNetwork(self.loop))
+        self._network: Network = proxied(network or TcpNetwork(self.loop))
         self._rng: Rng = rng or random.Random()
         retry_backoff_s, retry_backoff_max_s = (
             self.config[name] / 1000 for name in ("retry_backoff_ms", "retry_backoff_max_ms")
@@ -113,6 +119,7 @@ class KafkaClient(DrivenByHand):
         self.cluster = ClusterMetadata(
             now=self.loop.time,
             rng=self._rng,
+            all_topics=all_topics,
             **{
                 name: self.config[name]
                 for name in (
@@ -124,7 +131,6 @@ class KafkaClient(DrivenByHand):
             },
         )
         """What is known of brokers, topics and leaders."""
-        self.cluster.need_all_topics = all_topics
         if self.config["bootstrap_topics_filter"]:
             self.cluster.set_topics(self.config["bootstrap_topics_filter"])
         self._versions = ClusterVersions(self.config["api_version"], self._settings.software)
@@ -153,11 +159,11 @@ class KafkaClient(DrivenByHand):
             self.config["metadata_recovery_rebootstrap_trigger_ms"] / 1000,
         )
         self._driver = DialogueDriver(self)
-        self._tasks = ScheduledTasks(self.loop, self._count_event)
-        self.dependants: list[Dependant] = []
-        """Who has to be closed before this client; they enter and leave by themselves."""
-        self._traffic: list[Traffic] = []
+        self._tasks = ScheduledTasks(self.loop, self._router.count_event)
+        self._residents: list[LoopResident] = []
+        self._traffic: list[TrafficCounters] = []
         self._is_closed = False
+        self._is_woken = False
         self._refresher.check()
         if self._owns_loop and self.config["bootstrap_timeout_ms"] is not None:
             try:
@@ -191,9 +197,9 @@ class KafkaClient(DrivenByHand):
         IncompatibleBrokerVersion, KafkaProtocolError, UnknownBrokerIdError (the node has left), StaleMetadata or the
         topic's error (no leader). Error codes in the response are the caller's to look at.
         """
-        exchange = self._exchange(request, timeout_s, min_version, max_version)
-        self._router.send(exchange, target, lane)
-        return exchange.future
+        pending = self._pending_request(request, timeout_s, min_version, max_version)
+        self._router.send(pending, target, lane)
+        return pending.future
 
     def run(self, dialogue: Dialogue[T]) -> Future[T]:
         """Drive a dialogue (``core/dialogue.py``); the future gets its result, or the error that it lets out."""
@@ -212,12 +218,12 @@ class KafkaClient(DrivenByHand):
 
     @property
     def rng(self) -> Rng:
-        """Its source of chance."""
+        """Its random source."""
         return self._rng
 
     @property
     def coordinators(self) -> Coordinators:
-        """Who coordinates what; ``forget()`` there when a response says NOT_COORDINATOR."""
+        """The known coordinators; ``forget()`` there when a response says NOT_COORDINATOR."""
         return self._router.coordinators
 
     def refresh_metadata(self, topics: Sequence[str] = ()) -> Future[None]:
@@ -234,29 +240,44 @@ class KafkaClient(DrivenByHand):
 
     @property
     def throttle(self) -> ThrottleTimes:
-        """How long brokers made this client wait, by API."""
+        """Throttle times of this client's responses, by API."""
         return self._router.throttle
 
     @property
     def connections_opened(self) -> int:
-        """How many connections could be used, since the start."""
+        """How many connections were ready, since the start."""
         return self._router.connections_opened
 
     @property
     def connections_lost(self) -> int:
-        """How many connections ended by themselves, or could not be made."""
+        """How many connections were lost, or could not be made."""
         return self._router.connections_lost
 
-    def tell_when_unreached(self) -> None:
-        """Have the log tell when no server can be reached: for whoever waits for records, and hears of no error."""
-        self._router.bootstrap.is_told = True
+    def log_when_unreachable(self) -> None:
+        """Log when no bootstrap server can be reached: for consumers, whose poll() raises no error for that."""
+        self._router.bootstrap.log_when_unreachable()
 
-    def add_traffic(self, traffic: Traffic) -> None:
-        """Have somebody told of all requests and answers, until :meth:`remove_traffic`."""
+    def add_resident(self, resident: LoopResident) -> None:
+        """Close it before this client, until :meth:`remove_resident`."""
+        self._residents.append(resident)
+
+    def remove_resident(self, resident: LoopResident) -> bool:
+        """Whether it was there."""
+        if resident not in self._residents:
+            return False
+        self._residents.remove(resident)
+        return True
+
+    def finish_residents(self) -> Future[list[None]]:
+        """Let all of them complete their work; done when they have, errors included."""
+        return gather([resident.finish() for resident in self._residents], return_errors=True)
+
+    def add_traffic(self, traffic: TrafficCounters) -> None:
+        """Report all requests and responses to it, until :meth:`remove_traffic`."""
         self._traffic.append(traffic)
         self._router.nodes.set_traffic(tuple(self._traffic))
 
-    def remove_traffic(self, traffic: Traffic) -> None:
+    def remove_traffic(self, traffic: TrafficCounters) -> None:
         """Nothing for one that is not there."""
         if traffic in self._traffic:
             self._traffic.remove(traffic)
@@ -301,12 +322,9 @@ class KafkaClient(DrivenByHand):
         self._router.nodes.close(node_id, lane)
 
     def watch_lane(self, lane: str, on_lost: Callable[[BaseException], object] | None) -> None:
-        """Be told when a connection of that lane has ended, also with nothing on it, but for :meth:`close_lane` and the
-        other ways to close it; None: not any more."""
-        if on_lost is None:
-            self._router.lane_watchers.pop(lane, None)
-        else:
-            self._router.lane_watchers[lane] = on_lost
+        """Call ``on_lost`` when a connection of that lane is lost or closed as idle, also without requests on it,
+        and not for :meth:`close_lane` and the other ways to close it; None: no more."""
+        self._router.watch_lane(lane, on_lost)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -321,8 +339,8 @@ class KafkaClient(DrivenByHand):
         if self._is_closed:
             return
         if self.loop.is_usable:
-            for dependant in list(self.dependants):
-                dependant.close()
+            for resident in list(self._residents):
+                resident.close()
         self._is_closed = True
         error = Cancelled("the client was closed")
         self._refresher.close()
@@ -343,26 +361,26 @@ class KafkaClient(DrivenByHand):
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _exchange(
+    def _pending_request(
         self,
         request: Request[Any] | ByVersion[Any],
         timeout_s: float | None = None,
         min_version: int | None = None,
         max_version: int | None = None,
-    ) -> Exchange:
+        is_internal: bool = False,
+    ) -> PendingRequest:
         if self._is_closed or not self.loop.is_usable:
             self._check_usable()
         if timeout_s is None:
             timeout_s = self._settings.request_timeout_s
-        return Exchange(request, self.loop.time() + timeout_s, timeout_s, min_version, max_version)
+        return PendingRequest(request, self.loop.time() + timeout_s, timeout_s, min_version, max_version, is_internal)
 
     def _ask_for_metadata(self, request: ByVersion[MetadataResponse]) -> Future[MetadataResponse]:
-        exchange = self._exchange(request)
-        exchange.is_internal = True
-        self._router.send(exchange, AnyNode())
-        return exchange.future
+        pending = self._pending_request(request, is_internal=True)
+        self._router.send(pending, AnyNode())
+        return pending.future
 
-    def _find_coordinator(self, coordinator: Coordinator) -> Future[Found]:
+    def _find_coordinator(self, coordinator: Coordinator) -> Future[FoundCoordinator]:
         return self._driver.run(find_coordinator(coordinator, self.retry_backoff, self._settings.request_timeout_s))
 
     def _check_usable(self) -> None:
@@ -373,13 +391,193 @@ class KafkaClient(DrivenByHand):
                 "the client's loop is closed, or belongs to the parent process: after a fork, make a new client"
             )
 
+    def ready(self, node_id: NodeId) -> bool:
+        """Begin to connect, or go on; whether requests may be sent. False while metadata is due or under way.
 
-def _way_through_proxy(config: dict[str, Any]) -> Callable[[Network], Network]:
+        AuthenticationError when the cluster, or the node, has just refused us.
+        """
+        self._check_usable()
+        if self.cluster.refusal is not None:
+            raise self.cluster.refusal
+        if self.is_ready(node_id):
+            return True
+        connection = self._router.nodes.find(node_id)
+        if connection is None:
+            if self.cluster.broker_metadata(node_id) is None:
+                return False
+            connection = self._router.nodes.get(node_id)
+        if isinstance(connection.last_error, AuthenticationError) and connection.blacked_out():
+            raise connection.last_error
+        connection.connect()
+        return self.is_ready(node_id)
+
+    def is_ready(self, node_id: NodeId) -> bool:
+        """Whether requests may be sent to the node now; changes nothing."""
+        if self.cluster.metadata_refresh_in_progress or self.cluster.ttl() == 0:
+            return False
+        connection = self._router.nodes.find(node_id)
+        return connection is not None and connection.can_send_more()
+
+    def send(self, node_id: NodeId, request: Request[R] | ByVersion[R]) -> Future[R]:
+        """Send a request to a node that is ready; NodeNotReadyError when its connection is not."""
+        self._check_usable()
+        connection = self._router.nodes.find(node_id)
+        if connection is None or not connection.can_send_more():
+            state = "not connected"
+            if connection is not None:
+                busy = "max_in_flight_requests_per_connection is reached, or it throttles this client"
+                state = busy if connection.connected() else connection.state.value
+            raise NodeNotReadyError(f"node {node_id} takes no request now: {state}")
+        pending = self._pending_request(request)
+        connection.submit(pending)
+        return pending.future
+
+    def poll(
+        self, timeout_ms: float | None = None, future: Future[Any] | None = None, sleep: bool = False
+    ) -> list[Response]:
+        """Drive the loop: complete connections, refresh metadata, run due tasks, read and write.
+
+        Returns the responses that came, of all requests of this client, as soon as there is one or something else
+        happened (a connection, a task, :meth:`wakeup`), or after ``timeout_ms`` (default: ``request_timeout_ms``). With
+        ``future`` it goes on until that is done. With nothing in flight it waits ``retry_backoff_ms`` at most, unless
+        ``sleep`` is set: then the whole time.
+        """
+        self._check_usable()
+        router, loop = self._router, self.loop
+        wait_s = (self.config["request_timeout_ms"] if timeout_ms is None else max(timeout_ms, 0)) / 1000
+        if future is None and not sleep and not self._is_busy():
+            wait_s = min(wait_s, self.config["retry_backoff_ms"] / 1000)
+        until = loop.time() + wait_s
+        events = router.events
+        collected = router.begin_collecting()
+        try:
+            while True:
+                if future is not None and future.is_done:
+                    break
+                left_s = until - loop.time()
+                if future is not None:
+                    loop.run_once(None)
+                    continue
+                loop.run_once(max(left_s, 0.0))
+                if router.events != events or self._is_woken or left_s <= 0:
+                    break
+        finally:
+            router.end_collecting()
+            self._is_woken = False
+        return collected
+
+    def wakeup(self) -> None:
+        """Let :meth:`poll` return. From any thread."""
+        self._is_woken = True
+        self.loop.wakeup()
+
+    def connection_delay(self, node_id: NodeId) -> float:
+        """Milliseconds until it makes sense to try the node: 0 for an unknown or connecting one, what is left of the
+        back-off for a disconnected one, 999999999 for a connected one.
+        """
+        connection = self._router.nodes.find(node_id)
+        return 0 if connection is None else connection.connection_delay()
+
+    def throttle_delay(self, node_id: NodeId, lane: str | None = None) -> float:
+        """Milliseconds that the node still wants to be left alone for (KIP-219); 0 when it takes requests."""
+        return max((self.throttled_until(node_id, lane) - self.loop.time()) * 1000, 0.0)
+
+    def throttled_until(self, node_id: NodeId, lane: str | None = None) -> float:
+        """The same as the monotonic instant when that is over; 0 when it takes requests."""
+        connection = self._router.nodes.find(node_id, lane)
+        return 0.0 if connection is None else connection.muted_until
+
+    def connected(self, node_id: NodeId) -> bool:
+        """Whether there is a connection that requests may be sent on."""
+        connection = self._router.nodes.find(node_id)
+        return connection is not None and connection.connected()
+
+    def is_disconnected(self, node_id: NodeId) -> bool:
+        """Whether the connection to the node was lost or not made; False for an unknown node."""
+        connection = self._router.nodes.find(node_id)
+        return connection is not None and connection.disconnected()
+
+    def in_flight_request_count(self, node_id: NodeId | None = None) -> int:
+        """Requests sent, or waiting to be, that have no answer yet: of one node, or of all."""
+        return self._router.nodes.in_flight_request_count(node_id)
+
+    def least_loaded_node(self) -> NodeId | None:
+        """A connected node with nothing in flight; else the one with least in flight outside back-off; else one that is
+        disconnected and outside back-off; else a broker never tried; else None, and the bootstrap servers are tried.
+        """
+        found = self._router.nodes.least_loaded_node()
+        if found is None:
+            self._router.start_bootstrap()
+        return found
+
+    def set_topics(self, topics: Iterable[str]) -> Future[ClusterMetadata]:
+        """Read the metadata of these topics from now on, of all when empty. The future is that of the refresh."""
+        self._check_usable()
+        return self.cluster.set_topics(topics)
+
+    def add_topic(self, topic: str) -> Future[ClusterMetadata]:
+        """Read the metadata of this topic, too. The future is that of the refresh."""
+        self._check_usable()
+        return self.cluster.add_topic(topic)
+
+    def schedule(self, task: Callable[[], Any], at: float) -> Future[Any]:
+        """Call ``task()`` at ``at`` (epoch seconds). The future gets its result, or its exception.
+
+        Scheduling the same task again cancels the former: its future fails with Cancelled.
+        """
+        self._check_usable()
+        return self._tasks.schedule(task, at)
+
+    def unschedule(self, task: Callable[[], Any]) -> None:
+        """Unschedule a task: its future fails with Cancelled. Nothing happens for an unknown one."""
+        self._tasks.unschedule(task)
+
+    # -- versions ------------------------------------------------------------------------------------------------------
+
+    def check_version(self, node_id: NodeId | None = None, timeout: float = 2, strict: bool = False) -> str:
+        """The release that a broker looks like: "0.8.2", "0.9", "0.10.2", "2.8", "4.3". Blocks, driving the loop.
+
+        ``timeout``: seconds for each step. Without ``node_id``: any broker, asked once for each client; servers that
+        take connections and lose them are asked again for ``timeout`` seconds. With ``strict`` an answer that no known
+        release gives is an error of its own.
+
+        Errors: NoBrokersAvailable (nothing answers; the text says what happened at each server), the node's
+        KafkaConnectionError, UnrecognizedBrokerVersion, UnknownBrokerIdError.
+        """
+        return self.api_ranges(node_id, timeout, strict).release or ""
+
+    def api_ranges(self, node_id: NodeId | None = None, timeout: float = 2, strict: bool = False) -> ApiRanges:
+        """What a broker speaks, as :meth:`check_version` finds it: ``ranges``, ``features`` and ``release``."""
+        self._check_usable()
+        if node_id is None:
+            if self._versions.known is None:
+                self._versions.learn(self._checks.of_servers(timeout, strict))
+            assert self._versions.known is not None
+            return self._versions.known
+        address = self._router.address_of(node_id)
+        if address is None:
+            raise UnknownBrokerIdError(f"node {node_id}: not in the cluster's metadata")
+        return self._checks.of_node(node_id, address, timeout, strict).ranges
+
+    def finalized_level(self, feature: str) -> int:
+        """The cluster's level of a feature (KIP-584), as the last broker told that was connected to; 0 without it."""
+        known = self._versions.known
+        return 0 if known is None else known.features.get(feature, (0, 0))[1]
+
+    def _is_busy(self) -> bool:
+        return bool(
+            self._router.nodes.in_flight_request_count()
+            or self._router.bootstrap.is_under_way
+            or any(connection.connecting() for connection in self._router.nodes)
+        )
+
+
+def _proxy_layer(config: dict[str, Any]) -> Callable[[Network], Network]:
     given = {name: config[name] for name in ("proxy_url", "socks5_proxy") if config[name] is not None}
     if len(given) > 1:
         raise KafkaConfigurationError("proxy_url and socks5_proxy are two names of one setting: give one of them")
     for name, url in given.items():
-        from kafka.net.proxy import ProxyNetwork, parse_proxy  # 10 ms that few need
+        from kafka.net.proxy import ProxyNetwork, parse_proxy  # 10 ms, which few clients need
 
         try:
             proxy = parse_proxy(url.reveal())
@@ -387,3 +585,53 @@ def _way_through_proxy(config: dict[str, Any]) -> Callable[[Network], Network]:
             raise KafkaConfigurationError(f"{name}: expected {error}") from None
         return lambda network: ProxyNetwork(network, proxy)
     return lambda network: network
+
+
+class ScheduledTasks:
+    """Functions that the loop calls at a time of the wall clock: the queue, and one timer for the next of them."""
+
+    def __init__(self, loop: Loop, on_ran: Callable[[], object]) -> None:
+        self._loop = loop
+        self._queue = DelayedTaskQueue(loop.clock)
+        self._timer: LoopTimer | None = None
+        self._on_ran = on_ran
+
+    def schedule(self, task: Callable[[], Any], at: float) -> Future[Any]:
+        """Call ``task()`` at ``at`` (epoch seconds); its future gets the result, or the exception."""
+        future = self._queue.add(task, at)
+        self._arm()
+        return future
+
+    def unschedule(self, task: Callable[[], Any]) -> None:
+        """Unschedule it: its future fails with Cancelled. Nothing happens for an unknown one."""
+        if task in self._queue:
+            self._queue.remove(task)
+            self._arm()
+
+    def close(self) -> None:
+        """Unschedule everything."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._queue.cancel_all()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wait_s = self._queue.next_at()
+        if wait_s < NEVER_S:
+            self._timer = self._loop.call_later(wait_s, self._run_due)
+
+    def _run_due(self) -> None:
+        for task, future in self._queue.pop_ready():
+            try:
+                result = task()
+            except Exception as error:
+                future.failure(error)
+            else:
+                future.success(result)
+        self._arm()
+        self._on_ran()
+
+

@@ -18,7 +18,7 @@ from typing import Any, Final
 from kafka._native import mypyc_attr
 from kafka.client.connection import BrokerConnection
 from kafka.client.kafka_client import KafkaClient
-from kafka.client.link import Exchange
+from kafka.client.requests import PendingRequest
 from kafka.metrics import KafkaMetric, Measured, Measurements, MetricName, Row
 from kafka.wire.message import Response
 
@@ -91,36 +91,36 @@ class ClientMetrics:
 
     # -- told by the connections ---------------------------------------------------------------------------------------
 
-    def sent(self, connection: BrokerConnection, exchange: Exchange, size_bytes: int) -> None:
-        now = exchange.sent_at = self.clock()
+    def sent(self, connection: BrokerConnection, pending: PendingRequest, size_bytes: int) -> None:
+        now = pending.sent_at = self.clock()
         for measured in (self.all, self._node(connection)):
             measured["outgoing"].record(size_bytes, now)
         self.all["network"].record(1, now)
 
-    def answered(self, connection: BrokerConnection, exchange: Exchange, response: Response) -> None:
+    def answered(self, connection: BrokerConnection, pending: PendingRequest, response: Response) -> None:
         try:
-            self._count(connection, exchange, response)
+            self._count(connection, pending, response)
         except Exception:  # whoever counts wrongly must not end a connection
-            log.exception("an answer of %s was not counted", exchange.api)
+            log.exception("an answer of %s was not counted", pending.api)
 
-    def _count(self, connection: BrokerConnection, exchange: Exchange, response: Response) -> None:
+    def _count(self, connection: BrokerConnection, pending: PendingRequest, response: Response) -> None:
         now = self.clock()
         received = connection.bytes_received
         more = received - self._received.get(connection, 0)
         self._received[connection] = received
-        latency_ms = (now - exchange.sent_at) * 1000
+        latency_ms = (now - pending.sent_at) * 1000
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         for measured in (self.all, self._node(connection)):
-            if exchange.sent_at:  # it was sent before anybody counted
+            if pending.sent_at:  # it was sent before anybody counted
                 measured["latency"].record(latency_ms, now)
             measured["incoming"].record(more, now)
             measured["throttle"].record(throttle_ms, now)
         self.all["network"].record(1, now)
         self._add_since("opened", self._opened, self.client.connections_opened, now)
         self._add_since("lost", self._lost, self.client.connections_lost, now)
-        self.on_answered(exchange, response, latency_ms, now)
+        self.on_answered(pending, response, latency_ms, now)
 
-    def on_answered(self, exchange: Exchange, response: Response, latency_ms: float, now: float) -> None:
+    def on_answered(self, pending: PendingRequest, response: Response, latency_ms: float, now: float) -> None:
         """For what a kind of client measures of single APIs."""
 
     def _add_since(self, name: str, sampled: Any, count: int, now: float) -> None:
@@ -157,3 +157,65 @@ class ClientMetrics:
         self.client.remove_traffic(self)
         self.client.cluster.remove_listener(self._metadata_changed)
         self.measurements.close()
+
+
+# What clients that are polled measure besides: how long users take between polls, and how long polls wait.
+#
+# In the group ``PREFIX-metrics``, with what all clients measure (``metrics.py``). The rows of fetches and heartbeats
+# are for the tables of the consumers, which have them in common.
+
+
+POLLS: Final[tuple[Row, ...]] = (
+    ("time-between-poll-avg", "between-polls", "average"),
+    ("time-between-poll-max", "between-polls", "most"),
+    ("poll-idle-ratio-avg", "idle-ratio", "average"),
+    ("last-poll-seconds-ago", "last-poll", "gauge"),
+)
+FETCH_SIZES: Final[tuple[Row, ...]] = (
+    ("fetch-size-avg", "fetch-size", "average"),
+    ("fetch-size-max", "fetch-size", "most"),
+    ("bytes-consumed-rate", "fetch-size", "rate"),
+    ("bytes-consumed-total", "fetch-size", "total"),
+)
+FETCH_TIMES: Final[tuple[Row, ...]] = (
+    ("fetch-latency-avg", "fetch-latency", "average"),
+    ("fetch-latency-max", "fetch-latency", "most"),
+    ("fetch-rate", "fetch-latency", "frequency"),
+    ("fetch-total", "fetch-latency", "count"),
+    ("fetch-throttle-time-avg", "fetch-throttle", "average"),
+    ("fetch-throttle-time-max", "fetch-throttle", "most"),
+)
+HEARTBEATS: Final[tuple[Row, ...]] = (
+    ("heartbeat-response-time-max", "heartbeats", "most"),
+    ("heartbeat-rate", "heartbeats", "frequency"),
+    ("heartbeat-total", "heartbeats", "count"),
+    ("last-heartbeat-seconds-ago", "last-heartbeat", "gauge"),
+)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PolledMetrics(ClientMetrics):
+    """The metrics of a client with a ``poll``. Told in the user's thread (on a loop: there), once for each poll."""
+
+    def __init__(self, client: KafkaClient, settings: Mapping[str, Any], prefix: str) -> None:
+        self._polled_at = self._poll_ended_at = 0.0
+        super().__init__(client, settings, prefix, POLLS, {"last-poll": lambda: self._age(self._polled_at)})
+
+    def poll_began(self) -> float:
+        """A poll begins; to be handed to :meth:`poll_ended`."""
+        now = self.clock()
+        if self._polled_at:
+            self.all["between-polls"].record((now - self._polled_at) * 1000, now)
+        self._polled_at = now
+        return now
+
+    def poll_ended(self, began: float) -> None:
+        """It returns, or raises."""
+        now = self.clock()
+        cycle_s = now - (self._poll_ended_at or began)
+        self._poll_ended_at = now
+        self.all["idle-ratio"].record((now - began) / cycle_s if cycle_s > 0 else 0.0, now)
+
+    def _age(self, instant: float) -> float:
+        """Seconds since then; -1 for never (0)."""
+        return self.clock() - instant if instant else -1.0

@@ -1,37 +1,35 @@
-"""From a target to a connection: looks the node up, learns what is missing, holds the request meanwhile.
+"""From a target to a connection: looks the node up, finds out what is missing, holds the request meanwhile.
 
-The look-up itself is :func:`kafka.core.routing.route`; here is what is done about its :class:`Unknown`. The router is
-also the owner of the nodes' connections: it hears of their beginnings and ends, and draws the conclusions.
+The look-up itself is :func:`kafka.core.routing.route`; here is what is done about its :class:`NoKnownNode`. The router
+is also the owner of the nodes' connections (:class:`NodeConnections`) and is called when they are ready or lost.
 
-    Unknown.BROKERS      bootstrap (KIP-899; when brokers are known, only if ``metadata_recovery_strategy`` says so);
+    NoKnownNode.BROKERS      bootstrap (KIP-899; when brokers are known, only if ``metadata_recovery_strategy`` says
+    so);
                          held until a connection is ready, metadata came, or a back-off is over
-    Unknown.LEADER       one refresh of the metadata, then an error
-    Unknown.CONTROLLER   the same
-    Unknown.COORDINATOR  FindCoordinator, once for all who wait
+    NoKnownNode.LEADER       one refresh of the metadata, then an error
+    NoKnownNode.CONTROLLER   the same
+    NoKnownNode.COORDINATOR  FindCoordinator, once for all requests that wait
 
-What answers tell on the side is taken note of here, before their callers see them: other leaders (KIP-951), throttling.
+Responses pass through here before their callers see them: leader hints (KIP-951) and throttle times are taken out.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from math import inf
 from typing import NamedTuple
 
-from kafka.client.bootstrap import Bootstrap
+from kafka.client.bootstrap import Bootstrap, FindServers
+from kafka.client.check_version import ClusterVersions
 from kafka.client.cluster import ClusterMetadata
-from kafka.client.connection import BrokerConnection
-from kafka.client.faults import fail_all
-from kafka.client.greeting import ClusterVersions
-from kafka.client.link import Exchange, LinkSettings
-from kafka.client.nodes import BOOTSTRAP, Nodes
-from kafka.client.servers import FindServers
-from kafka.client.throttle import ThrottleTimes
-from kafka.core.coordinator import Found
+from kafka.client.connection import BOOTSTRAP, BrokerConnection, ConnectionOwner, ConnectionSettings
+from kafka.client.requests import PendingRequest, TrafficCounters, fail_all
+from kafka.core.coordinator import FoundCoordinator
 from kafka.core.leader_hints import PARTITIONS_OF, leader_hints
 from kafka.core.retry import Rng
-from kafka.core.routing import Coordinator, Coordinators, Leader, NodeId, Target, Unknown, route
-from kafka.core.versions import Discovery, Greeting
+from kafka.core.routing import Coordinator, Coordinators, Leader, NodeId, NoKnownNode, Target, route
+from kafka.core.versions import NegotiatedVersions, VersionsDialogue
 from kafka.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -49,9 +47,9 @@ log = logging.getLogger(__name__)
 
 
 class _Held(NamedTuple):
-    """A request that waits for its route."""
+    """A request without a route yet."""
 
-    exchange: Exchange
+    pending: PendingRequest
     target: Target
     lane: str | None
     timer: LoopTimer
@@ -65,43 +63,68 @@ class Router:
         self,
         network: Network,
         cluster: ClusterMetadata,
-        settings: LinkSettings,
+        settings: ConnectionSettings,
         servers: list[tuple[str, int]],
         versions: ClusterVersions,
         rng: Rng,
-        look_up: Callable[[Coordinator], Future[Found]],
+        look_up: Callable[[Coordinator], Future[FoundCoordinator]],
         refresh: Callable[[tuple[str, ...]], Future[None]],
         find_servers: FindServers | None = None,
         *,
         find_at_once: bool = False,
         recovers: bool = True,
     ) -> None:
-        self.recovers = recovers
+        self._recovers = recovers
         self._loop = network.loop
         self._cluster = cluster
         self._look_up = look_up
         self._refresh = refresh
         self._held: list[_Held] = []
-        self._looked_up: dict[Coordinator, Future[Found]] = {}
+        self._coordinator_lookups: dict[Coordinator, Future[FoundCoordinator]] = {}
         self._wake: LoopTimer | None = None
         self._is_closed = False
         self.versions = versions
         self.coordinators = Coordinators()
-        self.nodes = Nodes(cluster, network, settings, self, rng)
+        self.nodes = NodeConnections(cluster, network, settings, self, rng)
         self.bootstrap = Bootstrap(servers, network, settings, rng, self, find_servers, find_at_once=find_at_once)
         self.throttle = ThrottleTimes()
         self.connections_opened = 0
         self.connections_lost = 0
-        self.lane_watchers: dict[str, Callable[[BaseException], object]] = {}
-        """By lane: who wants to know that its connection has ended though nobody closed it."""
-        self.events = 0
-        """Grows with whatever a caller of ``poll`` may wait for."""
-        self.collected: list[Response] | None = None
-        """Where ``poll`` gathers responses; None outside it."""
+        self._lane_watchers: dict[str, Callable[[BaseException], object]] = {}
+        """By lane: called when its connection was lost, or was closed as idle."""
+        self._events = 0  # grows with all that a caller of poll() may wait for
+        self._collected: list[Response] | None = None  # responses, while poll() runs
 
-    def send(self, exchange: Exchange, target: Target, lane: str | None = None) -> None:
+    def watch_lane(self, lane: str, on_lost: Callable[[BaseException], object] | None) -> None:
+        if on_lost is None:
+            self._lane_watchers.pop(lane, None)
+        else:
+            self._lane_watchers[lane] = on_lost
+
+    # -- poll() --------------------------------------------------------------------------------------------------------
+
+    @property
+    def events(self) -> int:
+        """Grows with all that a caller of ``poll`` may wait for: responses, connections, tasks."""
+        return self._events
+
+    def count_event(self) -> None:
+        self._events += 1
+
+    def begin_collecting(self) -> list[Response]:
+        """The list to which responses are appended until :meth:`end_collecting`."""
+        collected: list[Response] = []
+        self._collected = collected
+        return collected
+
+    def end_collecting(self) -> None:
+        self._collected = None
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def send(self, pending: PendingRequest, target: Target, lane: str | None = None) -> None:
         """Hand the request to the connection for ``target``, now or when that is known."""
-        self._route(exchange, target, lane, is_learnt=False)
+        self._route(pending, target, lane, is_retried=False)
 
     def close(self, error: KafkaError) -> None:
         """End all connections; what waits fails with ``error``."""
@@ -112,94 +135,94 @@ class Router:
         held, self._held = self._held, []
         for entry in held:
             entry.timer.cancel()
-            entry.exchange.future.failure(error)
+            entry.pending.future.failure(error)
         self.nodes.close(error=error)
 
     def on_metadata(self) -> None:
         """The cluster's metadata was read anew."""
-        self.nodes.forget_strangers()
+        self.nodes.drop_unknown_nodes()
         for connection in self.nodes:
-            connection.look_again()
-        self.settle_bootstrap()
+            connection.on_metadata_updated()
+        self.close_bootstrap_when_idle()
         self.release()
 
     def rebootstrap(self, why: str) -> None:
-        """Forget the brokers, close the connections to them, and ask the bootstrap servers (KIP-1102).
+        """Forget the brokers, close the connections to them, and connect to the bootstrap servers (KIP-1102).
 
         What is in flight fails with KafkaConnectionError, which is retriable.
         """
-        log.warning("the bootstrap servers are asked again: %s", why)
+        log.warning("rebootstrapping from bootstrap_servers, closing all connections: %s", why)
         self._cluster.forget_brokers()
         self.coordinators.forget_all()
-        error = KafkaConnectionError(f"closed, since the bootstrap servers are asked again: {why}")
+        error = KafkaConnectionError(f"closed, going back to the bootstrap servers: {why}")
         ended = [connection for connection in self.nodes if connection.connected()]
         self.nodes.close(error=error)
         for connection in ended:
-            self._tell_watcher(connection, error)
+            self._notify_lane_watcher(connection, error)
         self.bootstrap.start_anew()
 
-    def settle_bootstrap(self) -> None:
-        """Brokers are known: the bootstrap connection ends once nothing is in flight on it."""
+    def close_bootstrap_when_idle(self) -> None:
+        """Close the bootstrap connection when brokers are known and nothing is in flight on it."""
         connection = self.nodes.find(BOOTSTRAP)
         if connection is None or not self._cluster.brokers():
             return
         if connection.in_flight_count:
-            self._loop.call_later(0.1, self.settle_bootstrap)
+            self._loop.call_later(0.1, self.close_bootstrap_when_idle)
         else:
             self.nodes.close(BOOTSTRAP)
 
     # -- routes --------------------------------------------------------------------------------------------------------
 
-    def _route(self, exchange: Exchange, target: Target, lane: str | None, *, is_learnt: bool) -> None:
+    def _route(self, pending: PendingRequest, target: Target, lane: str | None, *, is_retried: bool) -> None:
         node = route(target, self._cluster, self.nodes, self.coordinators)
-        if not isinstance(node, Unknown):
-            self.nodes.get(node, None if node == BOOTSTRAP else lane).submit(exchange)
-        elif node is Unknown.BROKERS:
-            self._hold(exchange, target, lane)
-        elif is_learnt:
-            exchange.future.failure(self._not_found(exchange, target, node))
+        if not isinstance(node, NoKnownNode):
+            self.nodes.get(node, None if node == BOOTSTRAP else lane).submit(pending)
+        elif node is NoKnownNode.BROKERS:
+            self._hold(pending, target, lane)
+        elif is_retried:
+            pending.future.failure(self._not_found(pending, target, node))
         else:
-            self._learn(exchange, target, lane)
+            self._find_out(pending, target, lane)
 
-    def _learn(self, exchange: Exchange, target: Target, lane: str | None) -> None:
-        """Ask for what is missing and route again; the request's deadline holds meanwhile."""
-        learning: Future[Found] | Future[None]
+    def _find_out(self, pending: PendingRequest, target: Target, lane: str | None) -> None:
+        """Find the coordinator, or refresh the metadata, and route again; the request's deadline holds meanwhile."""
+        lookup: Future[FoundCoordinator] | Future[None]
         if isinstance(target, Coordinator):
-            learning = self._find_coordinator(target)
+            lookup = self._find_coordinator(target)
         else:
-            learning = self._refresh((target.partition.topic,) if isinstance(target, Leader) else ())
-        timer = self._loop.call_at(exchange.deadline, self._out_of_time, exchange, target)
+            lookup = self._refresh((target.partition.topic,) if isinstance(target, Leader) else ())
+        timer = self._loop.call_at(pending.deadline, self._on_timeout, pending, target)
 
-        def learnt(outcome: object) -> None:
+        def found_out(outcome: object) -> None:
             timer.cancel()
-            if exchange.future.is_done:
+            if pending.future.is_done:
                 return
             if isinstance(outcome, BaseException):
-                exchange.future.failure(outcome)
+                pending.future.failure(outcome)
             else:
-                self._route(exchange, target, lane, is_learnt=True)
+                self._route(pending, target, lane, is_retried=True)
 
-        learning.add_both(learnt)
+        lookup.add_both(found_out)
 
-    def _find_coordinator(self, coordinator: Coordinator) -> Future[Found]:
-        under_way = self._looked_up.get(coordinator)
+    def _find_coordinator(self, coordinator: Coordinator) -> Future[FoundCoordinator]:
+        under_way = self._coordinator_lookups.get(coordinator)
         if under_way is not None:
             return under_way
-        future = self._looked_up[coordinator] = self._look_up(coordinator)
+        future = self._coordinator_lookups[coordinator] = self._look_up(coordinator)
 
-        def found(outcome: Found | BaseException) -> None:
-            self._looked_up.pop(coordinator, None)
-            if isinstance(outcome, Found):
+        def found(outcome: FoundCoordinator | BaseException) -> None:
+            self._coordinator_lookups.pop(coordinator, None)
+            if isinstance(outcome, FoundCoordinator):
                 if self._cluster.broker_metadata(outcome.node_id) is None:
                     self._cluster.note_broker(outcome.node_id, outcome.host, outcome.port)
                 self.coordinators.put(coordinator, outcome.node_id)
 
         return future.add_both(found)
 
-    def _not_found(self, exchange: Exchange, target: Target, missing: Unknown) -> KafkaError:
+    def _not_found(self, pending: PendingRequest, target: Target, missing: NoKnownNode) -> KafkaError:
         if isinstance(target, Leader):
             topic, number = target.partition
-            where = f"{exchange.api} to the leader of {topic}-{number}"
+            where = f"{pending.api} to the leader of {topic}-{number}"
             error = self._cluster.topic_error(topic)
             if error is not None:
                 return type(error)(f"{where}: {error.args[0]}")
@@ -208,123 +231,125 @@ class Router:
             if self._cluster.leader_for_partition(target.partition) is None:
                 return StaleMetadata(f"{where}: no such partition in the cluster's metadata")
             return LeaderNotAvailableError(f"{where}: it has none now")
-        return StaleMetadata(f"{exchange.api} to {target}: {missing.value}")
+        return StaleMetadata(f"{pending.api} to {target}: {missing.value}")
 
     # -- holding -------------------------------------------------------------------------------------------------------
 
-    def _hold(self, exchange: Exchange, target: Target, lane: str | None) -> None:
-        timer = self._loop.call_at(exchange.deadline, self._out_of_time, exchange, target)
-        self._held.append(_Held(exchange, target, lane, timer))
+    def _hold(self, pending: PendingRequest, target: Target, lane: str | None) -> None:
+        timer = self._loop.call_at(pending.deadline, self._on_timeout, pending, target)
+        self._held.append(_Held(pending, target, lane, timer))
         self.start_bootstrap()
         self._refuse_held()
         self._set_wake()
 
     def _refuse_held(self) -> None:
-        """The servers were just asked, and what they said is for somebody to put right: waiting is of no use."""
+        """Fail what is held when a bootstrap server has just refused us (TLS, SASL): waiting does not help."""
         refusal = self.bootstrap.refusal()
         if refusal is None or not self._held:
             return
         held, self._held = self._held, []
         for entry in held:
             entry.timer.cancel()
-        # On the next turn: whoever waits has the future by then.
-        self._loop.call_soon(fail_all, [entry.exchange for entry in held], refusal)
+        # On the next turn: the callers have the futures by then.
+        self._loop.call_soon(fail_all, [entry.pending for entry in held], refusal)
 
     def start_bootstrap(self) -> None:
-        """No known broker can be reached: ask the bootstrap servers, if that may be (KIP-899)."""
-        if not self._is_closed and (self.recovers or not self._cluster.brokers()):
+        """No known broker can be reached: connect to the bootstrap servers, if the settings allow it (KIP-899)."""
+        if not self._is_closed and (self._recovers or not self._cluster.brokers()):
             self.bootstrap.start()
 
     def release(self) -> None:
-        """Something has changed: try again to route what is held."""
+        """Route what is held again."""
         held, self._held = self._held, []
         for entry in held:
             entry.timer.cancel()
-            if not entry.exchange.future.is_done:
-                self._route(entry.exchange, entry.target, entry.lane, is_learnt=False)
+            if not entry.pending.future.is_done:
+                self._route(entry.pending, entry.target, entry.lane, is_retried=False)
 
     def _set_wake(self) -> None:
-        """The next instant at which a node's or the bootstrap's back-off is over."""
+        """Set the timer for the end of the next back-off, a node's or the bootstrap's."""
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
         if self._held and not self._is_closed:
             when = self.nodes.next_retry_at()
-            may_start = self.recovers or not self._cluster.brokers()
+            may_start = self._recovers or not self._cluster.brokers()
             if may_start and not self.bootstrap.is_under_way:
                 when = min(when, self.bootstrap.next_at)
             now = self._loop.time()
-            # Also when it is over already, as it is at once with a back-off of 0.
+            # Also when it is over already, as with a back-off of 0.
             self._wake = self._loop.call_at(min(max(when, now), now + 86400), self.release)
 
-    def _out_of_time(self, exchange: Exchange, target: Target) -> None:
-        if exchange.future.is_done:
+    def _on_timeout(self, pending: PendingRequest, target: Target) -> None:
+        if pending.future.is_done:
             return
-        self._held = [entry for entry in self._held if entry.exchange is not exchange]
-        why = self.bootstrap.why() if not self._cluster.brokers() else "no broker that is free is known"
-        text = f"{exchange.api} to {_name(target)}: not sent within {exchange.timeout_s:g} s: {why}"
-        exchange.future.failure(KafkaTimeoutError(text))
+        self._held = [entry for entry in self._held if entry.pending is not pending]
+        why = self.bootstrap.why() if not self._cluster.brokers() else "no known broker can be used now"
+        text = f"{pending.api} to {_name(target)}: not sent within {pending.timeout_s:g} s: {why}"
+        pending.future.failure(KafkaTimeoutError(text))
 
-    # -- what connections tell -----------------------------------------------------------------------------------------
+    # -- called by connections -----------------------------------------------------------------------------------------
 
     def address_of(self, node_id: NodeId) -> tuple[str, int] | None:
         broker = self._cluster.broker_metadata(node_id)
         return None if broker is None else (broker.host, broker.port)
 
-    def greeting(self) -> Greeting | Discovery:
-        return self.versions.greeting()
+    def versions_dialogue(self) -> VersionsDialogue | NegotiatedVersions:
+        return self.versions.versions_dialogue()
 
-    def on_ready(self, connection: BrokerConnection, discovery: Discovery) -> None:
-        self.events += 1
+    def on_ready(self, connection: BrokerConnection, negotiated: NegotiatedVersions) -> None:
+        self._events += 1
         self.connections_opened += 1
-        self.versions.learn(discovery)
+        self.versions.learn(negotiated)
         self.release()
 
     def on_lost(self, connection: BrokerConnection, error: BaseException) -> None:
-        self.events += 1
+        self._events += 1
         self.connections_lost += 1
         self.coordinators.forget_node(connection.node_id)
         if connection.node_id == BOOTSTRAP:
-            self.nodes.close(BOOTSTRAP)  # the next round tries all servers again
+            self.nodes.close(BOOTSTRAP)  # the next bootstrap round tries all servers again
         else:
             self._cluster.request_update()
             if self._cluster.brokers() and self.nodes.least_loaded_node() is None:
-                # Now, and not when somebody asks for any node: by then one may be out of its back-off, and fail again.
+                # Now, and not when a node is chosen: a broker's back-off may be shorter than that of the metadata.
+                # Then there is one to be tried whenever metadata is due, it fails, and the bootstrap servers would
+                # never be tried (Java's clients look at every poll).
                 self.start_bootstrap()
         if self._held:
             self._set_wake()
-        self._tell_watcher(connection, error)
+        self._notify_lane_watcher(connection, error)
 
-    def on_retired(self, connection: BrokerConnection, error: BaseException) -> None:
-        self._tell_watcher(connection, error)
+    def on_idle_closed(self, connection: BrokerConnection, error: BaseException) -> None:
+        self._notify_lane_watcher(connection, error)
 
-    def _tell_watcher(self, connection: BrokerConnection, error: BaseException) -> None:
-        watcher = self.lane_watchers.get(connection.lane or "")
+    def _notify_lane_watcher(self, connection: BrokerConnection, error: BaseException) -> None:
+        watcher = self._lane_watchers.get(connection.lane or "")
         if watcher is not None:
-            self._loop.call_soon(watcher, error)  # after those whose requests were on it
+            self._loop.call_soon(watcher, error)  # after the futures of its requests
 
-    def on_answer(self, exchange: Exchange, response: Response) -> None:
+    def on_answer(self, pending: PendingRequest, response: Response) -> None:
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
-            self.throttle.note(exchange.api, throttle_ms)
+            self.throttle.note(pending.api, throttle_ms)
         if type(response) in PARTITIONS_OF:
             hints = leader_hints(response, self._cluster.topic_name_for_id)
             if hints is not None:
                 self._cluster.update_partition_leaders(hints.leaders, hints.nodes)
-        if self.collected is not None and not exchange.is_internal:
-            self.events += 1
-            self.collected.append(response)
+        if self._collected is not None and not pending.is_internal:
+            self._events += 1
+            self._collected.append(response)
 
-    def bootstrapped(self, connection: BrokerConnection, discovery: Discovery) -> None:
-        """A server has been reached: use its connection until brokers are known."""
+    def bootstrapped(self, connection: BrokerConnection, negotiated: NegotiatedVersions) -> None:
+        """A bootstrap server is connected: use its connection until brokers are known."""
         self.nodes.adopt(connection)
-        if discovery.metadata is not None:
-            self._cluster.seed(discovery.metadata)
-        self.on_ready(connection, discovery)
+        if negotiated.metadata is not None:
+            self._cluster.seed(negotiated.metadata)
+        self.on_ready(connection, negotiated)
 
     def bootstrap_failed(self) -> None:
-        """None of the servers was reached; the next round is due after its back-off."""
-        self.events += 1
+        """No bootstrap server could be reached; the next round is due after its back-off."""
+        self._events += 1
         self._refuse_held()
         self._set_wake()
 
@@ -335,3 +360,131 @@ def _name(target: Target) -> str:
     if isinstance(target, Coordinator):
         return f"the coordinator of {target.type.name.lower()} {target.key!r}"
     return {"AnyNode": "any node", "Controller": "the controller"}.get(type(target).__name__, f"node {target}")
+
+
+class NodeConnections:
+    """All connections of a client, by node and lane, and which node is least loaded.
+
+    Connections are made on first use and kept until :meth:`close`. The connection to a bootstrap server is handed over
+    by ``bootstrap.py`` with :meth:`adopt`, as the node ``"bootstrap"``.
+    """
+
+    def __init__(
+        self, cluster: ClusterMetadata, network: Network, settings: ConnectionSettings, owner: ConnectionOwner, rng: Rng
+    ) -> None:
+        self._cluster = cluster
+        self._network = network
+        self._settings = settings
+        self._owner = owner
+        self._rng = rng
+        self._connections: dict[tuple[NodeId, str | None], BrokerConnection] = {}
+        self._traffic: tuple[TrafficCounters, ...] = ()
+
+    def __iter__(self) -> Iterator[BrokerConnection]:
+        return iter(list(self._connections.values()))
+
+    def find(self, node_id: NodeId, lane: str | None = None) -> BrokerConnection | None:
+        """The connection, if there is one."""
+        return self._connections.get((node_id, lane))
+
+    def get(self, node_id: NodeId, lane: str | None = None) -> BrokerConnection:
+        """The connection, made now if there is none; it connects when it is used."""
+        key = (node_id, lane)
+        found = self._connections.get(key)
+        if found is None:
+            found = BrokerConnection(node_id, self._network, self._settings, self._owner, self._rng, lane)
+            found.count_traffic(self._traffic)
+            self._connections[key] = found
+        return found
+
+    def adopt(self, connection: BrokerConnection) -> None:
+        """Take over a connection made elsewhere."""
+        connection.count_traffic(self._traffic)
+        self._connections[connection.node_id, connection.lane] = connection
+
+    def set_traffic(self, traffic: tuple[TrafficCounters, ...]) -> None:
+        """Report all requests to these from now on, and to no others."""
+        self._traffic = traffic
+        for connection in self:
+            connection.count_traffic(traffic)
+
+    def close(self, node_id: NodeId | None = None, lane: str | None = None, error: KafkaError | None = None) -> None:
+        """Close all connections, those of one node, those of one lane, or the one."""
+        for key, connection in list(self._connections.items()):
+            if node_id in (None, key[0]) and lane in (None, key[1]):
+                del self._connections[key]
+                connection.close(error)
+
+    def drop_unknown_nodes(self) -> None:
+        """Close the connections to nodes that are not in the metadata any more, unless they are still in use."""
+        known = {broker.nodeId for broker in self._cluster.brokers()}
+        for key, connection in list(self._connections.items()):
+            if key[0] not in known and connection.disconnected() and not connection.in_flight_count:
+                del self._connections[key]
+                connection.close()
+
+    def in_flight_request_count(self, node_id: NodeId | None = None) -> int:
+        """Requests sent or waiting, on all connections or those to one node."""
+        return sum(c.in_flight_count for c in self if node_id in (None, c.node_id))
+
+    def least_loaded_node(self) -> NodeId | None:
+        """A connected node with nothing in flight; else the one with least in flight outside back-off, connected ones
+        first; else a broker from the metadata never tried; else one that throttles; else None. The bootstrap server
+        comes last everywhere.
+        """
+        best: NodeId | None = None
+        best_rank = (False, False, inf, False)
+        for (node_id, lane), connection in self._connections.items():
+            if lane is not None or connection.blacked_out() or self._has_no_address(connection):
+                continue
+            is_muted = connection.muted_until > 0
+            rank = (is_muted, connection.disconnected(), connection.in_flight_count, node_id == BOOTSTRAP)
+            if best is None or rank < best_rank:
+                best, best_rank = node_id, rank
+        is_muted, is_disconnected = best_rank[:2]
+        if best is not None and best != BOOTSTRAP and not is_muted and not is_disconnected:
+            return best
+        # A known broker that was never tried comes before a bootstrap server, and before one that throttles.
+        for broker in sorted(sorted(self._cluster.brokers()), key=lambda _: self._rng.random()):
+            if (broker.nodeId, None) not in self._connections:
+                return broker.nodeId if best in (None, BOOTSTRAP) or is_muted else best
+        return best
+
+    def _has_no_address(self, connection: BrokerConnection) -> bool:
+        """Whether there is no address to connect to: the node is not in the metadata."""
+        node_id = connection.node_id
+        return connection.disconnected() and node_id != BOOTSTRAP and self._cluster.broker_metadata(node_id) is None
+
+    def next_retry_at(self) -> float:
+        """When the first of the nodes in back-off may be tried again; infinity when none is."""
+        return min((c.retry_at for c in self if c.lane is None and c.blacked_out()), default=inf)
+
+
+class Throttled(NamedTuple):
+    """``answers``: how many had a throttle time above 0; the sum of their times, and the longest."""
+
+    answers: int
+    total_ms: int
+    most_ms: int
+
+
+NOT_THROTTLED = Throttled(0, 0, 0)
+
+
+class ThrottleTimes:
+    """The ``throttle_time_ms`` of this client's responses, by API, for metrics; connections mute themselves (KIP-219).
+
+    ``by_api``: the API's name ("Produce") -> what was counted for it. The loop's thread writes, any may read.
+    """
+
+    def __init__(self) -> None:
+        self.by_api: dict[str, Throttled] = {}
+
+    def note(self, api: str, throttle_ms: int) -> None:
+        """A response of ``api`` had this throttle time."""
+        known = self.by_api.get(api, NOT_THROTTLED)
+        self.by_api[api] = Throttled(known.answers + 1, known.total_ms + throttle_ms, max(known.most_ms, throttle_ms))
+
+    def of(self, api: str) -> Throttled:
+        """What was counted for one API; zeros when it was never throttled."""
+        return self.by_api.get(api, NOT_THROTTLED)

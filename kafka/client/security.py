@@ -1,22 +1,24 @@
-"""What one client needs to be let in: TLS for its connections, and a mechanism for each authentication.
+"""The security of one client's connections: TLS, a SASL mechanism for each authentication, and OAUTHBEARER's tokens.
 
 Made once from a client's resolved settings (:meth:`ClientSecurity.of`, which refuses what does not fit together) and
-shared by all its connections, in ``LinkSettings``. What is said over a connection is ``authentication.py``'s, tokens
-are fetched by ``tokens.py``. To add a mechanism: a row in :data:`_MECHANISMS`, and in ``kafka.config``.
+shared by all its connections, in ``ConnectionSettings``. The handshakes are ``handshake.py``'s. To add a mechanism: a
+row in :data:`_MECHANISMS`, and in ``kafka.config``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka.client.tokens import TokenSource
 from kafka.core.sasl import ClientMechanism
+from kafka.core.sasl.oauthbearer import OauthBearerClient
 from kafka.core.sasl.plain import PlainClient
 from kafka.core.sasl.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient
-from kafka.errors import KafkaConfigurationError
+from kafka.errors import KafkaConfigurationError, KafkaConnectionError, KafkaError, SaslAuthenticationFailedError
 from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.net.transport import Network
@@ -48,9 +50,10 @@ class ClientSecurity:
     ) -> None:  # fmt: skip
         self.protocol = protocol
         self.is_proven = False
-        """One of the client's connections has come about: what it is set to fits the cluster."""
+        """One of the client's connections was ready: the security settings fit the cluster."""
         self.token_losses = 0
-        """How often a broker hung up on a token without headers, which is all that an old one says to a wrong one."""
+        """How often a broker closed the connection on a token without headers, which is an old broker's only answer
+        to a wrong one."""
         self._context = context
         self._handshake_timeout_s = handshake_timeout_s
         self._new_mechanism = new_mechanism
@@ -84,6 +87,14 @@ class ClientSecurity:
             settings["socket_connection_setup_timeout_ms"] / 1000,
             _mechanism(settings) if protocol in WITH_SASL else None,
         )
+
+    def note_success(self) -> None:
+        """A connection is ready."""
+        self.is_proven = True
+
+    def count_token_loss(self) -> None:
+        """A broker closed the connection on a token."""
+        self.token_losses += 1
 
     @property
     def with_tls(self) -> bool:
@@ -198,3 +209,82 @@ _MECHANISMS: Final[Mapping[str, tuple[Callable[[Mapping[str, Any]], NewMechanism
     "OAUTHBEARER": (_oauthbearer, _TOKEN),
 }
 """Mechanism -> what makes it, and the settings that it needs."""
+
+
+class TokenSource:
+    """OAUTHBEARER tokens from a user's provider, which may block, and may fail. All methods on the loop's thread.
+
+    The provider is called in a thread of its own, for each authentication: of a new connection, and of a session that
+    is renewed. One call at a time: authentications that begin meanwhile share the token. Caching a token until it
+    expires is the provider's business, since it alone knows when that is.
+
+        it raises                    KafkaConnectionError, which is retriable: the connection is made again after its
+                                     back-off, since a token server may be down for a while
+        it gives an invalid token    SaslAuthenticationFailedError: the provider is wrong, and stays so
+        it does not return           the authentication times out; the next one waits for the same call
+
+    Source: KIP-255, KIP-342; the provider's shape is kafka-python's (``token()``, ``extensions()``), or any function
+    that gives a token.
+    """
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+        self._waiting: list[Future[ClientMechanism]] | None = None
+
+    def __repr__(self) -> str:
+        return f"<TokenSource {type(self._provider).__name__}>"
+
+    def new_mechanism(self, loop: Loop) -> Future[ClientMechanism]:
+        """The mechanism with a token from a provider call that begins now, or is under way."""
+        future: Future[ClientMechanism] = Future()
+        if self._waiting is not None:
+            self._waiting.append(future)
+            return future
+        self._waiting = [future]
+        try:
+            threading.Thread(target=self._fetch, args=(loop,), name="kafka-token", daemon=True).start()
+        except RuntimeError as error:  # no more threads available
+            self._fetched(KafkaConnectionError(f"the token provider cannot be called: {error}"))
+        return future
+
+    def _fetch(self, loop: Loop) -> None:
+        """Call the provider. Runs in the thread."""
+        outcome: tuple[str, dict[str, str]] | KafkaError
+        try:
+            outcome = _call_provider(self._provider)
+        except KafkaError as error:
+            outcome = error
+        except BaseException as error:  # SystemExit, too: the waiting authentications have to fail
+            # Its class alone: the text of the provider's error may contain the token, or its credentials.
+            log.warning("the token provider failed: %s", type(error).__name__)
+            outcome = KafkaConnectionError(f"the token provider failed: {type(error).__name__}")
+            outcome.__cause__ = error
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(self._fetched, outcome)
+
+    def _fetched(self, outcome: tuple[str, dict[str, str]] | KafkaError) -> None:
+        waiting, self._waiting = self._waiting or [], None
+        for future in waiting:
+            if isinstance(outcome, KafkaError):
+                future.failure(outcome)
+            else:
+                future.success(OauthBearerClient(*outcome))
+
+
+def _call_provider(provider: Any) -> tuple[str, dict[str, str]]:
+    """Token and extensions; SaslAuthenticationFailedError for what cannot be sent."""
+    token = provider.token() if callable(getattr(provider, "token", None)) else provider()
+    extensions = getattr(provider, "extensions", None)
+    more = extensions() if callable(extensions) else None
+    if isinstance(token, bytes):
+        token = token.decode("ascii", "replace")
+    if not isinstance(token, str):
+        raise SaslAuthenticationFailedError(f"the token provider gave {type(token).__name__}, and a token is a text")
+    if more is not None and not isinstance(more, Mapping):
+        raise SaslAuthenticationFailedError("the token provider's extensions() gave no mapping of names to texts")
+    found = {str(name): str(value) for name, value in (more or {}).items()}
+    try:
+        OauthBearerClient(token, found)
+    except ValueError as error:
+        raise SaslAuthenticationFailedError(f"the token provider: {error}") from None
+    return token, found

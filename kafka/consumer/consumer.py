@@ -27,8 +27,8 @@ from typing import Any, Final, TypeVar, overload
 
 import six
 
-from kafka.client import Host, KafkaClient, make_host
-from kafka.client.snapshot import fault_of_partitions
+from kafka.client import ClientHost, KafkaClient, make_host
+from kafka.client.cluster import invalid_partitions_error
 from kafka.client.telemetry import HasTelemetry
 from kafka.config import as_given, defaults, resolve
 from kafka.consumer import arguments
@@ -225,7 +225,7 @@ class KafkaConsumer(HasTelemetry):
         self._has_thread = loop is None and client is None
         self._closing: Future[None] | None = None
         self._default_timeout_s = settings["default_api_timeout_ms"] / 1000
-        self._host: Host = make_host("consumer", settings, loop, client)
+        self._host: ClientHost = make_host("consumer", settings, loop, client)
         try:
             self._assemble(on_records, on_error)
         except BaseException:
@@ -243,7 +243,7 @@ class KafkaConsumer(HasTelemetry):
         own_client = self._host.client
         own_loop = self._host.loop
         if self._has_thread:
-            own_client.tell_when_unreached()
+            own_client.log_when_unreachable()
         self._fetcher = make_fetcher(own_client, settings, lambda node: driver.free_at(node))
         lock = threading.RLock()  # a signal handler may break into what holds it, and seek
         self._reader = FetchBufferReader(self._fetcher, lock, lambda: own_loop.call_soon_threadsafe(driver.pump))
@@ -337,7 +337,7 @@ class KafkaConsumer(HasTelemetry):
             on_trouble=reports.put,
         )
         if self._has_thread:
-            client.dependants.append(group)
+            client.add_resident(group)
         else:
             group.has_begun = True  # there may be no poll, and what comes is taken at once
 
@@ -989,7 +989,7 @@ class KafkaConsumer(HasTelemetry):
         answer = self._wait_for(self._ask_for_topics, topic)
         for entry in answer.topics:
             if entry.name == topic and entry.partitions:
-                fault = fault_of_partitions(entry)
+                fault = invalid_partitions_error(entry)
                 if fault is not None:
                     raise fault
                 return {partition.partition_index for partition in entry.partitions}

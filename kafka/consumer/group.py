@@ -334,8 +334,7 @@ class GroupDriver:
             self.pending = None
             self._alarm.set(inf)
             self._client.cluster.remove_listener(self._metadata_changed)
-            if self in self._client.dependants:
-                self._client.dependants.remove(self)
+            self._client.remove_resident(self)
             self._client.close_lane(self._lane)
             self._client.close_lane(f"{self._lane}-apart")
             self._has_left()

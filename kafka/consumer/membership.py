@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, MutableMappi
 from math import inf
 from typing import Any, Final
 
-from kafka.client import Host
+from kafka.client import ClientHost
 from kafka.consumer.commits import CommitCallback, CommitQueue, OffsetCommitCallbacks
 from kafka.consumer.driver import ConsumerDriver
 from kafka.consumer.group import GroupDriver, Pending
@@ -209,7 +209,7 @@ class GroupMembership:
 
     def __init__(
         self,
-        host: Host,
+        host: ClientHost,
         driver: ConsumerDriver,
         commits: CommitQueue | None,
         starts: InitialOffsets | None,

@@ -1,6 +1,6 @@
 """What a consumer measures, under kafka-python's names, and Java's where that has more.
 
-    client/metrics.py, client/poll_metrics.py   of the whole consumer   ``consumer-metrics``
+    client/metrics.py, client/metrics.py   of the whole consumer   ``consumer-metrics``
     client/metrics.py                           of each node            ``consumer-node-metrics.node-N``
     FETCHES                                     of all fetches          ``consumer-fetch-manager-metrics``
     TOPIC                                       of each topic           the same, tag ``topic``
@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafka.client import KafkaClient
-from kafka.client.link import Exchange
-from kafka.client.poll_metrics import FETCH_SIZES, FETCH_TIMES, HEARTBEATS, PolledMetrics
+from kafka.client.metrics import FETCH_SIZES, FETCH_TIMES, HEARTBEATS, PolledMetrics
+from kafka.client.requests import PendingRequest
 from kafka.consumer.driver import ConsumerDriver
 from kafka.core.consume.positions import PartitionPosition
 from kafka.core.consume.record import RecordsByPartition
@@ -169,7 +169,7 @@ class ConsumerMetrics(PolledMetrics):
         if self._group is not None:
             self._group["failed-rebalances"].record(1, self.clock())
 
-    def on_answered(self, exchange: Exchange, response: Response, latency_ms: float, now: float) -> None:
+    def on_answered(self, pending: PendingRequest, response: Response, latency_ms: float, now: float) -> None:
         if isinstance(response, FetchResponse):
             self._fetched(response, latency_ms, now)
         elif self._group is not None:
@@ -179,7 +179,7 @@ class ConsumerMetrics(PolledMetrics):
                 if quantity == "heartbeats":
                     self._heartbeat_at = now
                 elif quantity == "joins" and not self._rebalance_began_at:
-                    self._rebalance_began_at = exchange.sent_at
+                    self._rebalance_began_at = pending.sent_at
 
     def _fetched(self, response: FetchResponse, latency_ms: float, now: float) -> None:
         self._fetches["fetch-latency"].record(latency_ms, now)

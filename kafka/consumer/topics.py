@@ -73,7 +73,7 @@ class SubscribedTopics:
         self._asked_ids: frozenset[UUID] = frozenset()
         self._alarm = DeadlineTimer(client.loop, self._look)
         client.cluster.add_listener(self._metadata_changed)
-        client.cluster.keep_from_creating(self._is_found)
+        client.cluster.exclude_from_creation(self._is_found)
 
     # -- what is watched -----------------------------------------------------------------------------------------------
 
@@ -253,4 +253,4 @@ class SubscribedTopics:
         self._alarm.set(inf)
         self._forget_found()
         self._client.cluster.remove_listener(self._metadata_changed)
-        self._client.cluster.keep_no_more(self._is_found)
+        self._client.cluster.allow_creation(self._is_found)

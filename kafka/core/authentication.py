@@ -3,15 +3,15 @@
 ::
 
     authenticate(mechanism)     ApiVersions -> which versions there are, then:
-    log_in(mechanism, versions) SaslHandshake v1 -> SaslAuthenticate ... -> Authenticated        since 1.0 (KIP-152)
+    sasl_login(mechanism, versions) SaslHandshake v1 -> SaslAuthenticate ... -> Authenticated        since 1.0 (KIP-152)
                                 SaslHandshake v0 -> frames that are tokens ... -> Authenticated  0.10 and 0.11 (KIP-43)
 
-The dialogue yields :class:`Ask` (a request; it is sent the response) or :class:`Token` (a frame without a header; it is
-sent the bytes that answer it) and raises an AuthenticationError that says whose fault it was. It owns no connection:
-``client/authentication.py`` carries it out, for a new connection and again on one that lives (KIP-368). The server's
-side is ``sasl/server.py``; a mechanism is a module of ``sasl``.
+The dialogue yields :class:`NextSaslRequest` (a request; it is sent the response) or :class:`Token` (a frame without a
+header; it is sent the bytes that answer it) and raises an AuthenticationError that says whose fault it was. It owns no
+connection: ``client/handshake.py`` carries it out, for a new connection and again on one that lives (KIP-368). The
+server's side is ``sasl/server.py``; a mechanism is a module of ``sasl``.
 
-A session that ends (``session_lifetime_ms``) is renewed in time, see :func:`plan`.
+A session that ends (``session_lifetime_ms``) is renewed in time, see :func:`plan_renewal`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from kafka.core.sasl import ClientMechanism, SaslError
-from kafka.core.versions import ApiRanges, greet
+from kafka.core.versions import ApiRanges, negotiate_versions
 from kafka.errors import (
     AuthenticationError,
     IllegalSaslStateError,
@@ -56,7 +56,7 @@ PAUSE_S: Final = 1.0
 authentication, which is later than where any broker begins to count."""
 
 
-class Ask(NamedTuple):
+class NextSaslRequest(NamedTuple):
     """Send the request, and bring the response; an error of the connection is thrown in."""
 
     request: Request[Any]
@@ -86,20 +86,20 @@ class Authenticated(NamedTuple):
     lifetime_s: float
 
 
-Authenticating = Generator[Ask | Token, Any, Authenticated]
+Authenticating = Generator[NextSaslRequest | Token, Any, Authenticated]
 
 
 def authenticate(mechanism: ClientMechanism, software: tuple[str, str]) -> Authenticating:
     """Everything for a new connection. ``software``: our name and version, for ApiVersions."""
-    greeting = greet(software)
+    greeting = negotiate_versions(software)
     probe = next(greeting)
     while True:
         ((request, version),) = probe.requests
-        answer: Response = yield Ask(request, version)
+        answer: Response = yield NextSaslRequest(request, version)
         try:
             probe = greeting.send((answer,))
         except StopIteration as end:
-            return (yield from log_in(mechanism, sasl_versions(end.value.ranges)))
+            return (yield from sasl_login(mechanism, sasl_versions(end.value.ranges)))
 
 
 def sasl_versions(ranges: ApiRanges) -> SaslVersions:
@@ -112,13 +112,15 @@ def sasl_versions(ranges: ApiRanges) -> SaslVersions:
     return SaslVersions(0, None)
 
 
-def log_in(mechanism: ClientMechanism, versions: SaslVersions) -> Authenticating:
+def sasl_login(mechanism: ClientMechanism, versions: SaslVersions) -> Authenticating:
     """SaslHandshake and the mechanism's own steps.
 
     Errors: UnsupportedSaslMechanismError (with what the broker has), IllegalSaslStateError (the listener wants no
     SASL), SaslAuthenticationFailedError (refused, or the server has not proved itself), KafkaConnectionError.
     """
-    told: SaslHandshakeResponse = yield Ask(SaslHandshakeRequest(mechanism=mechanism.name), versions.handshake)
+    told: SaslHandshakeResponse = yield NextSaslRequest(
+        SaslHandshakeRequest(mechanism=mechanism.name), versions.handshake
+    )
     if told.error_code:
         raise _handshake_refused(mechanism.name, told)
     lifetime_ms = 0
@@ -129,7 +131,9 @@ def log_in(mechanism: ClientMechanism, versions: SaslVersions) -> Authenticating
         if versions.authenticate is None:
             answer: bytes = yield Token(token)
         else:
-            said: SaslAuthenticateResponse = yield Ask(SaslAuthenticateRequest(auth_bytes=token), versions.authenticate)
+            said: SaslAuthenticateResponse = yield NextSaslRequest(
+                SaslAuthenticateRequest(auth_bytes=token), versions.authenticate
+            )
             if said.error_code:
                 raise _refused(mechanism.name, said)
             answer, lifetime_ms = said.auth_bytes, said.session_lifetime_ms
@@ -160,7 +164,7 @@ def _refused(name: str, said: SaslAuthenticateResponse) -> Exception:
     return error(f"SASL {name}: {said.error_message or 'the broker gives no reason'}")
 
 
-def hung_up(awaited: type[Request[Any]] | None) -> KafkaConnectionError:
+def closed_during_sasl(awaited: type[Request[Any]] | None) -> KafkaConnectionError:
     """The broker closed the connection while the answer to ``awaited`` (None: to a token) was due."""
     if awaited is None:
         # An old broker ends like this when it does not know the password, and when it is in trouble.
@@ -171,7 +175,7 @@ def hung_up(awaited: type[Request[Any]] | None) -> KafkaConnectionError:
     return KafkaConnectionError(f"closed the connection on {name}, during authentication")
 
 
-class Plan(NamedTuple):
+class SaslPlan(NamedTuple):
     """What a session asks for, as monotonic seconds: to be renewed at ``renew_at``, and to be left alone from
     ``quiet_at`` on until that is done. It ends at ``ends_at``."""
 
@@ -180,10 +184,10 @@ class Plan(NamedTuple):
     ends_at: float = inf
 
 
-NEVER: Final = Plan()
+NO_RENEWAL: Final = SaslPlan()
 
 
-def plan(authenticated: Authenticated, now: float, chance: float) -> Plan:
+def plan_renewal(authenticated: Authenticated, now: float, chance: float) -> SaslPlan:
     """The plan for a session that began just now. ``chance``: from 0 to 1.
 
     A lifetime of 1 s, the shortest that makes sense, gives 0.67 s of work and 0.33 s of quiet: the next handshake has
@@ -191,8 +195,8 @@ def plan(authenticated: Authenticated, now: float, chance: float) -> Plan:
     """
     lifetime_s = authenticated.lifetime_s
     if lifetime_s == inf:
-        return NEVER
+        return NO_RENEWAL
     margin_s = min(MARGIN_S, lifetime_s / 3)
     quiet_at = now + lifetime_s - margin_s
     wanted_at = min(now + lifetime_s * (EARLIEST + (LATEST - EARLIEST) * chance), quiet_at)
-    return Plan(max(wanted_at, now + PAUSE_S), quiet_at, now + lifetime_s)
+    return SaslPlan(max(wanted_at, now + PAUSE_S), quiet_at, now + lifetime_s)

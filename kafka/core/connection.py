@@ -37,7 +37,7 @@ def expects_answer(request: Request[Any]) -> bool:
     return request.api_key != PRODUCE_KEY or request.acks != 0  # type: ignore[attr-defined]
 
 
-class Call:
+class InFlightRequest:
     """One request on its way. ``owner`` is the sender's and not looked at here."""
 
     __slots__ = ("api_key", "correlation_id", "deadline", "owner", "response_type", "skippable", "version")
@@ -66,7 +66,7 @@ class Call:
         return f"{NAMES.get(self.api_key, self.api_key)} v{self.version}"
 
 
-Answer = tuple[Call, Response | KafkaProtocolError | None]
+Answer = tuple[InFlightRequest, Response | KafkaProtocolError | None]
 """What came of a call: the response; the fault in its bytes; or None when the broker passed it over."""
 
 
@@ -87,7 +87,7 @@ class ClientConnection:
         self._correlation_id = correlation_id
         self._frames = LargeFrameReader(pool or BufferPool(), max_bytes)
         self.node = node
-        self.in_flight: deque[Call] = deque()
+        self.in_flight: deque[InFlightRequest] = deque()
         self.failed: KafkaProtocolError | None = None
         """The fault that ended the connection: close it."""
 
@@ -114,7 +114,9 @@ class ClientConnection:
         response_type = _response_types.get(cls)
         if response_type is None:
             response_type = _response_types[cls] = cls.response_type()
-        self.in_flight.append(Call(cls.api_key, version, correlation_id, response_type, deadline, owner, skippable))
+        self.in_flight.append(
+            InFlightRequest(cls.api_key, version, correlation_id, response_type, deadline, owner, skippable)
+        )
         return chunks
 
     def receive(self, data: bytes) -> list[Answer]:
@@ -169,22 +171,22 @@ class ClientConnection:
         """The earliest deadline of what is in flight; infinity when nothing is."""
         return min((call.deadline for call in self.in_flight), default=inf)
 
-    def overdue(self, now: float) -> list[Call]:
+    def overdue(self, now: float) -> list[InFlightRequest]:
         """The calls in flight whose deadline has come."""
         return [call for call in self.in_flight if call.deadline <= now]
 
-    def put_off_deadlines(self, seconds: float) -> None:
+    def extend_deadlines(self, seconds: float) -> None:
         """What is in flight has so much more time: the broker said that it is in no hurry (KIP-219)."""
         for call in self.in_flight:
             call.deadline += seconds
 
-    def abandon(self) -> list[Call]:
+    def abandon(self) -> list[InFlightRequest]:
         """The connection is gone: take out what was in flight."""
         calls = list(self.in_flight)
         self.in_flight.clear()
         return calls
 
-    def _call_of(self, correlation_id: int, answers: list[Answer]) -> Call:
+    def _call_of(self, correlation_id: int, answers: list[Answer]) -> InFlightRequest:
         in_flight = self.in_flight
         if not in_flight:
             raise KafkaProtocolError(f"an answer (correlation id {correlation_id}) that nobody asked for")

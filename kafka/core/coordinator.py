@@ -13,7 +13,7 @@ from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorRe
 _SEVERAL_KEYS_SINCE = 4
 
 
-class Found(NamedTuple):
+class FoundCoordinator(NamedTuple):
     """A coordinating broker, and where it is."""
 
     node_id: int
@@ -21,13 +21,13 @@ class Found(NamedTuple):
     port: int
 
 
-def find_coordinator(coordinator: Coordinator, backoff: Backoff, timeout_s: float) -> Dialogue[Found]:
+def find_coordinator(coordinator: Coordinator, backoff: Backoff, timeout_s: float) -> Dialogue[FoundCoordinator]:
     """Ask any broker, and again while the coordinator is being chosen (the first time its topic is made).
 
     Errors: KafkaTimeoutError, GroupAuthorizationFailedError and its like. Source: KIP-699 for several keys.
     """
 
-    def attempt() -> Dialogue[Found]:
+    def attempt() -> Dialogue[FoundCoordinator]:
         response = yield from send(
             AnyNode(),
             ByVersion(FindCoordinatorRequest, lambda version: _request(coordinator, version)),
@@ -48,12 +48,12 @@ def _request(coordinator: Coordinator, version: int) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(key=coordinator.key, key_type=coordinator.type)
 
 
-def _read(response: FindCoordinatorResponse, coordinator: Coordinator) -> Found:
+def _read(response: FindCoordinatorResponse, coordinator: Coordinator) -> FoundCoordinator:
     for entry in response.coordinators:
         if entry.key == coordinator.key:
             if entry.error_code:
                 raise for_code(entry.error_code)(entry.error_message or "")
-            return Found(entry.node_id, entry.host, entry.port)
+            return FoundCoordinator(entry.node_id, entry.host, entry.port)
     if response.error_code:
         raise for_code(response.error_code)(response.error_message or "")
-    return Found(response.node_id, response.host, response.port)
+    return FoundCoordinator(response.node_id, response.host, response.port)

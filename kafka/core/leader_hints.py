@@ -2,7 +2,7 @@
 
 With NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, brokers of 3.7 and later say who leads instead, and where that is:
 ``current_leader`` of the partition, ``node_endpoints`` of the answer (Produce 10, Fetch 16; Fetch 12 to 15 have the
-leader without its address). Whether to believe it is the cluster metadata's to decide (``client/snapshot.py``).
+leader without its address). Whether to believe it is the cluster metadata's to decide (``client/cluster.py``).
 
 Another API that tells such things: one more line in :data:`PARTITIONS_OF`.
 """

@@ -1,7 +1,7 @@
 """Where a request goes: the kinds of target, the cache of coordinators, and the look-up from target to node.
 
-:func:`route` only decides. When it does not know, it says what has to be learnt first (:class:`Unknown`); the client
-learns that and asks again. A new kind of target is a class here and a branch in :func:`route`.
+:func:`route` only decides. When it does not know, it says what has to be learnt first (:class:`NoKnownNode`); the
+client learns that and asks again. A new kind of target is a class here and a branch in :func:`route`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Coordinator(NamedTuple):
 Target = int | str | AnyNode | Controller | Leader | Coordinator
 
 
-class Unknown(Enum):
+class NoKnownNode(Enum):
     """What has to be learnt before a target has a node."""
 
     BROKERS = "no broker is known or free"
@@ -105,18 +105,18 @@ class Coordinators:
             del self._nodes[coordinator]
 
 
-def route(target: Target, cluster: ClusterView, nodes: NodeChooser, coordinators: Coordinators) -> NodeId | Unknown:
+def route(target: Target, cluster: ClusterView, nodes: NodeChooser, coordinators: Coordinators) -> NodeId | NoKnownNode:
     """The node for ``target``, or what has to be learnt first."""
     if isinstance(target, (int, str)):
         return target
     if isinstance(target, AnyNode):
         node = nodes.least_loaded_node()
-        return Unknown.BROKERS if node is None else node
+        return NoKnownNode.BROKERS if node is None else node
     if isinstance(target, Leader):
         leader = cluster.leader_for_partition(target.partition)
-        return Unknown.LEADER if leader is None or leader < 0 else leader
+        return NoKnownNode.LEADER if leader is None or leader < 0 else leader
     if isinstance(target, Coordinator):
         found = coordinators.get(target)
-        return Unknown.COORDINATOR if found is None else found
+        return NoKnownNode.COORDINATOR if found is None else found
     controller = cluster.controller_id
-    return Unknown.CONTROLLER if controller is None else controller
+    return NoKnownNode.CONTROLLER if controller is None else controller

@@ -30,16 +30,16 @@ class States(Generic[S]):
         self.now = state
 
 
-class Link(Enum):
+class ConnectionState(Enum):
     """A client's connection to a node."""
 
-    IDLE = "idle"
+    DISCONNECTED = "idle"
     """Not connected, and nothing stands against connecting but the back-off."""
     CONNECTING = "connecting"
     """Looking up the name, or connecting to its addresses."""
     AUTHENTICATING = "authenticating"
     """Connected, with SASL: showing who we are."""
-    GREETING = "greeting"
+    CHECKING_API_VERSIONS = "greeting"
     """Connected; finding out what the broker speaks."""
     READY = "ready"
     """Requests may be sent."""
@@ -47,18 +47,29 @@ class Link(Enum):
     """Closed for good, by us."""
 
 
-LINK: Final[Mapping[Link, frozenset[Link]]] = {
-    Link.IDLE: frozenset({Link.CONNECTING, Link.CLOSED}),
-    Link.CONNECTING: frozenset({Link.AUTHENTICATING, Link.GREETING, Link.IDLE, Link.CLOSED}),
-    Link.AUTHENTICATING: frozenset({Link.GREETING, Link.IDLE, Link.CLOSED}),
+CONNECTION_STATES: Final[Mapping[ConnectionState, frozenset[ConnectionState]]] = {
+    ConnectionState.DISCONNECTED: frozenset({ConnectionState.CONNECTING, ConnectionState.CLOSED}),
+    ConnectionState.CONNECTING: frozenset(
+        {
+            ConnectionState.AUTHENTICATING,
+            ConnectionState.CHECKING_API_VERSIONS,
+            ConnectionState.DISCONNECTED,
+            ConnectionState.CLOSED,
+        }
+    ),
+    ConnectionState.AUTHENTICATING: frozenset(
+        {ConnectionState.CHECKING_API_VERSIONS, ConnectionState.DISCONNECTED, ConnectionState.CLOSED}
+    ),
     # An old broker closes on what it does not know, and the greeting goes on over a new connection.
-    Link.GREETING: frozenset({Link.READY, Link.CONNECTING, Link.IDLE, Link.CLOSED}),
-    Link.READY: frozenset({Link.IDLE, Link.CLOSED}),
-    Link.CLOSED: frozenset(),
+    ConnectionState.CHECKING_API_VERSIONS: frozenset(
+        {ConnectionState.READY, ConnectionState.CONNECTING, ConnectionState.DISCONNECTED, ConnectionState.CLOSED}
+    ),
+    ConnectionState.READY: frozenset({ConnectionState.DISCONNECTED, ConnectionState.CLOSED}),
+    ConnectionState.CLOSED: frozenset(),
 }
 
 
-class Transaction(Enum):
+class TransactionPhase(Enum):
     """A transactional producer."""
 
     UNINITIALIZED = "not initialized"
@@ -74,25 +85,39 @@ class Transaction(Enum):
     FATAL_ERROR = "after an error that ended it"
 
 
-TRANSACTION: Final[Mapping[Transaction, frozenset[Transaction]]] = {
-    Transaction.UNINITIALIZED: frozenset({Transaction.INITIALIZING, Transaction.FATAL_ERROR}),
+TRANSACTION_PHASES: Final[Mapping[TransactionPhase, frozenset[TransactionPhase]]] = {
+    TransactionPhase.UNINITIALIZED: frozenset({TransactionPhase.INITIALIZING, TransactionPhase.FATAL_ERROR}),
     # UNINITIALIZED: the epoch cannot be had now, and may be asked for again.
-    Transaction.INITIALIZING: frozenset({Transaction.READY, Transaction.UNINITIALIZED, Transaction.FATAL_ERROR}),
-    Transaction.READY: frozenset({Transaction.IN_TRANSACTION, Transaction.FATAL_ERROR}),
-    Transaction.IN_TRANSACTION: frozenset(
-        {Transaction.COMMITTING, Transaction.ABORTING, Transaction.ABORTABLE_ERROR, Transaction.FATAL_ERROR}
+    TransactionPhase.INITIALIZING: frozenset(
+        {TransactionPhase.READY, TransactionPhase.UNINITIALIZED, TransactionPhase.FATAL_ERROR}
+    ),
+    TransactionPhase.READY: frozenset({TransactionPhase.IN_TRANSACTION, TransactionPhase.FATAL_ERROR}),
+    TransactionPhase.IN_TRANSACTION: frozenset(
+        {
+            TransactionPhase.COMMITTING,
+            TransactionPhase.ABORTING,
+            TransactionPhase.ABORTABLE_ERROR,
+            TransactionPhase.FATAL_ERROR,
+        }
     ),
     # INITIALIZING: the next transaction needs an epoch of its own, which the end of this one did not bring.
-    Transaction.COMMITTING: frozenset(
-        {Transaction.READY, Transaction.INITIALIZING, Transaction.ABORTABLE_ERROR, Transaction.FATAL_ERROR}
+    TransactionPhase.COMMITTING: frozenset(
+        {
+            TransactionPhase.READY,
+            TransactionPhase.INITIALIZING,
+            TransactionPhase.ABORTABLE_ERROR,
+            TransactionPhase.FATAL_ERROR,
+        }
     ),
-    Transaction.ABORTING: frozenset({Transaction.READY, Transaction.INITIALIZING, Transaction.FATAL_ERROR}),
-    Transaction.ABORTABLE_ERROR: frozenset({Transaction.ABORTING, Transaction.FATAL_ERROR}),
-    Transaction.FATAL_ERROR: frozenset(),
+    TransactionPhase.ABORTING: frozenset(
+        {TransactionPhase.READY, TransactionPhase.INITIALIZING, TransactionPhase.FATAL_ERROR}
+    ),
+    TransactionPhase.ABORTABLE_ERROR: frozenset({TransactionPhase.ABORTING, TransactionPhase.FATAL_ERROR}),
+    TransactionPhase.FATAL_ERROR: frozenset(),
 }
 
 
-class Telemetry(Enum):
+class TelemetryState(Enum):
     """A client's telemetry (KIP-714)."""
 
     SUBSCRIPTION_NEEDED = "subscription needed"
@@ -108,29 +133,30 @@ class Telemetry(Enum):
     """Nothing more is asked or pushed: the client was closed, or a broker refused telemetry for good."""
 
 
-TELEMETRY: Final[Mapping[Telemetry, frozenset[Telemetry]]] = {
-    Telemetry.SUBSCRIPTION_NEEDED: frozenset({Telemetry.SUBSCRIPTION_IN_PROGRESS, Telemetry.TERMINATED}),
+TELEMETRY_STATES: Final[Mapping[TelemetryState, frozenset[TelemetryState]]] = {
+    TelemetryState.SUBSCRIPTION_NEEDED: frozenset({TelemetryState.SUBSCRIPTION_IN_PROGRESS, TelemetryState.TERMINATED}),
     # SUBSCRIPTION_NEEDED: an error, or no metrics are wanted for now.
-    Telemetry.SUBSCRIPTION_IN_PROGRESS: frozenset(
-        {Telemetry.SUBSCRIPTION_NEEDED, Telemetry.PUSH_NEEDED, Telemetry.TERMINATED}
+    TelemetryState.SUBSCRIPTION_IN_PROGRESS: frozenset(
+        {TelemetryState.SUBSCRIPTION_NEEDED, TelemetryState.PUSH_NEEDED, TelemetryState.TERMINATED}
     ),
-    Telemetry.PUSH_NEEDED: frozenset(
-        {Telemetry.PUSH_IN_PROGRESS, Telemetry.TERMINATING_PUSH_NEEDED, Telemetry.TERMINATED}
+    TelemetryState.PUSH_NEEDED: frozenset(
+        {TelemetryState.PUSH_IN_PROGRESS, TelemetryState.TERMINATING_PUSH_NEEDED, TelemetryState.TERMINATED}
     ),
-    Telemetry.PUSH_IN_PROGRESS: frozenset(
+    TelemetryState.PUSH_IN_PROGRESS: frozenset(
         {
-            Telemetry.PUSH_NEEDED, Telemetry.SUBSCRIPTION_NEEDED, Telemetry.TERMINATING_PUSH_NEEDED,
-            Telemetry.TERMINATED,
+            TelemetryState.PUSH_NEEDED, TelemetryState.SUBSCRIPTION_NEEDED, TelemetryState.TERMINATING_PUSH_NEEDED,
+            TelemetryState.TERMINATED,
         }
     ),
-    Telemetry.TERMINATING_PUSH_NEEDED: frozenset({Telemetry.TERMINATING_PUSH_IN_PROGRESS, Telemetry.TERMINATED}),
-    Telemetry.TERMINATING_PUSH_IN_PROGRESS: frozenset({Telemetry.TERMINATED}),
-    Telemetry.TERMINATED: frozenset(),
+    TelemetryState.TERMINATING_PUSH_NEEDED: frozenset({TelemetryState.TERMINATING_PUSH_IN_PROGRESS,
+    TelemetryState.TERMINATED}),
+    TelemetryState.TERMINATING_PUSH_IN_PROGRESS: frozenset({TelemetryState.TERMINATED}),
+    TelemetryState.TERMINATED: frozenset(),
 }  # fmt: skip
 
 TABLES: Final[Mapping[str, Mapping[Enum, frozenset[Enum]]]] = {
-    "link": LINK,  # type: ignore[dict-item]  # a Mapping of one enum serves as one of any for reading
-    "telemetry": TELEMETRY,  # type: ignore[dict-item]
-    "transaction": TRANSACTION,  # type: ignore[dict-item]
+    "link": CONNECTION_STATES,  # type: ignore[dict-item]  # a Mapping of one enum serves as one of any for reading
+    "telemetry": TELEMETRY_STATES,  # type: ignore[dict-item]
+    "transaction": TRANSACTION_PHASES,  # type: ignore[dict-item]
 }
 """Name -> table, for the documentation."""

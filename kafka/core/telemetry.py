@@ -4,8 +4,8 @@
     subscribed(response, now) · pushed(response, now) · failed(error, now)        once for each Ask and Push
     close()                            a last push, if there is a subscription; then TERMINATED
 
-The states are ``TELEMETRY`` in ``states.py``. What is in a push is the driver's (``client/telemetry.py``): values,
-their names (``metrics/telemetry.py``), bytes (``client/otlp.py``).
+The states are ``TELEMETRY_STATES`` in ``states.py``. What is in a push is the driver's (``client/telemetry.py``):
+values, their names (``client/telemetry.py``), bytes (``client/telemetry.py``).
 
 The first push after a subscription is made after 0.5 to 1.5 of the interval, by chance, so that clients that started
 together do not push together; the others after one interval. What follows errors is :data:`REACTIONS`; a request
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafka.core.retry import Rng, interval_s
-from kafka.core.states import TELEMETRY, States, Telemetry
+from kafka.core.states import TELEMETRY_STATES, States, TelemetryState
 from kafka.errors import (
     InvalidRecordError,
     InvalidRequestError,
@@ -46,7 +46,7 @@ MOST_AT_ONCE: Final = 2
 NO_COMPRESSION: Final = 0
 
 
-class Reaction(Enum):
+class TelemetryErrorAction(Enum):
     """What to do after an error."""
 
     AT_ONCE = "ask for the subscription at once"
@@ -54,19 +54,19 @@ class Reaction(Enum):
     STOP = "no telemetry any more"
 
 
-REACTIONS: Final[Mapping[type[Exception], Reaction]] = {
-    UnknownSubscriptionIdError: Reaction.AT_ONCE,
-    UnsupportedCompressionTypeError: Reaction.AT_ONCE,
-    TelemetryTooLargeError: Reaction.NEXT_INTERVAL,
-    ThrottlingQuotaExceededError: Reaction.NEXT_INTERVAL,
-    InvalidRequestError: Reaction.STOP,
-    InvalidRecordError: Reaction.STOP,
-    UnsupportedVersionError: Reaction.STOP,
+REACTIONS: Final[Mapping[type[Exception], TelemetryErrorAction]] = {
+    UnknownSubscriptionIdError: TelemetryErrorAction.AT_ONCE,
+    UnsupportedCompressionTypeError: TelemetryErrorAction.AT_ONCE,
+    TelemetryTooLargeError: TelemetryErrorAction.NEXT_INTERVAL,
+    ThrottlingQuotaExceededError: TelemetryErrorAction.NEXT_INTERVAL,
+    InvalidRequestError: TelemetryErrorAction.STOP,
+    InvalidRecordError: TelemetryErrorAction.STOP,
+    UnsupportedVersionError: TelemetryErrorAction.STOP,
 }
 """Error in an answer -> what to do; for all others it is STOP."""
 
 
-class Subscription(NamedTuple):
+class TelemetrySubscription(NamedTuple):
     """What the broker wants. ``wanted``: beginnings of metric names, or ``*`` for all. ``max_bytes``: of a push, as it
     goes out; ``compression_types``: numbers of codecs, the one it likes best first. ``is_delta``: totals are told as
     what was added since the last push."""
@@ -84,7 +84,7 @@ class Subscription(NamedTuple):
         return name.startswith(self.wanted) or self.wanted == ("*",)
 
 
-class Ask(NamedTuple):
+class NextTelemetryRequest(NamedTuple):
     """Send this to a broker; then :meth:`TelemetryMachine.subscribed` or ``failed``."""
 
     request: GetTelemetrySubscriptionsRequest
@@ -93,7 +93,7 @@ class Ask(NamedTuple):
 class Push(NamedTuple):
     """Push what the subscription wants; then :meth:`TelemetryMachine.pushed` or ``failed``."""
 
-    subscription: Subscription
+    subscription: TelemetrySubscription
     compression_type: int
     is_terminating: bool
 
@@ -102,7 +102,7 @@ class TelemetryMachine:
     """One client's. ``codecs``: the numbers of those that work here. Instants are monotonic seconds."""
 
     def __init__(self, rng: Rng, codecs: Iterable[int] = ()) -> None:
-        self.subscription: Subscription | None = None
+        self.subscription: TelemetrySubscription | None = None
         """The last one."""
         self.next_deadline = 0.0
         """When to call :meth:`poll`; ``inf``: not before something happens."""
@@ -111,46 +111,46 @@ class TelemetryMachine:
         self.codecs = set(codecs)
         """What pushes may be compressed with."""
         self._rng = rng
-        self._states: States[Telemetry] = States(TELEMETRY, Telemetry.SUBSCRIPTION_NEEDED, "telemetry")
+        self._states: States[TelemetryState] = States(TELEMETRY_STATES, TelemetryState.SUBSCRIPTION_NEEDED, "telemetry")
         self._at_once = 0
 
     @property
-    def state(self) -> Telemetry:
+    def state(self) -> TelemetryState:
         return self._states.now
 
     @property
     def is_terminated(self) -> bool:
         """Whether nothing will follow."""
-        return self._states.now is Telemetry.TERMINATED
+        return self._states.now is TelemetryState.TERMINATED
 
-    def poll(self, now: float) -> Ask | Push | None:
+    def poll(self, now: float) -> NextTelemetryRequest | Push | None:
         """What there is to do."""
         if now < self.next_deadline:
             return None
         state = self._states.now
-        if state is Telemetry.SUBSCRIPTION_NEEDED:
+        if state is TelemetryState.SUBSCRIPTION_NEEDED:
             known = self.subscription
-            self._enter(Telemetry.SUBSCRIPTION_IN_PROGRESS)
-            return Ask(
+            self._enter(TelemetryState.SUBSCRIPTION_IN_PROGRESS)
+            return NextTelemetryRequest(
                 GetTelemetrySubscriptionsRequest(client_instance_id=known.client_instance_id if known else ZERO_UUID)
             )
-        if state is Telemetry.PUSH_NEEDED:
-            self._enter(Telemetry.PUSH_IN_PROGRESS)
+        if state is TelemetryState.PUSH_NEEDED:
+            self._enter(TelemetryState.PUSH_IN_PROGRESS)
             return self._push(is_terminating=False)
-        if state is Telemetry.TERMINATING_PUSH_NEEDED:
-            self._enter(Telemetry.TERMINATING_PUSH_IN_PROGRESS)
+        if state is TelemetryState.TERMINATING_PUSH_NEEDED:
+            self._enter(TelemetryState.TERMINATING_PUSH_IN_PROGRESS)
             return self._push(is_terminating=True)
         return None
 
     def subscribed(self, response: GetTelemetrySubscriptionsResponse, now: float) -> None:
-        """The answer to an :class:`Ask`."""
-        if self._states.now is not Telemetry.SUBSCRIPTION_IN_PROGRESS:
+        """The answer to an :class:`NextTelemetryRequest`."""
+        if self._states.now is not TelemetryState.SUBSCRIPTION_IN_PROGRESS:
             return  # closed meanwhile
         if response.error_code:
             self._refused(response.error_code, now)
             return
         told_ms = response.push_interval_ms
-        self.subscription = subscription = Subscription(
+        self.subscription = subscription = TelemetrySubscription(
             client_instance_id=response.client_instance_id,
             subscription_id=response.subscription_id,
             interval_s=interval_s(told_ms) if told_ms > 0 else DEFAULT_INTERVAL_S,
@@ -161,41 +161,44 @@ class TelemetryMachine:
         )
         self.error = None
         if subscription.wanted:
-            self._enter(Telemetry.PUSH_NEEDED, now + (0.5 + self._rng.random()) * subscription.interval_s)
+            self._enter(TelemetryState.PUSH_NEEDED, now + (0.5 + self._rng.random()) * subscription.interval_s)
         else:
-            self._enter(Telemetry.SUBSCRIPTION_NEEDED, now + subscription.interval_s)
+            self._enter(TelemetryState.SUBSCRIPTION_NEEDED, now + subscription.interval_s)
 
     def pushed(self, response: PushTelemetryResponse, now: float) -> None:
         """The answer to a :class:`Push`."""
-        if self._states.now is Telemetry.TERMINATING_PUSH_IN_PROGRESS:
-            self._enter(Telemetry.TERMINATED)
-        elif self._states.now is Telemetry.PUSH_IN_PROGRESS:
+        if self._states.now is TelemetryState.TERMINATING_PUSH_IN_PROGRESS:
+            self._enter(TelemetryState.TERMINATED)
+        elif self._states.now is TelemetryState.PUSH_IN_PROGRESS:
             if response.error_code:
                 self._refused(response.error_code, now)
             else:
                 self._at_once = 0
                 self.error = None
-                self._enter(Telemetry.PUSH_NEEDED, now + self._interval_s)
+                self._enter(TelemetryState.PUSH_NEEDED, now + self._interval_s)
 
     def failed(self, error: Exception, now: float) -> None:
         """There is no answer, or there was nothing to send."""
         self.error = error
-        if self._states.now is Telemetry.TERMINATING_PUSH_IN_PROGRESS:
-            self._enter(Telemetry.TERMINATED)
-        elif self._states.now in (Telemetry.SUBSCRIPTION_IN_PROGRESS, Telemetry.PUSH_IN_PROGRESS):
-            self._enter(Telemetry.SUBSCRIPTION_NEEDED, now + self._interval_s)
+        if self._states.now is TelemetryState.TERMINATING_PUSH_IN_PROGRESS:
+            self._enter(TelemetryState.TERMINATED)
+        elif self._states.now in (TelemetryState.SUBSCRIPTION_IN_PROGRESS, TelemetryState.PUSH_IN_PROGRESS):
+            self._enter(TelemetryState.SUBSCRIPTION_NEEDED, now + self._interval_s)
 
     def close(self) -> None:
         """The client is being closed: a last push follows where there is a subscription."""
-        if self._states.now in (Telemetry.PUSH_NEEDED, Telemetry.PUSH_IN_PROGRESS):
-            self._enter(Telemetry.TERMINATING_PUSH_NEEDED, 0.0)
-        elif self._states.now not in (Telemetry.TERMINATING_PUSH_NEEDED, Telemetry.TERMINATING_PUSH_IN_PROGRESS):
+        if self._states.now in (TelemetryState.PUSH_NEEDED, TelemetryState.PUSH_IN_PROGRESS):
+            self._enter(TelemetryState.TERMINATING_PUSH_NEEDED, 0.0)
+        elif self._states.now not in (
+            TelemetryState.TERMINATING_PUSH_NEEDED,
+            TelemetryState.TERMINATING_PUSH_IN_PROGRESS,
+        ):
             self.stop()
 
     def stop(self) -> None:
         """Nothing follows from now on."""
         if not self.is_terminated:
-            self._enter(Telemetry.TERMINATED)
+            self._enter(TelemetryState.TERMINATED)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -212,16 +215,16 @@ class TelemetryMachine:
     def _refused(self, code: int, now: float) -> None:
         kind = for_code(code)
         self.error = kind()
-        reaction = REACTIONS.get(kind, Reaction.STOP)
+        reaction = REACTIONS.get(kind, TelemetryErrorAction.STOP)
         if kind is UnsupportedCompressionTypeError and self.subscription is not None:
             self.codecs.discard(self._push(is_terminating=False).compression_type)
-        if reaction is Reaction.STOP:
-            self._enter(Telemetry.TERMINATED)
+        if reaction is TelemetryErrorAction.STOP:
+            self._enter(TelemetryState.TERMINATED)
             return
-        self._at_once += reaction is Reaction.AT_ONCE
-        is_now = reaction is Reaction.AT_ONCE and self._at_once <= MOST_AT_ONCE
-        self._enter(Telemetry.SUBSCRIPTION_NEEDED, now if is_now else now + self._interval_s)
+        self._at_once += reaction is TelemetryErrorAction.AT_ONCE
+        is_now = reaction is TelemetryErrorAction.AT_ONCE and self._at_once <= MOST_AT_ONCE
+        self._enter(TelemetryState.SUBSCRIPTION_NEEDED, now if is_now else now + self._interval_s)
 
-    def _enter(self, state: Telemetry, deadline: float = inf) -> None:
+    def _enter(self, state: TelemetryState, deadline: float = inf) -> None:
         self._states.enter(state)
         self.next_deadline = deadline

@@ -1,7 +1,7 @@
 """Which versions to speak with a broker, and how that is found out.
 
 :class:`ApiRanges` holds what a broker speaks and chooses versions. Two dialogues find it out on a fresh connection;
-they yield :class:`Probe` steps and get one :data:`Outcome` for each request. ``client/greeting.py`` runs them.
+they yield :class:`Probe` steps and get one :data:`Outcome` for each request. ``client/handshake.py`` runs them.
 
     discover()  nobody knows the cluster yet: ApiVersions and Metadata v0 together, below 0.10 a probe for each release
     greet()     the cluster is 0.10 or later: ApiVersions alone
@@ -130,7 +130,7 @@ Outcome = Response | NoAnswer
 """What came of one request of a probe."""
 
 
-class Discovery(NamedTuple):
+class NegotiatedVersions(NamedTuple):
     """What a greeting found: the ranges, and the brokers and topics when Metadata was asked along with it."""
 
     ranges: ApiRanges
@@ -142,10 +142,10 @@ class Discovery(NamedTuple):
         return self.ranges.release or ""
 
 
-Greeting = Generator[Probe, tuple[Outcome, ...], Discovery]
+VersionsDialogue = Generator[Probe, tuple[Outcome, ...], NegotiatedVersions]
 
 
-def discover(software: tuple[str, str], *, strict: bool = True) -> Greeting:
+def discover_versions(software: tuple[str, str], *, strict: bool = True) -> VersionsDialogue:
     """Find out what a broker of any release speaks, 0.8.0 to the newest.
 
     ``software``: our name and version (KIP-511). With ``strict`` an answer that is no Kafka message is an error at
@@ -194,11 +194,11 @@ def discover(software: tuple[str, str], *, strict: bool = True) -> Greeting:
         # A 0.9 broker does not close the connection on ApiVersions. One that did, and still knows ListGroups, closed it
         # for another reason (it was starting, or had too many connections): the first probe is made once more.
         if release != "0.9" or answer is not NoAnswer.CLOSED:
-            return Discovery(ApiRanges(OLD_RANGES[release], release=release), _as_metadata(old_metadata))
+            return NegotiatedVersions(ApiRanges(OLD_RANGES[release], release=release), _as_metadata(old_metadata))
     raise KafkaConnectionError("the connection was lost on ApiVersions, twice; ListGroups was answered")
 
 
-def greet(software: tuple[str, str], version: int = ApiVersionsRequest.max_version) -> Greeting:
+def negotiate_versions(software: tuple[str, str], version: int = ApiVersionsRequest.max_version) -> VersionsDialogue:
     """Ask a broker of a cluster that is known to be 0.10 or later, with the ``version`` that the last one took."""
     (answer,) = yield Probe(((_api_versions(software), version),))
     if not isinstance(answer, ApiVersionsResponse):
@@ -207,7 +207,9 @@ def greet(software: tuple[str, str], version: int = ApiVersionsRequest.max_versi
     return (yield from _modern(software, answer, None))
 
 
-def _modern(software: tuple[str, str], answer: ApiVersionsResponse, metadata: MetadataResponse | None) -> Greeting:
+def _modern(
+    software: tuple[str, str], answer: ApiVersionsResponse, metadata: MetadataResponse | None
+) -> VersionsDialogue:
     if answer.error_code == UnsupportedVersionError.errno:
         told = [entry.max_version for entry in answer.api_keys if entry.api_key == API_VERSIONS_KEY]
         version = min(told[0], ApiVersionsRequest.max_version - 1) if told else 0
@@ -218,7 +220,7 @@ def _modern(software: tuple[str, str], answer: ApiVersionsResponse, metadata: Me
         answer = second
     if answer.error_code:
         raise for_code(answer.error_code)("ApiVersions")
-    return Discovery(ApiRanges.from_response(answer), metadata)
+    return NegotiatedVersions(ApiRanges.from_response(answer), metadata)
 
 
 def _api_versions(software: tuple[str, str]) -> ApiVersionsRequest:

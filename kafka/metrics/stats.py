@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 
 
-class Window:
+class SampleWindow:
     """What was recorded from ``began`` on."""
 
     __slots__ = ("began", "count", "most", "total")
@@ -41,14 +41,14 @@ class Sampled:
         """How many values there were, of all times."""
         self._count = count
         self._window_s = window_s
-        self._window = Window(now)
-        self._windows: deque[Window] = deque([self._window])
+        self._window = SampleWindow(now)
+        self._windows: deque[SampleWindow] = deque([self._window])
 
     def record(self, value: float, now: float, count: int = 1, most: float | None = None) -> None:
         """``value`` is the sum of ``count`` values, the largest of which is ``most``."""
         window = self._window
         if now - window.began >= self._window_s:
-            window = self._window = Window(now)
+            window = self._window = SampleWindow(now)
             self._windows.append(window)
             if len(self._windows) > self._count:
                 self._windows.popleft()
@@ -81,10 +81,10 @@ class Sampled:
         """0 when nothing was recorded."""
         return max((window.most for window in self._recent(now) if window.count), default=0.0)
 
-    def _passed_s(self, windows: list[Window], now: float) -> float:
+    def _passed_s(self, windows: list[SampleWindow], now: float) -> float:
         least_s = (self._count - 1) * self._window_s if len(self._windows) < self._count else 0.0
         return max(now - windows[0].began, least_s, 1e-3)
 
-    def _recent(self, now: float) -> list[Window]:
+    def _recent(self, now: float) -> list[SampleWindow]:
         oldest = now - self._count * self._window_s
         return [window for window in list(self._windows) if window.began >= oldest]

@@ -63,7 +63,7 @@ class ProducerDriver:
             else None
         )
         client.cluster.add_listener(self._metadata_changed)
-        client.dependants.append(self)
+        client.add_resident(self)
 
     # -- the sender ----------------------------------------------------------------------------------------------------
 
@@ -200,10 +200,10 @@ class ProducerDriver:
             self.client.cluster.remove_listener(self._metadata_changed)
             if self.metrics is not None:
                 self.metrics.close()
-            self.client.dependants.remove(self)
+            self.client.remove_resident(self)
 
     def finish(self) -> Future[None]:
-        """What the client's :class:`~kafka.client.kafka_client.Dependant` is asked for."""
+        """What the client's :class:`~kafka.client.kafka_client.LoopResident` is asked for."""
         return self.when_answered()
 
 

@@ -29,7 +29,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from kafka.client import Host, KafkaClient, make_host
+from kafka.client import ClientHost, KafkaClient, make_host
 from kafka.client.telemetry import HasTelemetry
 from kafka.config import as_given, defaults, resolve
 from kafka.core.produce.accumulator import PRODUCER_CLOSED, BufferFull, RecordAccumulator
@@ -86,7 +86,7 @@ class ProducerComponents(NamedTuple):
     transactions: Transactions | None
 
 
-def assemble(settings: dict[str, Any], host: Host, lock: AbstractContextManager[Any]) -> ProducerComponents:
+def assemble(settings: dict[str, Any], host: ClientHost, lock: AbstractContextManager[Any]) -> ProducerComponents:
     """The parts for these resolved settings. ``lock`` is the accumulator's.
 
     Nothing that the I/O thread holds may hold ``host``, nor the producer: forgetting them ends the thread.

@@ -26,7 +26,7 @@ from kafka.core.produce.sender import Sender
 from kafka.core.produce.transactions import TransactionManager
 from kafka.core.retry import Backoff
 from kafka.core.routing import Coordinator, CoordinatorType
-from kafka.core.states import Transaction
+from kafka.core.states import TransactionPhase
 from kafka.errors import (
     Cancelled,
     IllegalStateError,
@@ -323,7 +323,7 @@ QUICK_S: Final = 0.02
 """First wait where the broker still completes the last transaction, as in Java."""
 FEATURE: Final = "transaction.version"
 
-_ENDING: Final = (Transaction.COMMITTING, Transaction.ABORTING)
+_ENDING: Final = (TransactionPhase.COMMITTING, TransactionPhase.ABORTING)
 
 
 class _Operation:
@@ -385,12 +385,12 @@ class Transactions:
     @property
     def is_ended(self) -> bool:
         """No transaction is under way."""
-        return self.machine.state is Transaction.READY
+        return self.machine.state is TransactionPhase.READY
 
     @property
     def is_sending(self) -> bool:
         """Records may become part of a transaction."""
-        return self.machine.state is Transaction.IN_TRANSACTION
+        return self.machine.state is TransactionPhase.IN_TRANSACTION
 
     # -- called by the driver ------------------------------------------------------------------------------------------
 
@@ -400,7 +400,7 @@ class Transactions:
             self._is_adding = True
             self._client.run(self._in_turn(self._dialogues.add_partitions)).add_both(self._added)
         empty = self._empty
-        if empty is not None and self._accumulator.incomplete and self.machine.state is Transaction.ABORTING:
+        if empty is not None and self._accumulator.incomplete and self.machine.state is TransactionPhase.ABORTING:
             self._sender.drop_unsent(TransactionAbortedError("the record was sent while its transaction was aborted"))
         self._refuse_late()
         if empty is not None and not self._accumulator.incomplete:
@@ -524,7 +524,7 @@ class Transactions:
         error = self.machine.error
         if error is None:
             return
-        if self.machine.state is Transaction.FATAL_ERROR:
+        if self.machine.state is TransactionPhase.FATAL_ERROR:
             self._sender.end(error)
         else:
             self._drop(error)

@@ -1,7 +1,7 @@
 """The base class of token providers, where programs for kafka-python import it from.
 
 Nothing here asks for it: any object with ``token()`` will do as ``sasl_oauth_token_provider``, and any function that
-gives a token. What calls it, and when, is told in ``client/tokens.py``.
+gives a token. What calls it, and when, is told in ``client/security.py``.
 """
 
 from __future__ import annotations

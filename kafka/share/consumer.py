@@ -128,7 +128,7 @@ class KafkaShareConsumer(HasTelemetry):
         )
         self._host = make_host("share consumer", settings, loop=loop, client=client)
         if self._has_thread:
-            self._host.client.tell_when_unreached()
+            self._host.client.log_when_unreachable()
         self._driver = ShareConsumerDriver(
             self._host.client,
             self._events,

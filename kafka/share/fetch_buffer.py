@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import Any, Final
 
-from kafka.client import Host
+from kafka.client import ClientHost
 from kafka.core.deserialize import deserializer_for
 from kafka.core.share.acknowledgements import Acknowledged, AcknowledgementResult, acknowledged_of
 from kafka.core.share.records import AcknowledgeType, ShareRecord, consecutive_runs, mark_acknowledged, without_lost
@@ -425,7 +425,7 @@ class ThreadedPolling:
 
     def __init__(
         self,
-        host: Host,
+        host: ClientHost,
         engine: ShareConsumerDriver,
         inbox: ShareFetchBuffer,
         events: ShareEventDispatcher,

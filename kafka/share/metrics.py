@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kafka.client import KafkaClient
-from kafka.client.link import Exchange
-from kafka.client.poll_metrics import FETCH_SIZES, FETCH_TIMES, HEARTBEATS, PolledMetrics
+from kafka.client.metrics import FETCH_SIZES, FETCH_TIMES, HEARTBEATS, PolledMetrics
+from kafka.client.requests import PendingRequest
 from kafka.core.share.acknowledgements import AcknowledgementResult
 from kafka.core.share.records import ShareRecord
 from kafka.metrics import Row
@@ -64,7 +64,7 @@ class ShareMetrics(PolledMetrics):
         if refused:
             self._fetches["refusals"].record(refused, now)
 
-    def on_answered(self, exchange: Exchange, response: Response, latency_ms: float, now: float) -> None:
+    def on_answered(self, exchange: PendingRequest, response: Response, latency_ms: float, now: float) -> None:
         if isinstance(response, ShareFetchResponse):
             size = sum(len(part.records or b"") for topic in response.responses for part in topic.partitions)
             self._fetches["fetch-size"].record(size, now)

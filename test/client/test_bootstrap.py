@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka.client.nodes import BOOTSTRAP
+from kafka.client.connection import BOOTSTRAP
 from kafka.core.routing import AnyNode
 from kafka.errors import KafkaTimeoutError, NoBrokersAvailable
 from kafka.future import Future
@@ -46,7 +46,7 @@ def test_who_hears_of_no_error_is_told_by_the_log_that_nobody_is_there_once_each
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     quiet, client = world.client("nowhere:1"), world.client("nowhere:1")
-    client.tell_when_unreached()
+    client.log_when_unreachable()
     waits = [each.request(AnyNode(), NONE, 100) for each in (quiet, client)]
     world.run(20)
     (told,) = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
@@ -208,6 +208,6 @@ def test_check_version_goes_on_after_lost_connections(
 
 def test_check_version_of_a_server_that_loses_every_connection_ends(world: World, broker: ScriptedBroker) -> None:
     broker.answers[MetadataRequest] = lambda request, version: CLOSE
-    with pytest.raises(NoBrokersAvailable, match="closed the connection during the greeting"):
+    with pytest.raises(NoBrokersAvailable, match="closed the connection during ApiVersions"):
         world.client().check_version(timeout=5)
     assert 3 < world.now < 6

@@ -148,7 +148,7 @@ def test_a_topic_whose_partitions_are_not_0_to_n_has_an_error_and_other_topics_g
     assert isinstance(error, InvalidTopicMetadataError) and error.retriable and error.invalid_metadata
     assert re.search(what, str(error))
     assert cluster.partitions_for_topic("jobs") is None and cluster.partitions_for_topic("other") == {0, 1}
-    assert caplog.text.count("the answer to Metadata has") == 1, "not with each refresh"
+    assert caplog.text.count("the response to Metadata has") == 1, "not with each refresh"
     refresh(cluster, response(topic("jobs", partition(0))))
     assert cluster.topic_error("jobs") is None and cluster.partitions_for_topic("jobs") == {0}
 
@@ -251,7 +251,7 @@ def test_what_must_not_be_created_is_never_asked_for_by_name_where_that_creates(
 
 def test_topics_of_a_pattern_are_not_created_by_asking_for_them(cluster: ClusterMetadata) -> None:
     found = {"found"}
-    cluster.keep_from_creating(found.__contains__)
+    cluster.exclude_from_creation(found.__contains__)
     cluster.set_topics(["found"])
     assert asked(cluster, 9) == (["found"], False) and asked(cluster, 3)[0] is None
     refresh(cluster, response(topic("found", error=3)))
@@ -262,7 +262,7 @@ def test_topics_of_a_pattern_are_not_created_by_asking_for_them(cluster: Cluster
 
 def test_a_topic_wanted_by_name_beside_a_patterns_is_created_by_a_request_of_its_own(cluster: ClusterMetadata) -> None:
     found = {"found", "gone"}
-    cluster.keep_from_creating(found.__contains__)
+    cluster.exclude_from_creation(found.__contains__)
     cluster.set_topics(["found", "gone", "mine"])
     refresh(cluster, response(topic("found", partition(0)), topic("gone", error=3), topic("mine", error=3)))
     assert cluster.missing_topics() == ["mine"]

@@ -147,7 +147,7 @@ def test_a_timed_out_request_closes_the_connection_and_fails_everything_on_it(
     error = world.failure(slow)
     assert world.now - began == pytest.approx(2)
     assert isinstance(error, RequestTimedOutError)
-    assert str(error) == "[Error 7] RequestTimedOutError: ListGroups v5 to node 1 (kafka:9092): no answer within 2 s"
+    assert str(error) == "[Error 7] RequestTimedOutError: ListGroups v5 to node 1 (kafka:9092): no response within 2 s"
     for future in (other, *waiting):
         assert isinstance(future.exception, KafkaConnectionError)
         assert "the connection was closed: ListGroups v5 to node 1" in str(future.exception)
@@ -270,7 +270,7 @@ def test_acks_0_that_the_peer_never_takes_ends_with_its_time(
     began = world.now
     error = world.failure(client.request(1, request, 3, max_version=9))
     assert isinstance(error, RequestTimedOutError)
-    assert "Produce to node 1 (kafka:9092): not taken within 3 s" in str(error)
+    assert "Produce to node 1 (kafka:9092): not written within 3 s" in str(error)
     assert world.now - began == pytest.approx(3)
     assert client.is_disconnected(1)
 

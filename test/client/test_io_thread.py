@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kafka.client.io_thread import Host, IoThread, LoopHost, make_host
+from kafka.client.io_thread import ClientHost, IoThread, SharedLoopHost, make_host
 from kafka.config import resolve
 from kafka.core.routing import AnyNode
 from kafka.errors import Cancelled, IllegalStateError, KafkaTimeoutError
@@ -107,7 +107,7 @@ def test_closing_fails_what_is_under_way(host: IoThread) -> None:
 
 
 def test_a_host_that_is_forgotten_ends_its_thread() -> None:
-    host: Host | None = IoThread("producer", bootstrap_servers="127.0.0.1:1")
+    host: ClientHost | None = IoThread("producer", bootstrap_servers="127.0.0.1:1")
     assert len(threads()) == 1
     del host
     gc.collect()
@@ -168,7 +168,7 @@ def test_on_a_given_loop_there_is_no_thread_and_blocking_is_refused(served: str)
     loop = Loop()
     before = threading.active_count()
     host = make_host("consumer", resolve("consumer", {"bootstrap_servers": served}), loop)
-    assert isinstance(host, LoopHost) and threading.active_count() == before
+    assert isinstance(host, SharedLoopHost) and threading.active_count() == before
     with pytest.raises(IllegalStateError, match="loop's own thread"):
         host.call(int)
     future = host.submit(host.client.request, AnyNode(), NONE)
@@ -181,7 +181,7 @@ def test_on_a_given_loop_there_is_no_thread_and_blocking_is_refused(served: str)
 
 def test_another_thread_may_block_on_a_given_loop(served: str) -> None:
     loop = Loop()
-    host = LoopHost("consumer", loop, bootstrap_servers=served)
+    host = SharedLoopHost("consumer", loop, bootstrap_servers=served)
     results: list[Any] = []
 
     def work() -> None:

@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, KafkaShareCons
 from kafka.admin import ConfigResource
 from kafka.client.cluster import ClusterMetadata
 from kafka.client.connection import BrokerConnection
-from kafka.client.link import Exchange
+from kafka.client.requests import PendingRequest
 from kafka.errors import IllegalStateError, UnsupportedVersionError, raise_for_code
 from kafka.protocol.quorum import UpdateFeaturesRequest
 from kafka.protocol.topics import DeleteTopicsRequest
@@ -50,13 +50,13 @@ class Sent:
     def watch(self, client: KafkaConsumer | KafkaProducer) -> None:
         client._host.call(client._host.client.add_traffic, self)
 
-    def sent(self, connection: BrokerConnection, exchange: Exchange, size_bytes: int) -> None:
-        if exchange.api in self._apis:
-            self.requests.append((exchange.api, connection.node_id))
+    def sent(self, connection: BrokerConnection, pending: PendingRequest, size_bytes: int) -> None:
+        if pending.api in self._apis:
+            self.requests.append((pending.api, connection.node_id))
             self.in_flight += 1
 
-    def answered(self, connection: BrokerConnection, exchange: Exchange, response: Response) -> None:
-        if exchange.api in self._apis:
+    def answered(self, connection: BrokerConnection, pending: PendingRequest, response: Response) -> None:
+        if pending.api in self._apis:
             self.in_flight -= 1
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.client.connection import BrokerConnection
-from kafka.client.link import Exchange
+from kafka.client.requests import PendingRequest
 from kafka.errors import LogTruncationError
 from kafka.protocol.fetch import FetchResponse
 from kafka.structs import OffsetAndMetadata
@@ -58,10 +58,10 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(cluster: Cluster, rack: s
     seen: list[Any] = []
 
     class Noted:
-        def sent(self, connection: BrokerConnection, exchange: Exchange, size_bytes: int) -> None:
+        def sent(self, connection: BrokerConnection, pending: PendingRequest, size_bytes: int) -> None:
             return
 
-        def answered(self, connection: BrokerConnection, exchange: Exchange, response: Response) -> None:
+        def answered(self, connection: BrokerConnection, pending: PendingRequest, response: Response) -> None:
             if isinstance(response, FetchResponse) and any(
                 entry.records for topic in response.responses for entry in topic.partitions
             ):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka.client.nodes import BOOTSTRAP
+from kafka.client.connection import BOOTSTRAP
 from kafka.core.routing import AnyNode, Coordinator
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 from kafka.protocol.groups import ListGroupsRequest
@@ -194,7 +194,7 @@ def test_a_cluster_with_another_id_is_noted(world: World, caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING):
         assert world.loop.run_until(lambda: client.cluster.cluster_id == "two", 30)
     assert client.cluster.cluster_id == "two" and client.cluster.former_cluster_id == "one"
-    assert "the cluster's id was one and is two" in caplog.text
+    assert "cluster id changed from one to two" in caplog.text
 
 
 def test_a_node_that_moved_is_tried_at_its_new_address_without_the_back_off_of_the_old_one(world: World) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.client import KafkaClient
-from kafka.client.servers import canonical_servers
+from kafka.client.bootstrap import canonical_servers
 from kafka.config import resolve
 from kafka.core.routing import AnyNode
 from kafka.errors import KafkaConfigurationError, KafkaTimeoutError

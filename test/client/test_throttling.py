@@ -10,7 +10,7 @@ import pytest
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.client import KafkaClient
-from kafka.client.throttle import Throttled, ThrottleTimes
+from kafka.client.router import Throttled, ThrottleTimes
 from kafka.core.routing import AnyNode
 from kafka.protocol.groups import ListGroupsRequest, ListGroupsResponse
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
@@ -175,7 +175,7 @@ def test_what_is_in_flight_gets_the_throttle_time_added_to_its_own(world: World,
     world.network.link("kafka", "me").delay_s = 0.1
     first, second = client.request(1, LIST), client.request(1, LIST)
     world.wait(first)
-    assert "no answer within 3 s" in str(world.failure(second))
+    assert "no response within 3 s" in str(world.failure(second))
     assert world.now == pytest.approx(63, abs=1), "a broker that stays silent is given up then"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafka.client.connection import BrokerConnection
-from kafka.core.states import Link
+from kafka.core.states import ConnectionState
 from kafka.errors import Cancelled, IllegalStateError, InvalidRecordError, KafkaTimeoutError, MessageSizeTooLargeError
 from kafka.net.tcp import TcpTransport
 from kafka.producer import KafkaProducer
@@ -125,7 +125,7 @@ def test_answers_that_are_lost_leave_each_record_there_once_and_in_order(
     def read_or_lose(self: TcpTransport) -> None:
         nonlocal answers, lost
         connection = getattr(self._handler, "_user", None)
-        is_ready = is_losing and isinstance(connection, BrokerConnection) and connection.state is Link.READY
+        is_ready = is_losing and isinstance(connection, BrokerConnection) and connection.state is ConnectionState.READY
         answers += is_ready
         if is_ready and answers % 7 == 0:
             lost += 1

@@ -11,15 +11,15 @@ from hypothesis import given
 
 from kafka.core.authentication import (
     MARGIN_S,
-    NEVER,
+    NO_RENEWAL,
     PAUSE_S,
-    Ask,
     Authenticated,
+    NextSaslRequest,
     SaslVersions,
     Token,
     authenticate,
-    log_in,
-    plan,
+    plan_renewal,
+    sasl_login,
     sasl_versions,
 )
 from kafka.core.sasl.plain import PlainClient
@@ -52,14 +52,14 @@ def end_of(dialogue: Any, answer: Any) -> Authenticated:
 def test_versions_handshake_and_tokens_follow_one_another() -> None:
     dialogue = authenticate(alice(), ("us", "1"))
     asked = next(dialogue)
-    assert isinstance(asked, Ask) and isinstance(asked.request, ApiVersionsRequest)
+    assert isinstance(asked, NextSaslRequest) and isinstance(asked.request, ApiVersionsRequest)
     keys = [
         ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=most) for key, most in ((17, 1), (36, 2))
     ]
     asked = dialogue.send(ApiVersionsResponse(error_code=0, api_keys=keys))
-    assert isinstance(asked, Ask) and asked == (SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    assert isinstance(asked, NextSaslRequest) and asked == (SaslHandshakeRequest(mechanism="PLAIN"), 1)
     asked = dialogue.send(WELL)
-    assert isinstance(asked, Ask) and asked.version == 2
+    assert isinstance(asked, NextSaslRequest) and asked.version == 2
     assert isinstance(asked.request, SaslAuthenticateRequest) and asked.request.auth_bytes == b"\0alice\0alice-secret"
     found = end_of(
         dialogue, SaslAuthenticateResponse(error_code=0, error_message="", auth_bytes=b"", session_lifetime_ms=5000)
@@ -68,14 +68,14 @@ def test_versions_handshake_and_tokens_follow_one_another() -> None:
 
 
 def test_an_old_broker_is_sent_bare_tokens() -> None:
-    dialogue = log_in(alice(), OLD)
-    assert next(dialogue) == Ask(SaslHandshakeRequest(mechanism="PLAIN"), 0)
+    dialogue = sasl_login(alice(), OLD)
+    assert next(dialogue) == NextSaslRequest(SaslHandshakeRequest(mechanism="PLAIN"), 0)
     assert dialogue.send(WELL) == Token(b"\0alice\0alice-secret")
     assert end_of(dialogue, b"") == Authenticated(OLD, inf)
 
 
 def test_no_step_shows_the_password() -> None:
-    dialogue = log_in(alice(), NEW)
+    dialogue = sasl_login(alice(), NEW)
     next(dialogue)
     assert "alice-secret" not in repr(dialogue.send(WELL))
     assert "alice-secret" not in repr(Token(b"\0alice\0alice-secret"))
@@ -86,7 +86,7 @@ def test_a_mechanism_without_an_end_is_left() -> None:
         def step(self, token: bytes) -> Any:
             return b"and so on"
 
-    dialogue = log_in(Endless("a", "b"), NEW)
+    dialogue = sasl_login(Endless("a", "b"), NEW)
     next(dialogue)
     dialogue.send(WELL)
     with pytest.raises(SaslAuthenticationFailedError, match="does not come to its end"):
@@ -115,13 +115,13 @@ def test_a_broker_without_sasl_is_an_error(ranges: Any) -> None:
 
 
 def test_a_session_without_an_end_is_never_renewed() -> None:
-    assert plan(Authenticated(NEW, inf), 6.0, 0.5) == NEVER
+    assert plan_renewal(Authenticated(NEW, inf), 6.0, 0.5) == NO_RENEWAL
 
 
 @given(lifetime_s=st.floats(1.0, 1e7), chance=st.floats(0, 1))
 def test_a_plan_leaves_time_and_keeps_the_brokers_pause(lifetime_s: float, chance: float) -> None:
     now = 1000.0
-    found = plan(Authenticated(NEW, lifetime_s), now, chance)
+    found = plan_renewal(Authenticated(NEW, lifetime_s), now, chance)
     assert now < found.quiet_at <= found.ends_at - min(MARGIN_S, lifetime_s / 3) + 1e-6
     assert found.renew_at - now >= PAUSE_S - 1e-6
     assert found.renew_at <= max(found.quiet_at, now + PAUSE_S) + 1e-6

@@ -12,8 +12,8 @@ from kafka.core.routing import (
     CoordinatorType,
     Leader,
     NodeId,
+    NoKnownNode,
     Target,
-    Unknown,
     route,
 )
 from kafka.structs import TopicPartition
@@ -52,10 +52,10 @@ CLUSTER = Cluster({LED: 7, ORPHAN: -1}, controller=3)
         (AnyNode(), 9),
         (Controller(), 3),
         (Leader(LED), 7),
-        (Leader(ORPHAN), Unknown.LEADER),
-        (Leader(STRANGE), Unknown.LEADER),
+        (Leader(ORPHAN), NoKnownNode.LEADER),
+        (Leader(STRANGE), NoKnownNode.LEADER),
         (GROUP, 4),
-        (Coordinator("g", CoordinatorType.TRANSACTION), Unknown.COORDINATOR),
+        (Coordinator("g", CoordinatorType.TRANSACTION), NoKnownNode.COORDINATOR),
     ],
 )
 def test_each_kind_of_target_has_its_way(target: Target, node: object) -> None:
@@ -69,8 +69,8 @@ def test_targets_of_different_kinds_are_not_the_same() -> None:
 
 
 def test_nothing_known_is_said_to_be_unknown() -> None:
-    assert route(AnyNode(), Cluster(), Nodes(), Coordinators()) is Unknown.BROKERS
-    assert route(Controller(), Cluster(), Nodes(), Coordinators()) is Unknown.CONTROLLER
+    assert route(AnyNode(), Cluster(), Nodes(), Coordinators()) is NoKnownNode.BROKERS
+    assert route(Controller(), Cluster(), Nodes(), Coordinators()) is NoKnownNode.CONTROLLER
 
 
 def test_forgetting_a_coordinator_for_a_late_error_leaves_a_newer_one() -> None:

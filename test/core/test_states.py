@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.core.states import LINK, TABLES, Link, States
+from kafka.core.states import CONNECTION_STATES, TABLES, ConnectionState, States
 
 
 def test_a_machine_moves_along_its_table() -> None:
-    states = States(LINK, Link.IDLE, "link")
-    for step in (Link.CONNECTING, Link.GREETING, Link.READY, Link.IDLE):
+    states = States(CONNECTION_STATES, ConnectionState.DISCONNECTED, "link")
+    for step in (
+        ConnectionState.CONNECTING,
+        ConnectionState.CHECKING_API_VERSIONS,
+        ConnectionState.READY,
+        ConnectionState.DISCONNECTED,
+    ):
         states.enter(step)
-    assert states.now is Link.IDLE
+    assert states.now is ConnectionState.DISCONNECTED
 
 
 def test_a_step_that_the_table_lacks_is_refused_and_changes_nothing() -> None:
-    states = States(LINK, Link.IDLE, "link")
-    with pytest.raises(RuntimeError, match="link: no step from IDLE to READY"):
-        states.enter(Link.READY)
-    assert states.now is Link.IDLE
+    states = States(CONNECTION_STATES, ConnectionState.DISCONNECTED, "link")
+    with pytest.raises(RuntimeError, match="link: no step from DISCONNECTED to READY"):
+        states.enter(ConnectionState.READY)
+    assert states.now is ConnectionState.DISCONNECTED
 
 
 @pytest.mark.parametrize("name", TABLES)

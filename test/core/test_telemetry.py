@@ -8,8 +8,16 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.states import Telemetry
-from kafka.core.telemetry import DEFAULT_INTERVAL_S, MOST_AT_ONCE, REACTIONS, Ask, Push, Reaction, TelemetryMachine
+from kafka.core.states import TelemetryState
+from kafka.core.telemetry import (
+    DEFAULT_INTERVAL_S,
+    MOST_AT_ONCE,
+    REACTIONS,
+    NextTelemetryRequest,
+    Push,
+    TelemetryErrorAction,
+    TelemetryMachine,
+)
 from kafka.errors import KafkaConnectionError, UnsupportedCompressionTypeError
 from kafka.protocol.telemetry import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
 from kafka.wire.types import ZERO_UUID
@@ -43,7 +51,7 @@ def answer(error_code: int = 0) -> PushTelemetryResponse:
 
 def subscribed(chance: float = 0.5, **values: Any) -> TelemetryMachine:
     machine = TelemetryMachine(Chance(chance), {1, 3})
-    assert isinstance(machine.poll(0.0), Ask)
+    assert isinstance(machine.poll(0.0), NextTelemetryRequest)
     machine.subscribed(wanted(**values), 0.0)
     return machine
 
@@ -51,12 +59,14 @@ def subscribed(chance: float = 0.5, **values: Any) -> TelemetryMachine:
 def test_it_asks_at_once_without_an_id_and_later_with_the_one_that_it_was_given() -> None:
     machine = TelemetryMachine(Chance())
     asked = machine.poll(0.0)
-    assert isinstance(asked, Ask) and asked.request.client_instance_id == ZERO_UUID
+    assert isinstance(asked, NextTelemetryRequest) and asked.request.client_instance_id == ZERO_UUID
     assert machine.next_deadline == inf and machine.poll(100.0) is None, "one request at a time"
     machine.subscribed(wanted(requested_metrics=[]), 1.0)
-    assert machine.state is Telemetry.SUBSCRIPTION_NEEDED and machine.next_deadline == 11.0, "nothing is wanted now"
+    assert machine.state is TelemetryState.SUBSCRIPTION_NEEDED and machine.next_deadline == 11.0, (
+        "nothing is wanted now"
+    )
     again = machine.poll(11.0)
-    assert isinstance(again, Ask) and again.request.client_instance_id == ID
+    assert isinstance(again, NextTelemetryRequest) and again.request.client_instance_id == ID
 
 
 @pytest.mark.parametrize(("chance", "first_s"), [(0.0, 5.0), (0.5, 10.0), (0.999, 14.99)])
@@ -97,12 +107,12 @@ def test_each_error_has_its_reaction(error: Any) -> None:
     machine.poll(10.0)
     machine.pushed(answer(error.errno), 11.0)
     reaction = REACTIONS[error]
-    if reaction is Reaction.STOP:
+    if reaction is TelemetryErrorAction.STOP:
         assert machine.is_terminated and machine.next_deadline == inf and isinstance(machine.error, error)
     else:
-        assert machine.state is Telemetry.SUBSCRIPTION_NEEDED
-        assert machine.next_deadline == (11.0 if reaction is Reaction.AT_ONCE else 21.0)
-        assert isinstance(machine.poll(21.0), Ask)
+        assert machine.state is TelemetryState.SUBSCRIPTION_NEEDED
+        assert machine.next_deadline == (11.0 if reaction is TelemetryErrorAction.AT_ONCE else 21.0)
+        assert isinstance(machine.poll(21.0), NextTelemetryRequest)
 
 
 def test_an_error_that_nobody_thought_of_ends_telemetry() -> None:
@@ -146,7 +156,7 @@ def test_a_request_without_an_answer_is_followed_by_another_question_after_the_i
     machine = subscribed()
     machine.poll(10.0)
     machine.failed(KafkaConnectionError("lost"), 12.0)
-    assert machine.state is Telemetry.SUBSCRIPTION_NEEDED and machine.next_deadline == 22.0
+    assert machine.state is TelemetryState.SUBSCRIPTION_NEEDED and machine.next_deadline == 22.0
 
 
 @pytest.mark.parametrize(("told_ms", "s"), [(1, 0.1), (2**31 - 1, 3600.0)])

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from kafka.core.releases import OLD_RANGES, RELEASES, infer_release, ranges_before_api_versions
-from kafka.core.versions import ApiRanges, Discovery, Greeting, NoAnswer, Outcome, Probe, discover, greet
+from kafka.core.versions import (
+    ApiRanges,
+    NegotiatedVersions,
+    NoAnswer,
+    Outcome,
+    Probe,
+    VersionsDialogue,
+    discover_versions,
+    negotiate_versions,
+)
 from kafka.errors import (
     IncompatibleBrokerVersion,
     KafkaConnectionError,
@@ -32,7 +41,9 @@ def api_versions(*ranges: tuple[int, int, int], error: int = 0) -> ApiVersionsRe
     return ApiVersionsResponse(error_code=error, api_keys=keys)
 
 
-def converse(greeting: Greeting, *outcomes: tuple[Outcome, ...]) -> tuple[Discovery, list[list[tuple[int, int]]]]:
+def converse(
+    greeting: VersionsDialogue, *outcomes: tuple[Outcome, ...]
+) -> tuple[NegotiatedVersions, list[list[tuple[int, int]]]]:
     """Run a greeting; what it found, and the (API key, version) pairs of each probe."""
     probe: Probe = next(greeting)
     asked = []
@@ -47,7 +58,7 @@ def converse(greeting: Greeting, *outcomes: tuple[Outcome, ...]) -> tuple[Discov
     raise AssertionError(f"not ended: {probe}")
 
 
-def failing(greeting: Greeting, *outcomes: tuple[Outcome, ...]) -> Any:
+def failing(greeting: VersionsDialogue, *outcomes: tuple[Outcome, ...]) -> Any:
     return converse(greeting, *outcomes)
 
 
@@ -55,7 +66,7 @@ def failing(greeting: Greeting, *outcomes: tuple[Outcome, ...]) -> Any:
 
 
 def test_a_modern_broker_is_known_after_one_probe_with_its_metadata() -> None:
-    found, asked = converse(discover(SOFTWARE), (api_versions((3, 0, 13), (18, 0, 4)), METADATA))
+    found, asked = converse(discover_versions(SOFTWARE), (api_versions((3, 0, 13), (18, 0, 4)), METADATA))
     assert asked == [[(18, 4), (3, 0)]]
     assert found.ranges.ranges[3] == (0, 13)
     assert found.metadata is METADATA
@@ -64,7 +75,7 @@ def test_a_modern_broker_is_known_after_one_probe_with_its_metadata() -> None:
 @pytest.mark.parametrize(("told", "again"), [((), 0), (((18, 0, 2),), 2)])
 def test_a_broker_that_lacks_our_api_versions_is_asked_again(told: Any, again: int) -> None:
     found, asked = converse(
-        discover(SOFTWARE), (api_versions(*told, error=35), METADATA), (api_versions((18, 0, again)),)
+        discover_versions(SOFTWARE), (api_versions(*told, error=35), METADATA), (api_versions((18, 0, again)),)
     )
     assert asked == [[(18, 4), (3, 0)], [(18, again)]]
     assert found.ranges.ranges == {18: (0, again)}
@@ -73,7 +84,7 @@ def test_a_broker_that_lacks_our_api_versions_is_asked_again(told: Any, again: i
 
 def test_a_0_9_broker_passes_over_api_versions_and_knows_list_groups() -> None:
     groups = ListGroupsResponse(error_code=0, groups=[])
-    found, asked = converse(discover(SOFTWARE), (SILENT, METADATA), (groups, METADATA))
+    found, asked = converse(discover_versions(SOFTWARE), (SILENT, METADATA), (groups, METADATA))
     assert found.release == "0.9"
     assert asked[1] == [(16, 0), (3, 0)]
     assert found.ranges.ranges == OLD_RANGES["0.9"]
@@ -83,20 +94,20 @@ BOTH_CLOSED = (CLOSED, CLOSED)
 
 
 def test_a_0_8_2_broker_knows_find_coordinator() -> None:
-    found, asked = converse(discover(SOFTWARE), *[BOTH_CLOSED] * 3, (FindCoordinatorResponse(), METADATA))
+    found, asked = converse(discover_versions(SOFTWARE), *[BOTH_CLOSED] * 3, (FindCoordinatorResponse(), METADATA))
     assert found.release == "0.8.2"
     assert asked[-1] == [(10, 0), (3, 0)]
 
 
 def test_a_0_8_1_broker_knows_offset_fetch() -> None:
     offsets = OffsetFetchResponse(topics=[])
-    found, asked = converse(discover(SOFTWARE), *[BOTH_CLOSED] * 4, (offsets, METADATA))
+    found, asked = converse(discover_versions(SOFTWARE), *[BOTH_CLOSED] * 4, (offsets, METADATA))
     assert found.release == "0.8.1"
     assert asked[-1] == [(9, 0), (3, 0)]
 
 
 def test_a_0_8_0_broker_knows_metadata_alone() -> None:
-    found, asked = converse(discover(SOFTWARE), *[BOTH_CLOSED] * 5, (METADATA,))
+    found, asked = converse(discover_versions(SOFTWARE), *[BOTH_CLOSED] * 5, (METADATA,))
     assert found.release == "0.8.0"
     assert asked[-1] == [(3, 0)]
     assert found.metadata is METADATA
@@ -105,14 +116,14 @@ def test_a_0_8_0_broker_knows_metadata_alone() -> None:
 def test_a_modern_broker_that_closed_the_first_connection_by_chance_is_asked_once_more() -> None:
     groups = ListGroupsResponse(error_code=0, groups=[])
     found, _ = converse(
-        discover(SOFTWARE), BOTH_CLOSED, (groups, METADATA), (api_versions((1, 0, 17), (18, 0, 4)), METADATA)
+        discover_versions(SOFTWARE), BOTH_CLOSED, (groups, METADATA), (api_versions((1, 0, 17), (18, 0, 4)), METADATA)
     )
     assert found.release == "3.9"
 
 
 def test_a_modern_broker_that_lost_two_connections_is_not_taken_for_an_old_one() -> None:
     found, asked = converse(
-        discover(SOFTWARE), BOTH_CLOSED, BOTH_CLOSED, (api_versions((1, 0, 17), (18, 0, 4)), METADATA)
+        discover_versions(SOFTWARE), BOTH_CLOSED, BOTH_CLOSED, (api_versions((1, 0, 17), (18, 0, 4)), METADATA)
     )
     assert found.release == "3.9"
     assert asked[-1] == [(18, 4), (3, 0)]
@@ -121,39 +132,39 @@ def test_a_modern_broker_that_lost_two_connections_is_not_taken_for_an_old_one()
 def test_a_broker_that_loses_every_api_versions_is_worth_another_try() -> None:
     groups = ListGroupsResponse(error_code=0, groups=[])
     with pytest.raises(KafkaConnectionError, match="twice") as caught:
-        failing(discover(SOFTWARE), BOTH_CLOSED, (groups, METADATA), BOTH_CLOSED, (groups, METADATA))
+        failing(discover_versions(SOFTWARE), BOTH_CLOSED, (groups, METADATA), BOTH_CLOSED, (groups, METADATA))
     assert caught.value.retriable
 
 
 def test_a_peer_that_never_answers_is_called_no_broker() -> None:
     with pytest.raises(KafkaConnectionError, match="answers nothing"):
-        failing(discover(SOFTWARE), (SILENT, SILENT))
+        failing(discover_versions(SOFTWARE), (SILENT, SILENT))
 
 
 def test_a_peer_that_closes_on_everything_is_unrecognized() -> None:
     with pytest.raises(UnrecognizedBrokerVersion, match="TLS"):
-        failing(discover(SOFTWARE), *[BOTH_CLOSED] * 5, (CLOSED,))
+        failing(discover_versions(SOFTWARE), *[BOTH_CLOSED] * 5, (CLOSED,))
 
 
 def test_a_garbled_answer_is_an_error_when_strict_and_a_refusal_when_not() -> None:
     with pytest.raises(KafkaProtocolError, match="no Kafka message"):
-        failing(discover(SOFTWARE), (GARBLED, GARBLED))
+        failing(discover_versions(SOFTWARE), (GARBLED, GARBLED))
     offsets = OffsetFetchResponse(topics=[])
     found, _ = converse(
-        discover(SOFTWARE, strict=False), (GARBLED, GARBLED), BOTH_CLOSED, BOTH_CLOSED, (offsets, METADATA)
+        discover_versions(SOFTWARE, strict=False), (GARBLED, GARBLED), BOTH_CLOSED, BOTH_CLOSED, (offsets, METADATA)
     )
     assert found.release == "0.8.1"
 
 
 def test_later_connections_ask_api_versions_alone() -> None:
-    found, asked = converse(greet(SOFTWARE, 3), (api_versions((18, 0, 3)),))
+    found, asked = converse(negotiate_versions(SOFTWARE, 3), (api_versions((18, 0, 3)),))
     assert asked == [[(18, 3)]]
     assert found.metadata is None
 
 
 def test_a_later_connection_that_gets_no_answer_is_an_ordinary_failure() -> None:
     with pytest.raises(KafkaConnectionError, match="ApiVersions v4: the connection was closed"):
-        failing(greet(SOFTWARE), (CLOSED,))
+        failing(negotiate_versions(SOFTWARE), (CLOSED,))
 
 
 def test_features_come_with_the_ranges() -> None:
@@ -164,7 +175,7 @@ def test_features_come_with_the_ranges() -> None:
             ApiVersionsResponse.FinalizedFeatureKey(name="share.version", min_version_level=0, max_version_level=1)
         ],
     )
-    found, _ = converse(greet(SOFTWARE), (response,))
+    found, _ = converse(negotiate_versions(SOFTWARE), (response,))
     assert found.ranges.features == {"share.version": (0, 1)}
 
 
@@ -245,9 +256,9 @@ def test_the_table_of_old_releases_names_known_apis_and_only_grows() -> None:
 @pytest.mark.parametrize("rest", [GARBLED, SILENT, CLOSED])
 def test_what_answers_no_kafka_message_is_said_to_do_so(rest: NoAnswer) -> None:
     with pytest.raises(UnrecognizedBrokerVersion, match="no Kafka message"):
-        failing(discover(SOFTWARE, strict=False), (GARBLED, rest), *[BOTH_CLOSED] * 3, (CLOSED,))
+        failing(discover_versions(SOFTWARE, strict=False), (GARBLED, rest), *[BOTH_CLOSED] * 3, (CLOSED,))
 
 
 def test_silence_and_then_garbage_is_no_kafka_message_either() -> None:
     with pytest.raises(UnrecognizedBrokerVersion, match="no Kafka message"):
-        failing(discover(SOFTWARE, strict=False), (SILENT, GARBLED))
+        failing(discover_versions(SOFTWARE, strict=False), (SILENT, GARBLED))

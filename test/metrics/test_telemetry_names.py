@@ -7,8 +7,8 @@ from math import nan
 
 import pytest
 
+from kafka.client.telemetry import DeltaAccumulator, MetricPoint, telemetry_name
 from kafka.metrics import KafkaMetric, MetricName
-from kafka.metrics.telemetry import Ledger, Point, telemetry_name
 
 
 # Seen in pushes of Java's client 4.3.0; the first column is what kafka-python calls them.
@@ -50,19 +50,19 @@ def everything(name: str) -> bool:
 
 
 def test_a_total_is_told_as_what_was_added_since_the_last_time() -> None:
-    metrics, ledger = Metrics(), Ledger(now_ns=1000)
+    metrics, ledger = Metrics(), DeltaAccumulator(now_ns=1000)
     metrics.values["sent-total"] = 5
     first = ledger.collect(metrics.all, everything, True, 2000)
     metrics.values["sent-total"] = 7
     second = ledger.collect(metrics.all, everything, True, 3000)
     name = "org.apache.kafka.x.sent.total"
-    assert first[0] == Point(name, {}, 5, 2000, 1000, True)
-    assert second[0] == Point(name, {}, 2, 3000, 2000, True)
-    assert second[1] == Point("org.apache.kafka.x.size.avg", {}, 0, 3000), "a gauge is as it is"
+    assert first[0] == MetricPoint(name, {}, 5, 2000, 1000, True)
+    assert second[0] == MetricPoint(name, {}, 2, 3000, 2000, True)
+    assert second[1] == MetricPoint("org.apache.kafka.x.size.avg", {}, 0, 3000), "a gauge is as it is"
 
 
 def test_a_total_is_told_as_it_is_with_its_beginning_when_the_broker_wants_that() -> None:
-    metrics, ledger = Metrics(), Ledger(now_ns=1000)
+    metrics, ledger = Metrics(), DeltaAccumulator(now_ns=1000)
     metrics.values["sent-total"] = 5
     ledger.collect(metrics.all, everything, False, 2000)
     metrics.values["sent-total"] = 7
@@ -70,7 +70,7 @@ def test_a_total_is_told_as_it_is_with_its_beginning_when_the_broker_wants_that(
 
 
 def test_another_way_of_telling_begins_anew() -> None:
-    metrics, ledger = Metrics(), Ledger(now_ns=1000)
+    metrics, ledger = Metrics(), DeltaAccumulator(now_ns=1000)
     metrics.values["sent-total"] = 5
     ledger.collect(metrics.all, everything, True, 2000)
     assert ledger.collect(metrics.all, everything, False, 3000)[0][2:] == (5, 3000, 3000, False)
@@ -79,7 +79,7 @@ def test_another_way_of_telling_begins_anew() -> None:
 
 
 def test_a_total_that_went_back_counts_from_nothing() -> None:
-    metrics, ledger = Metrics(), Ledger(now_ns=0)
+    metrics, ledger = Metrics(), DeltaAccumulator(now_ns=0)
     metrics.values["sent-total"] = 5
     ledger.collect(metrics.all, everything, True, 1)
     metrics.values["sent-total"] = 1
@@ -91,7 +91,7 @@ def test_only_what_is_wanted_is_read() -> None:
         raise AssertionError
 
     metrics = [KafkaMetric(MetricName("a", "x-metrics"), read)]
-    assert Ledger(0).collect(metrics, lambda name: False, True, 1) == []
+    assert DeltaAccumulator(0).collect(metrics, lambda name: False, True, 1) == []
 
 
 def test_what_has_no_number_is_left_out_and_the_rest_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -105,13 +105,13 @@ def test_what_has_no_number_is_left_out_and_the_rest_is_told(caplog: pytest.LogC
         KafkaMetric(MetricName("d", "x"), lambda: 1),
     ]
     with caplog.at_level(logging.WARNING):
-        found = Ledger(0).collect(metrics, everything, True, 1)
+        found = DeltaAccumulator(0).collect(metrics, everything, True, 1)
     assert [point.name for point in found] == ["org.apache.kafka.x.d"]
     assert "broken" in caplog.text
 
 
 def test_a_metric_that_is_gone_is_forgotten() -> None:
-    metrics, ledger = Metrics(), Ledger(now_ns=0)
+    metrics, ledger = Metrics(), DeltaAccumulator(now_ns=0)
     metrics.values["sent-total"] = 5
     ledger.collect(metrics.all, everything, True, 1)
     ledger.collect([], everything, True, 2)

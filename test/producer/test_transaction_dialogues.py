@@ -14,7 +14,7 @@ from kafka.core.produce.producer_id import ProducerIdAndEpoch
 from kafka.core.produce.transactions import TransactionManager
 from kafka.core.retry import Backoff
 from kafka.core.routing import Coordinator, CoordinatorType
-from kafka.core.states import Transaction
+from kafka.core.states import TransactionPhase
 from kafka.errors import (
     AbortableTransactionError,
     Cancelled,
@@ -91,14 +91,14 @@ class Talk:
 class Rig:
     """A machine in a transaction, and its dialogues. ``level``: what the cluster speaks."""
 
-    def __init__(self, version: int = 2, state: Transaction = Transaction.IN_TRANSACTION) -> None:
+    def __init__(self, version: int = 2, state: TransactionPhase = TransactionPhase.IN_TRANSACTION) -> None:
         self.level = version
         self.machine = TransactionManager("id")
         no_chance = random.Random(1)
         self.dialogues = TransactionDialogues(
             self.machine, 1234, Backoff(0.1, 1.0, no_chance, 0), Backoff(0.02, 0.1, no_chance, 0), lambda: self.level
         )
-        if state is Transaction.UNINITIALIZED:
+        if state is TransactionPhase.UNINITIALIZED:
             self.machine.begin_initializing()
             return
         self.machine.begin_initializing()
@@ -147,7 +147,7 @@ def offsets_taken(*codes: int) -> TxnOffsetCommitResponse:
 
 def test_initializing_finds_out_what_the_coordinator_can_do() -> None:
     for version, can_bump in ((2, False), (3, True)):
-        rig = Rig(state=Transaction.UNINITIALIZED)
+        rig = Rig(state=TransactionPhase.UNINITIALIZED)
         talk = Talk(rig.dialogues.initialize())
         assert talk.asked.target == TRANSACTION
         request = talk.request(version)
@@ -159,7 +159,7 @@ def test_initializing_finds_out_what_the_coordinator_can_do() -> None:
 
 
 def test_a_coordinator_that_has_moved_is_looked_up_and_one_that_loads_is_waited_for() -> None:
-    talk = Talk(Rig(state=Transaction.UNINITIALIZED).dialogues.initialize())
+    talk = Talk(Rig(state=TransactionPhase.UNINITIALIZED).dialogues.initialize())
     talk.answer(initialized(14))
     assert talk.forgotten == []
     talk.answer(initialized(16)).answer(initialized(15)).answer(KafkaConnectionError("gone"))
@@ -194,15 +194,15 @@ def test_what_closes_the_client_ends_the_dialogue_as_it_is() -> None:
     rig.machine.begin_commit()
     with pytest.raises(Cancelled):
         Talk(rig.dialogues.end(True)).answer(Cancelled("closed"))
-    assert rig.machine.state is Transaction.COMMITTING
+    assert rig.machine.state is TransactionPhase.COMMITTING
 
 
 @pytest.mark.parametrize("error", [IncompatibleBrokerVersion("old"), TransactionalIdAuthorizationFailedError("find")])
 def test_a_coordinator_that_cannot_be_asked_is_fatal(error: Exception) -> None:
-    rig = Rig(state=Transaction.UNINITIALIZED)
+    rig = Rig(state=TransactionPhase.UNINITIALIZED)
     with pytest.raises(FatalTransactionError):
         Talk(rig.dialogues.initialize()).answer(error)
-    assert rig.machine.state is Transaction.FATAL_ERROR
+    assert rig.machine.state is TransactionPhase.FATAL_ERROR
 
 
 def test_new_partitions_are_added_by_one_request() -> None:
@@ -276,7 +276,7 @@ def test_only_offsets_that_were_not_taken_are_sent_again() -> None:
     assert talk.forgotten == [Coordinator("g")]
     with pytest.raises(GroupAuthorizationFailedError):
         talk.answer(offsets_taken(30))
-    assert rig.machine.state is Transaction.ABORTABLE_ERROR
+    assert rig.machine.state is TransactionPhase.ABORTABLE_ERROR
 
 
 def test_offsets_are_not_sent_again_when_the_transaction_is_aborted_meanwhile() -> None:
@@ -317,4 +317,4 @@ def test_what_was_never_begun_is_ended_without_a_word() -> None:
     rig = Rig()
     rig.machine.begin_commit()
     assert Talk(rig.dialogues.end(True)).is_done
-    assert rig.machine.state is Transaction.READY
+    assert rig.machine.state is TransactionPhase.READY

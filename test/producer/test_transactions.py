@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka import KafkaProducer, TopicPartition
-from kafka.core.states import Transaction
+from kafka.core.states import TransactionPhase
 from kafka.errors import (
     AbortableTransactionError,
     FatalTransactionError,
@@ -78,7 +78,7 @@ def values(broker: EmbeddedBroker, topic: str) -> list[bytes]:
     return sorted(record.value for record in broker.records(topic) if record.value is not None)
 
 
-def state_of(producer: KafkaProducer) -> Transaction:
+def state_of(producer: KafkaProducer) -> TransactionPhase:
     assert producer._transactions is not None
     return producer._transactions.machine.state
 
@@ -452,7 +452,7 @@ def test_close_aborts_what_is_open(broker: EmbeddedBroker, topic: str, make: Mak
     producer.begin_transaction()
     producer.send(topic, b"never").get(30)
     producer.close()
-    assert state_of(producer) is Transaction.READY
+    assert state_of(producer) is TransactionPhase.READY
     assert values(broker, topic) == []
     with pytest.raises(IllegalStateError, match="closed"):
         producer.begin_transaction()
@@ -474,7 +474,7 @@ def test_close_aborts_what_a_commit_that_timed_out_has_left(broker: EmbeddedBrok
         refused.wait()
     producer._settings["max_block_ms"] = 20_000
     producer.close()
-    assert state_of(producer) is Transaction.READY
+    assert state_of(producer) is TransactionPhase.READY
     assert values(broker, topic) == []
 
 

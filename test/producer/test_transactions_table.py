@@ -18,7 +18,7 @@ from kafka.core.produce.errors import (
     produce_error_action,
     transaction_error_action,
 )
-from kafka.core.states import Transaction
+from kafka.core.states import TransactionPhase
 from kafka.errors import (
     ERRORS_BY_CODE,
     AbortableTransactionError,
@@ -118,7 +118,7 @@ def walk(broker: EmbeddedBroker, api: TransactionRequestKind, code: int, value: 
         elif expected in (TransactionErrorAction.FATAL, TransactionErrorAction.FENCED):
             assert isinstance(raised, FatalTransactionError)
             assert isinstance(raised, ProducerFencedError) == (expected is TransactionErrorAction.FENCED)
-            assert machine.state is Transaction.FATAL_ERROR
+            assert machine.state is TransactionPhase.FATAL_ERROR
             for call in (
                 producer.begin_transaction,
                 producer.commit_transaction,

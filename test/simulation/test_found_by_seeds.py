@@ -13,7 +13,7 @@ from kafka.consumer import KafkaConsumer
 from kafka.consumer.membership import InitialOffsets
 from kafka.core.retry import Backoff
 from kafka.core.share.session import ShareSession
-from kafka.core.versions import NoAnswer, discover
+from kafka.core.versions import NoAnswer, discover_versions
 from kafka.errors import (
     InvalidRecordStateError,
     KafkaConnectionError,
@@ -101,7 +101,7 @@ def test_records_that_come_while_closing_are_given_back_and_nobody_is_told_of_th
 def test_a_broker_that_stands_still_while_it_is_greeted_is_not_taken_for_an_old_one() -> None:
     closed, silent = (NoAnswer.CLOSED, NoAnswer.CLOSED), (NoAnswer.SILENT, NoAnswer.SILENT)
     for outcomes in ([closed, silent], [closed, closed, silent]):
-        greeting = discover(("us", "1"))
+        greeting = discover_versions(("us", "1"))
         next(greeting)
         with pytest.raises(KafkaConnectionError, match="stands still"):
             for outcome in outcomes:

@@ -11,7 +11,7 @@ from typing import Any
 from kafka.core.sasl import SaslError, ServerMechanism
 from kafka.core.sasl.plain import PlainServer
 from kafka.core.sasl.scram import HASHES, ScramServer, new_credential
-from kafka.core.sasl.server import SaslServer, Verdict
+from kafka.core.sasl.server import SaslResult, SaslServer
 from kafka.net.transport import Network, Transport, TransportHandler
 from kafka.protocol.framing import ReceivedRequest, UnknownRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest
@@ -125,7 +125,7 @@ class _SecuredPeer(_Peer):
         if isinstance(answer, Response):
             self._sasl.answered(answer)
 
-    def _carry_out(self, verdict: Verdict, version: int, correlation_id: int) -> None:
+    def _carry_out(self, verdict: SaslResult, version: int, correlation_id: int) -> None:
         if verdict.token is not None:
             self.transport.write(frame(verdict.token))
         elif verdict.response is not None:

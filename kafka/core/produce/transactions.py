@@ -34,7 +34,7 @@ from typing import Final
 from kafka.core.produce.batch import PartitionQueue, ProducerBatch
 from kafka.core.produce.errors import TransactionErrorAction, TransactionRequestKind, transaction_error_action
 from kafka.core.produce.producer_id import ProducerIdAndEpoch
-from kafka.core.states import TRANSACTION, States, Transaction
+from kafka.core.states import TRANSACTION_PHASES, States, TransactionPhase
 from kafka.errors import (
     IllegalStateError,
     InvalidTxnStateError,
@@ -54,14 +54,14 @@ ONLY_ABORT: Final = "the transaction can only be aborted: abort_transaction()"
 CLOSE_IT: Final = "this producer has no transactions any more: close it"
 ENDED_IT: Final = "the broker has ended the transaction: it took longer than transaction_timeout_ms, perhaps"
 
-_OPEN: Final = (Transaction.IN_TRANSACTION, Transaction.COMMITTING)
-_WHY_NOT: Final[dict[Transaction, str]] = {
-    Transaction.UNINITIALIZED: "init_transactions() has to be called first",
-    Transaction.INITIALIZING: "init_transactions() is not done yet",
-    Transaction.READY: "no transaction has begun: begin_transaction() first",
-    Transaction.IN_TRANSACTION: "a transaction is under way: commit_transaction() or abort_transaction() first",
-    Transaction.COMMITTING: "the transaction is being committed",
-    Transaction.ABORTING: "the transaction is being aborted",
+_OPEN: Final = (TransactionPhase.IN_TRANSACTION, TransactionPhase.COMMITTING)
+_WHY_NOT: Final[dict[TransactionPhase, str]] = {
+    TransactionPhase.UNINITIALIZED: "init_transactions() has to be called first",
+    TransactionPhase.INITIALIZING: "init_transactions() is not done yet",
+    TransactionPhase.READY: "no transaction has begun: begin_transaction() first",
+    TransactionPhase.IN_TRANSACTION: "a transaction is under way: commit_transaction() or abort_transaction() first",
+    TransactionPhase.COMMITTING: "the transaction is being committed",
+    TransactionPhase.ABORTING: "the transaction is being aborted",
 }
 
 
@@ -88,7 +88,9 @@ class TransactionManager:
         self.is_started = False
         """The coordinator may know of this transaction, so it has to be told of its end."""
         self.error: TransactionError | None = None
-        self._states: States[Transaction] = States(TRANSACTION, Transaction.UNINITIALIZED, "transaction")
+        self._states: States[TransactionPhase] = States(
+            TRANSACTION_PHASES, TransactionPhase.UNINITIALIZED, "transaction"
+        )
         self._new: dict[TopicPartition, None] = {}
         self._pending: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
@@ -98,52 +100,52 @@ class TransactionManager:
         """Partitions that have lost a batch, and the sequence that their leaders wait for still."""
 
     @property
-    def state(self) -> Transaction:
+    def state(self) -> TransactionPhase:
         return self._states.now
 
     @property
     def is_open(self) -> bool:
         """There is something that :meth:`begin_abort` would abort."""
-        return self.state in (Transaction.IN_TRANSACTION, Transaction.ABORTABLE_ERROR)
+        return self.state in (TransactionPhase.IN_TRANSACTION, TransactionPhase.ABORTABLE_ERROR)
 
     # -- what users call -----------------------------------------------------------------------------------------------
 
     def check_sending(self) -> None:
         """Raise unless records and offsets may become part of a transaction now."""
-        self._check(Transaction.IN_TRANSACTION)
+        self._check(TransactionPhase.IN_TRANSACTION)
 
     def begin_initializing(self) -> None:
-        if self.state is not Transaction.UNINITIALIZED:
+        if self.state is not TransactionPhase.UNINITIALIZED:
             self._raise_error()
             raise IllegalStateError("init_transactions() has been called already")
-        self._states.enter(Transaction.INITIALIZING)
+        self._states.enter(TransactionPhase.INITIALIZING)
 
     def begin(self) -> None:
-        self._check(Transaction.READY)
-        self._states.enter(Transaction.IN_TRANSACTION)
+        self._check(TransactionPhase.READY)
+        self._states.enter(TransactionPhase.IN_TRANSACTION)
 
     def begin_commit(self) -> None:
-        self._check(Transaction.IN_TRANSACTION)
-        self._states.enter(Transaction.COMMITTING)
+        self._check(TransactionPhase.IN_TRANSACTION)
+        self._states.enter(TransactionPhase.COMMITTING)
 
     def begin_abort(self) -> Exception:
         """The error that records get which were not sent yet."""
-        if self.state is not Transaction.ABORTABLE_ERROR:
-            self._check(Transaction.IN_TRANSACTION)
-        self._states.enter(Transaction.ABORTING)
+        if self.state is not TransactionPhase.ABORTABLE_ERROR:
+            self._check(TransactionPhase.IN_TRANSACTION)
+        self._states.enter(TransactionPhase.ABORTING)
         self._new.clear()
         return self.error or TransactionAbortedError("the transaction was aborted before the record was sent")
 
-    def _check(self, wanted: Transaction) -> None:
+    def _check(self, wanted: TransactionPhase) -> None:
         if self.state is not wanted:
             self._raise_error()
             raise IllegalStateError(_WHY_NOT[self.state])
 
     def _raise_error(self) -> None:
-        if self.state is Transaction.FATAL_ERROR:
+        if self.state is TransactionPhase.FATAL_ERROR:
             assert self.error is not None
             raise as_fatal(self.error)
-        if self.state is Transaction.ABORTABLE_ERROR:
+        if self.state is TransactionPhase.ABORTABLE_ERROR:
             assert self.error is not None
             raise as_abortable(self.error)
 
@@ -153,7 +155,7 @@ class TransactionManager:
         """Whether a batch of the partition may go out now. ``in_doubt``: it went out before, and may be in the log: as
         long as nobody knows, the transaction cannot be told to end (what is late would be in the log for ever)."""
         if self.state not in _OPEN or self._is_end_told:
-            return in_doubt and self.state is not Transaction.FATAL_ERROR
+            return in_doubt and self.state is not TransactionPhase.FATAL_ERROR
         if self.version >= 2:
             self.is_started = True
             return True
@@ -166,7 +168,7 @@ class TransactionManager:
 
     def may_retry(self, batch: ProducerBatch) -> bool:
         """Whether a batch that was refused is to be sent again; otherwise it fails: its transaction is over."""
-        return self.state in _OPEN or (batch.in_doubt and self.state is not Transaction.FATAL_ERROR)
+        return self.state in _OPEN or (batch.in_doubt and self.state is not TransactionPhase.FATAL_ERROR)
 
     def batch_failed(self, batch: ProducerBatch, error: BaseException) -> None:
         """A batch has failed for good. One that has a number leaves a gap: what follows it in the partition can only
@@ -213,7 +215,7 @@ class TransactionManager:
         """Whether it makes sense to send a request (again)."""
         if api is TransactionRequestKind.COMMIT_OFFSETS:
             return self.state in _OPEN
-        return self.state is not Transaction.FATAL_ERROR
+        return self.state is not TransactionPhase.FATAL_ERROR
 
     def initialized(self, identity: ProducerIdAndEpoch, *, can_bump: bool, version: int) -> None:
         """The coordinator gave an id and epoch."""
@@ -221,7 +223,7 @@ class TransactionManager:
         self.can_bump = can_bump
         self.version = version
         self.needs_bump = False
-        self._states.enter(Transaction.READY)
+        self._states.enter(TransactionPhase.READY)
 
     def prepare_end(self, version: int) -> None:
         """The end is about to be told. ``version``: what the cluster speaks now; it holds from the next transaction on,
@@ -246,15 +248,15 @@ class TransactionManager:
                 queue.numbers.rewind(sequence)
         self._rewinds.clear()
         if self.needs_bump:
-            self._states.enter(Transaction.INITIALIZING)
+            self._states.enter(TransactionPhase.INITIALIZING)
             return False
         self.version = version
-        self._states.enter(Transaction.READY)
+        self._states.enter(TransactionPhase.READY)
         return True
 
     def refusal(self) -> BaseException:
         """What to raise instead of a request that :meth:`allows` forbids."""
-        if self.state is Transaction.FATAL_ERROR:
+        if self.state is TransactionPhase.FATAL_ERROR:
             assert self.error is not None
             return as_fatal(self.error)
         return as_abortable(self.error or TransactionAbortedError("the transaction was aborted"))
@@ -262,12 +264,12 @@ class TransactionManager:
     def failed(self, api: TransactionRequestKind, error: BaseException) -> BaseException:
         """A request has failed, and is not tried again. What to raise to the user."""
         recovery = transaction_error_action(api, error)
-        if self.state is Transaction.FATAL_ERROR:
+        if self.state is TransactionPhase.FATAL_ERROR:
             assert self.error is not None
             return as_fatal(self.error)
-        if recovery is TransactionErrorAction.AGAIN and self.state is Transaction.INITIALIZING:
+        if recovery is TransactionErrorAction.AGAIN and self.state is TransactionPhase.INITIALIZING:
             self.identity = ProducerIdAndEpoch()
-            self._states.enter(Transaction.UNINITIALIZED)
+            self._states.enter(TransactionPhase.UNINITIALIZED)
             return error
         if recovery is TransactionErrorAction.FENCED:
             fenced = ProducerFencedError(
@@ -284,7 +286,7 @@ class TransactionManager:
         if recovery in (TransactionErrorAction.ABORT, TransactionErrorAction.BUMP):
             if self.state in _OPEN:
                 return self._enter_abortable(error)
-            if self.state is Transaction.ABORTABLE_ERROR:
+            if self.state is TransactionPhase.ABORTABLE_ERROR:
                 assert self.error is not None
                 return as_abortable(self.error)
             if api is not TransactionRequestKind.END:  # of a transaction that is being aborted anyway
@@ -294,15 +296,15 @@ class TransactionManager:
 
     def _enter_abortable(self, error: BaseException) -> BaseException:
         self.error = as_abortable(error, ONLY_ABORT)
-        self._states.enter(Transaction.ABORTABLE_ERROR)
+        self._states.enter(TransactionPhase.ABORTABLE_ERROR)
         self._new.clear()
         self.on_error()
         return as_abortable(self.error)
 
     def _enter_fatal(self, error: TransactionError) -> BaseException:
-        if self.state is not Transaction.FATAL_ERROR:
+        if self.state is not TransactionPhase.FATAL_ERROR:
             self.error = error
-            self._states.enter(Transaction.FATAL_ERROR)
+            self._states.enter(TransactionPhase.FATAL_ERROR)
             self._new.clear()
             self.on_error()
         assert self.error is not None

@@ -38,7 +38,7 @@ REAUTHENTICATION_PAUSE_S: Final = 1.0
 """A second SaslHandshake within this time after one counts as any other request."""
 
 
-class State(enum.Enum):
+class SaslServerState(enum.Enum):
     """Where the dialogue stands."""
 
     START = "start"
@@ -49,7 +49,7 @@ class State(enum.Enum):
     ENDED = "ended"
 
 
-class Verdict(NamedTuple):
+class SaslResult(NamedTuple):
     """What becomes of a request that is not the broker's to answer.
 
     ``token``: to be sent as a frame without a header. ``is_last``: the connection ends behind it. ``is_delayed``: all
@@ -62,8 +62,8 @@ class Verdict(NamedTuple):
     is_delayed: bool = False
 
 
-HANG_UP: Final = Verdict(is_last=True)
-END_LATER: Final = Verdict(is_last=True, is_delayed=True)
+HANG_UP: Final = SaslResult(is_last=True)
+END_LATER: Final = SaslResult(is_last=True, is_delayed=True)
 
 
 class SaslServer:
@@ -78,7 +78,7 @@ class SaslServer:
     ) -> None:
         self.user: str | None = None
         """Who has been let in; None before."""
-        self.state = State.START
+        self.state = SaslServerState.START
         self.mechanism_name: str | None = None
         self.expires_at: float | None = None
         """Monotonic s."""
@@ -93,44 +93,48 @@ class SaslServer:
     @property
     def takes_tokens(self) -> bool:
         """Frames are tokens now, not requests."""
-        return self.state is State.TOKENS
+        return self.state is SaslServerState.TOKENS
 
-    def admit(self, request: Request[Any], version: int, now: float) -> Verdict | None:
+    def admit(self, request: Request[Any], version: int, now: float) -> SaslResult | None:
         """What becomes of a request; None: the broker answers it."""
         state = self.state
-        if state is State.DONE:
+        if state is SaslServerState.DONE:
             return self._while_open(request, version, now)
-        if state is State.REQUESTS:
+        if state is SaslServerState.REQUESTS:
             return self._while_authenticating(request, version, now)
-        if isinstance(request, SaslHandshakeRequest) and state in (State.START, State.VERSIONS):
+        if isinstance(request, SaslHandshakeRequest) and state in (SaslServerState.START, SaslServerState.VERSIONS):
             return self._handshake(request, version)
-        if isinstance(request, ApiVersionsRequest) and state is State.START:
+        if isinstance(request, ApiVersionsRequest) and state is SaslServerState.START:
             return None
         return self._end(HANG_UP)
 
-    def admit_unknown(self, is_api_versions: bool, now: float) -> Verdict | None:
+    def admit_unknown(self, is_api_versions: bool, now: float) -> SaslResult | None:
         """The same for a request that cannot be read: of ApiVersions in an unknown version, or of anything else."""
-        if self.state is State.DONE:
+        if self.state is SaslServerState.DONE:
             return self._end(HANG_UP) if self.expires_at is not None and now >= self.expires_at else None
-        return None if is_api_versions and self.state is State.START else self._end(HANG_UP)
+        return None if is_api_versions and self.state is SaslServerState.START else self._end(HANG_UP)
 
     def answered(self, response: Response | None) -> None:
         """What the broker answered to a request that passed: ApiVersions is had once."""
-        if self.state is State.START and isinstance(response, ApiVersionsResponse) and response.error_code == 0:
-            self.state = State.VERSIONS
+        if (
+            self.state is SaslServerState.START
+            and isinstance(response, ApiVersionsResponse)
+            and response.error_code == 0
+        ):
+            self.state = SaslServerState.VERSIONS
 
-    def token(self, data: bytes, now: float) -> Verdict:
+    def token(self, data: bytes, now: float) -> SaslResult:
         """A frame without a header, while :attr:`takes_tokens`."""
         try:
             answer = self._step(data, now)
         except SaslError as error:
             self.failure = str(error)
             return self._end(END_LATER)
-        return Verdict(token=answer)
+        return SaslResult(token=answer)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _while_open(self, request: Request[Any], version: int, now: float) -> Verdict | None:
+    def _while_open(self, request: Request[Any], version: int, now: float) -> SaslResult | None:
         is_over = self.expires_at is not None and now >= self.expires_at
         if isinstance(request, SaslHandshakeRequest) and self._lifetime_ms:
             last = self._reauthenticated_at
@@ -142,7 +146,7 @@ class SaslServer:
             return self._end(HANG_UP)
         return None  # SaslHandshake and SaslAuthenticate, too: their handlers say ILLEGAL_SASL_STATE
 
-    def _while_authenticating(self, request: Request[Any], version: int, now: float) -> Verdict:
+    def _while_authenticating(self, request: Request[Any], version: int, now: float) -> SaslResult:
         if isinstance(request, SaslAuthenticateRequest):
             return self._authenticate(request, now)
         self.failure = f"{type(request).__name__} in the midst of authentication"
@@ -154,7 +158,7 @@ class SaslServer:
             response = ApiVersionsResponse(error_code=code, api_keys=[])
         return self._end(END_LATER._replace(response=response))
 
-    def _handshake(self, request: SaslHandshakeRequest, version: int) -> Verdict:
+    def _handshake(self, request: SaslHandshakeRequest, version: int) -> SaslResult:
         name = request.mechanism
         if name not in self._mechanisms:
             self.failure = "a mechanism that is not enabled"
@@ -163,10 +167,10 @@ class SaslServer:
             return self._end(END_LATER._replace(response=response))
         self.mechanism_name = name
         self._mechanism = self._begin(name)
-        self.state = State.REQUESTS if version else State.TOKENS
-        return Verdict(SaslHandshakeResponse(error_code=0, mechanisms=list(self._mechanisms)))
+        self.state = SaslServerState.REQUESTS if version else SaslServerState.TOKENS
+        return SaslResult(SaslHandshakeResponse(error_code=0, mechanisms=list(self._mechanisms)))
 
-    def _handshake_again(self, request: SaslHandshakeRequest, version: int) -> Verdict:
+    def _handshake_again(self, request: SaslHandshakeRequest, version: int) -> SaslResult:
         if request.mechanism not in self._mechanisms:
             self.failure = "re-authentication with a mechanism that is not enabled"
             return self._end(HANG_UP)
@@ -176,7 +180,7 @@ class SaslServer:
             self._mechanism = None  # answered all the same, and refused with the next request
         return verdict
 
-    def _authenticate(self, request: SaslAuthenticateRequest, now: float) -> Verdict:
+    def _authenticate(self, request: SaslAuthenticateRequest, now: float) -> SaslResult:
         if self._mechanism is None:
             self.failure = "re-authentication with another mechanism"
             return self._end(END_LATER)
@@ -187,8 +191,8 @@ class SaslServer:
             code = int(SaslAuthenticationFailedError.errno or 0)
             response = SaslAuthenticateResponse(error_code=code, error_message=str(error), auth_bytes=b"")
             return self._end(END_LATER._replace(response=response))
-        lifetime_ms = self._lifetime_ms if self.state is State.DONE else 0
-        return Verdict(
+        lifetime_ms = self._lifetime_ms if self.state is SaslServerState.DONE else 0
+        return SaslResult(
             SaslAuthenticateResponse(
                 error_code=0, error_message="", auth_bytes=answer, session_lifetime_ms=lifetime_ms
             )
@@ -207,11 +211,11 @@ class SaslServer:
                 )
             self.user = mechanism.user
             self._mechanism = None
-            self.state = State.DONE
+            self.state = SaslServerState.DONE
             self.expires_at = now + self._lifetime_ms / 1000 if self._lifetime_ms else None
         return answer
 
-    def _end(self, verdict: Verdict) -> Verdict:
-        self.state = State.ENDED
+    def _end(self, verdict: SaslResult) -> SaslResult:
+        self.state = SaslServerState.ENDED
         self._mechanism = None
         return verdict

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from kafka.core.produce.batch import ProducerBatch
-from kafka.core.states import Transaction
+from kafka.core.states import TransactionPhase
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     InvalidProducerEpochError,
@@ -193,15 +193,15 @@ def test_after_the_markers_of_the_last_transaction_a_batch_goes_out_sooner_than_
     ("code", "error", "state"),
     [
         # maybeTransitionToErrorState: sequences of a transaction are never begun anew, and the transaction is aborted
-        (OUT_OF_ORDER, OutOfOrderSequenceNumberError, Transaction.ABORTABLE_ERROR),
-        (INVALID_EPOCH, InvalidProducerEpochError, Transaction.ABORTABLE_ERROR),
+        (OUT_OF_ORDER, OutOfOrderSequenceNumberError, TransactionPhase.ABORTABLE_ERROR),
+        (INVALID_EPOCH, InvalidProducerEpochError, TransactionPhase.ABORTABLE_ERROR),
         # maybeTransitionToErrorState: these end the producer
-        (CLUSTER_AUTHORIZATION, ClusterAuthorizationFailedError, Transaction.FATAL_ERROR),
-        (FENCED, ProducerFencedError, Transaction.FATAL_ERROR),
+        (CLUSTER_AUTHORIZATION, ClusterAuthorizationFailedError, TransactionPhase.FATAL_ERROR),
+        (FENCED, ProducerFencedError, TransactionPhase.FATAL_ERROR),
     ],
 )
 def test_in_a_transaction_a_batch_fails_where_it_would_be_renumbered_or_end_the_producer(
-    code: int, error: type[KafkaError], state: Transaction
+    code: int, error: type[KafkaError], state: TransactionPhase
 ) -> None:
     rig, machine = in_transaction()
     batch = rig.put_alone(b"a")
@@ -218,7 +218,7 @@ def test_in_a_transaction_a_batch_that_is_too_large_is_halved_as_elsewhere() -> 
     rig.put(b"x")
     rig.answer(rig.call(), TOO_LARGE)
     assert sequences(rig.call()) == [(0, 0)]
-    assert machine.state is Transaction.IN_TRANSACTION
+    assert machine.state is TransactionPhase.IN_TRANSACTION
 
 
 def test_a_number_that_may_be_used_ends_a_transactional_producer_to_which_nobody_gives_an_epoch() -> None:
@@ -231,4 +231,4 @@ def test_a_number_that_may_be_used_ends_a_transactional_producer_to_which_nobody
     rig.clock.advance(30.0)
     rig.poll()
     assert isinstance(batch.done.exception, KafkaTimeoutError)
-    assert machine.state is Transaction.FATAL_ERROR
+    assert machine.state is TransactionPhase.FATAL_ERROR

@@ -11,7 +11,7 @@ import pytest
 from kafka.core.produce.producer_id import ProducerIdAndEpoch, ProducerIdPhase
 from kafka.core.produce.sender import RefreshTopicMetadata, RequestProducerId, SendBatches, Sender
 from kafka.core.retry import Backoff
-from kafka.core.states import Transaction
+from kafka.core.states import TransactionPhase
 from kafka.errors import (
     Cancelled,
     ClusterAuthorizationFailedError,
@@ -770,7 +770,7 @@ def test_in_a_transaction_that_can_only_be_aborted_what_may_be_in_the_log_is_sen
     rig, machine = in_transaction(3)
     failed, lost, refused = (rig.put_alone(b"a", partition) for partition in range(3))
     rig.answer(rig.call(), {0: INVALID_RECORD, 1: NOT_LEADER, 2: NOT_ENOUGH_REPLICAS})
-    assert machine.state is Transaction.ABORTABLE_ERROR
+    assert machine.state is TransactionPhase.ABORTABLE_ERROR
     assert isinstance(failed.done.exception, InvalidRecordError)
     assert isinstance(refused.done.exception, NotEnoughReplicasError), "its transaction is over"
     late = rig.put_alone(b"late", 1)

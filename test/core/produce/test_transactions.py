@@ -18,7 +18,7 @@ from kafka.core.produce.errors import (
 )
 from kafka.core.produce.producer_id import ProducerIdAndEpoch
 from kafka.core.produce.transactions import TransactionManager
-from kafka.core.states import TRANSACTION, Transaction
+from kafka.core.states import TRANSACTION_PHASES, TransactionPhase
 from kafka.errors import (
     ERRORS_BY_CODE,
     AbortableTransactionError,
@@ -46,24 +46,26 @@ ABORTABLE = TopicAuthorizationFailedError("t")
 FATAL = TransactionalIdAuthorizationFailedError("id")
 
 
-def machine(state: Transaction = Transaction.READY, *, version: int = 2, can_bump: bool = True) -> TransactionManager:
+def machine(
+    state: TransactionPhase = TransactionPhase.READY, *, version: int = 2, can_bump: bool = True
+) -> TransactionManager:
     """One that has come to ``state`` on the usual way."""
     made = TransactionManager("id")
-    if state is Transaction.UNINITIALIZED:
+    if state is TransactionPhase.UNINITIALIZED:
         return made
     made.begin_initializing()
-    if state is Transaction.INITIALIZING:
+    if state is TransactionPhase.INITIALIZING:
         return made
     made.initialized(IDENTITY, can_bump=can_bump, version=version)
-    if state is Transaction.READY:
+    if state is TransactionPhase.READY:
         return made
     made.begin()
-    steps: dict[Transaction, Callable[[], object]] = {
-        Transaction.IN_TRANSACTION: lambda: None,
-        Transaction.COMMITTING: made.begin_commit,
-        Transaction.ABORTING: made.begin_abort,
-        Transaction.ABORTABLE_ERROR: lambda: made.failed(TransactionRequestKind.ADD_PARTITIONS, ABORTABLE),
-        Transaction.FATAL_ERROR: lambda: made.failed(TransactionRequestKind.ADD_PARTITIONS, FATAL),
+    steps: dict[TransactionPhase, Callable[[], object]] = {
+        TransactionPhase.IN_TRANSACTION: lambda: None,
+        TransactionPhase.COMMITTING: made.begin_commit,
+        TransactionPhase.ABORTING: made.begin_abort,
+        TransactionPhase.ABORTABLE_ERROR: lambda: made.failed(TransactionRequestKind.ADD_PARTITIONS, ABORTABLE),
+        TransactionPhase.FATAL_ERROR: lambda: made.failed(TransactionRequestKind.ADD_PARTITIONS, FATAL),
     }
     steps[state]()
     assert made.state is state
@@ -84,19 +86,19 @@ def batch(where: PartitionQueue, sequence: int = -1, *, in_doubt: bool = False) 
     return made
 
 
-CALLS: dict[str, tuple[Callable[[TransactionManager], object], set[Transaction]]] = {
-    "init": (TransactionManager.begin_initializing, {Transaction.UNINITIALIZED}),
-    "begin": (TransactionManager.begin, {Transaction.READY}),
-    "send": (TransactionManager.check_sending, {Transaction.IN_TRANSACTION}),
-    "commit": (TransactionManager.begin_commit, {Transaction.IN_TRANSACTION}),
-    "abort": (TransactionManager.begin_abort, {Transaction.IN_TRANSACTION, Transaction.ABORTABLE_ERROR}),
+CALLS: dict[str, tuple[Callable[[TransactionManager], object], set[TransactionPhase]]] = {
+    "init": (TransactionManager.begin_initializing, {TransactionPhase.UNINITIALIZED}),
+    "begin": (TransactionManager.begin, {TransactionPhase.READY}),
+    "send": (TransactionManager.check_sending, {TransactionPhase.IN_TRANSACTION}),
+    "commit": (TransactionManager.begin_commit, {TransactionPhase.IN_TRANSACTION}),
+    "abort": (TransactionManager.begin_abort, {TransactionPhase.IN_TRANSACTION, TransactionPhase.ABORTABLE_ERROR}),
 }
 
 
-@pytest.mark.parametrize("state", Transaction)
+@pytest.mark.parametrize("state", TransactionPhase)
 @pytest.mark.parametrize("call", CALLS)
 def test_each_call_is_taken_in_its_states_and_refused_in_all_others_by_an_error_that_says_what_is_left(
-    state: Transaction, call: str
+    state: TransactionPhase, call: str
 ) -> None:
     made = machine(state)
     run, allowed = CALLS[call]
@@ -104,9 +106,9 @@ def test_each_call_is_taken_in_its_states_and_refused_in_all_others_by_an_error_
         run(made)
         return
     wanted: type[Exception] = IllegalStateError
-    if state is Transaction.FATAL_ERROR:
+    if state is TransactionPhase.FATAL_ERROR:
         wanted = FatalTransactionError
-    elif state is Transaction.ABORTABLE_ERROR:
+    elif state is TransactionPhase.ABORTABLE_ERROR:
         wanted = AbortableTransactionError
     with pytest.raises(wanted) as raised:
         run(made)
@@ -119,48 +121,50 @@ def test_each_call_is_taken_in_its_states_and_refused_in_all_others_by_an_error_
 @pytest.mark.parametrize(
     ("state", "call", "text"),
     [
-        (Transaction.UNINITIALIZED, "begin", "init_transactions() has to be called first"),
-        (Transaction.INITIALIZING, "begin", "init_transactions() is not done yet"),
-        (Transaction.READY, "send", "no transaction has begun: begin_transaction() first"),
+        (TransactionPhase.UNINITIALIZED, "begin", "init_transactions() has to be called first"),
+        (TransactionPhase.INITIALIZING, "begin", "init_transactions() is not done yet"),
+        (TransactionPhase.READY, "send", "no transaction has begun: begin_transaction() first"),
         (
-            Transaction.IN_TRANSACTION,
+            TransactionPhase.IN_TRANSACTION,
             "begin",
             "a transaction is under way: commit_transaction() or abort_transaction()",
         ),
-        (Transaction.COMMITTING, "begin", "the transaction is being committed"),
-        (Transaction.ABORTING, "begin", "the transaction is being aborted"),
-        (Transaction.READY, "init", "init_transactions() has been called already"),
+        (TransactionPhase.COMMITTING, "begin", "the transaction is being committed"),
+        (TransactionPhase.ABORTING, "begin", "the transaction is being aborted"),
+        (TransactionPhase.READY, "init", "init_transactions() has been called already"),
     ],
 )
-def test_a_call_out_of_turn_is_told_what_is_missing(state: Transaction, call: str, text: str) -> None:
+def test_a_call_out_of_turn_is_told_what_is_missing(state: TransactionPhase, call: str, text: str) -> None:
     with pytest.raises(IllegalStateError, match=re.escape(text)):
         CALLS[call][0](machine(state))
 
 
 def test_a_new_machine_has_nothing_to_end_and_speaks_version_1_until_it_is_told() -> None:
     made = TransactionManager("id")
-    assert (made.state, made.identity, made.version) == (Transaction.UNINITIALIZED, (-1, -1), 1)
+    assert (made.state, made.identity, made.version) == (TransactionPhase.UNINITIALIZED, (-1, -1), 1)
     assert not made.can_bump and not made.needs_bump and not made.is_started and not made.has_new_partitions
 
 
-@pytest.mark.parametrize("state", Transaction)
-def test_a_transaction_can_be_aborted_before_its_end_is_under_way(state: Transaction) -> None:
-    assert machine(state).is_open == (state in (Transaction.IN_TRANSACTION, Transaction.ABORTABLE_ERROR))
+@pytest.mark.parametrize("state", TransactionPhase)
+def test_a_transaction_can_be_aborted_before_its_end_is_under_way(state: TransactionPhase) -> None:
+    assert machine(state).is_open == (state in (TransactionPhase.IN_TRANSACTION, TransactionPhase.ABORTABLE_ERROR))
 
 
-@pytest.mark.parametrize("state", Transaction)
-def test_a_request_makes_sense_until_the_producer_is_over_and_offsets_only_in_a_transaction(state: Transaction) -> None:
+@pytest.mark.parametrize("state", TransactionPhase)
+def test_a_request_makes_sense_until_the_producer_is_over_and_offsets_only_in_a_transaction(
+    state: TransactionPhase,
+) -> None:
     made = machine(state)
-    is_over = state is Transaction.FATAL_ERROR
+    is_over = state is TransactionPhase.FATAL_ERROR
     assert {made.allows(api) for api in TransactionRequestKind if api is not TransactionRequestKind.COMMIT_OFFSETS} == {
         not is_over
     }
     assert made.allows(TransactionRequestKind.COMMIT_OFFSETS) == (
-        state in (Transaction.IN_TRANSACTION, Transaction.COMMITTING)
+        state in (TransactionPhase.IN_TRANSACTION, TransactionPhase.COMMITTING)
     )
     refusal = made.refusal()
     assert isinstance(refusal, FatalTransactionError if is_over else AbortableTransactionError)
-    if state is Transaction.ABORTABLE_ERROR:
+    if state is TransactionPhase.ABORTABLE_ERROR:
         assert isinstance(refusal, TopicAuthorizationFailedError)
     elif is_over:
         assert isinstance(refusal, TransactionalIdAuthorizationFailedError)
@@ -169,7 +173,7 @@ def test_a_request_makes_sense_until_the_producer_is_over_and_offsets_only_in_a_
 
 
 def test_an_error_keeps_its_own_class_beside_its_group() -> None:
-    made = machine(Transaction.ABORTABLE_ERROR)
+    made = machine(TransactionPhase.ABORTABLE_ERROR)
     with pytest.raises(TopicAuthorizationFailedError, match="can only be aborted: abort_transaction"):
         made.begin_commit()
     with pytest.raises(AbortableTransactionError):
@@ -177,7 +181,7 @@ def test_an_error_keeps_its_own_class_beside_its_group() -> None:
 
 
 def test_a_fenced_producer_is_told_of_its_transactional_id_in_every_call() -> None:
-    made = machine(Transaction.IN_TRANSACTION)
+    made = machine(TransactionPhase.IN_TRANSACTION)
     made.failed(TransactionRequestKind.END, InvalidProducerEpochError("EndTxn"))
     for run, _ in CALLS.values():
         with pytest.raises(ProducerFencedError, match="another producer has taken over the transactional id 'id'"):
@@ -188,10 +192,12 @@ def test_a_fenced_producer_is_told_of_its_transactional_id_in_every_call() -> No
 
 
 @pytest.mark.parametrize("api", TRANSACTION_ERROR_ACTIONS)
-@pytest.mark.parametrize("state", [Transaction.IN_TRANSACTION, Transaction.COMMITTING, Transaction.ABORTING])
+@pytest.mark.parametrize(
+    "state", [TransactionPhase.IN_TRANSACTION, TransactionPhase.COMMITTING, TransactionPhase.ABORTING]
+)
 @pytest.mark.parametrize(("version", "can_bump"), [(2, True), (1, True), (1, False)])
 def test_whatever_code_comes_the_machine_takes_a_step_that_its_table_has(
-    api: TransactionRequestKind, version: int, can_bump: bool, state: Transaction
+    api: TransactionRequestKind, version: int, can_bump: bool, state: TransactionPhase
 ) -> None:
     for cls in ERRORS_BY_CODE.values():
         made = machine(state, version=version, can_bump=can_bump)
@@ -199,14 +205,14 @@ def test_whatever_code_comes_the_machine_takes_a_step_that_its_table_has(
         if recovery.is_retry:
             continue
         raised = made.failed(api, cls("x"))
-        assert made.state is state or made.state in TRANSACTION[state]
+        assert made.state is state or made.state in TRANSACTION_PHASES[state]
         assert isinstance(raised, (AbortableTransactionError, FatalTransactionError))
         is_fatal = isinstance(raised, FatalTransactionError)
-        assert is_fatal == (made.state is Transaction.FATAL_ERROR)
+        assert is_fatal == (made.state is TransactionPhase.FATAL_ERROR)
         assert is_fatal == (
             recovery in (TransactionErrorAction.FATAL, TransactionErrorAction.FENCED, TransactionErrorAction.AGAIN)
             or (recovery is TransactionErrorAction.BUMP and version < 2 and not can_bump)
-            or (state is Transaction.ABORTING and api is TransactionRequestKind.END)
+            or (state is TransactionPhase.ABORTING and api is TransactionRequestKind.END)
         )
         assert isinstance(raised, ProducerFencedError) == (recovery is TransactionErrorAction.FENCED)
 
@@ -221,17 +227,17 @@ def test_each_request_has_its_rows_and_what_is_not_named_goes_by_its_class(api: 
 
 
 def test_what_initializing_is_refused_for_may_be_asked_again() -> None:
-    made = machine(Transaction.INITIALIZING)
+    made = machine(TransactionPhase.INITIALIZING)
     error = TransactionalIdAuthorizationFailedError("x")
     assert made.failed(TransactionRequestKind.INIT, error) is error
-    assert made.state is Transaction.UNINITIALIZED
+    assert made.state is TransactionPhase.UNINITIALIZED
     made.begin_initializing()
     made.initialized(IDENTITY, can_bump=True, version=2)
-    assert made.state is Transaction.READY
+    assert made.state is TransactionPhase.READY
 
 
 def test_the_error_that_comes_second_changes_nothing() -> None:
-    made = machine(Transaction.ABORTABLE_ERROR)
+    made = machine(TransactionPhase.ABORTABLE_ERROR)
     told = made.failed(TransactionRequestKind.COMMIT_OFFSETS, TransactionAbortableError("second"))
     assert isinstance(told, TopicAuthorizationFailedError)
     made.failed(TransactionRequestKind.END, InvalidProducerEpochError("x"))
@@ -242,7 +248,7 @@ def test_the_error_that_comes_second_changes_nothing() -> None:
 
 
 def test_version_2_sends_at_once_and_version_1_asks_for_partitions_first() -> None:
-    new, old = machine(Transaction.IN_TRANSACTION, version=2), machine(Transaction.IN_TRANSACTION, version=1)
+    new, old = machine(TransactionPhase.IN_TRANSACTION, version=2), machine(TransactionPhase.IN_TRANSACTION, version=1)
     assert new.may_send(queue(), in_doubt=False)
     assert new.is_started
     assert not new.has_new_partitions
@@ -258,34 +264,36 @@ def test_version_2_sends_at_once_and_version_1_asks_for_partitions_first() -> No
     assert old.has_new_partitions, "partition 2"
 
 
-@pytest.mark.parametrize("state", [Transaction.ABORTABLE_ERROR, Transaction.ABORTING])
-def test_after_an_error_only_what_may_be_in_the_log_already_is_sent_again(state: Transaction) -> None:
+@pytest.mark.parametrize("state", [TransactionPhase.ABORTABLE_ERROR, TransactionPhase.ABORTING])
+def test_after_an_error_only_what_may_be_in_the_log_already_is_sent_again(state: TransactionPhase) -> None:
     made = machine(state)
     assert not made.may_send(queue(), in_doubt=False)
     assert made.may_send(queue(), in_doubt=True)
 
 
-@pytest.mark.parametrize("state", [Transaction.ABORTABLE_ERROR, Transaction.ABORTING])
-def test_what_is_refused_in_flight_after_an_error_fails_and_does_not_wait_for_ever(state: Transaction) -> None:
+@pytest.mark.parametrize("state", [TransactionPhase.ABORTABLE_ERROR, TransactionPhase.ABORTING])
+def test_what_is_refused_in_flight_after_an_error_fails_and_does_not_wait_for_ever(state: TransactionPhase) -> None:
     made = machine(state)
     assert not made.may_retry(batch(queue(), 4))
     assert made.may_retry(batch(queue(), 4, in_doubt=True))
-    assert machine(Transaction.COMMITTING).may_retry(batch(queue(), 4))
+    assert machine(TransactionPhase.COMMITTING).may_retry(batch(queue(), 4))
 
 
-@pytest.mark.parametrize("state", [Transaction.UNINITIALIZED, Transaction.READY, Transaction.FATAL_ERROR])
-def test_nothing_is_sent_outside_a_transaction(state: Transaction) -> None:
+@pytest.mark.parametrize(
+    "state", [TransactionPhase.UNINITIALIZED, TransactionPhase.READY, TransactionPhase.FATAL_ERROR]
+)
+def test_nothing_is_sent_outside_a_transaction(state: TransactionPhase) -> None:
     assert not machine(state).may_send(queue(), in_doubt=False)
 
 
 def test_after_the_end_of_the_producer_nothing_is_sent_again_whatever_is_in_doubt() -> None:
-    made = machine(Transaction.FATAL_ERROR)
+    made = machine(TransactionPhase.FATAL_ERROR)
     assert not made.may_send(queue(), in_doubt=True)
     assert not made.may_retry(batch(queue(), 4, in_doubt=True))
 
 
 def test_partitions_that_were_not_added_are_asked_for_again_and_start_nothing() -> None:
-    made = machine(Transaction.IN_TRANSACTION, version=1)
+    made = machine(TransactionPhase.IN_TRANSACTION, version=1)
     made.may_send(queue(), in_doubt=False)
     assert made.take_new_partitions() == [("t", 0)]
     made.partitions_done(are_added=False)
@@ -297,7 +305,7 @@ def test_partitions_that_were_not_added_are_asked_for_again_and_start_nothing() 
 
 
 def test_a_coordinator_that_knows_of_a_group_has_to_be_told_of_the_end() -> None:
-    made = machine(Transaction.IN_TRANSACTION)
+    made = machine(TransactionPhase.IN_TRANSACTION)
     assert not made.is_started
     made.offsets_added()
     assert made.is_started
@@ -307,25 +315,25 @@ def test_a_coordinator_that_knows_of_a_group_has_to_be_told_of_the_end() -> None
 
 
 def test_a_batch_that_was_never_sent_needs_no_new_epoch() -> None:
-    made = machine(Transaction.COMMITTING, version=1)
+    made = machine(TransactionPhase.COMMITTING, version=1)
     made.batch_failed(batch(queue()), KafkaTimeoutError("too late"))
-    assert made.state is Transaction.ABORTABLE_ERROR
+    assert made.state is TransactionPhase.ABORTABLE_ERROR
     made.begin_abort()
     assert made.ended(None, 1)
 
 
 def test_a_failed_number_makes_version_1_ask_for_the_next_epoch() -> None:
-    made = machine(Transaction.IN_TRANSACTION, version=1)
+    made = machine(TransactionPhase.IN_TRANSACTION, version=1)
     made.batch_failed(batch(queue(), 4, in_doubt=True), KafkaTimeoutError("too late"))
     made.begin_abort()
     assert not made.ended(None, 1)
-    assert made.state is Transaction.INITIALIZING
+    assert made.state is TransactionPhase.INITIALIZING
     made.initialized(ProducerIdAndEpoch(7, 4), can_bump=True, version=1)
-    assert made.state is Transaction.READY
+    assert made.state is TransactionPhase.READY
 
 
 def test_with_version_2_the_end_brings_the_next_epoch() -> None:
-    made = machine(Transaction.IN_TRANSACTION, version=2)
+    made = machine(TransactionPhase.IN_TRANSACTION, version=2)
     made.batch_failed(batch(queue(), 4, in_doubt=True), KafkaTimeoutError("too late"))
     made.begin_abort()
     assert made.ended(ProducerIdAndEpoch(7, 4), 2)
@@ -333,7 +341,7 @@ def test_with_version_2_the_end_brings_the_next_epoch() -> None:
 
 
 def test_where_nobody_gives_an_epoch_a_number_that_was_not_used_is_used_again() -> None:
-    made = machine(Transaction.IN_TRANSACTION, version=1, can_bump=False)
+    made = machine(TransactionPhase.IN_TRANSACTION, version=1, can_bump=False)
     refused, lost = queue(0), queue(1)
     made.batch_failed(batch(refused, 4), MessageSizeTooLargeError("t-0"))
     made.batch_failed(batch(refused, 6), OutOfOrderSequenceNumberError("t-0"))
@@ -346,9 +354,9 @@ def test_where_nobody_gives_an_epoch_a_number_that_was_not_used_is_used_again() 
 
 @pytest.mark.parametrize("sequence", [0, 4])
 def test_where_nobody_gives_an_epoch_a_number_that_may_be_used_ends_the_producer(sequence: int) -> None:
-    made = machine(Transaction.IN_TRANSACTION, version=1, can_bump=False)
+    made = machine(TransactionPhase.IN_TRANSACTION, version=1, can_bump=False)
     made.batch_failed(batch(queue(), sequence, in_doubt=True), KafkaTimeoutError("too late"))
-    assert made.state is Transaction.FATAL_ERROR
+    assert made.state is TransactionPhase.FATAL_ERROR
     with pytest.raises(FatalTransactionError, match="gives no new epoch"):
         made.begin_abort()
 
@@ -367,15 +375,15 @@ def test_where_nobody_gives_an_epoch_a_number_that_may_be_used_ends_the_producer
 def test_a_batch_that_fails_aborts_its_transaction_and_takes_an_epoch_where_its_end_brings_none(
     version: int, can_bump: bool, sequence: int, in_doubt: bool, needs_bump: bool
 ) -> None:
-    made = machine(Transaction.IN_TRANSACTION, version=version, can_bump=can_bump)
+    made = machine(TransactionPhase.IN_TRANSACTION, version=version, can_bump=can_bump)
     made.batch_failed(batch(queue(), sequence, in_doubt=in_doubt), KafkaTimeoutError("too late"))
-    assert made.state is Transaction.ABORTABLE_ERROR
+    assert made.state is TransactionPhase.ABORTABLE_ERROR
     assert made.needs_bump is needs_bump
 
 
 def test_the_first_number_that_was_not_used_is_used_again_as_any_other_and_not_where_an_epoch_comes() -> None:
     for can_bump, identity, is_used_again in ((False, None, True), (True, None, False), (False, (7, 4), False)):
-        made = machine(Transaction.IN_TRANSACTION, version=1, can_bump=can_bump)
+        made = machine(TransactionPhase.IN_TRANSACTION, version=1, can_bump=can_bump)
         refused = queue()
         made.batch_failed(batch(refused, 0), MessageSizeTooLargeError("t-0"))
         made.begin_abort()
@@ -383,18 +391,20 @@ def test_the_first_number_that_was_not_used_is_used_again_as_any_other_and_not_w
         assert (refused.numbers.next_sequence, refused.numbers.has_gap) == ((0, False) if is_used_again else (5, True))
 
 
-@pytest.mark.parametrize("state", [Transaction.INITIALIZING, Transaction.ABORTING, Transaction.COMMITTING])
-def test_an_error_of_a_batch_that_ends_the_producer_ends_it_in_each_state(state: Transaction) -> None:
+@pytest.mark.parametrize(
+    "state", [TransactionPhase.INITIALIZING, TransactionPhase.ABORTING, TransactionPhase.COMMITTING]
+)
+def test_an_error_of_a_batch_that_ends_the_producer_ends_it_in_each_state(state: TransactionPhase) -> None:
     """TransactionManager.maybeTransitionToErrorState."""
     made = machine(state)
     made.batch_failed(batch(queue(), 4), ClusterAuthorizationFailedError("t-0"))
-    assert made.state is Transaction.FATAL_ERROR
+    assert made.state is TransactionPhase.FATAL_ERROR
 
 
 def test_a_batch_that_fails_during_the_abort_changes_nothing() -> None:
-    made = machine(Transaction.ABORTING)
+    made = machine(TransactionPhase.ABORTING)
     made.batch_failed(batch(queue(), 4), MessageSizeTooLargeError("t-0"))
-    assert made.state is Transaction.ABORTING
+    assert made.state is TransactionPhase.ABORTING
     assert made.error is None
 
 
@@ -406,10 +416,10 @@ def test_the_end_brings_an_id_and_epoch_or_the_producer_goes_on_with_those_it_ha
     identity: tuple[int, int] | None, after: tuple[int, int]
 ) -> None:
     """EndTxnResponse: -1 for none (KIP-890); 0 is an id as any other."""
-    made = machine(Transaction.COMMITTING)
+    made = machine(TransactionPhase.COMMITTING)
     assert made.ended(None if identity is None else ProducerIdAndEpoch(*identity), 2)
     assert made.identity == after
-    assert made.state is Transaction.READY
+    assert made.state is TransactionPhase.READY
 
 
 @pytest.mark.parametrize(
@@ -426,33 +436,33 @@ def test_the_end_brings_an_id_and_epoch_or_the_producer_goes_on_with_those_it_ha
 def test_only_the_step_to_version_2_takes_an_epoch_of_its_own(
     before: int, after: int, can_bump: bool, needs_bump: bool
 ) -> None:
-    made = machine(Transaction.COMMITTING, version=before, can_bump=can_bump)
+    made = machine(TransactionPhase.COMMITTING, version=before, can_bump=can_bump)
     made.prepare_end(after)
     assert made.needs_bump is needs_bump
     assert made.ended(None, after) is not needs_bump
-    assert made.state is (Transaction.INITIALIZING if needs_bump else Transaction.READY)
+    assert made.state is (TransactionPhase.INITIALIZING if needs_bump else TransactionPhase.READY)
     assert made.version == (before if needs_bump else after)
 
 
 @pytest.mark.parametrize(
     ("version", "can_bump", "state", "needs_bump"),
     [
-        (1, True, Transaction.ABORTABLE_ERROR, True),  # abortableErrorIfPossible
-        (1, False, Transaction.FATAL_ERROR, False),
-        (2, True, Transaction.ABORTABLE_ERROR, False),  # KIP-890: the end brings the next epoch
-        (2, False, Transaction.ABORTABLE_ERROR, False),
+        (1, True, TransactionPhase.ABORTABLE_ERROR, True),  # abortableErrorIfPossible
+        (1, False, TransactionPhase.FATAL_ERROR, False),
+        (2, True, TransactionPhase.ABORTABLE_ERROR, False),  # KIP-890: the end brings the next epoch
+        (2, False, TransactionPhase.ABORTABLE_ERROR, False),
     ],
 )
 def test_a_lost_producer_state_takes_an_epoch_where_the_end_brings_none_and_somebody_gives_one(
-    version: int, can_bump: bool, state: Transaction, needs_bump: bool
+    version: int, can_bump: bool, state: TransactionPhase, needs_bump: bool
 ) -> None:
-    made = machine(Transaction.IN_TRANSACTION, version=version, can_bump=can_bump)
+    made = machine(TransactionPhase.IN_TRANSACTION, version=version, can_bump=can_bump)
     made.failed(TransactionRequestKind.ADD_OFFSETS, UnknownProducerIdError("group"))
     assert (made.state, made.needs_bump) == (state, needs_bump)
 
 
 def test_an_epoch_that_is_needed_already_stays_needed_when_the_end_is_told() -> None:
-    made = machine(Transaction.IN_TRANSACTION, version=1)
+    made = machine(TransactionPhase.IN_TRANSACTION, version=1)
     made.failed(TransactionRequestKind.ADD_PARTITIONS, UnknownProducerIdError("t-0"))
     assert made.needs_bump
     made.begin_abort()
@@ -465,22 +475,22 @@ def test_an_epoch_that_is_needed_already_stays_needed_when_the_end_is_told() -> 
 
 def test_a_transaction_that_the_broker_has_ended_says_so() -> None:
     for error, is_said in ((InvalidTxnStateError("EndTxn"), True), (FATAL, False)):
-        told = machine(Transaction.COMMITTING).failed(TransactionRequestKind.END, error)
+        told = machine(TransactionPhase.COMMITTING).failed(TransactionRequestKind.END, error)
         assert ("longer than transaction_timeout_ms" in str(told)) is is_said
         assert "close it" in str(told)
 
 
 def test_an_old_epoch_in_produce_is_found_out_by_the_abort() -> None:
-    made = machine(Transaction.IN_TRANSACTION)
+    made = machine(TransactionPhase.IN_TRANSACTION)
     made.batch_failed(batch(queue(), 4), InvalidProducerEpochError("t-0"))
-    assert made.state is Transaction.ABORTABLE_ERROR, "KIP-588: it may have been a time-out at the broker"
+    assert made.state is TransactionPhase.ABORTABLE_ERROR, "KIP-588: it may have been a time-out at the broker"
     made.begin_abort()
     made.failed(TransactionRequestKind.END, ProducerFencedError("EndTxn"))
-    assert made.state is Transaction.FATAL_ERROR
+    assert made.state is TransactionPhase.FATAL_ERROR
 
 
 def test_an_upgrade_of_the_cluster_takes_an_epoch() -> None:
-    made = machine(Transaction.IN_TRANSACTION, version=1)
+    made = machine(TransactionPhase.IN_TRANSACTION, version=1)
     made.begin_commit()
     made.prepare_end(2)
     assert not made.ended(None, 2)
@@ -493,19 +503,19 @@ def test_an_upgrade_of_the_cluster_takes_an_epoch() -> None:
 
 
 def test_records_that_an_abort_drops_say_so_or_why() -> None:
-    assert isinstance(machine(Transaction.IN_TRANSACTION).begin_abort(), TransactionAbortedError)
-    assert isinstance(machine(Transaction.ABORTABLE_ERROR).begin_abort(), TopicAuthorizationFailedError)
+    assert isinstance(machine(TransactionPhase.IN_TRANSACTION).begin_abort(), TransactionAbortedError)
+    assert isinstance(machine(TransactionPhase.ABORTABLE_ERROR).begin_abort(), TopicAuthorizationFailedError)
 
 
 def test_who_sends_is_told_of_errors_once() -> None:
-    told: list[Transaction] = []
-    made = machine(Transaction.IN_TRANSACTION)
+    told: list[TransactionPhase] = []
+    made = machine(TransactionPhase.IN_TRANSACTION)
     made.on_error = lambda: told.append(made.state)
     made.failed(TransactionRequestKind.ADD_PARTITIONS, ABORTABLE)
     made.failed(TransactionRequestKind.ADD_PARTITIONS, ABORTABLE)
     made.failed(TransactionRequestKind.ADD_PARTITIONS, FATAL)
     made.failed(TransactionRequestKind.ADD_PARTITIONS, FATAL)
-    assert told == [Transaction.ABORTABLE_ERROR, Transaction.FATAL_ERROR]
+    assert told == [TransactionPhase.ABORTABLE_ERROR, TransactionPhase.FATAL_ERROR]
 
 
 # -- a random walk ----------------------------------------------------------------------------------------------------
@@ -526,10 +536,10 @@ def test_no_sequence_of_calls_and_errors_leads_anywhere_but_along_the_table(seed
         try:
             if step < 5:
                 list(CALLS.values())[step][0](made)
-            elif step == 5 and before is Transaction.INITIALIZING:
+            elif step == 5 and before is TransactionPhase.INITIALIZING:
                 epoch += 1
                 made.initialized(ProducerIdAndEpoch(7, epoch), can_bump=can_bump, version=version)
-            elif step == 6 and before in (Transaction.COMMITTING, Transaction.ABORTING):
+            elif step == 6 and before in (TransactionPhase.COMMITTING, TransactionPhase.ABORTING):
                 made.prepare_end(version)
                 if version >= 2 and made.is_started:
                     epoch += 1
@@ -542,31 +552,37 @@ def test_no_sequence_of_calls_and_errors_leads_anywhere_but_along_the_table(seed
             elif step == 8 and made.has_new_partitions:
                 made.take_new_partitions()
                 made.partitions_done(are_added=rng.random() < 0.8)
-            elif step == 9 and before is not Transaction.READY and rng.random() < 0.3:
+            elif step == 9 and before is not TransactionPhase.READY and rng.random() < 0.3:
                 failed = batch(rng.choice(queues), rng.choice((-1, 5)), in_doubt=rng.random() < 0.3)
                 made.batch_failed(failed, rng.choice(list(ERRORS_BY_CODE.values()))("x"))
-            elif step == 10 and before not in (Transaction.UNINITIALIZED, Transaction.READY) and rng.random() < 0.3:
+            elif (
+                step == 10
+                and before not in (TransactionPhase.UNINITIALIZED, TransactionPhase.READY)
+                and rng.random() < 0.3
+            ):
                 api = (
                     TransactionRequestKind.INIT
-                    if before is Transaction.INITIALIZING
+                    if before is TransactionPhase.INITIALIZING
                     else rng.choice(list(TransactionRequestKind))
                 )
                 error = rng.choice(list(ERRORS_BY_CODE.values()))("x")
                 if not transaction_error_action(api, error).is_retry:
                     made.failed(api, error)
         except AbortableTransactionError:
-            assert made.state is Transaction.ABORTABLE_ERROR
+            assert made.state is TransactionPhase.ABORTABLE_ERROR
         except FatalTransactionError:
-            assert made.state is Transaction.FATAL_ERROR
+            assert made.state is TransactionPhase.FATAL_ERROR
         except IllegalStateError:
             assert made.state is before
-        assert made.state is before or made.state in TRANSACTION[before]
-        assert (made.error is not None) >= (made.state in (Transaction.ABORTABLE_ERROR, Transaction.FATAL_ERROR))
+        assert made.state is before or made.state in TRANSACTION_PHASES[before]
+        assert (made.error is not None) >= (
+            made.state in (TransactionPhase.ABORTABLE_ERROR, TransactionPhase.FATAL_ERROR)
+        )
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_nothing_goes_out_while_the_end_is_told(version: int) -> None:
-    queue, made = PartitionQueue("t", 0), machine(Transaction.IN_TRANSACTION, version=version)
+    queue, made = PartitionQueue("t", 0), machine(TransactionPhase.IN_TRANSACTION, version=version)
     made.may_send(queue, in_doubt=False)
     made.take_new_partitions()
     made.partitions_done(are_added=True)

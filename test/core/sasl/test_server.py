@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafka.core.sasl.plain import PlainServer
 from kafka.core.sasl.scram import SCRAM_SHA_256, ScramServer, new_credential
-from kafka.core.sasl.server import END_LATER, HANG_UP, REAUTHENTICATION_PAUSE_S, SaslServer, State
+from kafka.core.sasl.server import END_LATER, HANG_UP, REAUTHENTICATION_PAUSE_S, SaslServer, SaslServerState
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -41,7 +41,7 @@ def test_who_is_in_has_all_requests_let_pass():
     server = machine()
     assert server.admit(VERSIONS, 3, 0) is None
     server.answered(ApiVersionsResponse(error_code=0, api_keys=[]))
-    assert server.state is State.VERSIONS
+    assert server.state is SaslServerState.VERSIONS
     assert handshake(server).response.error_code == 0
     assert authenticate(server).response.error_code == 0
     assert server.user == "alice"
@@ -145,6 +145,6 @@ def test_no_order_of_requests_lets_anybody_in_without_the_password(steps):
         verdict = server.token(token, now) if server.takes_tokens else server.admit(request, version, now)
         assert verdict is not None or isinstance(request, ApiVersionsRequest)
         if verdict is not None and verdict.is_last:
-            assert server.state is State.ENDED
+            assert server.state is SaslServerState.ENDED
     assert server.user is None
     assert server.admit(METADATA, 1, 99) is not None

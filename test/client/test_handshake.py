@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka.client import tokens
+from kafka.client import security
 from kafka.client.kafka_client import KafkaClient
 from kafka.core.routing import AnyNode
 from kafka.errors import (
@@ -244,7 +244,7 @@ class Threads:
 @pytest.fixture
 def threads(world: World, monkeypatch: pytest.MonkeyPatch) -> Threads:
     threads = Threads(world)
-    monkeypatch.setattr(tokens, "threading", SimpleNamespace(Thread=threads))
+    monkeypatch.setattr(security, "threading", SimpleNamespace(Thread=threads))
     return threads
 
 
@@ -310,7 +310,7 @@ def test_a_thread_that_cannot_be_had_for_the_provider_is_tried_again(
             raise RuntimeError("can't start new thread")
         return threads(**call)
 
-    monkeypatch.setattr(tokens, "threading", SimpleNamespace(Thread=none_or_one))
+    monkeypatch.setattr(security, "threading", SimpleNamespace(Thread=none_or_one))
     client = client_of(world, "OAUTHBEARER", sasl_oauth_token_provider=lambda: "good")
     assert world.wait(client.request(ANY, LIST)).error_code == 0 and not left
 
