@@ -59,7 +59,7 @@ _NO_HISTORY = JobHistory()
 
 
 class AdmissionHold:
-    """Keep a lease for ``seconds``, then let others have the job: :meth:`AdmissionPolicy.let_go`."""
+    """Keep a lease for ``seconds``, then let others have the job: :meth:`AdmissionPolicy.end_hold`."""
 
     __slots__ = ("seconds",)
 
@@ -73,20 +73,20 @@ class AdmissionPolicy:
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],
-        consequences: StateRecords,
+        state_records: StateRecords,
         delivery: JobDelivery,
         results_partitions: int,
-        numbers: WorkerOptions,
+        options: WorkerOptions,
     ) -> None:
         self._tasks = tasks
-        self._consequences = consequences
+        self._state_records = state_records
         self._delivery = delivery
         self._results_partitions = results_partitions
-        self._numbers = numbers
+        self._options = options
         self._limits: dict[Task[..., Any], tuple[float | None, float | None]] = {}
         self._policies: dict[tuple[str, bool], JobPolicy] = {}
         self._unknown: set[str] = set()  # those that were told
-        self._lines = LimitedLog(log)
+        self._limited_log = LimitedLog(log)
 
     def admit(self, lease: JobLease, now_ms: int) -> Job | Settlement | AdmissionHold:
         """A job that may run, or how the lease ends without a run."""
@@ -102,50 +102,50 @@ class AdmissionPolicy:
             if task is None and not is_task_name(envelope.name):
                 raise BadRecord("bad-name", f"invalid task name {truncated_repr(envelope.name)}")
         except BadRecord as error:
-            said = "record %s is not a valid job, moving it to the dead topic: %s"
-            self._lines.warning((error.cause, lease.source.topic), said, lease.origin, error.text)
-            record = self._consequences.no_job(lease, InvalidRecord(error.cause, error.text), now_ms)
+            message = "record %s is not a valid job, moving it to the dead topic: %s"
+            self._limited_log.warning((error.cause, lease.source.topic), message, lease.origin, error.text)
+            record = self._state_records.no_job(lease, InvalidRecord(error.cause, error.text), now_ms)
             return Settlement(lease, None, [record], is_dead=True)
         suspect = lease.source.suspect
-        crashes = crashes_of(envelope.crashes, lease.deliveries, suspect, lease.spared)
+        crashes = crashes_of(envelope.crashes, lease.deliveries, suspect, lease.excused)
         if task is None or suspect or crashes or lease.deliveries > 1 or envelope.expires_ms is not None:
-            known, policy, standing = task is not None, self._policy(envelope), _history(lease, envelope, crashes)
-            outcome = admit(envelope.name, standing, policy, known=known, suspect=suspect, now_ms=now_ms)
+            known, policy, history = task is not None, self._policy(envelope), _history(lease, envelope, crashes)
+            outcome = admit(envelope.name, history, policy, known=known, suspect=suspect, now_ms=now_ms)
             if outcome is not None:
                 return self.end(lease, envelope, outcome, crashes, now_ms)
         assert task is not None  # admit() has an outcome for a task that is not known
         if envelope.timeout is None and envelope.soft_timeout is None:
             found = self._limits.get(task)
             if found is None:
-                found = self._limits[task] = self._limits_of(task, None, None)
+                found = self._limits[task] = self._time_limits(task, None, None)
             return Job(lease, envelope, task, *found, crashes)
-        return Job(lease, envelope, task, *self._limits_of(task, envelope.soft_timeout, envelope.timeout), crashes)
+        return Job(lease, envelope, task, *self._time_limits(task, envelope.soft_timeout, envelope.timeout), crashes)
 
     def end(
         self, lease: JobLease, envelope: Envelope, outcome: Outcome, crashes: int, now_ms: int
     ) -> Settlement | AdmissionHold:
         """How a lease ends after ``outcome``; ``crashes`` are those behind the job."""
         policy = self._policy(envelope)
-        standing = _NO_HISTORY if isinstance(outcome, JobSucceeded) else _history(lease, envelope, crashes)
-        decision = decide(outcome, standing, policy, now_ms)
+        history = _NO_HISTORY if isinstance(outcome, JobSucceeded) else _history(lease, envelope, crashes)
+        decision = decide(outcome, history, policy, now_ms)
         if decision.hold_s:
-            self._tell_of_unknown(envelope, lease, policy)
+            self._log_unknown_task(envelope, lease, policy)
             return AdmissionHold(decision.hold_s)
-        return self._ending(lease, envelope, outcome, decision, policy, now_ms)
+        return self._settlement(lease, envelope, outcome, decision, policy, now_ms)
 
-    def let_go(self, lease: JobLease, is_due: bool, now_ms: int) -> Settlement | None:
+    def end_hold(self, lease: JobLease, is_due: bool, now_ms: int) -> Settlement | None:
         """How a lease ends that was held since its task is unknown here; None: it is released. ``is_due`` False: before
         its time, which does not count. A suspect is never released, that would be a crash behind it.
         """
         if not lease.source.suspect:
             return None
         envelope = decode(lease.value, lease.headers)
-        policy, crashes = self._policy(envelope), crashes_of(envelope.crashes, lease.deliveries, True, lease.spared)
+        policy, crashes = self._policy(envelope), crashes_of(envelope.crashes, lease.deliveries, True, lease.excused)
         outcome: Outcome = UnknownTask(envelope.name, True) if is_due else NotStarted()
         decision = decide(outcome, _history(lease, envelope, crashes), policy, now_ms)
-        return self._ending(lease, envelope, outcome, decision, policy, now_ms)
+        return self._settlement(lease, envelope, outcome, decision, policy, now_ms)
 
-    def _ending(
+    def _settlement(
         self,
         lease: JobLease,
         envelope: Envelope,
@@ -154,28 +154,28 @@ class AdmissionPolicy:
         policy: JobPolicy,
         now_ms: int,
     ) -> Settlement:
-        records = self._consequences.of(decision, outcome, envelope, lease, now_ms)
+        records = self._state_records.for_decision(decision, outcome, envelope, lease, now_ms)
         if decision.move is MoveTarget.DEAD:
             place = records[0].topic
-            said = "%s %s failed permanently (%s) and moves to the dead topic %s; cause %s%s"
+            message = "%s %s failed permanently (%s) and moves to the dead topic %s; cause %s%s"
             name, cause = envelope.name, decision.cause
             kind = (cause, name if name in self._tasks else "", outcome_error(outcome).type)
-            self._lines.warning(
-                kind, said, name, envelope.id, _error_summary(outcome), place, cause, _traceback_tail(outcome)
+            self._limited_log.warning(
+                kind, message, name, envelope.id, _error_summary(outcome), place, cause, _traceback_tail(outcome)
             )
         elif decision.state is JobState.RETRY:
-            self._tell_of_retry(envelope, outcome, decision, policy)
+            self._log_retry(envelope, outcome, decision, policy)
         move = decision.move
         is_dead = move is MoveTarget.DEAD
         is_last = is_dead or move is MoveTarget.NOWHERE
         is_move = move is MoveTarget.SUSPECT or (move is MoveTarget.SAME and lease.source.suspect)
         return Settlement(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last)
 
-    def tell_the_rest(self) -> None:
+    def log_suppressed_counts(self) -> None:
         """Say in the log how many lines were left out of it since the last ones."""
-        self._lines.flush()
+        self._limited_log.flush()
 
-    def _tell_of_retry(self, envelope: Envelope, outcome: Outcome, decision: JobDecision, policy: JobPolicy) -> None:
+    def _log_retry(self, envelope: Envelope, outcome: Outcome, decision: JobDecision, policy: JobPolicy) -> None:
         if isinstance(outcome, ChildLost):
             level, run, most = logging.WARNING, f"crash {decision.crashes}", policy.crash_limit
         elif log.isEnabledFor(logging.INFO):
@@ -183,11 +183,11 @@ class AdmissionPolicy:
             level, run, most = logging.INFO, f"attempt {envelope.attempt}", policy.max_attempts
         else:
             return
-        name, said = envelope.name, "%s %s will be retried after %s of %d (%s)"
+        name, message = envelope.name, "%s %s will be retried after %s of %d (%s)"
         kind = ("again", name, outcome_error(outcome).type)
-        self._lines.write(level, kind, said, name, envelope.id, run, most, _error_summary(outcome))
+        self._limited_log.write(level, kind, message, name, envelope.id, run, most, _error_summary(outcome))
 
-    def _tell_of_unknown(self, envelope: Envelope, lease: JobLease, policy: JobPolicy) -> None:
+    def _log_unknown_task(self, envelope: Envelope, lease: JobLease, policy: JobPolicy) -> None:
         """Once for each name: its jobs wait for another worker, and nothing else would show that."""
         name = envelope.name
         if name in self._unknown or len(self._unknown) >= MAX_UNKNOWN_NAMES:
@@ -210,14 +210,14 @@ class AdmissionPolicy:
             waits_s,
         )
 
-    def _limits_of(
+    def _time_limits(
         self, task: Task[..., Any], soft: float | None, hard: float | None
     ) -> tuple[float | None, float | None]:
-        said, filled, numbers = task.said, task.options, self._numbers
+        own, filled, options = task.own_options, task.options, self._options
         return limits(
             (soft, hard),
-            (said.soft_timeout, said.timeout),
-            (numbers.soft_timeout_s, numbers.timeout_s),
+            (own.soft_timeout, own.timeout),
+            (options.soft_timeout_s, options.timeout_s),
             (filled.soft_timeout, filled.timeout),
         )
 
@@ -230,21 +230,21 @@ class AdmissionPolicy:
         policy = self._policies.get(key)
         if policy is None or policy.delivery_limit != self._delivery.delivery_limit:
             attempts = task.retry.max_attempts if task is not None and task.retry is not None else None
-            policy = JobPolicy(attempts, self._numbers.crash_limit, self._delivery.delivery_limit, stored)
+            policy = JobPolicy(attempts, self._options.crash_limit, self._delivery.delivery_limit, stored)
             self._policies[key] = policy
         return policy
 
 
 def _history(lease: JobLease, envelope: Envelope, crashes: int) -> JobHistory:
     return JobHistory(
-        envelope.attempt, crashes, lease.deliveries, envelope.expires_ms, envelope.unknown, lease.spared
+        envelope.attempt, crashes, lease.deliveries, envelope.expires_ms, envelope.unknown, lease.excused
     )
 
 
 def _error_summary(outcome: Outcome) -> str:
-    fault = outcome_error(outcome)
-    first, _, more = fault.text.partition("\n")
-    return f"{fault.type}: {_truncate(first, MAX_ERROR_CHARACTERS, bool(more))}"
+    error_info = outcome_error(outcome)
+    first, _, more = error_info.text.partition("\n")
+    return f"{error_info.type}: {_truncate(first, MAX_ERROR_CHARACTERS, bool(more))}"
 
 
 def _traceback_tail(outcome: Outcome) -> str:

@@ -69,10 +69,10 @@ class Backend(Protocol):
     def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
         """The same once it is final, or as it is after ``timeout`` seconds."""
 
-    def worker_side(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
+    def worker_backend(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
         """What a worker of ``queues`` needs, living on ``loop``."""
 
-    def board_reader(self) -> SnapshotReader:
+    def snapshot_reader(self) -> SnapshotReader:
         """A reader of what the app's workers say of themselves, with a connection of its own."""
 
     def close(self, timeout: float | None = None) -> None:
@@ -86,7 +86,7 @@ class SnapshotPublisher(Protocol):
     told in the log, once, and otherwise forgotten.
     """
 
-    def post(self, worker_id: str, text: bytes | None) -> None:
+    def publish(self, worker_id: str, text: bytes | None) -> None:
         """Say ``text`` of this worker from now on; None: it has left. Dropped while the last one is under way."""
 
     def close(self, timeout_s: float) -> None:
@@ -117,15 +117,15 @@ def _always_connected() -> None:
 
 
 class WorkerBackend(NamedTuple):
-    """A worker's half of a back end. ``board`` None: its workers cannot be found by others. ``unreached``: the last
-    error when no broker is connected ("": not known), None when one is.
+    """A worker's half of a back end. ``snapshots`` None: its workers cannot be found by others. ``connect_error``:
+    the last error when no broker is connected ("": not known), None when one is.
     """
 
     delivery: JobDelivery
     publisher: Publisher
     results_partitions: int
-    board: SnapshotPublisher | None = None
-    unreached: Callable[[], str | None] = _always_connected
+    snapshots: SnapshotPublisher | None = None
+    connect_error: Callable[[], str | None] = _always_connected
 
 
 BACKENDS: dict[str, str] = {

@@ -15,7 +15,7 @@ from kafka.tasks.admission import AdmissionHold, AdmissionPolicy
 from kafka.tasks.delivery import JobLease, OutgoingRecord
 from kafka.tasks.leases import FINISHED, MOVING, SETTLING, Leases
 from kafka.tasks.outcome import AttemptFailed, ChildLost, NotStarted, Outcome
-from kafka.tasks.runner import Job, error_info
+from kafka.tasks.runner import Job, error_info_of
 from kafka.tasks.settlement import Settlement, Settler
 from kafka.tasks.state_records import result_too_large
 
@@ -30,27 +30,27 @@ not, or were lost; records put into a dead topic.
 class JobCompletion:
     """Owns the endings of one turn. ``hold_until`` says when a lease that is held for some seconds is released."""
 
-    __slots__ = ("_clerk", "_endings", "_hold_until", "_leases", "_now_ms", "_settler", "counts")
+    __slots__ = ("_admission", "_settlements", "_hold_until", "_leases", "_now_ms", "_settler", "counts")
 
     def __init__(
         self,
-        clerk: AdmissionPolicy,
+        admission: AdmissionPolicy,
         settler: Settler,
         leases: Leases,
         now_ms: Callable[[], int],
         hold_until: Callable[[float], float],
     ) -> None:
         self.counts = dict.fromkeys(COUNTS, 0)
-        self._clerk = clerk
+        self._admission = admission
         self._settler = settler
         self._leases = leases
         self._now_ms = now_ms
         self._hold_until = hold_until
-        self._endings: list[Settlement] = []
+        self._settlements: list[Settlement] = []
 
     def admit(self, lease: JobLease, now_ms: int) -> Job | None:
         """The job of a lease that has just come; None when it must not run, and leaves."""
-        found = self._clerk.admit(lease, now_ms)
+        found = self._admission.admit(lease, now_ms)
         if isinstance(found, Job):
             lease.job = found
             return found
@@ -66,42 +66,42 @@ class JobCompletion:
             self._end(job, outcome, now_ms)
         except Exception as error:
             log.exception("could not encode the outcome of %s; the job fails", job)
-            self._end(job, AttemptFailed(error_info(error), listed=False), now_ms)
+            self._end(job, AttemptFailed(error_info_of(error), listed=False), now_ms)
 
     def give_back(self, job: Job) -> None:
         """A job that has not started goes back to its topic, with the mark of a clean return."""
         if job.lease.lost:
-            self._leases.move(job.lease, FINISHED)
+            self._leases.set_stage(job.lease, FINISHED)
             return
         self.counts["given_back"] += 1
         self._end(job, NotStarted(), self._now_ms())
 
-    def let_go(self, lease: JobLease, is_due: bool) -> bool:
+    def end_hold(self, lease: JobLease, is_due: bool) -> bool:
         """The job of a task that is unknown here has been held, for long enough if ``is_due``. False: release it."""
-        ending = self._clerk.let_go(lease, is_due, self._now_ms())
-        if ending is not None:
-            self._conclude(lease, ending)
-        return ending is not None
+        settlement = self._admission.end_hold(lease, is_due, self._now_ms())
+        if settlement is not None:
+            self._conclude(lease, settlement)
+        return settlement is not None
 
-    def result_too_large(self, ending: Settlement, record: OutgoingRecord) -> Settlement:
+    def result_too_large(self, settlement: Settlement, record: OutgoingRecord) -> Settlement:
         """How a job ends whose result, this record, its topic does not take: as one that has failed."""
-        lease, envelope = ending.lease, ending.envelope
+        lease, envelope = settlement.lease, settlement.envelope
         assert envelope is not None  # what is no job has no result
         outcome = result_too_large(envelope, record)
         self.counts["failed"] += 1
         self.counts["dead"] += 1
-        found = self._clerk.end(lease, envelope, outcome, lease.job.crashes, self._now_ms())
+        found = self._admission.end(lease, envelope, outcome, lease.job.crashes, self._now_ms())
         assert isinstance(found, Settlement)  # an error is never held
         return found
 
     def flush(self) -> None:
         """Settle what left in this turn."""
-        endings, self._endings = self._endings, []
-        if endings:
-            self._settler.end(endings)
+        settlements, self._settlements = self._settlements, []
+        if settlements:
+            self._settler.settle(settlements)
 
     def _end(self, job: Job, outcome: Outcome, now_ms: int) -> None:
-        found = self._clerk.end(job.lease, job.envelope, outcome, job.crashes, now_ms)
+        found = self._admission.end(job.lease, job.envelope, outcome, job.crashes, now_ms)
         if isinstance(found, Settlement):
             self.counts["done"] += found.is_last
         self._conclude(job.lease, found)
@@ -110,6 +110,6 @@ class JobCompletion:
         if isinstance(found, AdmissionHold):
             self._leases.hold(lease, self._hold_until(found.seconds))
         else:
-            self._leases.move(lease, MOVING if found.is_move else SETTLING)
+            self._leases.set_stage(lease, MOVING if found.is_move else SETTLING)
             self.counts["dead"] += found.is_dead
-            self._endings.append(found)
+            self._settlements.append(found)

@@ -34,7 +34,7 @@ class JobLease:
 
     ``value`` and ``headers`` are the record's, ``deliveries`` its delivery count with this one, ``partition`` and
     ``offset`` where it is, ``token`` whatever the delivery needs to find it again. ``headers_left_out``: how many it
-    has, when they are too many for a job (or ``envelope.MALFORMED``) and ``headers`` is empty. ``spared``: of its
+    has, when they are too many for a job (or ``envelope.MALFORMED``) and ``headers`` is empty. ``excused``: of its
     earlier deliveries, those whose locks this worker lost while it lived.
     """
 
@@ -49,7 +49,7 @@ class JobLease:
         "offset",
         "partition",
         "source",
-        "spared",
+        "excused",
         "stage",
         "token",
         "value",
@@ -77,7 +77,7 @@ class JobLease:
         self.leased_at = 0.0
         self.locked_until = 0.0
         self.lost = False
-        self.spared = 0
+        self.excused = 0
         self.stage = 0
         self.job: Any = None
 
@@ -137,7 +137,7 @@ class JobDelivery(Protocol):
     delivery_limit: int
     """After so many deliveries the broker drops a record in silence."""
 
-    def want(self, source: JobSource, count: int) -> None:
+    def request(self, source: JobSource, count: int) -> None:
         """Ask for up to ``count`` more jobs from ``source``, instead of what was asked before; 0: none.
 
         Never more come, whatever a producer has put into one batch: what is held is bounded by what is asked for.
@@ -149,7 +149,7 @@ class JobDelivery(Protocol):
         bring jobs, or the brokers have not answered for :data:`DRAIN_S`.
         """
 
-    def look(self, queue: str) -> None:
+    def fetch_suspects(self, queue: str) -> None:
         """There are suspects of this queue now: what is wanted of them is asked for at once."""
 
     def renew(self, leases: Sequence[JobLease]) -> None:

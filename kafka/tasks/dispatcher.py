@@ -20,34 +20,34 @@ from kafka.tasks.suspects import Suspects
 class Dispatcher:
     """Between a worker's lines and its pool. ``on_started`` is told of jobs that went to the pool, many at a time."""
 
-    __slots__ = ("_leases", "_lines", "_lost_jobs", "_on_started", "_pool", "_suspects")
+    __slots__ = ("_leases", "_buffers", "_lost_jobs", "_on_started", "_pool", "_suspects")
 
     def __init__(
         self,
         pool: Pool,
         leases: Leases,
-        lines: SourceBuffers,
+        buffers: SourceBuffers,
         suspects: Suspects,
         lost_jobs: LostJobHandlers,
         on_started: Callable[[list[Job]], None] | None,
     ) -> None:
         self._pool = pool
         self._leases = leases
-        self._lines = lines
+        self._buffers = buffers
         self._suspects = suspects
         self._lost_jobs = lost_jobs
         self._on_started = on_started
 
-    def came(self, job: Job, now: float) -> None:
+    def add(self, job: Job, now: float) -> None:
         """A job was leased that may run."""
         if not job.lease.source.suspect:
-            self._leases.move(job.lease, BUFFERED)
-            line = self._lines[job.lease.source]
-            line.buffer.append(job)
-            line.refused_count = 0
+            self._leases.set_stage(job.lease, BUFFERED)
+            buffer = self._buffers[job.lease.source]
+            buffer.jobs.append(job)
+            buffer.refused_count = 0
             return
-        self._leases.move(job.lease, WAITING)
-        if self._suspects.came(job, now):
+        self._leases.set_stage(job.lease, WAITING)
+        if self._suspects.add(job, now):
             self.take_back()
 
     def fill(self, now: float) -> None:
@@ -56,18 +56,18 @@ class Dispatcher:
         started: list[Job] = []
 
         def submit(job: Job) -> None:
-            self._leases.move(job.lease, RUNNING)
+            self._leases.set_stage(job.lease, RUNNING)
             if self._on_started is not None:
                 started.append(job)
             pool.submit(job)
 
         if len(self._lost_jobs):
             self._lost_jobs.start(pool.free_slots, pool.submit)
-        if self._suspects.start(pool, self._leases.suspects, self._lines.waits_for_moves(self._leases, now), submit):
+        if self._suspects.start(pool, self._leases.suspects, self._buffers.waits_for_moves(self._leases, now), submit):
             free = pool.free_slots
             if self._suspects.are_expected(now):
                 free = min(free, pool.concurrency - pool.busy)
-            self._lines.start(free, submit)
+            self._buffers.start(free, submit)
         if started and self._on_started is not None:
             self._on_started(started)
 
@@ -75,19 +75,19 @@ class Dispatcher:
         """What the pool has not begun goes back to where it was, in order."""
         for job in reversed(self._pool.recall()):
             lease = job.lease
-            if self._lost_jobs.came_back(job):
+            if self._lost_jobs.requeue(job):
                 continue
             if lease.lost:
-                self._suspects.ended(job)
-                self._leases.move(lease, FINISHED)
+                self._suspects.on_job_ended(job)
+                self._leases.set_stage(lease, FINISHED)
             elif lease.source.suspect:
-                self._leases.move(lease, WAITING)
-                self._suspects.came_back(job)
+                self._leases.set_stage(lease, WAITING)
+                self._suspects.requeue(job)
             else:
-                self._leases.move(lease, BUFFERED)
-                self._lines[lease.source].buffer.appendleft(job)
+                self._leases.set_stage(lease, BUFFERED)
+                self._buffers[lease.source].jobs.appendleft(job)
 
     def take_unstarted(self) -> list[Job]:
         """All that has not begun, wherever it waits: it is to be given back."""
         self.take_back()
-        return [*self._suspects.take_waiting(), *self._lines.take_all()]
+        return [*self._suspects.take_waiting(), *self._buffers.take_all()]

@@ -47,7 +47,7 @@ class EnqueuedJobs:
             self._handles = [each for each in self._handles if not each.has_arrived]
             self._look_at = len(self._handles) + PRUNE_EVERY
 
-    def settle(self) -> None:
+    def wait_sent(self) -> None:
         """Wait until all have arrived; raise the first error of one that has not."""
         handles, self._handles = self._handles, []
         for backend in {id(handle.backend): handle.backend for handle in handles}.values():

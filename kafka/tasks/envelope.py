@@ -90,7 +90,7 @@ class Envelope:
         self.extra = extra
         self.unknown = unknown
 
-    def moved(self, attempt: int, crashes: int, clean: int, unknown: int = 0) -> Envelope:
+    def with_counts(self, attempt: int, crashes: int, clean: int, unknown: int = 0) -> Envelope:
         """The same job, having come so far."""
         return Envelope(
             self.id, self.name, self.value, attempt, self.expires_ms, self.timeout, self.soft_timeout,

@@ -80,14 +80,14 @@ class Handlers:
     def failed(self, job: Job, error: BaseException) -> None:
         """This run of it has failed with ``error``."""
         if job.task.name != ERROR_TASK:
-            self._tell(finished_job(job), None, error)
+            self._call_all(finished_job(job), None, error)
 
     def run_lost(self, job: Mapping[str, Any], lost: Mapping[str, Any]) -> None:
         """What the hidden task does, with what :class:`LostJobHandlers` has written down."""
         error: BaseException = TimeLimit(lost["text"]) if lost["cause"] == "time" else WorkerLost(**lost)
-        self._tell(FinishedJob(**job), lost["signal"], error)
+        self._call_all(FinishedJob(**job), lost["signal"], error)
 
-    def _tell(self, job: FinishedJob, kill_signal: int | None, error: BaseException) -> None:
+    def _call_all(self, job: FinishedJob, kill_signal: int | None, error: BaseException) -> None:
         for handler in self.errors:
             _call(handler, job, kill_signal, (type(error), error, error.__traceback__))
 
@@ -123,15 +123,15 @@ class LostJobHandlers:
     def __len__(self) -> int:
         return len(self._waiting) + len(self._running)
 
-    def note(self, job: Job, outcome: Outcome) -> None:
+    def add_if_lost(self, job: Job, outcome: Outcome) -> None:
         """A job has ended: if it was killed or given up, its handlers are due."""
         if self._task is None:
             return
         if isinstance(outcome, ChildLost) and outcome.counts:
             lost = {name: getattr(outcome, name) for name in _FACTS}
-            lost["text"] = outcome.fault().text
-        elif isinstance(outcome, AttemptFailed) and not outcome.is_told:
-            lost = {"cause": "time", "text": outcome.fault.text, "signal": outcome.kill_signal}
+            lost["text"] = outcome.error_info().text
+        elif isinstance(outcome, AttemptFailed) and not outcome.handlers_called:
+            lost = {"cause": "time", "text": outcome.error_info.text, "signal": outcome.kill_signal}
         else:
             return
         seen = finished_job(job, MOST_ARGUMENTS)
@@ -148,7 +148,7 @@ class LostJobHandlers:
             submit(job)
             most -= 1
 
-    def ended(self, job: Job, outcome: Outcome) -> bool:
+    def finish(self, job: Job, outcome: Outcome) -> bool:
         """Whether it is one of these; then it is over."""
         if job not in self._running:
             return False
@@ -157,7 +157,7 @@ class LostJobHandlers:
             log.error("the error handlers of job %s failed: %r", job.envelope.id, outcome)
         return True
 
-    def came_back(self, job: Job) -> bool:
+    def requeue(self, job: Job) -> bool:
         """Whether it is one of these; then it waits again: the pool has not started it."""
         if job not in self._running:
             return False

@@ -24,7 +24,7 @@ _UNFINISHED = (1, 1, 1, 1, 0, 0, 0, 0)
 runs counts until the pool gives it back.
 """
 
-_ENDING = (0, 0, 0, 0, 1, 1, 0, 0)
+_UNSETTLED = (0, 0, 0, 0, 1, 1, 0, 0)
 """By stage: 1 for what has ended and is not settled yet. It counts when its lock is lost, too: what follows from it is
 still being written.
 """
@@ -35,23 +35,23 @@ MAX_EXCUSED: Final = 1000
 
 
 class Leases:
-    """What is held. ``moving`` counts leases in the stage MOVING, ``ending_count`` all that have ended and are not
+    """What is held. ``moving`` counts leases in the stage MOVING, ``unsettled_count`` all that have ended and are not
     settled, ``unfinished_count`` jobs that are new, buffered, waiting or running, ``unfinished_suspects`` those among
     them that are suspects, ``suspects`` all leases of suspects. ``held_bytes``: their payloads.
 
     Each delivery of a suspect that does not end in a settlement is a crash to whoever gets it next. A lock that is lost
-    while the worker lives is none, so that is remembered, and told when the record comes back here (``lease.spared``).
+    while the worker lives is none, so that is remembered, and told when the record comes back here (``lease.excused``).
     If it comes to another worker, it counts: that one cannot know.
     """
 
     __slots__ = (
-        "_held", "_holding", "_holds", "_spared", "ending_count", "held_bytes", "moving", "suspects",
+        "_held", "_holding", "_holds", "_excused", "unsettled_count", "held_bytes", "moving", "suspects",
         "unfinished_count", "unfinished_suspects",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.moving = 0
-        self.ending_count = 0
+        self.unsettled_count = 0
         self.held_bytes = 0
         self.unfinished_count = 0
         self.unfinished_suspects = 0
@@ -59,7 +59,7 @@ class Leases:
         self._held: dict[JobLease, None] = {}
         self._holding: list[tuple[float, int, JobLease]] = []
         self._holds = itertools.count()  # holds that end at once end in their order
-        self._spared: dict[tuple[str, int, int], set[int]] = {}  # topic, partition, offset: delivery counts
+        self._excused: dict[tuple[str, int, int], set[int]] = {}  # topic, partition, offset: delivery counts
 
     def __len__(self) -> int:
         return len(self._held)
@@ -75,10 +75,10 @@ class Leases:
             self.suspects += 1
             self.unfinished_suspects += 1
             if lease.deliveries > 1:
-                lost = self._spared.get((lease.source.topic, lease.partition, lease.offset), ())
-                lease.spared = sum(count < lease.deliveries for count in lost)
+                lost = self._excused.get((lease.source.topic, lease.partition, lease.offset), ())
+                lease.excused = sum(count < lease.deliveries for count in lost)
 
-    def move(self, lease: JobLease, stage: int) -> None:
+    def set_stage(self, lease: JobLease, stage: int) -> None:
         """The lease is in another stage now."""
         was, lease.stage = lease.stage, stage
         change = _UNFINISHED[stage] - _UNFINISHED[was]
@@ -86,21 +86,21 @@ class Leases:
             self.unfinished_count += change
             if lease.source.suspect:
                 self.unfinished_suspects += change
-        self.ending_count += _ENDING[stage] - _ENDING[was]
+        self.unsettled_count += _UNSETTLED[stage] - _UNSETTLED[was]
         if stage == MOVING or was == MOVING:
             self.moving += (stage == MOVING) - (was == MOVING)
         if stage == FINISHED:
             self._forget(lease)
             lease.job = None  # a job has its lease: left to the garbage collector, the two cost it a fifth of a worker
 
-    def lose(self, lease: JobLease, is_spared: bool) -> bool:
-        """Its lock is gone. False when that changes nothing: it is over, or known to be lost. ``is_spared``: that is no
-        crash of the job's.
+    def mark_lost(self, lease: JobLease, is_excused: bool) -> bool:
+        """Its lock is gone. False when that changes nothing: it is over, or known to be lost. ``is_excused``: that
+        is no crash of the job's.
         """
         if lease.lost:
             return False
-        if is_spared and lease.source.suspect:
-            self._spare(lease)
+        if is_excused and lease.source.suspect:
+            self._excuse(lease)
         lease.lost = True
         if lease.stage == FINISHED:
             return False
@@ -108,7 +108,7 @@ class Leases:
         if lease.stage == RUNNING:
             lease.job.cancelled = True
         elif _UNFINISHED[lease.stage]:
-            self.move(lease, FINISHED)
+            self.set_stage(lease, FINISHED)
         return True
 
     def _forget(self, lease: JobLease) -> None:
@@ -118,13 +118,13 @@ class Leases:
             if lease.source.suspect:
                 self.suspects -= 1
 
-    def _spare(self, lease: JobLease) -> None:
+    def _excuse(self, lease: JobLease) -> None:
         where = (lease.source.topic, lease.partition, lease.offset)
-        counts = self._spared.pop(where, set())
+        counts = self._excused.pop(where, set())
         counts.add(lease.deliveries)
-        self._spared[where] = counts
-        if len(self._spared) > MAX_EXCUSED:
-            del self._spared[next(iter(self._spared))]
+        self._excused[where] = counts
+        if len(self._excused) > MAX_EXCUSED:
+            del self._excused[next(iter(self._excused))]
 
     @property
     def settling_count(self) -> int:
@@ -135,14 +135,14 @@ class Leases:
         """Those whose jobs are with the pool."""
         return [lease for lease in self._held if lease.stage == RUNNING]
 
-    def renewed(self, now: float, lock_s: float) -> list[JobLease]:
+    def take_renewable(self, now: float, lock_s: float) -> list[JobLease]:
         """Those to renew, with new ends of their locks: all but buffered ones, which start soon or are given back."""
         leases = [lease for lease in self._held if lease.stage != BUFFERED]
         for lease in leases:
             lease.locked_until = now + lock_s
         return leases
 
-    def run_out(self, now: float) -> list[JobLease]:
+    def expired(self, now: float) -> list[JobLease]:
         """Those whose locks have ended by our own clock."""
         return [lease for lease in self._held if now >= lease.locked_until]
 
@@ -150,7 +150,7 @@ class Leases:
 
     def hold(self, lease: JobLease, until: float) -> None:
         """Keep it until then."""
-        self.move(lease, HELD)
+        self.set_stage(lease, HELD)
         heapq.heappush(self._holding, (until, next(self._holds), lease))
 
     def take_due(self, now: float) -> list[JobLease]:

@@ -68,13 +68,14 @@ class JobSucceeded:
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
     """The function raised. ``listed``: the task's policy lists the error as worth another attempt. ``kill_signal``: its
-    child was ended with this signal at its hard limit. ``is_told``: the error handlers were called where it ran.
+    child was ended with this signal at its hard limit. ``handlers_called``: the error handlers were called where it
+    ran.
     """
 
-    fault: ErrorInfo
+    error_info: ErrorInfo
     listed: bool = True
     kill_signal: int | None = None
-    is_told: bool = True
+    handlers_called: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class JobExpired:
 class WorkerCrashed:
     """Whatever ran it died."""
 
-    fault: ErrorInfo
+    error_info: ErrorInfo
 
 
 LOST_CAUSES: dict[str, str] = {
@@ -127,7 +128,7 @@ class ChildLost:
     peak_rss_bytes: int | None = None
     cpu_s: float | None = None
 
-    def fault(self) -> ErrorInfo:
+    def error_info(self) -> ErrorInfo:
         """``WorkerLost`` with all that is known of the death, on one line."""
         cause = LOST_CAUSES.get(self.cause, self.cause)
         return ErrorInfo("WorkerLost", f"the job's process ended: {'; '.join((cause, *self.facts()))}")
@@ -244,7 +245,7 @@ class JobHistory:
     deliveries: int = 1
     expires_ms: int | None = None
     unknown: int = 0
-    spared: int = 0
+    excused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,114 +273,114 @@ _NOT_STORED = JobDecision(LeaseVerdict.ACCEPT)
 _DROPPED = JobDecision(LeaseVerdict.DROP)
 
 
-def crashes_of(recorded: int, deliveries: int, suspect: bool, spared: int = 0) -> int:
+def crashes_of(recorded: int, deliveries: int, suspect: bool, excused: int = 0) -> int:
     """Crashes behind a job that was just leased: on the suspect topic each earlier delivery of its record is one, but
-    for those that are ``spared``.
+    for those that are ``excused``.
     """
-    return recorded + deliveries - 1 - spared if suspect else recorded
+    return recorded + deliveries - 1 - excused if suspect else recorded
 
 
 def admit(
-    name: str, standing: JobHistory, policy: JobPolicy, *, known: bool, suspect: bool, now_ms: int
+    name: str, history: JobHistory, policy: JobPolicy, *, known: bool, suspect: bool, now_ms: int
 ) -> Outcome | None:
-    """Why a job that was just leased must not run; None when it may. ``standing.crashes``: :func:`crashes_of`.
+    """Why a job that was just leased must not run; None when it may. ``history.crashes``: :func:`crashes_of`.
 
     A suspect with spared deliveries is written anew first: other workers could not tell them from crashes, and the
     broker's limit counts them.
     """
-    if standing.expires_ms is not None and now_ms >= standing.expires_ms:
+    if history.expires_ms is not None and now_ms >= history.expires_ms:
         return JobExpired()
     if not known:
         return UnknownTask(name, suspect)
-    if standing.crashes >= policy.crash_limit:
-        return WorkerCrashed(ErrorInfo("WorkerLost", f"{standing.crashes} workers died while they ran this job"))
+    if history.crashes >= policy.crash_limit:
+        return WorkerCrashed(ErrorInfo("WorkerLost", f"{history.crashes} workers died while they ran this job"))
     if suspect:
-        return NotStarted() if standing.spared else None
-    return SuspectedCrash() if standing.deliveries > 1 else None
+        return NotStarted() if history.excused else None
+    return SuspectedCrash() if history.deliveries > 1 else None
 
 
-def decide(outcome: Outcome, standing: JobHistory, policy: JobPolicy, now_ms: int) -> JobDecision:
-    """The table of this module's docstring. ``standing.crashes`` includes the crash that a Crashed outcome reports, and
+def decide(outcome: Outcome, history: JobHistory, policy: JobPolicy, now_ms: int) -> JobDecision:
+    """The table of this module's docstring. ``history.crashes`` includes the crash that a Crashed outcome reports, and
     not the one that a Lost reports."""
     if isinstance(outcome, JobSucceeded):
         return _STORED if policy.store_result else _NOT_STORED
     if isinstance(outcome, AttemptFailed):
-        cause = _final(outcome, standing, policy, now_ms)
+        cause = _final(outcome, history, policy, now_ms)
         if cause:
-            return _dead(standing, cause)
+            return _dead(history, cause)
         return JobDecision(
             LeaseVerdict.ACCEPT,
             MoveTarget.QUEUE,
             JobState.RETRY,
-            attempt=standing.attempt + 1,
-            crashes=standing.crashes,
+            attempt=history.attempt + 1,
+            crashes=history.crashes,
         )
     if isinstance(outcome, LockLost):
         return _DROPPED
     if isinstance(outcome, JobCancelled):
-        return JobDecision(LeaseVerdict.ACCEPT, state=JobState.REVOKED, attempt=standing.attempt, cause="cancelled")
+        return JobDecision(LeaseVerdict.ACCEPT, state=JobState.REVOKED, attempt=history.attempt, cause="cancelled")
     if isinstance(outcome, JobExpired):
-        return JobDecision(LeaseVerdict.ACCEPT, state=JobState.REVOKED, attempt=standing.attempt, cause="expired")
+        return JobDecision(LeaseVerdict.ACCEPT, state=JobState.REVOKED, attempt=history.attempt, cause="expired")
     if isinstance(outcome, WorkerCrashed):
-        if standing.crashes >= policy.crash_limit:
-            return _dead(standing, "crashes")
-        return _moved(standing, MoveTarget.SUSPECT)
+        if history.crashes >= policy.crash_limit:
+            return _dead(history, "crashes")
+        return _moved(history, MoveTarget.SUSPECT)
     if isinstance(outcome, ChildLost):
-        return _lost(outcome, standing, policy)
+        return _lost(outcome, history, policy)
     if isinstance(outcome, SuspectedCrash):
-        return _moved(standing, MoveTarget.SUSPECT)
+        return _moved(history, MoveTarget.SUSPECT)
     if isinstance(outcome, NotStarted):
-        return _moved(standing, MoveTarget.SAME, clean=1)
+        return _moved(history, MoveTarget.SAME, clean=1)
     if isinstance(outcome, UnknownTask):
-        return _unknown(outcome, standing, policy)
-    return _dead(standing, outcome.cause)
+        return _unknown(outcome, history, policy)
+    return _dead(history, outcome.cause)
 
 
-def _final(outcome: AttemptFailed, standing: JobHistory, policy: JobPolicy, now_ms: int) -> str:
+def _final(outcome: AttemptFailed, history: JobHistory, policy: JobPolicy, now_ms: int) -> str:
     """The cause for which a failed job is not tried again; empty when it is."""
     if policy.max_attempts is None:
         return "error"
     if not outcome.listed:
         return "error-not-listed"
-    if standing.attempt >= policy.max_attempts:
+    if history.attempt >= policy.max_attempts:
         return "attempts"
-    if standing.expires_ms is not None and now_ms >= standing.expires_ms:
+    if history.expires_ms is not None and now_ms >= history.expires_ms:
         return "expired"
     return ""
 
 
-def _lost(outcome: ChildLost, standing: JobHistory, policy: JobPolicy) -> JobDecision:
+def _lost(outcome: ChildLost, history: JobHistory, policy: JobPolicy) -> JobDecision:
     if not outcome.counts:
-        return _moved(standing, MoveTarget.SAME, clean=1)
-    crashes = standing.crashes + 1
+        return _moved(history, MoveTarget.SAME, clean=1)
+    crashes = history.crashes + 1
     state, move, cause = JobState.RETRY, MoveTarget.QUEUE, ""
     if crashes >= policy.crash_limit:
         state, move, cause = JobState.FAILURE, MoveTarget.DEAD, f"lost-{outcome.cause}"
-    return JobDecision(LeaseVerdict.ACCEPT, move, state, attempt=standing.attempt, crashes=crashes, cause=cause)
+    return JobDecision(LeaseVerdict.ACCEPT, move, state, attempt=history.attempt, crashes=crashes, cause=cause)
 
 
-def _unknown(outcome: UnknownTask, standing: JobHistory, policy: JobPolicy) -> JobDecision:
-    times = standing.unknown + 1 if outcome.suspect else standing.deliveries
+def _unknown(outcome: UnknownTask, history: JobHistory, policy: JobPolicy) -> JobDecision:
+    times = history.unknown + 1 if outcome.suspect else history.deliveries
     if times >= policy.delivery_limit - 1:
-        return _dead(standing, "unknown-task")
+        return _dead(history, "unknown-task")
     hold_s = float(2 ** (times - 1))
     if outcome.suspect:
-        if standing.spared or standing.deliveries >= policy.delivery_limit - 1:  # the broker drops it after the next
+        if history.excused or history.deliveries >= policy.delivery_limit - 1:  # the broker drops it after the next
             hold_s = 0.0
-        return replace(_moved(standing, MoveTarget.SAME), unknown=1, hold_s=hold_s)
-    return JobDecision(LeaseVerdict.RELEASE, attempt=standing.attempt, hold_s=hold_s)
+        return replace(_moved(history, MoveTarget.SAME), unknown=1, hold_s=hold_s)
+    return JobDecision(LeaseVerdict.RELEASE, attempt=history.attempt, hold_s=hold_s)
 
 
-def _dead(standing: JobHistory, cause: str) -> JobDecision:
+def _dead(history: JobHistory, cause: str) -> JobDecision:
     return JobDecision(
         LeaseVerdict.ACCEPT,
         MoveTarget.DEAD,
         JobState.FAILURE,
-        attempt=standing.attempt,
-        crashes=standing.crashes,
+        attempt=history.attempt,
+        crashes=history.crashes,
         cause=cause,
     )
 
 
-def _moved(standing: JobHistory, move: MoveTarget, clean: int = 0) -> JobDecision:
-    return JobDecision(LeaseVerdict.ACCEPT, move, attempt=standing.attempt, crashes=standing.crashes, clean=clean)
+def _moved(history: JobHistory, move: MoveTarget, clean: int = 0) -> JobDecision:
+    return JobDecision(LeaseVerdict.ACCEPT, move, attempt=history.attempt, crashes=history.crashes, clean=clean)

@@ -122,9 +122,15 @@ def _parse_headers(state: bytes, attempt: bytes | None, delivery: bytes | None) 
     return None if known is None else (known, int(attempt or b"1"), int(delivery or b"1"))
 
 
-def error_value(fault: ErrorInfo, host: str, time_ms: int) -> bytes:
+def error_value(error_info: ErrorInfo, host: str, time_ms: int) -> bytes:
     """The value of a FAILURE or RETRY record."""
-    body = {"type": fault.type, "text": fault.text, "traceback": fault.traceback, "host": host, "time": time_ms}
+    body = {
+        "type": error_info.type,
+        "text": error_info.text,
+        "traceback": error_info.traceback,
+        "host": host,
+        "time": time_ms,
+    }
     return _json(body)
 
 
@@ -165,18 +171,18 @@ class ResultView:
     """What is known of the jobs of one results partition: the best record of each, the latest ``capacity`` jobs, and of
     large values no more jobs than fit into ``most_bytes``.
 
-    One thread owns it. ``forgotten`` counts jobs that were pushed out, so that a reader knows when a missing id has to
+    One thread owns it. ``evicted`` counts jobs that were pushed out, so that a reader knows when a missing id has to
     be looked up in the log; ``ignored`` counts terminal records that came second.
     """
 
-    __slots__ = ("_best", "_bytes", "_capacity", "_most_bytes", "forgotten", "ignored")
+    __slots__ = ("_best", "_bytes", "_capacity", "_most_bytes", "evicted", "ignored")
 
     def __init__(self, capacity: int = 100_000, most_bytes: int = MOST_VIEW_BYTES) -> None:
         self._capacity = capacity
         self._most_bytes = most_bytes
         self._bytes = 0
         self._best: OrderedDict[str, tuple[StateRecord, bool]] = OrderedDict()
-        self.forgotten = 0
+        self.evicted = 0
         self.ignored = 0
 
     def apply(self, record: StateRecord, late: bool = False) -> bool:
@@ -187,7 +193,7 @@ class ResultView:
             best[record.id] = (record, late)
             self._bytes += len(record.value)
             if len(best) > self._capacity or self._bytes > self._most_bytes:
-                self._forget()
+                self._evict()
             return record.state in READY
         old, old_late = held
         if not supersedes(old, record, same_topic=late or not old_late):
@@ -197,16 +203,16 @@ class ResultView:
         best[record.id] = (record, late)
         self._bytes += len(record.value) - len(old.value)
         if self._bytes > self._most_bytes:
-            self._forget()
+            self._evict()
         return record.state in READY
 
-    def _forget(self) -> None:
+    def _evict(self) -> None:
         """Push out the oldest jobs until the others fit; the latest one stays."""
         best = self._best
         while len(best) > self._capacity or (self._bytes > self._most_bytes and len(best) > 1):
             _, (record, _) = best.popitem(last=False)
             self._bytes -= len(record.value)
-            self.forgotten += 1
+            self.evicted += 1
 
     def get(self, job_id: str) -> StateRecord | None:
         """The record that holds for a job, or None."""

@@ -42,11 +42,11 @@ class Job:
 
     ``soft_s`` and ``hard_s`` are the limits that hold for it (None: none). ``cancelled`` is set by the worker and read
     by the task through its context; ``started_at`` and ``ran_s`` (monotonic seconds) are set by whoever runs it.
-    ``is_given_up`` is set by the pool at the hard limit: the job has ended without its run, whose end is told nobody.
+    ``is_timed_out`` is set by the pool at the hard limit: the job has ended without its run, whose end is told nobody.
     """
 
     __slots__ = (
-        "cancelled", "crashes", "envelope", "hard_s", "is_given_up", "lease", "ran_s", "soft_s", "started_at", "task",
+        "cancelled", "crashes", "envelope", "hard_s", "is_timed_out", "lease", "ran_s", "soft_s", "started_at", "task",
     )  # fmt: skip
 
     def __init__(
@@ -65,7 +65,7 @@ class Job:
         self.hard_s = hard_s
         self.crashes = crashes
         self.cancelled = False
-        self.is_given_up = False
+        self.is_timed_out = False
         self.started_at: float | None = None
         self.ran_s = 0.0
 
@@ -87,7 +87,7 @@ class SignalWindow(Protocol):
     def open(self) -> None:
         """The function is about to be called. May raise :class:`SoftTimeLimit`."""
 
-    def ended(self, error: BaseException | None) -> None:
+    def function_ended(self, error: BaseException | None) -> None:
         """It has returned, or raised ``error``. Does not return in a copy of the process that the task has forked: the
         rest of the run is the original's."""
 
@@ -101,7 +101,7 @@ class InterruptibleCoroutine(Protocol):
     def is_running(self, frame: FrameType | None) -> bool:
         """Whether ``frame`` is one of the coroutine's: what is raised there is raised in it."""
 
-    def strike(self, error: BaseException) -> None:
+    def interrupt(self, error: BaseException) -> None:
         """Have ``error`` raised where it waits. From a signal handler."""
 
 
@@ -120,7 +120,7 @@ class _NoSignalWindow:
     def open(self) -> None:
         """Nothing to open."""
 
-    def ended(self, error: BaseException | None) -> None:
+    def function_ended(self, error: BaseException | None) -> None:
         if task_forks.fork_count != self._forks:
             task_forks.exit_forked_copy(error, self._app)
 
@@ -171,13 +171,13 @@ class _ForkCheckedAwaitable(_AwaitableWrapper):
         self._window = window
 
     def send(self, value: Any) -> Any:
-        return self._waits(self._steps.send(value))
+        return self._check_fork(self._steps.send(value))
 
     def throw(self, *error: Any) -> Any:
-        return self._waits(self._steps.throw(*error))
+        return self._check_fork(self._steps.throw(*error))
 
-    def _waits(self, for_what: Any) -> Any:
-        self._window.ended(_NO_LOOP)
+    def _check_fork(self, for_what: Any) -> Any:
+        self._window.function_ended(_NO_LOOP)
         return for_what
 
 
@@ -200,9 +200,9 @@ def run(job: Job, window: SignalWindow | None = None) -> Outcome:
         if type(value) is CoroutineType:
             value = _run_coroutine(value, window)
         disarm(0)
-        window.ended(None)
+        window.function_ended(None)
         if enqueued:
-            enqueued.settle()
+            enqueued.wait_sent()
         window.close()
         outcome = outcome_of_value(job, value)
     except BaseException as raised:
@@ -211,7 +211,7 @@ def run(job: Job, window: SignalWindow | None = None) -> Outcome:
             disarm(0)
         except BaseException as late:  # of the handler of an alarm that came as the function raised
             struck = late
-        window.ended(struck)
+        window.function_ended(struck)
         window.close()
         outcome, error = outcome_of_error(job, struck)
     finally:
@@ -236,12 +236,12 @@ async def run_async(job: Job, limited_by: Callable[[], type[BaseException] | Non
     enqueued = EnqueuedJobs()
     try:
         value = await _ForkCheckedAwaitable(bind_call(job)(), window)
-        window.ended(None)
+        window.function_ended(None)
         if enqueued:
-            await asyncio.to_thread(enqueued.settle)
+            await asyncio.to_thread(enqueued.wait_sent)
         outcome = outcome_of_value(job, value)
     except BaseException as raised:
-        window.ended(raised)
+        window.function_ended(raised)
         limit = limited_by()
         if limit is not None and type(raised).__name__ == "CancelledError":
             raised = limit("cancelled at its time limit").with_traceback(raised.__traceback__)
@@ -254,13 +254,13 @@ async def run_async(job: Job, limited_by: Callable[[], type[BaseException] | Non
 
 
 class _PayloadError(Exception):
-    """What goes into the function or comes out of it is no JSON, or too large. ``fault`` says which; another attempt is
-    no use.
+    """What goes into the function or comes out of it is no JSON, or too large. ``error_info`` says which; another
+    attempt is no use.
     """
 
-    def __init__(self, fault: ErrorInfo, error: Exception) -> None:
-        super().__init__(fault.text)
-        self.fault = fault
+    def __init__(self, error_info: ErrorInfo, error: Exception) -> None:
+        super().__init__(error_info.text)
+        self.error_info = error_info
         self.error = error
 
 
@@ -305,13 +305,13 @@ def outcome_of_error(job: Job, error: BaseException) -> tuple[Outcome, BaseExcep
     if isinstance(error, Cancel):
         return JobCancelled(_text(error.reason)), error
     if isinstance(error, _PayloadError):
-        return AttemptFailed(error.fault, listed=False), error.error
-    return AttemptFailed(error_info(error), job.task.retries(error)), error
+        return AttemptFailed(error.error_info, listed=False), error.error
+    return AttemptFailed(error_info_of(error), job.task.retries(error)), error
 
 
 def call_handlers(job: Job, outcome: Outcome, error: BaseException | None) -> None:
     """Call the app's handlers."""
-    if job.is_given_up:
+    if job.is_timed_out:
         return
     handlers = job.task.app.handlers
     if isinstance(outcome, JobSucceeded):
@@ -370,7 +370,7 @@ class _LoopCoroutine(_AwaitableWrapper):
             frame = frame.f_back
         return frame is not None
 
-    def strike(self, error: BaseException) -> None:
+    def interrupt(self, error: BaseException) -> None:
         """See :class:`InterruptibleCoroutine`."""
         if self._task.done():
             self.late = error
@@ -389,7 +389,7 @@ class _LoopCoroutine(_AwaitableWrapper):
         return self._steps.throw(error)
 
 
-def error_info(error: BaseException) -> ErrorInfo:
+def error_info_of(error: BaseException) -> ErrorInfo:
     """An exception as data, without the first frames of its traceback, which are ours and asyncio's."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -32,7 +32,7 @@ class RuntimeEstimate:
         self.slots = slots
         self.mean_s: float | None = None
 
-    def ran(self, total_s: float, count: int) -> None:
+    def observe(self, total_s: float, count: int) -> None:
         """Learn from ``count`` jobs that have just ended and took ``total_s`` together."""
         mean = total_s / count
         if self.mean_s is None:

@@ -126,9 +126,9 @@ def run_worker(
             monitor.listen(health)
         if is_alone:
             reduce_collections() if pool in PROCESS_POOLS else show_jobs()
-        side = backend.worker_side(loop, wanted, worker)
-        worker.start(side, slots)
-        monitor.start(slots, side)
+        worker_backend = backend.worker_backend(loop, wanted, worker)
+        worker.start(worker_backend, slots)
+        monitor.start(slots, worker_backend)
         log.info(
             "worker started: app %s, queues %s, pool %s with %d slots",
             app.name,
@@ -146,7 +146,7 @@ def run_worker(
 def filled(settings: PoolSettings, app: App) -> PoolSettings:
     """The settings with what the app says; an error for a limit that makes no sense beside those of a task."""
     for task in app.tasks.values():
-        soft, hard = task.said.soft_timeout, task.said.timeout
+        soft, hard = task.own_options.soft_timeout, task.own_options.timeout
         if soft is not None and hard is None and settings.timeout is not None and soft >= settings.timeout:
             raise IllegalArgumentError(
                 f"the soft_timeout of {task.name} ({soft:g} s) must be below the worker's timeout "

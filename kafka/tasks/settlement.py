@@ -65,103 +65,111 @@ class Settlement:
 class Settler:
     """Sends groups of endings. ``on_settled(leases, well)`` is told when their part here is over; ``on_too_large`` says
     how a job ends instead whose result, this record, its topic does not take; ``on_refused``, that these leases are
-    kept until :meth:`write_again`.
+    kept until :meth:`retry_refused`.
     """
 
     def __init__(
         self,
         delivery: JobDelivery,
         publisher: Publisher,
-        consequences: StateRecords,
+        state_records: StateRecords,
         on_settled: Callable[[list[JobLease], bool], None],
         on_too_large: Callable[[Settlement, OutgoingRecord], Settlement],
         on_refused: Callable[[list[JobLease]], None],
     ) -> None:
         self._delivery = delivery
         self._publisher = publisher
-        self._consequences = consequences
+        self._state_records = state_records
         self._on_settled = on_settled
         self._on_too_large = on_too_large
         self._on_refused = on_refused
         self._refused: list[Settlement] = []
-        self._lines = LimitedLog(log)
+        self._limited_log = LimitedLog(log)
 
-    def end(self, endings: Sequence[Settlement]) -> None:
+    def settle(self, settlements: Sequence[Settlement]) -> None:
         """Publish the records of these and accept their leases afterwards; those without records at once."""
-        bare = [ending.lease for ending in endings if not ending.records]
+        bare = [settlement.lease for settlement in settlements if not settlement.records]
         if bare:
             self._accept(bare)
-        rest = [ending for ending in endings if ending.records]
+        rest = [settlement for settlement in settlements if settlement.records]
         if rest:
-            records = [record for ending in rest for record in ending.records]
+            records = [record for settlement in rest for record in settlement.records]
             self._publisher.publish(records, lambda answers: self._published(rest, answers))
 
-    def _tell(self, lease: JobLease, text: str, error: BaseException) -> None:
-        self._lines.write(logging.ERROR, (text, type(error), lease.source.topic), text, lease.origin, error)
+    def _log_write_error(self, lease: JobLease, text: str, error: BaseException) -> None:
+        self._limited_log.write(logging.ERROR, (text, type(error), lease.source.topic), text, lease.origin, error)
 
-    def write_again(self) -> None:
+    def retry_refused(self) -> None:
         """Publish what could not be written before."""
-        self._lines.flush()
+        self._limited_log.flush()
         refused, self._refused = self._refused, []
-        lost = [ending.lease for ending in refused if ending.lease.lost]
+        lost = [settlement.lease for settlement in refused if settlement.lease.lost]
         if lost:
             self._on_settled(lost, False)
-        self.end([ending for ending in refused if not ending.lease.lost])
+        self.settle([settlement for settlement in refused if not settlement.lease.lost])
 
-    def _published(self, endings: Sequence[Settlement], answers: Sequence[int | BaseException]) -> None:
+    def _published(self, settlements: Sequence[Settlement], answers: Sequence[int | BaseException]) -> None:
         durable: list[JobLease] = []
         moved: list[JobLease] = []
         again: list[Settlement] = []
         failed: list[JobLease] = []
         refused: list[JobLease] = []
         position = 0
-        for ending in endings:
+        for settlement in settlements:
             more: list[OutgoingRecord] = []
             unwritten: list[OutgoingRecord] = []
             other: Settlement | None = None
             error: BaseException | None = None
-            shortened = ending.is_shortened
-            for record in ending.records:
+            shortened = settlement.is_shortened
+            for record in settlement.records:
                 answer = answers[position]
                 position += 1
                 if isinstance(answer, BaseException):
-                    if not _may_be_replaced(ending, record, answer):
+                    if not _may_be_replaced(settlement, record, answer):
                         error = answer
                         unwritten.append(record)
-                    elif ending.envelope is None:
-                        more.append(self._consequences.without_payload(record))
+                    elif settlement.envelope is None:
+                        more.append(self._state_records.without_payload(record))
                         shortened = True
-                    elif self._consequences.is_result(record):
-                        other = self._on_too_large(ending, record)
+                    elif self._state_records.is_result(record):
+                        other = self._on_too_large(settlement, record)
                         other.is_shortened = True
                     else:
-                        more.append(self._consequences.shorter(record))
+                        more.append(self._state_records.without_traceback(record))
                         shortened = True
-                elif ending.envelope is not None and self._too_late(record, ending.envelope, answer):
-                    more.append(self._consequences.late_copy(record))
-            if error is not None and _may_be_written_again(ending.lease, error):
-                self._tell(
-                    ending.lease, "could not write the records of job %s, retrying at the next lock renewal: %s", error
+                elif settlement.envelope is not None and self._is_too_late(record, settlement.envelope, answer):
+                    more.append(self._state_records.late_copy(record))
+            if error is not None and _may_be_retried(settlement.lease, error):
+                self._log_write_error(
+                    settlement.lease,
+                    "could not write the records of job %s, retrying at the next lock renewal: %s",
+                    error,
                 )
-                refused.append(ending.lease)
+                refused.append(settlement.lease)
                 self._refused.append(
-                    Settlement(ending.lease, ending.envelope, [*unwritten, *more], shortened, is_move=ending.is_move)
+                    Settlement(
+                        settlement.lease,
+                        settlement.envelope,
+                        [*unwritten, *more],
+                        shortened,
+                        is_move=settlement.is_move,
+                    )
                 )
             elif error is not None:
-                self._tell(
-                    ending.lease,
+                self._log_write_error(
+                    settlement.lease,
                     "could not write the records of job %s, it is delivered again when its lock times out: %s",
                     error,
                 )
-                failed.append(ending.lease)
+                failed.append(settlement.lease)
             elif other is not None:
                 again.append(other)
             elif more:
-                again.append(Settlement(ending.lease, ending.envelope, more, shortened))
-            elif ending.is_move:
-                moved.append(ending.lease)
+                again.append(Settlement(settlement.lease, settlement.envelope, more, shortened))
+            elif settlement.is_move:
+                moved.append(settlement.lease)
             else:
-                durable.append(ending.lease)
+                durable.append(settlement.lease)
         if durable:
             self._accept(durable)
         if moved:
@@ -171,7 +179,7 @@ class Settler:
         if refused:
             self._on_refused(refused)
         if again:
-            self.end(again)
+            self.settle(again)
 
     def _accept(self, leases: list[JobLease]) -> None:
         ours = [lease for lease in leases if not lease.lost]
@@ -189,13 +197,13 @@ class Settler:
     def _moved(self, leases: list[JobLease]) -> None:
         self._on_settled(leases, True)
         for queue in {lease.source.queue for lease in leases}:
-            self._delivery.look(queue)
+            self._delivery.fetch_suspects(queue)
 
-    def _too_late(self, record: OutgoingRecord, envelope: Envelope, append_ms: int) -> bool:
-        return self._consequences.is_state(record) and append_ms - time_of(envelope.id) > LATE_AFTER_MS
+    def _is_too_late(self, record: OutgoingRecord, envelope: Envelope, append_ms: int) -> bool:
+        return self._state_records.is_state(record) and append_ms - time_of(envelope.id) > LATE_AFTER_MS
 
 
-def _may_be_written_again(lease: JobLease, error: BaseException) -> bool:
+def _may_be_retried(lease: JobLease, error: BaseException) -> bool:
     """Whether it may be taken at another time, and the job should not be delivered once more. What never passes (no
     right to write there) would keep the lease for ever, and suspects that have to be alone from running.
     """
@@ -203,8 +211,8 @@ def _may_be_written_again(lease: JobLease, error: BaseException) -> bool:
     return is_counted and not lease.lost and isinstance(error, KafkaError) and error.retriable
 
 
-def _may_be_replaced(ending: Settlement, record: OutgoingRecord, error: BaseException) -> bool:
+def _may_be_replaced(settlement: Settlement, record: OutgoingRecord, error: BaseException) -> bool:
     """Whether it is a state record, or one of what is no job, that was too large, and not the second one."""
-    if ending.is_shortened or (ending.envelope is not None and record.key is None):
+    if settlement.is_shortened or (settlement.envelope is not None and record.key is None):
         return False
     return isinstance(error, _TOO_LARGE)

@@ -52,7 +52,7 @@ class WorkerShutdown:
             WorkerStage.ABANDONING: LEAVE_S,
         }
 
-    def go_on(self, now: float) -> WorkerStage | None:
+    def advance(self, now: float) -> WorkerStage | None:
         """Enter the next stage; None when there is none to enter by wish."""
         if self.stage >= WorkerStage.LEAVING:
             return None
@@ -70,7 +70,7 @@ class WorkerShutdown:
         return self.stage >= WorkerStage.DRAINING
 
     @property
-    def interrupts(self) -> bool:
+    def is_interrupting(self) -> bool:
         """Running jobs have been asked to end: what ends now ended because of that."""
         return self.stage >= WorkerStage.INTERRUPTING
 

@@ -32,14 +32,14 @@ class SourceBuffer:
     came and were refused since the last job that may run.
     """
 
-    __slots__ = ("asked", "buffer", "pace", "paused_until", "refused_count", "source")
+    __slots__ = ("requested", "jobs", "runtime", "paused_until", "refused_count", "source")
 
-    def __init__(self, source: JobSource, pace: RuntimeEstimate) -> None:
+    def __init__(self, source: JobSource, runtime: RuntimeEstimate) -> None:
         self.source = source
-        self.pace = pace
-        self.buffer: deque[Job] = deque()
+        self.runtime = runtime
+        self.jobs: deque[Job] = deque()
         self.paused_until = 0.0
-        self.asked: int | None = None
+        self.requested: int | None = None
         self.refused_count = 0
 
     def most_held(self, lock_s: float) -> int:
@@ -48,72 +48,72 @@ class SourceBuffer:
         What is refused takes no slot, and tells nothing of how long jobs take: each answer that brings nothing else
         doubles what the next one may bring, up to :data:`~kafka.tasks.runtime_estimate.MAX_HELD_JOBS`.
         """
-        most = self.pace.most_held(lock_s)
-        return max(most, min(MAX_HELD_JOBS, self.pace.slots + self.refused_count)) if self.refused_count else most
+        most = self.runtime.most_held(lock_s)
+        return max(most, min(MAX_HELD_JOBS, self.runtime.slots + self.refused_count)) if self.refused_count else most
 
 
 class SourceBuffers:
     """All of them. A queue and its suspects have one pace: they are the same jobs."""
 
     def __init__(self, names: TopicNames, queues: Sequence[str], delivery: JobDelivery, concurrency: int) -> None:
-        self.waits_for_endings = False
+        self.waits_for_settlements = False
         """More would be asked for if more of what has ended were settled."""
         self._delivery = delivery
-        self._lines: dict[JobSource, SourceBuffer] = {}
+        self._buffers: dict[JobSource, SourceBuffer] = {}
         for name in queues:
-            pace = RuntimeEstimate(concurrency)
+            runtime = RuntimeEstimate(concurrency)
             for source in (JobSource(name, names.queue(name)), JobSource(name, names.suspect(name), suspect=True)):
-                self._lines[source] = SourceBuffer(source, pace)
+                self._buffers[source] = SourceBuffer(source, runtime)
         self._paused_until = 0.0
         self._moving_until = inf
-        self._main = [line for line in self._lines.values() if not line.source.suspect]
+        self._main = [buffer for buffer in self._buffers.values() if not buffer.source.suspect]
 
     def __getitem__(self, source: JobSource) -> SourceBuffer:
-        return self._lines[source]
+        return self._buffers[source]
 
     @property
     def buffered_count(self) -> int:
         """Jobs that wait for the pool."""
-        return sum(len(line.buffer) for line in self._main)
+        return sum(len(buffer.jobs) for buffer in self._main)
 
     # -- what is measured ---------------------------------------------------------------------------------------------
 
-    def slots(self, count: int) -> None:
+    def set_concurrency(self, count: int) -> None:
         """So many jobs run at once now."""
-        for line in self._main:
-            line.pace.slots = count
+        for buffer in self._main:
+            buffer.runtime.slots = count
 
     def depth(self) -> int:
         """Jobs to have with the pool at once."""
-        return max(line.pace.depth() for line in self._main)
+        return max(buffer.runtime.depth() for buffer in self._main)
 
     # -- what starts --------------------------------------------------------------------------------------------------
 
     def start(self, most: int, submit: Callable[[Job], None]) -> None:
         """Start up to ``most`` jobs, the same number from each queue that has some."""
-        waiting = [line for line in self._main if line.buffer]
+        waiting = [buffer for buffer in self._main if buffer.jobs]
         while most > 0 and waiting:
             share = max(1, most // len(waiting))
-            for line in waiting:
-                most -= _start_from(line.buffer, min(share, most), submit)
-            waiting = [line for line in waiting if line.buffer]
+            for buffer in waiting:
+                most -= _start_from(buffer.jobs, min(share, most), submit)
+            waiting = [buffer for buffer in waiting if buffer.jobs]
 
     def take_older(self, leased_at: float) -> Iterator[Job]:
         """Jobs that have waited since then or longer."""
-        for line in self._main:
-            while line.buffer and line.buffer[0].lease.leased_at <= leased_at:
-                yield line.buffer.popleft()
+        for buffer in self._main:
+            while buffer.jobs and buffer.jobs[0].lease.leased_at <= leased_at:
+                yield buffer.jobs.popleft()
 
     def take_all(self) -> list[Job]:
         """All that wait."""
-        jobs = [job for line in self._main for job in line.buffer]
-        for line in self._main:
-            line.buffer.clear()
+        jobs = [job for buffer in self._main for job in buffer.jobs]
+        for buffer in self._main:
+            buffer.jobs.clear()
         return jobs
 
     # -- what is asked for --------------------------------------------------------------------------------------------
 
-    def ask(self, pool: Pool, leases: Leases, suspects: Suspects, now: float) -> None:
+    def request_jobs(self, pool: Pool, leases: Leases, suspects: Suspects, now: float) -> None:
         """Ask each topic for what there is room for.
 
         What ends costs memory and writes until it is settled, whether it ran or was refused: as many may be on their
@@ -123,44 +123,46 @@ class SourceBuffers:
         """
         lock_s, unfinished, here = self._delivery.lock_s, leases.unfinished_count, leases.unfinished_suspects
         # While jobs move no fetch may be out that their settling would have to wait for.
-        paused = suspects.go_first or self.waits_for_moves(leases, now) or leases.settling_count > 2 * MAX_HELD_JOBS
+        paused = (
+            suspects.have_priority or self.waits_for_moves(leases, now) or leases.settling_count > 2 * MAX_HELD_JOBS
+        )
         is_able = pool.ready and pool.degraded is None
-        most = MAX_HELD_JOBS - leases.ending_count if leases.held_bytes < MAX_HELD_BYTES else 0
-        self.waits_for_endings = False
-        for line in self._lines.values():
+        most = MAX_HELD_JOBS - leases.unsettled_count if leases.held_bytes < MAX_HELD_BYTES else 0
+        self.waits_for_settlements = False
+        for buffer in self._buffers.values():
             room, least, by_batches = 0, 1, False
-            if not is_able or now < line.paused_until:
+            if not is_able or now < buffer.paused_until:
                 pass
-            elif line.source.suspect:
-                room = suspects.room(pool, line.pace.mean_s, here)
+            elif buffer.source.suspect:
+                room = suspects.room(pool, buffer.runtime.mean_s, here)
             elif not paused:
-                most_held = line.most_held(lock_s)
+                most_held = buffer.most_held(lock_s)
                 room = most_held + pool.may_grow - unfinished
-                by_batches = most_held >= line.pace.slots + PRODUCER_BATCH_RECORDS
+                by_batches = most_held >= buffer.runtime.slots + PRODUCER_BATCH_RECORDS
                 if len(self._main) == 1 and by_batches:
                     least = PRODUCER_BATCH_RECORDS
                 # What is refused may be one large batch, which comes again with each part of it that is asked for.
-                least = max(least, min(line.refused_count, MAX_HELD_JOBS) // 2 // len(self._main))
+                least = max(least, min(buffer.refused_count, MAX_HELD_JOBS) // 2 // len(self._main))
             if room > most:
                 room = most
-                self.waits_for_endings = True
-            if not line.source.suspect:
+                self.waits_for_settlements = True
+            if not buffer.source.suspect:
                 room = -(-room // len(self._main))
             if by_batches and room >= PRODUCER_BATCH_RECORDS:
                 room = -(-room // PRODUCER_BATCH_RECORDS) * PRODUCER_BATCH_RECORDS
-            self._want(line, room if room >= least else 0)
+            self._request(buffer, room if room >= least else 0)
 
-    def ask_for_nothing(self) -> None:
+    def stop_requesting(self) -> None:
         """Lease nothing more."""
-        for line in self._lines.values():
-            self._want(line, 0)
+        for buffer in self._buffers.values():
+            self._request(buffer, 0)
 
     def pause(self, source: JobSource, until: float) -> None:
         """Lease nothing from there before that time."""
-        line = self._lines[source]
-        line.paused_until = until
+        buffer = self._buffers[source]
+        buffer.paused_until = until
         self._paused_until = max(until, self._paused_until)
-        self._want(line, 0)
+        self._request(buffer, 0)
 
     def waits_for_moves(self, leases: Leases, now: float) -> bool:
         """Jobs move to the suspects, and have not done so for so long that waiting would stop everything."""
@@ -175,19 +177,19 @@ class SourceBuffers:
         moving_until = self._moving_until if now < self._moving_until else inf
         if now >= self._paused_until:
             return moving_until
-        pauses = [line.paused_until for line in self._lines.values()]
+        pauses = [buffer.paused_until for buffer in self._buffers.values()]
         return min([moving_until, *(until for until in pauses if until > now)])
 
-    def _want(self, line: SourceBuffer, count: int) -> None:
-        if line.asked != count:
-            line.asked = count
-            self._delivery.want(line.source, count)
+    def _request(self, buffer: SourceBuffer, count: int) -> None:
+        if buffer.requested != count:
+            buffer.requested = count
+            self._delivery.request(buffer.source, count)
 
 
-def _start_from(buffer: deque[Job], most: int, submit: Callable[[Job], None]) -> int:
+def _start_from(jobs: deque[Job], most: int, submit: Callable[[Job], None]) -> int:
     count = 0
-    while buffer and count < most:
-        job = buffer.popleft()
+    while jobs and count < most:
+        job = jobs.popleft()
         if not job.lease.lost:
             submit(job)
             count += 1

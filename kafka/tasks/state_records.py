@@ -40,7 +40,7 @@ class StateRecords:
         self._names = names
         self._host = host
 
-    def of(
+    def for_decision(
         self, decision: JobDecision, outcome: Outcome, envelope: Envelope, lease: JobLease, now_ms: int
     ) -> list[OutgoingRecord]:
         """All records of a decision, in the order in which they are to be written."""
@@ -71,7 +71,7 @@ class StateRecords:
         """Whether this record has a job's result in it."""
         return _SUCCESS in (record.headers or ())
 
-    def shorter(self, record: OutgoingRecord) -> OutgoingRecord:
+    def without_traceback(self, record: OutgoingRecord) -> OutgoingRecord:
         """The same state record, of another state than SUCCESS, without its traceback and most of its text."""
         return record._replace(value=shortened(record.value or b"{}"))
 
@@ -92,14 +92,14 @@ class StateRecords:
     ) -> OutgoingRecord:
         queue = lease.source.queue
         if decision.move is MoveTarget.DEAD:
-            fault = outcome_error(outcome)
+            error_info = outcome_error(outcome)
             death = DeadLetter(
-                decision.cause, fault.type, fault.text, fault.traceback, self._host, now_ms, lease.origin
+                decision.cause, error_info.type, error_info.text, error_info.traceback, self._host, now_ms, lease.origin
             )
-            moved = envelope.moved(envelope.attempt, decision.crashes, envelope.clean)
+            moved = envelope.with_counts(envelope.attempt, decision.crashes, envelope.clean)
             return OutgoingRecord(self._names.dead(queue), envelope.value, None, moved.headers() + death.headers())
         unknown = envelope.unknown + decision.unknown if decision.move is MoveTarget.SAME else 0
-        moved = envelope.moved(decision.attempt, decision.crashes, envelope.clean + decision.clean, unknown)
+        moved = envelope.with_counts(decision.attempt, decision.crashes, envelope.clean + decision.clean, unknown)
         topic = {
             MoveTarget.QUEUE: self._names.queue(queue),
             MoveTarget.SAME: lease.source.topic,
@@ -120,9 +120,9 @@ def result_too_large(envelope: Envelope, record: OutgoingRecord) -> AttemptFaile
 def outcome_error(outcome: Outcome) -> ErrorInfo:
     """What went wrong, for the dead topic and the FAILURE record."""
     if isinstance(outcome, (AttemptFailed, WorkerCrashed)):
-        return outcome.fault
+        return outcome.error_info
     if isinstance(outcome, ChildLost):
-        return outcome.fault()
+        return outcome.error_info()
     if isinstance(outcome, UnknownTask):
         return ErrorInfo("UnknownTask", f"no worker that received the job declares the task {outcome.name!r}")
     if isinstance(outcome, InvalidRecord):

@@ -50,38 +50,38 @@ class Suspects:
     """Suspects that wait, and the one that runs alone."""
 
     __slots__ = (
-        "_alone", "_expected_until", "_is_careful", "_others_until", "_patience_s", "_waiting", "_waits_since",
+        "_isolated", "_expected_until", "_last_had_crash", "_others_until", "_patience_s", "_waiting", "_waits_since",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._waiting: deque[Job] = deque()
-        self._alone: Job | None = None
+        self._isolated: Job | None = None
         self._expected_until = 0.0
-        self._is_careful = False  # the last that came had a crash behind it
+        self._last_had_crash = False  # the last that came had a crash behind it
         self._waits_since = 0.0  # the last of those
         self._patience_s = ISOLATION_WAIT_S
         self._others_until = 0.0  # until then none waits for the pool to be empty
 
-    def came(self, job: Job, now: float) -> bool:
+    def add(self, job: Job, now: float) -> bool:
         """A suspect was leased. True when it is the first for a while: what the pool has not started makes room."""
         self._waiting.append(job)
-        self._is_careful = job.crashes > 0
-        if self._is_careful:
+        self._last_had_crash = job.crashes > 0
+        if self._last_had_crash:
             self._waits_since = now
         is_first = now >= self._expected_until
         self._expected_until = now + EXPECT_SUSPECTS_S
         return is_first
 
     @property
-    def is_one_alone(self) -> bool:
+    def has_isolated(self) -> bool:
         """One has a crash behind it, and runs alone or will: nothing else may be held."""
-        return self._alone is not None or self._next_alone() is not None
+        return self._isolated is not None or self._next_isolated() is not None
 
     def take_surplus(self) -> list[Job]:
         """Those that may not be held beside the one that runs alone, or will: they are to be given back."""
         kept: Job | None = None
-        if self._alone is None:
-            kept = self._next_alone()
+        if self._isolated is None:
+            kept = self._next_isolated()
             if kept is None:
                 return []
         surplus = [job for job in self._waiting if job is not kept]
@@ -93,14 +93,14 @@ class Suspects:
 
         ``held``: leases of suspects, ended ones included.
         """
-        if self._next_alone() is None or (not pool.busy and held <= 1):
+        if self._next_isolated() is None or (not pool.busy and held <= 1):
             return inf
         is_turn_of_others = self._waits_since < self._others_until
         return self._waits_since if is_turn_of_others else self._waits_since + self._patience_s
 
     def take_due(self, pool: Pool, held: int, now: float) -> Job | None:
         """The one that has waited for long enough."""
-        job = self._next_alone() if now >= self.due_at(pool, held) else None
+        job = self._next_isolated() if now >= self.due_at(pool, held) else None
         if job is None:
             return None
         self._waiting.remove(job)
@@ -109,26 +109,26 @@ class Suspects:
             self._patience_s *= 2
         return job
 
-    def _next_alone(self) -> Job | None:
-        if self._alone is not None:
+    def _next_isolated(self) -> Job | None:
+        if self._isolated is not None:
             return None
         return next((job for job in self._waiting if job.crashes), None)
 
-    def came_back(self, job: Job) -> None:
+    def requeue(self, job: Job) -> None:
         """The pool had it and did not start it."""
-        self.ended(job)
+        self.on_job_ended(job)
         self._waiting.appendleft(job)
 
-    def ended(self, job: Job) -> None:
+    def on_job_ended(self, job: Job) -> None:
         """A job has left the pool."""
-        if job is self._alone:
-            self._alone = None
+        if job is self._isolated:
+            self._isolated = None
 
     def start(self, pool: Pool, held: int, is_moving: bool, submit: Callable[[Job], None]) -> bool:
         """Start those that may; whether other jobs may start too. ``held``: as of :meth:`due_at`."""
         if not pool.busy and not self._waiting:  # who waits next starts anew
             self._patience_s, self._others_until = ISOLATION_WAIT_S, 0.0
-        while self._waiting and self._alone is None and not is_moving:
+        while self._waiting and self._isolated is None and not is_moving:
             job = self._waiting[0]
             if job.lease.lost:
                 self._waiting.popleft()
@@ -139,29 +139,29 @@ class Suspects:
                 return False
             self._waiting.popleft()
             if job.crashes:
-                self._alone = job
+                self._isolated = job
                 self._patience_s, self._others_until = ISOLATION_WAIT_S, 0.0
             submit(job)
-        return self._alone is None
+        return self._isolated is None
 
     def are_expected(self, now: float) -> bool:
         """The pool's next free slot is to be theirs."""
         return now < self._expected_until
 
     @property
-    def go_first(self) -> bool:
+    def have_priority(self) -> bool:
         """Nothing else is leased meanwhile."""
-        return self._alone is not None or bool(self._waiting)
+        return self._isolated is not None or bool(self._waiting)
 
     def room(self, pool: Pool, mean_s: float | None, unfinished: int) -> int:
         """How many to lease: as many as start at once; of short ones the next ones, too, since a fetch takes longer
         than they run. ``unfinished``: suspects that are here.
         """
-        if self.is_one_alone:
+        if self.has_isolated:
             return 0
         free = pool.concurrency - pool.busy
         least = 1 if mean_s is not None and mean_s <= BRIEF_JOB_S else 0
-        if self._is_careful:
+        if self._last_had_crash:
             return 0 if self._waiting else min(1, max(least, free))
         if mean_s is not None and mean_s <= SHORT_JOB_S:
             return max(0, 2 * pool.concurrency - unfinished)

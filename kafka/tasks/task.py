@@ -61,16 +61,16 @@ class JobEnqueuer(Protocol):
 class Task(Generic[P, R]):
     """A function that can be run in the background.
 
-    ``options`` are its own with the app's settings filled in where it says nothing; ``said`` are its own alone.
+    ``options`` are its own with the app's settings filled in where it says nothing; ``own_options`` are its own alone.
     """
 
     def __init__(
-        self, app: JobEnqueuer, function: Callable[..., R], options: TaskOptions, said: TaskOptions | None = None
+        self, app: JobEnqueuer, function: Callable[..., R], options: TaskOptions, own_options: TaskOptions | None = None
     ) -> None:
         self.app = app
         self.function = function
         self.options = options
-        self.said = options if said is None else said
+        self.own_options = options if own_options is None else own_options
         self.origin = f"{function.__module__}.{function.__qualname__}"
         """Where the function is."""
         self.name = options.name or self.origin

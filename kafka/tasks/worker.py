@@ -111,44 +111,49 @@ class Worker:
         self._now_ms = now_ms
         self._options = options or WorkerOptions()
         self._on_left = on_left
-        self._consequences = StateRecords(names, host)
+        self._state_records = StateRecords(names, host)
         self._leases = Leases()
         self._arrived: deque[JobLease] = deque()  # leases that nobody has looked at yet
         self._suspects = Suspects()
-        self._stopping = WorkerShutdown(self._options.stop_grace_s, self._options.kill_grace_s)
+        self._shutdown = WorkerShutdown(self._options.stop_grace_s, self._options.kill_grace_s)
         self._lost_jobs = LostJobHandlers(tasks.get(ERROR_TASK))
         self._is_started = False
         self._is_degraded = False
         self._is_drained = False
-        self._seen_at = 0.0
+        self._clock_checked_at = 0.0
         self._renew_at = 0.0
         self._timer: Any = None
         self._timer_at = float("inf")
 
-    def start(self, side: WorkerBackend, pool: Pool) -> None:
+    def start(self, backend: WorkerBackend, pool: Pool) -> None:
         """Begin to lease."""
-        self._delivery = side.delivery
-        self._publisher = side.publisher
+        self._delivery = backend.delivery
+        self._publisher = backend.publisher
         self._pool = pool
-        self._clerk = AdmissionPolicy(
-            self._tasks, self._consequences, side.delivery, side.results_partitions, self._options
+        self._admission = AdmissionPolicy(
+            self._tasks, self._state_records, backend.delivery, backend.results_partitions, self._options
         )
         self._settler = Settler(
-            side.delivery, side.publisher, self._consequences, self._settled, self._too_large, self._refused
+            backend.delivery,
+            backend.publisher,
+            self._state_records,
+            self._on_settled,
+            self._on_result_too_large,
+            self._on_records_refused,
         )
-        self._exits = JobCompletion(self._clerk, self._settler, self._leases, self._now_ms, self._hold_until)
-        self._lines = SourceBuffers(self._names, self._queue_names, side.delivery, pool.concurrency)
-        on_started = self._tell_started if self._options.track_started else None
-        self._feeder = Dispatcher(pool, self._leases, self._lines, self._suspects, self._lost_jobs, on_started)
-        self._seen_at = self._timers.time()
-        self._renew_at = self._seen_at + self._delivery.lock_s / 3
+        self._completion = JobCompletion(self._admission, self._settler, self._leases, self._now_ms, self._hold_until)
+        self._buffers = SourceBuffers(self._names, self._queue_names, backend.delivery, pool.concurrency)
+        on_started = self._publish_started if self._options.track_started else None
+        self._dispatcher = Dispatcher(pool, self._leases, self._buffers, self._suspects, self._lost_jobs, on_started)
+        self._clock_checked_at = self._timers.time()
+        self._renew_at = self._clock_checked_at + self._delivery.lock_s / 3
         self._is_started = True
         self.finished()  # the pool wakes once until it is asked, and may have done so while the worker connected
 
     @property
     def stage(self) -> WorkerStage:
         """How far its stop has come."""
-        return self._stopping.stage
+        return self._shutdown.stage
 
     @property
     def pool(self) -> Pool | None:
@@ -163,7 +168,7 @@ class Worker:
         self._counts["leased"] += len(leases)
         self._renew_at = min(self._renew_at, now + lock_s / 3)  # the answers tell how long locks are
         for source in {lease.source for lease in leases}:
-            self._lines[source].asked = None
+            self._buffers[source].requested = None
         for lease in leases:
             self._leases.add(lease, now, lock_s)
         is_first = not self._arrived
@@ -181,30 +186,30 @@ class Worker:
             if lease.stage != NEW:  # its lock was lost meanwhile
                 continue
             bytes_left -= len(lease.value or b"")
-            job = self._exits.admit(lease, now_ms)
+            job = self._completion.admit(lease, now_ms)
             if job is not None:
-                self._feeder.came(job, now)
+                self._dispatcher.add(job, now)
             elif lease.stage != HELD:
-                self._lines[lease.source].refused_count += 1
+                self._buffers[lease.source].refused_count += 1
         if self._arrived:
             self._timers.call_at(now, self._admit)
         for job in self._suspects.take_surplus():
-            self._exits.give_back(job)
-        if self._suspects.is_one_alone:
-            self._let_go(self._leases.take_held(only_suspects=True), is_due=False)
-            self._lose_patience(now)
-        if self._stopping.has_begun:
-            self._let_go_unstarted()
+            self._completion.give_back(job)
+        if self._suspects.has_isolated:
+            self._release_unknown_tasks(self._leases.take_held(only_suspects=True), is_due=False)
+            self._yield_isolation(now)
+        if self._shutdown.has_begun:
+            self._return_unstarted()
         elif self._is_degraded:
             self._give_back_unstarted()
-        self._exits.flush()
-        self._go()
+        self._completion.flush()
+        self._dispatch_and_arm()
 
     def lost(self, leases: list[JobLease], reason: str) -> None:
         """See :class:`kafka.tasks.delivery.DeliveryEvents`."""
-        self._look_at_the_clock(self._timers.time())
-        self._lose(leases, reason)
-        self._go()
+        self._check_clock(self._timers.time())
+        self._on_locks_lost(leases, reason)
+        self._dispatch_and_arm()
 
     def failed(self, error: KafkaError) -> None:
         """See :class:`kafka.tasks.delivery.DeliveryEvents`. The worker stops, and ``error`` says why."""
@@ -217,12 +222,12 @@ class Worker:
     def left(self) -> None:
         """See :class:`kafka.tasks.delivery.DeliveryEvents`."""
         if self.stage is not WorkerStage.LEFT:
-            self._stopping.enter(WorkerStage.LEFT, self._timers.time())
+            self._shutdown.enter(WorkerStage.LEFT, self._timers.time())
             if self._timer is not None:
                 self._timer.cancel()
             self._publisher.close()
             if self._is_started:
-                self._clerk.tell_the_rest()
+                self._admission.log_suppressed_counts()
             counts = self.counts
             log.info("worker stopped: %d jobs done, %d returned to their queues", counts["done"], counts["given_back"])
             self._on_left()
@@ -233,50 +238,50 @@ class Worker:
         """Jobs of the pool have ended, or it can take jobs now and could not before."""
         if not self._is_started:  # children that come up while the worker still connects
             return
-        self._look_at_the_clock(self._timers.time())
+        self._check_clock(self._timers.time())
         now_ms = self._now_ms()
         ran: dict[JobSource, list[float]] = {}
         for job, outcome in self._pool.finished():
-            if self._lost_jobs.ended(job, outcome):
+            if self._lost_jobs.finish(job, outcome):
                 continue
             lease = job.lease
-            self._suspects.ended(job)
+            self._suspects.on_job_ended(job)
             if lease.stage == RUNNING and job.ran_s > 0:
                 ran.setdefault(lease.source, []).append(job.ran_s)
             is_lost = lease.lost or isinstance(outcome, LockLost)
             if is_lost or lease.stage != RUNNING:
                 if is_lost:
-                    self._leases.move(lease, FINISHED)
+                    self._leases.set_stage(lease, FINISHED)
                 self._counts["dropped"] += 1
                 continue
             if not isinstance(outcome, JobSucceeded):
-                if self._ended_by_the_stop(job, outcome):
-                    self._exits.give_back(job)
+                if self._was_ended_by_shutdown(job, outcome):
+                    self._completion.give_back(job)
                     continue
-                self._lost_jobs.note(job, outcome)
-            self._exits.end(job, outcome, now_ms)
+                self._lost_jobs.add_if_lost(job, outcome)
+            self._completion.end(job, outcome, now_ms)
         for source, times in ran.items():
-            self._lines[source].pace.ran(sum(times), len(times))
+            self._buffers[source].runtime.observe(sum(times), len(times))
         if ran:
-            self._pool.depth = self._lines.depth()
-        self._exits.flush()
-        self._go()
+            self._pool.depth = self._buffers.depth()
+        self._completion.flush()
+        self._dispatch_and_arm()
 
     def tick(self) -> None:
         """A deadline of the worker's has come."""
         now = self._timers.time()
         self._timer, self._timer_at = None, float("inf")
-        self._look_at_the_clock(now)
+        self._check_clock(now)
         self._pool.tick(now)
         if now >= self._renew_at:
             self._renew_at = now + self._delivery.lock_s / 3
             self._renew(now)
-            self._clerk.tell_the_rest()
-        self._let_go(self._leases.take_due(now), is_due=True)
-        self._lose_patience(now)
-        if now >= self._stopping.ends_at:
+            self._admission.log_suppressed_counts()
+        self._release_unknown_tasks(self._leases.take_due(now), is_due=True)
+        self._yield_isolation(now)
+        if now >= self._shutdown.ends_at:
             self._next_stage()
-        self._go()
+        self._dispatch_and_arm()
 
     # -- what its user tells ------------------------------------------------------------------------------------------
 
@@ -284,10 +289,10 @@ class Worker:
         """Stop; called again, go one stage further. Before :meth:`start`: start, and leave at once."""
         if not self._is_started:
             self._is_drained = True
-            self._stopping.enter(WorkerStage.DRAINING, self._timers.time())
+            self._shutdown.enter(WorkerStage.DRAINING, self._timers.time())
             return
         self._next_stage()
-        self._go()
+        self._dispatch_and_arm()
 
     def stop_gracefully(self) -> None:
         """Stop, and leave it at that when called again."""
@@ -296,7 +301,7 @@ class Worker:
 
     def resize(self, by: int) -> None:
         """So many slots more, or less."""
-        if self._is_started and not self._stopping.has_begun:
+        if self._is_started and not self._shutdown.has_begun:
             pool, before = self._pool, self._pool.concurrency
             if by > 0:
                 pool.grow(by)
@@ -311,12 +316,12 @@ class Worker:
                 log.warning("pool size not changed (%d slots): %s", before, why)
             else:
                 log.info("pool resized to %d slots", pool.concurrency)
-            self._go()
+            self._dispatch_and_arm()
 
     @property
     def counts(self) -> dict[str, int]:
         """What it has done since the start."""
-        return {**self._counts, **(self._exits.counts if self._is_started else dict.fromkeys(COUNTS, 0))}
+        return {**self._counts, **(self._completion.counts if self._is_started else dict.fromkeys(COUNTS, 0))}
 
     def statistics(self) -> dict[str, int]:
         """Counts since the start, and what is held now."""
@@ -331,61 +336,65 @@ class Worker:
 
     # -- one job's way ------------------------------------------------------------------------------------------------
 
-    def _tell_started(self, jobs: list[Job]) -> None:
-        state, now_ms = self._consequences.state, self._now_ms()
+    def _publish_started(self, jobs: list[Job]) -> None:
+        state, now_ms = self._state_records.state, self._now_ms()
         records = [state(job.envelope, JobState.STARTED, job.lease.deliveries, b"", now_ms) for job in jobs]
         self._publisher.publish(records, lambda _: None)
 
     def _hold_until(self, hold_s: float) -> float:
         return self._timers.time() + min(hold_s, self._delivery.lock_s / 3)
 
-    def _settled(self, leases: list[JobLease], well: bool) -> None:
+    def _on_settled(self, leases: list[JobLease], well: bool) -> None:
         was_moving = self._leases.moving
         for lease in leases:
             lease.lost = lease.lost or not well  # its lock runs out by itself, and is not spared for that
-            self._leases.move(lease, FINISHED)
+            self._leases.set_stage(lease, FINISHED)
         if not well:
             self._counts["unsettled"] += len(leases)
-        if (was_moving and not self._leases.moving) or self._suspects.go_first or self._lines.waits_for_endings:
-            self._go()
+        if (
+            (was_moving and not self._leases.moving)
+            or self._suspects.have_priority
+            or self._buffers.waits_for_settlements
+        ):
+            self._dispatch_and_arm()
         else:
             self._maybe_leave()
 
-    def _refused(self, leases: list[JobLease]) -> None:
+    def _on_records_refused(self, leases: list[JobLease]) -> None:
         """What follows from these jobs could not be written. Others go on meanwhile, also where they were to move."""
         for lease in leases:
-            self._leases.move(lease, SETTLING)
-        if self._stopping.has_begun:
+            self._leases.set_stage(lease, SETTLING)
+        if self._shutdown.has_begun:
             self._renew_at = min(self._renew_at, self._timers.time() + SUSPECT_PAUSE_S)
-        self._go()
+        self._dispatch_and_arm()
 
-    def _too_large(self, ending: Settlement, record: OutgoingRecord) -> Settlement:
-        return self._exits.result_too_large(ending, record)
+    def _on_result_too_large(self, settlement: Settlement, record: OutgoingRecord) -> Settlement:
+        return self._completion.result_too_large(settlement, record)
 
-    def _ended_by_the_stop(self, job: Job, outcome: Outcome) -> bool:
+    def _was_ended_by_shutdown(self, job: Job, outcome: Outcome) -> bool:
         """It ended because this worker stops: it runs again elsewhere, and that is no failure of its own."""
         if isinstance(outcome, ChildLost):
             return self.stage >= WorkerStage.ABANDONING
         if not isinstance(outcome, AttemptFailed) or not job.cancelled:
             return False
-        return self._stopping.interrupts and outcome.fault.type.endswith("SoftTimeLimit")
+        return self._shutdown.is_interrupting and outcome.error_info.type.endswith("SoftTimeLimit")
 
     # -- all jobs' ways -----------------------------------------------------------------------------------------------
 
-    def _go(self) -> None:
+    def _dispatch_and_arm(self) -> None:
         """Start what can start, ask for what there is room for, set the timer."""
-        self._look_at_the_pool()
-        if not self._stopping.has_begun:
-            self._feeder.fill(self._timers.time())
-            self._lines.ask(self._pool, self._leases, self._suspects, self._timers.time())
+        self._check_pool()
+        if not self._shutdown.has_begun:
+            self._dispatcher.fill(self._timers.time())
+            self._buffers.request_jobs(self._pool, self._leases, self._suspects, self._timers.time())
         else:
             self._lost_jobs.start(self._pool.free_slots, self._pool.submit)
             self._maybe_leave()
         self._arm()
 
-    def _look_at_the_pool(self) -> None:
+    def _check_pool(self) -> None:
         pool = self._pool
-        self._lines.slots(pool.concurrency)
+        self._buffers.set_concurrency(pool.concurrency)
         reason = pool.degraded
         if (reason is not None) == self._is_degraded:
             return
@@ -397,27 +406,27 @@ class Worker:
         else:
             log.error("the pool cannot run jobs, no jobs are leased until it can: %s", reason)
             self._give_back_unstarted()
-            self._exits.flush()
+            self._completion.flush()
 
     def _renew(self, now: float) -> None:
         """Renew what is under way; give back what waits in the buffer for longer than it should.
 
         What the pool has not started is taken back into the buffer first: a long job may have come in front of it.
         """
-        self._feeder.take_back()
-        leases = self._leases.renewed(now, self._delivery.lock_s)
+        self._dispatcher.take_back()
+        leases = self._leases.take_renewable(now, self._delivery.lock_s)
         if leases:
             self._delivery.renew(leases)
-        for job in self._lines.take_older(now - self._delivery.lock_s / 3):
-            self._exits.give_back(job)
-        self._exits.flush()
-        self._settler.write_again()  # the last: it may start jobs
+        for job in self._buffers.take_older(now - self._delivery.lock_s / 3):
+            self._completion.give_back(job)
+        self._completion.flush()
+        self._settler.retry_refused()  # the last: it may start jobs
 
-    def _lose(self, leases: Sequence[JobLease], reason: str, is_spared: bool = True) -> None:
+    def _on_locks_lost(self, leases: Sequence[JobLease], reason: str, is_excused: bool = True) -> None:
         count = 0
         for lease in leases:
             is_running = lease.stage == RUNNING
-            if self._leases.lose(lease, is_spared):
+            if self._leases.mark_lost(lease, is_excused):
                 count += 1
                 if is_running:
                     self._pool.cancel(lease.job)
@@ -425,48 +434,48 @@ class Worker:
             self._counts["locks_lost"] += count
             log.warning("lost the acquisition locks of %d jobs (%s); other workers will run them", count, reason)
 
-    def _look_at_the_clock(self, now: float) -> None:
+    def _check_clock(self, now: float) -> None:
         """Whether the process stood still for so long that locks have run out meanwhile. A job may have done that to
         it, so no suspect is spared.
         """
-        stood_still_s, self._seen_at = now - self._seen_at, now
+        stood_still_s, self._clock_checked_at = now - self._clock_checked_at, now
         if stood_still_s > self._delivery.lock_s * 2 / 3:
-            self._lose(
-                self._leases.run_out(now), f"this process did not run for {stood_still_s:.0f} s", is_spared=False
+            self._on_locks_lost(
+                self._leases.expired(now), f"this process did not run for {stood_still_s:.0f} s", is_excused=False
             )
 
-    def _lose_patience(self, now: float) -> None:
+    def _yield_isolation(self, now: float) -> None:
         """A suspect has waited to be the only job here, and slots have idled, for long enough."""
         job = self._suspects.take_due(self._pool, self._leases.suspects, now)
         if job is not None:
-            self._lines.pause(job.lease.source, now + SUSPECT_PAUSE_S)
-            self._exits.give_back(job)
-            self._exits.flush()
+            self._buffers.pause(job.lease.source, now + SUSPECT_PAUSE_S)
+            self._completion.give_back(job)
+            self._completion.flush()
 
-    def _let_go(self, leases: list[JobLease], is_due: bool) -> None:
+    def _release_unknown_tasks(self, leases: list[JobLease], is_due: bool) -> None:
         """Of tasks that are unknown here: others may have them."""
         if not leases:
             return
         for lease in leases:
-            self._lines.pause(lease.source, self._timers.time() + YIELD_S)
-        released = [lease for lease in leases if not self._exits.let_go(lease, is_due)]
-        self._exits.flush()
+            self._buffers.pause(lease.source, self._timers.time() + YIELD_S)
+        released = [lease for lease in leases if not self._completion.end_hold(lease, is_due)]
+        self._completion.flush()
         if released:
             self._delivery.settle(released, LeaseVerdict.RELEASE)
-            self._settled(released, True)
+            self._on_settled(released, True)
 
     # -- stopping -----------------------------------------------------------------------------------------------------
 
     def _next_stage(self) -> None:
-        stage = self._stopping.go_on(self._timers.time())
+        stage = self._shutdown.advance(self._timers.time())
         if stage is None:
             return
         log.info("worker stage is now %s", stage.name)
         if stage is WorkerStage.DRAINING:
-            self._lines.ask_for_nothing()
-            self._delivery.drain(self._drained)
-            self._let_go_unstarted()
-            self._settler.write_again()
+            self._buffers.stop_requesting()
+            self._delivery.drain(self._on_drained)
+            self._return_unstarted()
+            self._settler.retry_refused()
         elif stage is WorkerStage.INTERRUPTING:
             self._pool.interrupt()
         elif stage is WorkerStage.ABANDONING:
@@ -474,18 +483,18 @@ class Worker:
         else:
             self._leave()
 
-    def _drained(self) -> None:
+    def _on_drained(self) -> None:
         self._is_drained = True
         self._maybe_leave()
 
     def _give_back_unstarted(self) -> None:
-        for job in self._feeder.take_unstarted():
-            self._exits.give_back(job)
+        for job in self._dispatcher.take_unstarted():
+            self._completion.give_back(job)
 
-    def _let_go_unstarted(self) -> None:
+    def _return_unstarted(self) -> None:
         self._give_back_unstarted()
-        self._exits.flush()
-        self._let_go(self._leases.take_held(), is_due=False)
+        self._completion.flush()
+        self._release_unknown_tasks(self._leases.take_held(), is_due=False)
 
     def _abandon(self) -> None:
         """Processes are killed, and their jobs given back when they are dead. What has no process of its own goes back
@@ -495,18 +504,18 @@ class Worker:
             job.cancelled = True
             if job.lease.stage == RUNNING:
                 log.warning("%s did not end in time; abandoned its run and returned the job to its queue", job)
-                self._exits.give_back(job)
+                self._completion.give_back(job)
         self._lost_jobs.drop()
-        self._exits.flush()
+        self._completion.flush()
 
     def _maybe_leave(self) -> None:
         is_over = self._is_drained and not len(self._leases) and not len(self._lost_jobs)
-        if self._stopping.may_leave and is_over:
+        if self._shutdown.may_leave and is_over:
             self._leave()
 
     def _leave(self) -> None:
         self._lost_jobs.drop()
-        self._stopping.enter(WorkerStage.LEAVING, self._timers.time())
+        self._shutdown.enter(WorkerStage.LEAVING, self._timers.time())
         self._renew_at = float("inf")
         self._delivery.close()
 
@@ -517,10 +526,10 @@ class Worker:
         if self.stage >= WorkerStage.LEAVING:
             return
         now = self._timers.time()
-        self._pool.backlog = self._lines.buffered_count
+        self._pool.backlog = self._buffers.buffered_count
         limit_at = self._pool.tick(now)
-        lines_at, suspects_at = self._lines.resumes_at(now), self._suspects.due_at(self._pool, self._leases.suspects)
-        when = min(self._renew_at, self._stopping.ends_at, self._leases.due_at, lines_at, suspects_at)
+        lines_at, suspects_at = self._buffers.resumes_at(now), self._suspects.due_at(self._pool, self._leases.suspects)
+        when = min(self._renew_at, self._shutdown.ends_at, self._leases.due_at, lines_at, suspects_at)
         if limit_at is not None:
             when = min(when, limit_at)
         if when != self._timer_at:

@@ -288,12 +288,12 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
 ) -> None:
     monkeypatch.setattr(monitor, "POST_S", 0.2)
     app = App("shop", bootstrap_servers=broker.bootstrap)
-    begun, go_on = threading.Event(), threading.Event()
+    begun, advance = threading.Event(), threading.Event()
 
     @app.task(name="mail.send")
     def send() -> None:
         begun.set()
-        go_on.wait(SOON_S)
+        advance.wait(SOON_S)
 
     send.delay()
     app.flush(SOON_S)
@@ -326,7 +326,7 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
         eventually(lambda: get(port, "/readyz"), (503, "stopping: DRAINING\n"))
         assert get(port, "/healthz") == (200, "ok: DRAINING\n")
     finally:
-        go_on.set()
+        advance.set()
         loop.call_soon_threadsafe(workers[0].stop_gracefully)
         thread.join(SOON_S)
         loop.close()

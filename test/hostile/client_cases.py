@@ -451,22 +451,22 @@ def _channel() -> Iterator[Case]:
     def sent(data: Callable[[int], bytes], size: int) -> tuple[int, Iterable[Step]]:
         parent = ParentChannel(4, True)
         child = ChildChannel(4, parent.for_child, parent.page)
-        news = child._news
-        news.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
-        news.setblocking(False)
+        messages = child._messages
+        messages.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+        messages.setblocking(False)
         rest = memoryview(data(size))
         total = len(rest)
 
         def look() -> None:
             with contextlib.suppress(ChannelDamaged):
-                parent.read_news()
+                parent.read_messages()
 
         def steps() -> Iterator[Step]:
             nonlocal rest
-            while rest and not parent.news_eof:
+            while rest and not parent.messages_eof:
                 with contextlib.suppress(BlockingIOError):
                     while rest:
-                        rest = rest[news.send(rest[: 1 << 16]) :]
+                        rest = rest[messages.send(rest[: 1 << 16]) :]
                 yield look
             yield look
             child.close()

@@ -87,7 +87,7 @@ class FakeDelivery:
         self.lock_s = lock_s
         self.delivery_limit = 5
         self.wants: dict[JobSource, int] = {}
-        self.renewed: list[list[JobLease]] = []
+        self.take_renewable: list[list[JobLease]] = []
         self.settled: list[tuple[JobLease, LeaseVerdict]] = []
         self.is_closed = False
         self.is_silent = False
@@ -98,7 +98,7 @@ class FakeDelivery:
         self._is_looking = False
         queues.deliveries.append(self)
 
-    def want(self, source: JobSource, count: int) -> None:
+    def request(self, source: JobSource, count: int) -> None:
         self.wants[source] = count
         self.look_soon()
 
@@ -107,7 +107,7 @@ class FakeDelivery:
         if not self.is_silent:
             self._loop.call_soon(drained)
 
-    def look(self, queue: str) -> None:
+    def fetch_suspects(self, queue: str) -> None:
         assert any(source.suspect and source.queue == queue for source in self.wants)
         self.look_soon()
 
@@ -138,7 +138,7 @@ class FakeDelivery:
                 self._events.leased(leases)
 
     def renew(self, leases: Sequence[JobLease]) -> None:
-        self.renewed.append(list(leases))
+        self.take_renewable.append(list(leases))
         for lease in self._held(leases):
             lease.token.locked_until = self._loop.time() + self.lock_s
 
@@ -184,7 +184,7 @@ class FakeDelivery:
 
 
 class FakePublisher:
-    """Writes at once; ``errors`` by topic, ``is_stuck``: nothing is answered until :meth:`go_on`."""
+    """Writes at once; ``errors`` by topic, ``is_stuck``: nothing is answered until :meth:`advance`."""
 
     def __init__(self, queues: Queues, loop: Loop) -> None:
         self.errors: dict[str, list[BaseException]] = {}
@@ -206,7 +206,7 @@ class FakePublisher:
             answers.append(errors.pop(0) if errors else self._queues.append(record))
         self._loop.call_soon(done, answers)
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         self.is_stuck = False
         stuck, self._stuck = self._stuck, []
         for publish in stuck:
@@ -376,7 +376,7 @@ class FakeBackend:
         self.on_wait()
         return self.find(job_id)
 
-    def worker_side(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
+    def worker_backend(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
         return WorkerBackend(FakeDelivery(self.queues, loop, events), FakePublisher(self.queues, loop), 8)
 
     def close(self, timeout: float | None = None) -> None:

@@ -63,33 +63,33 @@ class Bench:
     def __init__(self, **numbers: Any) -> None:
         app = an_app()
         self.delivery: Any = SimpleNamespace(lock_s=30.0, delivery_limit=5)
-        self.clerk = AdmissionPolicy(
+        self.admission = AdmissionPolicy(
             app.tasks, StateRecords(app.names, "h"), self.delivery, 8, WorkerOptions(**numbers)
         )
 
     def lease(
-        self, name: str = "plain", source: JobSource = QUEUE, deliveries: int = 1, spared: int = 0, partition: int = 0,
+        self, name: str = "plain", source: JobSource = QUEUE, deliveries: int = 1, excused: int = 0, partition: int = 0,
         **fields: Any,
     ) -> JobLease:  # fmt: skip
         job = Envelope(make_id(NOW, partition, b"\1" * 8), name, b"[]", **fields)
         lease = JobLease(source, job.value, job.headers(), deliveries)
-        lease.spared = spared
+        lease.excused = excused
         return lease
 
     def admit(self, name: str = "plain", source: JobSource = QUEUE, **fields: Any) -> Job | Settlement | AdmissionHold:
-        return self.clerk.admit(self.lease(name, source, **fields), NOW)
+        return self.admission.admit(self.lease(name, source, **fields), NOW)
 
     def end(
         self, outcome: Outcome, name: str = "plain", source: JobSource = QUEUE, **fields: Any
     ) -> Job | Settlement | AdmissionHold:
         lease = self.lease(name, source, **fields)
-        return self.clerk.end(lease, decode_job(lease.value, lease.headers), outcome, fields.get("crashes", 0), NOW)
+        return self.admission.end(lease, decode_job(lease.value, lease.headers), outcome, fields.get("crashes", 0), NOW)
 
 
-def written(ending: Settlement) -> list[str]:
+def written(settlement: Settlement) -> list[str]:
     """The records of an ending: a state, or a topic with the headers that tell how far the job has come."""
     found = []
-    for record in ending.records:
+    for record in settlement.records:
         headers = record.headers or []
         state = decode_state(record.key, record.value, headers)
         count = [f"{name}={raw.decode()}" for name, raw in headers if raw and name in ("attempt", "crashes", "unknown")]
@@ -124,13 +124,13 @@ def test_which_leased_jobs_run_and_how_the_others_leave() -> None:
         ({"source": SUSPECT, "deliveries": 3}, "runs"),
         ({"source": SUSPECT, "deliveries": 4},
          ["shop.q.dead crashes crashes=3", "FAILURE", "is_dead", "is_last"]),
-        ({"source": SUSPECT, "deliveries": 4, "spared": 1}, ["shop.q.suspect crashes=2", "is_move"]),
+        ({"source": SUSPECT, "deliveries": 4, "excused": 1}, ["shop.q.suspect crashes=2", "is_move"]),
         ({"source": SUSPECT, "expires_ms": NOW}, ["REVOKED", "is_last"]),
         ({"name": "new"}, 1.0),
         ({"name": "new", "deliveries": 3}, 4.0),
         ({"name": "new", "deliveries": 4}, ["shop.q.dead unknown-task", "FAILURE", "is_dead", "is_last"]),
         ({"name": "new", "source": SUSPECT, "unknown": 1}, 2.0),
-        ({"name": "new", "source": SUSPECT, "deliveries": 2, "spared": 1, "unknown": 1},
+        ({"name": "new", "source": SUSPECT, "deliveries": 2, "excused": 1, "unknown": 1},
          ["shop.q.suspect unknown=2", "is_move"]),
         # docs of kafka.tasks.hooks: the hidden task is one that no topic knows
         ({"name": "kafka.tasks.error_handler"}, 1.0),
@@ -143,7 +143,7 @@ def test_which_leased_jobs_run_and_how_the_others_leave() -> None:
 
 def test_the_hidden_task_is_unknown_to_topics_even_where_the_worker_has_it() -> None:
     bench = Bench()
-    bench.clerk = AdmissionPolicy(
+    bench.admission = AdmissionPolicy(
         {"kafka.tasks.error_handler": an_app().tasks["plain"]}, StateRecords(an_app().names, "h"), bench.delivery, 8,
         WorkerOptions(),
     )  # fmt: skip
@@ -219,19 +219,19 @@ def test_a_held_lease_is_released_but_a_suspect_is_written_anew() -> None:
         ({"source": SUSPECT, "crashes": 1}, True, ["shop.q.suspect crashes=1 unknown=1", "is_move"]),
         ({"source": SUSPECT, "crashes": 1}, False, ["shop.q.suspect crashes=1", "is_move"]),
         ({"source": SUSPECT, "unknown": 2}, False, ["shop.q.suspect unknown=2", "is_move"]),
-        ({"source": SUSPECT, "deliveries": 3, "spared": 1}, True, ["shop.q.suspect crashes=1 unknown=1", "is_move"]),
+        ({"source": SUSPECT, "deliveries": 3, "excused": 1}, True, ["shop.q.suspect crashes=1 unknown=1", "is_move"]),
         ({"source": SUSPECT, "deliveries": 9, "crashes": 1}, True, ["shop.q.suspect crashes=9 unknown=1", "is_move"]),
         ({"source": SUSPECT, "unknown": 3}, True, ["shop.q.dead unknown-task", "FAILURE", "is_dead", "is_last"]),
     ]
     found = []
     for row, is_due, _ in rows:
         bench = Bench()
-        found.append((row, is_due, told(bench.clerk.let_go(bench.lease("new", **row), is_due, NOW))))
+        found.append((row, is_due, told(bench.admission.end_hold(bench.lease("new", **row), is_due, NOW))))
     assert found == rows
 
 
 def test_a_record_that_is_no_job_is_dead_and_no_job_has_ended() -> None:
-    found = Bench().clerk.admit(JobLease(QUEUE, b"x", [("id", b"42")], 1), NOW)
+    found = Bench().admission.admit(JobLease(QUEUE, b"x", [("id", b"42")], 1), NOW)
     assert told(found) == ["shop.q.dead no-job", "is_dead"]
     with pytest.raises(BadRecord):
         decode_job(b"x", [("id", b"42")])
@@ -324,7 +324,10 @@ def test_what_has_so_many_headers_that_they_are_left_out_is_no_job_and_dead_with
     bench = Bench()
     lease = bench.lease()
     lease.headers, lease.headers_left_out = [], 100_000
-    for found in (bench.clerk.admit(lease, NOW), bench.clerk.admit(JobLease(QUEUE, b"", [("", None)] * 1000, 1), NOW)):
+    for found in (
+        bench.admission.admit(lease, NOW),
+        bench.admission.admit(JobLease(QUEUE, b"", [("", None)] * 1000, 1), NOW),
+    ):
         assert isinstance(found, Settlement)
         (record,) = found.records
         assert record.topic == "shop.q.dead"

@@ -56,7 +56,7 @@ def test_a_job_that_cannot_be_enqueued_is_the_error_of_the_run(app: App, backend
     job = job_of(app.task(name="f")(other.delay if how == "thread" else coroutine))
     outcome = ran(job, how)
     assert isinstance(outcome, AttemptFailed)
-    assert outcome.fault.type.endswith("KafkaTimeoutError") and "no broker" in outcome.fault.text
+    assert outcome.error_info.type.endswith("KafkaTimeoutError") and "no broker" in outcome.error_info.text
 
 
 def test_a_run_that_enqueues_nothing_or_fails_waits_for_nothing(app: App, backend: FakeBackend) -> None:
@@ -82,7 +82,7 @@ def test_the_limit_of_the_run_holds_while_it_waits(app: App, backend: FakeBacken
         def open(self) -> None:
             seen.append("open")
 
-        def ended(self, error: BaseException | None) -> None:
+        def function_ended(self, error: BaseException | None) -> None:
             seen.append("ended")
 
         def close(self) -> None:
@@ -104,6 +104,6 @@ def test_a_run_that_enqueues_millions_keeps_those_that_are_on_their_way(app: App
         assert len(enqueued) <= PRUNE_EVERY + 1
         lost.is_done, lost.exception = True, KafkaTimeoutError("gone")
         with pytest.raises(KafkaTimeoutError, match="gone"):
-            enqueued.settle()
+            enqueued.wait_sent()
     finally:
         enqueued.end()

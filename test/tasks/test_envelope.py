@@ -87,7 +87,7 @@ def test_what_is_wrong_with_a_record_is_told_in_a_line_however_large_the_record_
 
 def test_a_job_with_as_many_headers_of_others_as_there_may_be_stays_one_on_its_way() -> None:
     given_headers: list[Header] = [("id", ID.encode()), ("name", b"f"), *[(f"x-{n}", b"") for n in range(100)]]
-    moved = decode(b"{}", given_headers).moved(attempt=7, crashes=2, clean=3, unknown=1)
+    moved = decode(b"{}", given_headers).with_counts(attempt=7, crashes=2, clean=3, unknown=1)
     moved.expires_ms, moved.timeout, moved.soft_timeout, moved.store_result = 1, 2.0, 1.0, False
     death = DeadLetter("attempts", "OSError", "disk", "Traceback", "host", 1234, "shop.mail:0:7")
     assert decode(b"{}", moved.headers() + death.headers()) == moved

@@ -471,8 +471,8 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 def test_each_topic_has_a_member_in_a_group_of_its_name(stage: Stage) -> None:
     assert [member.options["group_id"] for member in Member.made] == ["app.q", "app.q.suspect"]
-    stage.delivery.want(MAIN, 64)
-    stage.delivery.want(SUSPECT, 1)
+    stage.delivery.request(MAIN, 64)
+    stage.delivery.request(SUSPECT, 1)
     assert (stage.main.wants, stage.suspect.wants) == ([(64, True)], [(1, True)])
     stage.suspect.lock_s = 15.0
     assert stage.delivery.lock_s == 15.0
@@ -507,12 +507,12 @@ def test_verdicts_are_acknowledgements_and_drop_is_none(stage: Stage) -> None:
 def test_locks_that_the_broker_says_are_gone_are_told_once(stage: Stage) -> None:
     first, second, third = stage.leases
     error = InvalidRecordStateError("offset 0 is not acquired")
-    renewed = AcknowledgeType.RENEW
+    take_renewable = AcknowledgeType.RENEW
     stage.delivery.settle([third], LeaseVerdict.ACCEPT)
     stage.main.options["on_acknowledged"](
         [
-            Acknowledged(first.token, renewed, error),
-            Acknowledged(second.token, renewed, None),
+            Acknowledged(first.token, take_renewable, error),
+            Acknowledged(second.token, take_renewable, None),
             Acknowledged(third.token, AcknowledgeType.ACCEPT, error),
         ]
     )
@@ -583,7 +583,7 @@ def test_it_has_left_when_all_its_members_have(stage: Stage) -> None:
     assert stage.events.has_left == 0
     stage.suspect.closed.success(None)
     assert stage.events.has_left == 1
-    stage.delivery.want(MAIN, 1)
+    stage.delivery.request(MAIN, 1)
     assert stage.main.wants == []
 
 

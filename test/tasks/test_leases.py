@@ -41,13 +41,13 @@ def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> N
     for number, stage in steps:
         lease = all_of_them[number]
         if stage < 0:
-            leases.lose(lease, True)
+            leases.mark_lost(lease, True)
         elif lease.stage != FINISHED:
-            leases.move(lease, stage)
+            leases.set_stage(lease, stage)
         here = [each for each in all_of_them if each.stage in UNFINISHED]
         assert leases.unfinished_count == len(here)
         assert leases.unfinished_suspects == sum(each.source.suspect for each in here)
-        assert leases.ending_count == sum(each.stage in (SETTLING, MOVING) for each in all_of_them)
+        assert leases.unsettled_count == sum(each.stage in (SETTLING, MOVING) for each in all_of_them)
         assert leases.held_bytes == 3 * len(leases)
         assert leases.moving == sum(each.stage == MOVING for each in all_of_them)
         assert len(leases) == sum(each.stage != FINISHED and not each.lost for each in all_of_them)
@@ -57,30 +57,30 @@ def test_a_lock_that_is_lost_twice_is_lost_once() -> None:
     leases = Leases()
     lease = a_lease()
     leases.add(lease, 0.0, 30.0)
-    leases.move(lease, RUNNING)
-    assert leases.lose(lease, True)
-    assert not leases.lose(lease, True)
+    leases.set_stage(lease, RUNNING)
+    assert leases.mark_lost(lease, True)
+    assert not leases.mark_lost(lease, True)
     assert lease.job.cancelled
     assert leases.unfinished_count == 1
-    leases.move(lease, FINISHED)
+    leases.set_stage(lease, FINISHED)
     assert leases.unfinished_count == 0
 
 
 def test_of_a_suspect_it_is_remembered_which_deliveries_were_lost_here() -> None:
     leases = Leases()
-    spared = []
-    for deliveries, is_spared in ((1, True), (2, False), (3, True), (4, True)):
+    excused = []
+    for deliveries, is_excused in ((1, True), (2, False), (3, True), (4, True)):
         lease = a_lease(SOURCES[1], deliveries)
         leases.add(lease, 0.0, 30.0)
-        leases.move(lease, FINISHED if deliveries == 3 else RUNNING)
-        leases.lose(lease, is_spared)
-        spared.append(lease.spared)
-    assert spared == [0, 1, 1, 2]
+        leases.set_stage(lease, FINISHED if deliveries == 3 else RUNNING)
+        leases.mark_lost(lease, is_excused)
+        excused.append(lease.excused)
+    assert excused == [0, 1, 1, 2]
     job, again, other = a_lease(), a_lease(deliveries=2), a_lease(SOURCES[1], 2, offset=1)
     for lease in (job, again, other):
         leases.add(lease, 0.0, 30.0)
-        leases.lose(lease, True)
-    assert [again.spared, other.spared] == [0, 0]
+        leases.mark_lost(lease, True)
+    assert [again.excused, other.excused] == [0, 0]
 
 
 def test_a_delivery_that_the_broker_counts_anew_after_a_restart_was_not_lost_before_itself() -> None:
@@ -88,20 +88,20 @@ def test_a_delivery_that_the_broker_counts_anew_after_a_restart_was_not_lost_bef
     leases = Leases()
     lost, again, next_one = (a_lease(SOURCES[1], deliveries) for deliveries in (2, 2, 3))
     leases.add(lost, 0.0, 30.0)
-    leases.lose(lost, True)
+    leases.mark_lost(lost, True)
     for lease in (again, next_one):
         leases.add(lease, 0.0, 30.0)
-    assert (again.spared, next_one.spared) == (0, 1)
+    assert (again.excused, next_one.excused) == (0, 1)
 
 
 def test_only_the_last_lost_locks_are_remembered() -> None:
     leases = Leases()
     for offset in range(MAX_EXCUSED + 1):
-        leases.lose(a_lease(SOURCES[1], 1, offset), True)
+        leases.mark_lost(a_lease(SOURCES[1], 1, offset), True)
     found = [a_lease(SOURCES[1], 2, offset) for offset in (0, 1, MAX_EXCUSED)]
     for lease in found:
         leases.add(lease, 0.0, 30.0)
-    assert [lease.spared for lease in found] == [0, 1, 1]
+    assert [lease.excused for lease in found] == [0, 1, 1]
 
 
 def test_what_is_held_is_due_in_the_order_of_its_times_and_not_at_all_when_lost() -> None:
@@ -110,7 +110,7 @@ def test_what_is_held_is_due_in_the_order_of_its_times_and_not_at_all_when_lost(
     for lease, until in ((second, 2.0), (first, 1.0), (lost, 1.5)):
         leases.add(lease, 0.0, 30.0)
         leases.hold(lease, until)
-    leases.lose(lost, True)
+    leases.mark_lost(lost, True)
     assert {first.stage, second.stage} == {HELD}
     assert leases.due_at == 1.0
     assert leases.take_due(1.9) == [first]
@@ -134,10 +134,10 @@ def test_a_renewal_starts_each_lock_anew_but_those_of_the_buffer() -> None:
     running, buffered, new = (a_lease() for _ in range(3))
     for lease, stage in ((running, RUNNING), (buffered, BUFFERED), (new, NEW)):
         leases.add(lease, 0.0, 30.0)
-        leases.move(lease, stage)
-    assert leases.renewed(10.0, 30.0) == [running, new]
-    assert leases.run_out(30.0) == [buffered]
-    assert leases.run_out(40.0) == [running, buffered, new]
+        leases.set_stage(lease, stage)
+    assert leases.take_renewable(10.0, 30.0) == [running, new]
+    assert leases.expired(30.0) == [buffered]
+    assert leases.expired(40.0) == [running, buffered, new]
 
 
 def test_what_each_stage_counts_as_and_what_a_lost_lock_makes_of_it() -> None:
@@ -160,11 +160,11 @@ def test_what_each_stage_counts_as_and_what_a_lost_lock_makes_of_it() -> None:
         assert sums == (0, 0, 0, 0, 0)
         leases.add(lease, 5.0, 30.0)
         assert (leases.suspects, lease.leased_at, lease.locked_until) == (1, 5.0, 35.0)
-        leases.move(lease, stage)
+        leases.set_stage(lease, stage)
         assert leases.suspects == (stage != FINISHED)
         assert leases.running() == ([lease] if stage == RUNNING else [])
         counts = (leases.unfinished_count, leases.moving, leases.settling_count)
-        is_change = leases.lose(lease, False)
+        is_change = leases.mark_lost(lease, False)
         assert (leases.suspects, len(leases)) == (0, 0)
         found[stage] = (*counts, is_change, lease.stage, lease.job.cancelled if lease.job else None)
     assert found == expected
@@ -173,9 +173,9 @@ def test_what_each_stage_counts_as_and_what_a_lost_lock_makes_of_it() -> None:
 def test_a_job_that_is_no_suspect_is_counted_as_none() -> None:
     leases, lease = Leases(), a_lease()
     leases.add(lease, 0.0, 30.0)
-    leases.move(lease, RUNNING)
+    leases.set_stage(lease, RUNNING)
     assert (leases.suspects, leases.unfinished_suspects, leases.unfinished_count) == (0, 0, 1)
-    leases.move(lease, FINISHED)
+    leases.set_stage(lease, FINISHED)
     assert (leases.suspects, leases.settling_count) == (0, 0)
 
 

@@ -85,7 +85,7 @@ ROWS: list[tuple[str, Outcome, JobHistory, JobPolicy, JobDecision]] = [
      JobDecision(ACCEPT, MoveTarget.SAME, None, 2, 1, hold_s=4.0, unknown=1)),
     ("unknown suspect, at once", UnknownTask("f", True), JobHistory(2, 1, deliveries=4), FIVE,
      JobDecision(ACCEPT, MoveTarget.SAME, None, 2, 1, unknown=1)),
-    ("unknown suspect, spared", UnknownTask("f", True), JobHistory(2, 1, deliveries=2, spared=1), FIVE,
+    ("unknown suspect, spared", UnknownTask("f", True), JobHistory(2, 1, deliveries=2, excused=1), FIVE,
      JobDecision(ACCEPT, MoveTarget.SAME, None, 2, 1, unknown=1)),
     ("unknown suspect, fourth", UnknownTask("f", True), JobHistory(2, 1, unknown=3), FIVE,
      JobDecision(ACCEPT, DEAD, FAILURE, 2, 1, cause="unknown-task")),
@@ -105,9 +105,9 @@ def test_each_row_of_the_table_holds() -> None:
 
 def test_what_nothing_is_said_of_is_the_first_run_of_a_task_without_a_policy() -> None:
     assert JobPolicy() == JobPolicy(max_attempts=None, crash_limit=3, delivery_limit=5, store_result=True)
-    assert JobHistory() == JobHistory(attempt=1, crashes=0, deliveries=1, expires_ms=None, unknown=0, spared=0)
+    assert JobHistory() == JobHistory(attempt=1, crashes=0, deliveries=1, expires_ms=None, unknown=0, excused=0)
     assert JobDecision(DROP) == JobDecision(DROP, MoveTarget.NOWHERE, None, 1, 0, 0, "", 0.0, 0)
-    assert AttemptFailed(FAULT) == AttemptFailed(FAULT, listed=True, kill_signal=None, is_told=True)
+    assert AttemptFailed(FAULT) == AttemptFailed(FAULT, listed=True, kill_signal=None, handlers_called=True)
     assert UnknownTask("f") == UnknownTask("f", suspect=False)
     assert ChildLost("exit") == ChildLost("exit", counts=True)
 
@@ -137,11 +137,11 @@ def test_the_causes_of_a_lost_job_are_known_by_these_texts() -> None:
     }
     assert ChildLost(
         "exit", exit_code=3, rss_bytes=1 << 20, peak_rss_bytes=2 << 20, cpu_s=1.5, detail="x"
-    ).fault().text == (
+    ).error_info().text == (
         "the job's process ended: the task ended its process; exit code 3; last RSS 1 MiB; peak RSS 2 MiB; "
         "1.5 s of CPU time; x"
     )
-    assert ChildLost("exit").fault().text == "the job's process ended: the task ended its process"
+    assert ChildLost("exit").error_info().text == "the job's process ended: the task ended its process"
 
 
 def every_decision() -> list[tuple[Outcome, JobHistory, JobPolicy, JobDecision]]:
@@ -154,8 +154,8 @@ def every_decision() -> list[tuple[Outcome, JobHistory, JobPolicy, JobDecision]]
     ]
     policies = [JobPolicy(attempts, store_result=store) for attempts in (None, 1, 5) for store in (True, False)]
     return [
-        (outcome, standing, policy, decide(outcome, standing, policy, NOW))
-        for outcome, standing, policy in itertools.product(outcomes, standings, policies)
+        (outcome, history, policy, decide(outcome, history, policy, NOW))
+        for outcome, history, policy in itertools.product(outcomes, standings, policies)
     ]
 
 
@@ -229,13 +229,13 @@ def test_a_death_that_is_not_the_jobs_gives_it_back_as_it_was() -> None:
     ],
 )
 def test_a_lost_job_says_signal_exit_code_memory_and_cause(lost: ChildLost, words: list[str]) -> None:
-    fault = lost.fault()
-    assert fault.type == "WorkerLost"
-    assert [word for word in words if word not in fault.text] == []
+    error_info = lost.error_info()
+    assert error_info.type == "WorkerLost"
+    assert [word for word in words if word not in error_info.text] == []
 
 
 def test_a_peak_that_is_no_more_than_what_was_seen_is_not_told() -> None:
-    assert "peak" not in ChildLost("oom", 9, rss_bytes=900 << 20, peak_rss_bytes=(900 << 20) + 4096).fault().text
+    assert "peak" not in ChildLost("oom", 9, rss_bytes=900 << 20, peak_rss_bytes=(900 << 20) + 4096).error_info().text
 
 
 def test_an_unknown_task_is_held_longer_each_time() -> None:
@@ -244,7 +244,7 @@ def test_an_unknown_task_is_held_longer_each_time() -> None:
     suspect = UnknownTask("f", True)
     holds = [decide(suspect, JobHistory(unknown=n, deliveries=3), JobPolicy(), NOW).hold_s for n in (0, 1, 2)]
     assert holds == [1, 2, 4]
-    for last in (JobHistory(deliveries=4), JobHistory(deliveries=2, spared=1)):
+    for last in (JobHistory(deliveries=4), JobHistory(deliveries=2, excused=1)):
         decision = decide(suspect, last, JobPolicy(), NOW)
         assert (decision.hold_s, decision.move) == (0, MoveTarget.SAME), (
             "written anew before the broker's limit is reached"
@@ -257,7 +257,7 @@ def test_a_suspect_of_an_unknown_task_keeps_its_crashes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("standing", "known", "suspect", "expected"),
+    ("history", "known", "suspect", "expected"),
     [
         (JobHistory(), True, False, None),
         (JobHistory(), True, True, None),
@@ -268,21 +268,21 @@ def test_a_suspect_of_an_unknown_task_keeps_its_crashes() -> None:
         (JobHistory(), False, False, UnknownTask("f")),
         (JobHistory(deliveries=3), False, False, UnknownTask("f")),
         (JobHistory(deliveries=3), False, True, UnknownTask("f", True)),
-        (JobHistory(deliveries=4, crashes=2, spared=1), True, True, NotStarted()),
-        (JobHistory(deliveries=4, crashes=3, spared=1), True, True, THREE_CRASHES),
+        (JobHistory(deliveries=4, crashes=2, excused=1), True, True, NotStarted()),
+        (JobHistory(deliveries=4, crashes=3, excused=1), True, True, THREE_CRASHES),
         (JobHistory(expires_ms=NOW), True, False, JobExpired()),
         (JobHistory(expires_ms=NOW), False, False, JobExpired()),
         (JobHistory(expires_ms=NOW + 1), True, False, None),
     ],
 )
 def test_a_leased_job_runs_unless_there_is_a_reason(
-    standing: JobHistory, known: bool, suspect: bool, expected: Outcome | None
+    history: JobHistory, known: bool, suspect: bool, expected: Outcome | None
 ) -> None:
-    assert admit("f", standing, JobPolicy(), known=known, suspect=suspect, now_ms=NOW) == expected
+    assert admit("f", history, JobPolicy(), known=known, suspect=suspect, now_ms=NOW) == expected
 
 
 def test_only_deliveries_on_the_suspect_topic_are_crashes() -> None:
     assert crashes_of(1, deliveries=4, suspect=False) == 1
     assert crashes_of(1, deliveries=1, suspect=True) == 1
     assert crashes_of(1, deliveries=3, suspect=True) == 3
-    assert crashes_of(1, deliveries=3, suspect=True, spared=2) == 1
+    assert crashes_of(1, deliveries=3, suspect=True, excused=2) == 1

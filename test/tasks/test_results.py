@@ -128,7 +128,7 @@ def test_a_view_forgets_the_oldest_jobs_and_says_how_many() -> None:
     for job_id in ids:
         view.apply(StateRecord(job_id, S.SUCCESS))
     assert [view.get(job_id) is None for job_id in ids] == [True, False, False]
-    assert view.forgotten == 1
+    assert view.evicted == 1
 
 
 def test_a_view_keeps_no_more_large_values_than_fit_and_the_latest_in_any_case() -> None:
@@ -141,7 +141,7 @@ def test_a_view_keeps_no_more_large_values_than_fit_and_the_latest_in_any_case()
     assert [view.get(job_id) is None for job_id in ids] == [True, True, False, True]
     view.apply(StateRecord(ids[3], S.SUCCESS, value=b"x" * 5000))
     assert [view.get(job_id) is None for job_id in ids] == [True, True, True, False]
-    assert view.forgotten == 3
+    assert view.evicted == 3
     for job_id in ids[:2]:
         view.apply(StateRecord(job_id, S.SUCCESS, value=b"x" * 500))
     assert [view.get(job_id) is None for job_id in ids] == [False, False, True, True]
@@ -311,7 +311,7 @@ def test_a_view_says_which_records_made_a_job_final_and_counts_what_came_second(
     view = ResultView()
     found = [(view.apply(StateRecord(ID, *record), late), view.ignored) for record, late, _, _ in steps]
     assert found == [(final, ignored) for _, _, final, ignored in steps]
-    assert (view.forgotten, view.get(make_id(T, 5, b"\2" * 8))) == (0, None)
+    assert (view.evicted, view.get(make_id(T, 5, b"\2" * 8))) == (0, None)
     assert ResultView().apply(StateRecord(ID, S.REVOKED)), "the first that is seen of it"
     default = ResultView()
     default.apply(StateRecord(ID, S.SUCCESS), late=True)

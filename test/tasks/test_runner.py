@@ -14,7 +14,7 @@ from kafka.tasks.delivery import JobLease, JobSource
 from kafka.tasks.envelope import DeadLetter
 from kafka.tasks.outcome import AttemptFailed, JobCancelled, JobSucceeded
 from kafka.tasks.results import error_value
-from kafka.tasks.runner import TEXT_CHARACTERS, Job, error_info, run, truncate_middle
+from kafka.tasks.runner import TEXT_CHARACTERS, Job, error_info_of, run, truncate_middle
 from kafka.tasks.topics import HEADROOM_BYTES
 from test.tasks.fakes import a_job
 
@@ -46,9 +46,13 @@ def test_an_error_becomes_data(app: App) -> None:
 
     outcome = run(job_of(app, f, retry=Retry(on=(OSError,))))
     assert isinstance(outcome, AttemptFailed)
-    assert (outcome.fault.type, outcome.fault.text, outcome.listed) == ("FileNotFoundError", "no such file", True)
-    assert 'raise FileNotFoundError("no such file")' in outcome.fault.traceback
-    assert "tasks/runner.py" not in outcome.fault.traceback
+    assert (outcome.error_info.type, outcome.error_info.text, outcome.listed) == (
+        "FileNotFoundError",
+        "no such file",
+        True,
+    )
+    assert 'raise FileNotFoundError("no such file")' in outcome.error_info.traceback
+    assert "tasks/runner.py" not in outcome.error_info.traceback
 
 
 def test_an_error_that_the_policy_does_not_list_says_so(app: App) -> None:
@@ -67,7 +71,7 @@ def test_no_exception_gets_out(app: App, error: BaseException) -> None:
 
     outcome = run(job_of(app, f))
     assert isinstance(outcome, AttemptFailed)
-    assert outcome.fault.type == type(error).__name__
+    assert outcome.error_info.type == type(error).__name__
 
 
 def test_endless_recursion_is_an_error_like_others(app: App) -> None:
@@ -76,7 +80,7 @@ def test_endless_recursion_is_an_error_like_others(app: App) -> None:
 
     outcome = run(job_of(app, f))
     assert isinstance(outcome, AttemptFailed)
-    assert outcome.fault.type == "RecursionError"
+    assert outcome.error_info.type == "RecursionError"
 
 
 @pytest.mark.parametrize("second", [ValueError, KeyboardInterrupt, SystemExit])
@@ -90,8 +94,8 @@ def test_an_exception_without_a_text_of_its_own_is_no_trouble(app: App, second: 
 
     outcome = run(job_of(app, f))
     assert isinstance(outcome, AttemptFailed)
-    assert outcome.fault.text == f"<str() raised {second.__name__}>"
-    assert "Odd" in outcome.fault.traceback
+    assert outcome.error_info.text == f"<str() raised {second.__name__}>"
+    assert "Odd" in outcome.error_info.traceback
 
 
 def test_cancel_may_be_raised_or_returned(app: App) -> None:
@@ -136,7 +140,7 @@ def test_log_lines_of_a_task_carry_its_job(app: App, caplog: pytest.LogCaptureFi
 def test_a_result_that_cannot_be_stored_is_a_failure(app: App, value: Any) -> None:
     outcome = run(job_of(app, lambda: value, retry=Retry()))
     assert isinstance(outcome, AttemptFailed)
-    assert (outcome.fault.type, outcome.listed) == ("NotSerialisable", False)
+    assert (outcome.error_info.type, outcome.listed) == ("NotSerialisable", False)
 
 
 def test_a_payload_that_is_none_is_a_failure_that_is_not_retried(app: App) -> None:
@@ -144,7 +148,7 @@ def test_a_payload_that_is_none_is_a_failure_that_is_not_retried(app: App) -> No
     job.envelope.value = b"\xff"
     outcome = run(job)
     assert isinstance(outcome, AttemptFailed)
-    assert (outcome.fault.type, outcome.listed) == ("BadRecord", False)
+    assert (outcome.error_info.type, outcome.listed) == ("BadRecord", False)
 
 
 def test_a_coroutine_is_run_to_its_end_in_every_pool(app: App) -> None:
@@ -161,25 +165,25 @@ def test_the_traceback_of_a_coroutine_begins_with_the_users_own_frames(app: App)
 
     outcome = run(job_of(app, f))
     assert isinstance(outcome, AttemptFailed)
-    assert "no such file" in outcome.fault.traceback
-    assert "asyncio" not in outcome.fault.traceback
-    assert "tasks/runner.py" not in outcome.fault.traceback
+    assert "no such file" in outcome.error_info.traceback
+    assert "asyncio" not in outcome.error_info.traceback
+    assert "tasks/runner.py" not in outcome.error_info.traceback
 
 
 def test_long_texts_are_cut_and_say_so() -> None:
-    fault = error_info(ValueError("x" * 100_000))
-    assert len(fault.text) < TEXT_CHARACTERS + 100
-    assert "96000 characters omitted" in fault.text
+    error_info = error_info_of(ValueError("x" * 100_000))
+    assert len(error_info.text) < TEXT_CHARACTERS + 100
+    assert "96000 characters omitted" in error_info.text
     assert truncate_middle("short", 10, 10) == "short"
 
 
 @pytest.mark.parametrize("letter", ["x", "\u00e9", "\U0001f600", "\ud800"])
 def test_a_dead_record_with_the_longest_texts_has_room_beside_the_largest_payload(letter: str) -> None:
-    fault = error_info(ValueError(letter * 100_000))
-    headers = DeadLetter("error", fault.type, fault.text, fault.traceback).headers()
+    error_info = error_info_of(ValueError(letter * 100_000))
+    headers = DeadLetter("error", error_info.type, error_info.text, error_info.traceback).headers()
     assert sum(len(raw or b"") for _, raw in headers) < HEADROOM_BYTES - 4096
-    value = error_value(fault, "host", 0)
+    value = error_value(error_info, "host", 0)
     assert len(value) < HEADROOM_BYTES - 4096
-    assert json.loads(value)["text"] == fault.text
+    assert json.loads(value)["text"] == error_info.text
 
 

@@ -10,26 +10,26 @@ LOCK = 30.0
 
 
 def pace_of(mean_s: float, slots: int = 4) -> RuntimeEstimate:
-    pace = RuntimeEstimate(slots)
-    pace.ran(mean_s * 100, 100)
-    return pace
+    runtime = RuntimeEstimate(slots)
+    runtime.observe(mean_s * 100, 100)
+    return runtime
 
 
 def test_before_anything_is_measured_one_job_a_slot_is_held() -> None:
-    pace = RuntimeEstimate(4)
-    assert (pace.most_held(LOCK), pace.depth()) == (4, 4)
+    runtime = RuntimeEstimate(4)
+    assert (runtime.most_held(LOCK), runtime.depth()) == (4, 4)
 
 
 def test_short_jobs_are_held_by_the_hundreds() -> None:
-    pace = pace_of(20e-6)
-    assert 300 < pace.most_held(LOCK) <= MAX_HELD_JOBS
-    assert pace.depth() > 100
+    runtime = pace_of(20e-6)
+    assert 300 < runtime.most_held(LOCK) <= MAX_HELD_JOBS
+    assert runtime.depth() > 100
 
 
 @pytest.mark.parametrize("mean_s", [0.5, 5.0, 600.0])
 def test_long_jobs_are_one_for_each_slot(mean_s: float) -> None:
-    pace = pace_of(mean_s)
-    assert (pace.most_held(LOCK), pace.depth()) == (4, 4)
+    runtime = pace_of(mean_s)
+    assert (runtime.most_held(LOCK), runtime.depth()) == (4, 4)
 
 
 @pytest.mark.parametrize("mean_s", [1e-5, 1e-3, 0.01, 0.05, 0.2])
@@ -46,7 +46,7 @@ def test_a_killed_workers_jobs_can_be_started_one_by_one_within_a_second(mean_s:
 
 
 def test_the_measure_follows_what_is_seen() -> None:
-    pace = pace_of(0.0001)
+    runtime = pace_of(0.0001)
     for _ in range(40):
-        pace.ran(1.0, 1)
-    assert pace.mean_s == pytest.approx(1.0, rel=0.01)
+        runtime.observe(1.0, 1)
+    assert runtime.mean_s == pytest.approx(1.0, rel=0.01)

@@ -46,22 +46,22 @@ class AWorker:
     def __init__(self, app: App) -> None:
         self.loop = Loop()
         self.client = connect(app.settings, self.loop)
-        self.board = KafkaSnapshotPublisher(
+        self.snapshots = KafkaSnapshotPublisher(
             self.client, workers_plan(TopicNames(app.name), TopicDefaults()), app.settings
         )
 
     def say(self, name: str, **fields: str) -> None:
-        self.board.post(name, to_json(WorkerSnapshot(name, **fields)))
+        self.snapshots.publish(name, to_json(WorkerSnapshot(name, **fields)))
 
     def wait(self, is_so: Callable[[], object]) -> None:
         assert self.loop.run_until(is_so, SOON_S), "it did not come about"
 
     def say_and_wait(self, name: str, **fields: str) -> None:
         self.say(name, **fields)
-        self.wait(lambda: not self.board._is_busy)
+        self.wait(lambda: not self.snapshots._is_busy)
 
     def close(self) -> None:
-        self.board.close(SOON_S)
+        self.snapshots.close(SOON_S)
         self.client.close()
         self.loop.close()
 
@@ -94,15 +94,15 @@ def test_a_directory_takes_in_news_and_those_who_leave(app: App) -> None:
         with Directory(app) as directory:
             assert names(directory) == ["a"]
             worker.say_and_wait("b")
-            worker.board.post("a", None)
-            worker.wait(lambda: not worker.board._is_busy)
+            worker.snapshots.publish("a", None)
+            worker.wait(lambda: not worker.snapshots._is_busy)
             eventually(lambda: names(directory), ["b"])
 
 
 def test_the_last_word_of_a_worker_arrives_before_it_lets_go(app: App) -> None:
     with a_worker(app) as worker:
         worker.say("a")
-        worker.board.post("a", None)
+        worker.snapshots.publish("a", None)
     with Directory(app) as directory:
         assert names(directory) == []
         assert len(directory._reader._words) == 0  # type: ignore[attr-defined]
@@ -143,8 +143,8 @@ def test_a_directory_that_was_there_first_finds_workers_when_they_come(app: App)
 def test_a_record_that_is_no_snapshot_is_told_once_and_left_out(app: App, caplog: pytest.LogCaptureFixture) -> None:
     with a_worker(app) as worker:
         worker.say_and_wait("a")
-        worker.board.post("evil", b"{")
-        worker.wait(lambda: not worker.board._is_busy)
+        worker.snapshots.publish("evil", b"{")
+        worker.wait(lambda: not worker.snapshots._is_busy)
     with Directory(app) as directory, caplog.at_level(logging.WARNING, "kafka.tasks.health"):
         assert names(directory) == ["a"]
         assert names(directory) == ["a"]
@@ -223,14 +223,14 @@ def test_where_topics_may_not_be_made_a_worker_says_once_what_is_missing(
 def test_a_broker_that_refuses_for_now_costs_one_line(app: App, caplog: pytest.LogCaptureFixture) -> None:
     with a_worker(app) as worker, caplog.at_level(logging.WARNING, "kafka.tasks"):
         worker.say_and_wait("a")
-        worker.board._failed(KafkaTimeoutError("not delivered"))
+        worker.snapshots._failed(KafkaTimeoutError("not delivered"))
         assert "does not show it" not in caplog.text, "it may be the last of an outage"
         for _ in range(2):
-            worker.board._failed(KafkaTimeoutError("not delivered"))
+            worker.snapshots._failed(KafkaTimeoutError("not delivered"))
         assert caplog.text.count("python -m kafka inspect does not show it for now: not delivered") == 1
         worker.say_and_wait("a")
         for _ in range(2):
-            worker.board._failed(KafkaTimeoutError("not delivered"))
+            worker.snapshots._failed(KafkaTimeoutError("not delivered"))
     assert caplog.text.count("python -m kafka inspect does not show it for now") == 2
 
 
@@ -245,7 +245,7 @@ def test_a_broker_that_is_away_costs_no_wait_and_no_line_beside_the_workers_own(
         assert last_connect_error(worker.client) is None
     with closing(worker), caplog.at_level(logging.WARNING, "kafka.tasks"):
         worker.say("a")
-        worker.wait(lambda: not worker.board._is_busy)
+        worker.wait(lambda: not worker.snapshots._is_busy)
         assert last_connect_error(worker.client)
         worker.say("a")
         began_at = time.monotonic()

@@ -48,7 +48,7 @@ def a_lease(envelope: Envelope, source: JobSource = MAIN) -> JobLease:
 def test_a_success_is_one_record_keyed_by_the_id_in_the_ids_partition() -> None:
     envelope = a_job("f", partition=6)
     decision = decide(JobSucceeded(b"42"), JobHistory(), JobPolicy(), 0)
-    (record,) = MAKER.of(decision, JobSucceeded(b"42"), envelope, a_lease(envelope), envelope.enqueued_ms)
+    (record,) = MAKER.for_decision(decision, JobSucceeded(b"42"), envelope, a_lease(envelope), envelope.enqueued_ms)
     assert (record.topic, record.partition, record.key, record.value) == (
         "shop.results",
         6,
@@ -60,7 +60,9 @@ def test_a_success_is_one_record_keyed_by_the_id_in_the_ids_partition() -> None:
 def test_a_job_that_ends_late_is_told_in_the_late_topic() -> None:
     envelope = a_job("f")
     decision = decide(JobSucceeded(b""), JobHistory(), JobPolicy(), 0)
-    (record,) = MAKER.of(decision, JobSucceeded(b""), envelope, a_lease(envelope), envelope.enqueued_ms + 60_001)
+    (record,) = MAKER.for_decision(
+        decision, JobSucceeded(b""), envelope, a_lease(envelope), envelope.enqueued_ms + 60_001
+    )
     assert record.topic == "shop.results.late"
 
 
@@ -68,7 +70,7 @@ def test_a_dead_job_keeps_its_headers_and_gets_its_cause() -> None:
     envelope = a_job("f", attempt=3)
     outcome = AttemptFailed(ErrorInfo("OSError", "disk", "Trace"))
     decision = decide(outcome, JobHistory(attempt=3), JobPolicy(max_attempts=3), 0)
-    dead, state = MAKER.of(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
+    dead, state = MAKER.for_decision(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
     assert dead.topic == "shop.mail.dead"
     assert decode(dead.value, dead.headers or []) == envelope
     death = dead_letter_of(dead.headers or [])
@@ -81,7 +83,7 @@ def test_a_job_whose_child_died_too_often_says_of_what() -> None:
     envelope = a_job("f", crashes=2)
     outcome = ChildLost("memory", 9, None, 600 << 20, "above 512 MiB", peak_rss_bytes=800 << 20)
     decision = decide(outcome, JobHistory(crashes=2), JobPolicy(), 0)
-    dead, state = MAKER.of(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
+    dead, state = MAKER.for_decision(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
     death = dead_letter_of(dead.headers or [])
     assert death is not None
     assert (death.cause, death.type) == ("lost-memory", "WorkerLost")
@@ -95,7 +97,7 @@ def test_a_job_whose_child_died_goes_back_to_its_queue_with_one_crash_more() -> 
     envelope = a_job("f", attempt=2)
     outcome = ChildLost("signal", 11)
     decision = decide(outcome, JobHistory(attempt=2), JobPolicy(), 0)
-    record, state = MAKER.of(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
+    record, state = MAKER.for_decision(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
     assert record.topic == "shop.mail"
     moved = decode(record.value, record.headers or [])
     assert (moved.attempt, moved.crashes) == (2, 1)
@@ -105,7 +107,7 @@ def test_a_job_whose_child_died_goes_back_to_its_queue_with_one_crash_more() -> 
 def test_a_suspect_moves_unchanged() -> None:
     envelope = a_job("f", attempt=2)
     decision = decide(SuspectedCrash(), JobHistory(attempt=2, deliveries=2), JobPolicy(), 0)
-    (record,) = MAKER.of(decision, SuspectedCrash(), envelope, a_lease(envelope), 0)
+    (record,) = MAKER.for_decision(decision, SuspectedCrash(), envelope, a_lease(envelope), 0)
     assert record.topic == "shop.mail.suspect"
     assert decode(record.value, record.headers or []) == envelope
 
@@ -143,15 +145,17 @@ class Bench:
     def now_ms(self) -> int:
         return int(self.clock.time() * 1000)
 
-    def _too_large(self, ending: Settlement, record: OutgoingRecord) -> Settlement:
-        assert ending.envelope is not None
-        outcome = result_too_large(ending.envelope, record)
+    def _too_large(self, settlement: Settlement, record: OutgoingRecord) -> Settlement:
+        assert settlement.envelope is not None
+        outcome = result_too_large(settlement.envelope, record)
         decision = decide(outcome, JobHistory(), JobPolicy(), 0)
         return Settlement(
-            ending.lease, ending.envelope, MAKER.of(decision, outcome, ending.envelope, ending.lease, self.now_ms())
+            settlement.lease,
+            settlement.envelope,
+            MAKER.for_decision(decision, outcome, settlement.envelope, settlement.lease, self.now_ms()),
         )
 
-    def ending(
+    def settlement(
         self, value: bytes = b"1", source: JobSource = MAIN, deliveries: int = 1, outcome: Outcome | None = None
     ) -> Settlement:
         outcome = outcome or JobSucceeded(value)
@@ -159,13 +163,15 @@ class Bench:
         lease = a_lease(envelope, source)
         lease.deliveries = deliveries
         self.queues.append(
-            MAKER.of(decide(SuspectedCrash(), JobHistory(), JobPolicy(), 0), SuspectedCrash(), envelope, lease, 0)[0]
+            MAKER.for_decision(
+                decide(SuspectedCrash(), JobHistory(), JobPolicy(), 0), SuspectedCrash(), envelope, lease, 0
+            )[0]
         )
         record = self.queues.topics["shop.mail.suspect"][-1]
         record.holder, record.deliveries, record.locked_until = self.delivery, deliveries, 1e9
         lease.token = record
         decision = decide(outcome, JobHistory(), JobPolicy(max_attempts=3), 0)
-        return Settlement(lease, envelope, MAKER.of(decision, outcome, envelope, lease, self.now_ms()))
+        return Settlement(lease, envelope, MAKER.for_decision(decision, outcome, envelope, lease, self.now_ms()))
 
     def states(self) -> list[StateRecord]:
         return self.queues.states(NAMES)
@@ -178,77 +184,77 @@ def bench() -> Bench:
 
 def test_a_lease_is_accepted_after_its_records_are_durable(bench: Bench) -> None:
     bench.publisher.is_stuck = True
-    ending = bench.ending()
-    bench.settler.end([ending])
+    settlement = bench.settlement()
+    bench.settler.settle([settlement])
     settle(bench.loop)
     assert bench.delivery.settled == []
-    bench.publisher.go_on()
+    bench.publisher.advance()
     settle(bench.loop)
-    assert [lease for lease, _ in bench.delivery.settled] == [ending.lease]
-    assert bench.over == [(ending.lease, True)]
+    assert [lease for lease, _ in bench.delivery.settled] == [settlement.lease]
+    assert bench.over == [(settlement.lease, True)]
 
 
 def test_a_group_is_published_in_one_go(bench: Bench) -> None:
-    bench.settler.end([bench.ending() for _ in range(50)])
+    bench.settler.settle([bench.settlement() for _ in range(50)])
     settle(bench.loop)
     assert bench.publisher.sizes == [50]
     assert len(bench.delivery.settled) == 50
 
 
 def test_one_lease_that_fails_takes_no_other_with_it(bench: Bench) -> None:
-    endings = [bench.ending() for _ in range(3)]
+    settlements = [bench.settlement() for _ in range(3)]
     bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
-    bench.settler.end(endings)
+    bench.settler.settle(settlements)
     settle(bench.loop)
-    assert [lease for lease, _ in bench.delivery.settled] == [endings[1].lease, endings[2].lease]
-    assert (endings[0].lease, False) in bench.over
+    assert [lease for lease, _ in bench.delivery.settled] == [settlements[1].lease, settlements[2].lease]
+    assert (settlements[0].lease, False) in bench.over
 
 
 @pytest.mark.parametrize(("source", "deliveries"), [(SUSPECTS, 1), (MAIN, 2)])
 def test_what_must_not_be_delivered_once_more_is_written_again_until_it_is_there(
     bench: Bench, source: JobSource, deliveries: int
 ) -> None:
-    ending = bench.ending(source=source, deliveries=deliveries)
+    settlement = bench.settlement(source=source, deliveries=deliveries)
     bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s"), NotEnoughReplicasError()]
-    bench.settler.end([ending])
+    bench.settler.settle([settlement])
     settle(bench.loop)
-    bench.settler.write_again()
+    bench.settler.retry_refused()
     settle(bench.loop)
-    assert (bench.refused, bench.over, bench.delivery.settled) == ([ending.lease] * 2, [], [])
-    bench.settler.write_again()
+    assert (bench.refused, bench.over, bench.delivery.settled) == ([settlement.lease] * 2, [], [])
+    bench.settler.retry_refused()
     settle(bench.loop)
-    assert [lease for lease, _ in bench.delivery.settled] == [ending.lease]
-    assert bench.over == [(ending.lease, True)]
-    bench.settler.write_again()
+    assert [lease for lease, _ in bench.delivery.settled] == [settlement.lease]
+    assert bench.over == [(settlement.lease, True)]
+    bench.settler.retry_refused()
     settle(bench.loop)
     assert len(bench.states()) == 1
 
 
 def test_only_what_is_missing_is_written_again(bench: Bench) -> None:
-    ending = bench.ending(source=SUSPECTS, outcome=AttemptFailed(ErrorInfo("OSError")))
+    settlement = bench.settlement(source=SUSPECTS, outcome=AttemptFailed(ErrorInfo("OSError")))
     bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
-    bench.settler.end([ending])
+    bench.settler.settle([settlement])
     settle(bench.loop)
-    bench.settler.write_again()
+    bench.settler.retry_refused()
     settle(bench.loop)
     assert len(bench.queues.topics["shop.mail"]) == len(bench.states()) == 1
-    assert bench.over == [(ending.lease, True)]
+    assert bench.over == [(settlement.lease, True)]
 
 
 def test_what_is_lost_meanwhile_is_not_written_again(bench: Bench) -> None:
-    ending = bench.ending(source=SUSPECTS)
+    settlement = bench.settlement(source=SUSPECTS)
     bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
-    bench.settler.end([ending])
+    bench.settler.settle([settlement])
     settle(bench.loop)
-    ending.lease.lost = True
-    bench.settler.write_again()
+    settlement.lease.lost = True
+    bench.settler.retry_refused()
     settle(bench.loop)
-    assert (bench.states(), bench.over) == ([], [(ending.lease, False)])
+    assert (bench.states(), bench.over) == ([], [(settlement.lease, False)])
 
 
 def test_a_result_that_its_topic_does_not_take_is_a_failure_that_says_so(bench: Bench) -> None:
     bench.publisher.errors["shop.results"] = [MessageSizeTooLargeError()]
-    bench.settler.end([bench.ending(b'"' + b"x" * 5000 + b'"')])
+    bench.settler.settle([bench.settlement(b'"' + b"x" * 5000 + b'"')])
     settle(bench.loop)
     (state,) = bench.states()
     assert state.state is JobState.FAILURE
@@ -261,24 +267,24 @@ def test_a_result_that_its_topic_does_not_take_is_a_failure_that_says_so(bench: 
 @pytest.mark.parametrize("source", [MAIN, SUSPECTS])
 def test_a_failure_that_its_topic_does_not_take_either_ends_there(bench: Bench, source: JobSource) -> None:
     bench.publisher.errors["shop.results"] = [MessageSizeTooLargeError(), MessageSizeTooLargeError()]
-    bench.settler.end([bench.ending(b'"' + b"x" * 5000 + b'"', source)])
+    bench.settler.settle([bench.settlement(b'"' + b"x" * 5000 + b'"', source)])
     settle(bench.loop)
     assert [well for _, well in bench.over] == [False]
 
 
 def test_a_record_that_was_appended_late_is_copied_to_the_late_topic(bench: Bench) -> None:
     bench.publisher.is_stuck = True
-    bench.settler.end([bench.ending()])
+    bench.settler.settle([bench.settlement()])
     bench.clock.advance(61)
-    bench.publisher.go_on()
+    bench.publisher.advance()
     settle(bench.loop)
     assert len(bench.queues.topics["shop.results"]) == len(bench.queues.topics["shop.results.late"]) == 1
     assert len(bench.delivery.settled) == 1
 
 
 def test_a_lost_lease_is_not_accepted(bench: Bench) -> None:
-    ending = bench.ending()
-    ending.lease.lost = True
-    bench.settler.end([ending])
+    settlement = bench.settlement()
+    settlement.lease.lost = True
+    bench.settler.settle([settlement])
     settle(bench.loop)
     assert bench.delivery.settled == []

@@ -25,7 +25,7 @@ def a_suspect(crashes: int = 0, lost: bool = False) -> Any:
 def with_jobs(*crashes: int) -> Suspects:
     suspects = Suspects()
     for each in crashes:
-        suspects.came(a_suspect(each), 100.0)
+        suspects.add(a_suspect(each), 100.0)
     return suspects
 
 
@@ -55,32 +55,32 @@ def test_what_runs_alone_keeps_all_others_away_until_it_has_ended() -> None:
     suspects, job, next_one, gone = Suspects(), a_suspect(1), a_suspect(), a_suspect(lost=True)
     started: list[Any] = []
     for each in (gone, job, next_one):
-        suspects.came(each, 0.0)
-    assert suspects.is_one_alone
+        suspects.add(each, 0.0)
+    assert suspects.has_isolated
     assert not suspects.start(a_pool(), 1, False, started.append)
     assert started == [job]
-    assert (suspects.is_one_alone, suspects.go_first, suspects.room(a_pool(), None, 1)) == (True, True, 0)
+    assert (suspects.has_isolated, suspects.have_priority, suspects.room(a_pool(), None, 1)) == (True, True, 0)
     assert suspects.take_surplus() == [next_one]
-    suspects.ended(next_one)
-    assert suspects.is_one_alone
-    suspects.came_back(job)
+    suspects.on_job_ended(next_one)
+    assert suspects.has_isolated
+    suspects.requeue(job)
     assert suspects.take_waiting() == [job]
-    assert (suspects.is_one_alone, suspects.go_first) == (False, False)
+    assert (suspects.has_isolated, suspects.have_priority) == (False, False)
 
 
 def test_beside_one_that_will_run_alone_nothing_else_is_held() -> None:
     suspects, innocent, first, second = Suspects(), a_suspect(), a_suspect(1), a_suspect(2)
-    suspects.came(innocent, 0.0)
-    assert (suspects.take_surplus(), suspects.is_one_alone, suspects.go_first) == ([], False, True)
-    suspects.came(first, 0.0)
-    suspects.came(second, 0.0)
+    suspects.add(innocent, 0.0)
+    assert (suspects.take_surplus(), suspects.has_isolated, suspects.have_priority) == ([], False, True)
+    suspects.add(first, 0.0)
+    suspects.add(second, 0.0)
     assert suspects.take_surplus() == [innocent, second]
     assert suspects.take_waiting() == [first]
 
 
 def test_more_are_expected_for_a_quarter_of_a_second_after_each() -> None:
     suspects = Suspects()
-    assert [suspects.came(a_suspect(), now) for now in (10.0, 10.125, 10.25, 10.5)] == [True, False, False, True]
+    assert [suspects.add(a_suspect(), now) for now in (10.0, 10.125, 10.25, 10.5)] == [True, False, False, True]
     assert [suspects.are_expected(now) for now in (10.5, 10.625, 10.75)] == [True, True, False]
 
 
@@ -88,25 +88,25 @@ def test_one_that_has_to_be_alone_waits_for_a_second_then_others_have_their_turn
     suspects, busy = Suspects(), a_pool(2)
     job: Any = a_suspect(1)
     assert suspects.due_at(busy, 2) == inf
-    suspects.came(job, 100.0)
+    suspects.add(job, 100.0)
     assert [suspects.due_at(a_pool(n), held) for n, held in ((0, 1), (0, 2), (1, 1))] == [inf, 101.0, 101.0]
     assert suspects.take_due(busy, 1, 100.9) is None
     assert suspects.take_due(busy, 1, 101.0) is job
-    suspects.came(job, 101.5)
+    suspects.add(job, 101.5)
     assert suspects.due_at(busy, 1) == 101.5, "until 102 it is the turn of the others"
     assert suspects.take_due(busy, 1, 101.5) is job
-    suspects.came(job, 102.0)
+    suspects.add(job, 102.0)
     assert suspects.due_at(busy, 1) == 104.0
     assert suspects.take_due(busy, 1, 104.0) is job
-    suspects.came(job, 106.0)
+    suspects.add(job, 106.0)
     assert suspects.due_at(busy, 1) == 110.0
     suspects.take_waiting()
     suspects.start(busy, 0, False, lambda _: None)
-    suspects.came(job, 120.0)
+    suspects.add(job, 120.0)
     assert suspects.due_at(busy, 1) == 124.0, "while others run its patience is kept"
     suspects.take_waiting()
     suspects.start(a_pool(), 0, False, lambda _: None)
-    suspects.came(job, 130.0)
+    suspects.add(job, 130.0)
     assert suspects.due_at(busy, 1) == 131.0
 
 

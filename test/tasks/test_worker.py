@@ -210,7 +210,7 @@ def test_nothing_is_accepted_before_its_result_is_durable(bench: Bench) -> None:
     bench.settle()
     assert bench.runs == [1]
     assert process.delivery.settled == []
-    process.publisher.go_on()
+    process.publisher.advance()
     bench.settle()
     assert [verdict for _, verdict in process.delivery.settled] == [LeaseVerdict.ACCEPT]
 
@@ -429,7 +429,7 @@ def test_records_that_are_no_jobs_count_against_what_may_be_held_until_they_are_
     bench.settle()
     assert MAX_HELD_JOBS - 64 < process.worker.statistics()["held"] <= MAX_HELD_JOBS
     assert sum(process.publisher.sizes) <= MAX_HELD_JOBS
-    process.publisher.go_on()
+    process.publisher.advance()
     bench.settle()
     assert len(bench.dead()) == 5000
     assert bench.final(good.id) is JobState.SUCCESS
@@ -472,9 +472,9 @@ def test_what_comes_at_once_is_looked_at_in_parts_and_a_stop_in_between_gives_th
     put_no_jobs(bench, 5 * TURN_LEASES)
     late = bench.put("note", 9)
     process.worker.stop()
-    process.delivery.want(source, 10_000)  # it was under way
+    process.delivery.request(source, 10_000)  # it was under way
     process.delivery._look()
-    process.delivery.want(source, 0)
+    process.delivery.request(source, 0)
     assert process.worker.statistics()["held"] == 5 * TURN_LEASES + 3
     assert sum(process.publisher.sizes) == TURN_LEASES
     bench.settle()
@@ -489,7 +489,7 @@ def test_large_records_are_looked_at_fewer_at_a_time(bench: Bench) -> None:
     process = Process(bench)
     for _ in range(10):
         bench.queues.append(OutgoingRecord(QUEUE, bytes(TURN_BYTES // 2)))
-    process.delivery.want(JobSource("default", QUEUE), 10)
+    process.delivery.request(JobSource("default", QUEUE), 10)
     process.delivery._look()
     assert process.publisher.sizes == [2]
     bench.settle()
@@ -507,7 +507,7 @@ def test_nothing_more_is_leased_while_the_payloads_that_are_held_are_large(bench
     bench.settle()
     assert process.delivery.wants[JobSource("default", QUEUE)] == 0
     assert process.worker.statistics()["held"] < 1000 < MAX_HELD_JOBS
-    process.publisher.go_on()
+    process.publisher.advance()
     bench.settle()
     assert bench.queues.waiting(QUEUE) == []
 
@@ -602,7 +602,7 @@ def test_a_worker_that_knows_the_task_gets_what_another_released(bench: Bench) -
     note = bench.app.tasks.pop("note")
     bench.settle()
     bench.app.tasks["note"] = note
-    old.worker._clerk._tasks = {}
+    old.worker._admission._tasks = {}
     Process(bench, inline=True)
     bench.pass_time(3)
     assert bench.final(job.id) is JobState.SUCCESS
@@ -626,7 +626,7 @@ def test_a_suspect_of_an_unknown_task_is_charged_with_no_crash_and_dead_after_as
 def test_a_worker_that_knows_the_task_gets_the_suspect_as_it_was(bench: Bench) -> None:
     bench.put("note", 1, topic=SUSPECT, crashes=2)
     old = Process(bench)
-    old.worker._clerk._tasks = {}
+    old.worker._admission._tasks = {}
     bench.settle()
     new = Process(bench)
     bench.pass_time(1.5)
@@ -876,7 +876,7 @@ def test_a_move_that_nobody_answers_holds_up_the_worker_for_some_seconds_only(be
         assert second.end().envelope.id == jobs.pop().id, "the suspect first"
     assert jobs == []
     bench.pass_time(1)
-    second.publisher.go_on()
+    second.publisher.advance()
     bench.settle()
     assert second.worker._leases.moving == 0
     assert len(second.manual.jobs) == 1, "the one that moved"
@@ -889,7 +889,7 @@ def test_locks_that_turn_out_to_be_short_are_renewed_in_time(bench: Bench) -> No
     bench.settle()
     bench.pass_time(5.0)
     assert process.worker.counts["locks_lost"] == 0
-    assert len(process.delivery.renewed) >= 4
+    assert len(process.delivery.take_renewable) >= 4
 
 
 def test_a_worker_that_is_stopped_before_it_starts_leaves_without_a_lease(bench: Bench) -> None:
@@ -943,7 +943,7 @@ def test_running_jobs_are_renewed_every_third_of_the_lock(bench: Bench) -> None:
     process = Process(bench)
     bench.settle()
     bench.pass_time(300)
-    assert 29 <= len(process.delivery.renewed) <= 31
+    assert 29 <= len(process.delivery.take_renewable) <= 31
     process.end(ran_s=300)
     assert bench.final(job.id) is JobState.SUCCESS
     assert bench.queues.topics[QUEUE][0].deliveries == 1
@@ -955,7 +955,7 @@ def test_a_result_that_takes_long_to_write_is_renewed_too(bench: Bench) -> None:
     process.publisher.is_stuck = True
     bench.settle()
     bench.pass_time(100)
-    process.publisher.go_on()
+    process.publisher.advance()
     bench.settle()
     assert bench.final(job.id) is JobState.SUCCESS
     assert bench.queues.topics[QUEUE][0].deliveries == 1
@@ -1142,7 +1142,7 @@ def test_jobs_that_nobody_knows_and_that_come_while_the_worker_stops_are_let_go_
     (running,) = process.manual.jobs
     process.worker.stop()
     bench.put("new.task")
-    process.delivery.want(running.lease.source, 1)  # a poll that was under way
+    process.delivery.request(running.lease.source, 1)  # a poll that was under way
     bench.settle()
     _, released = bench.queues.waiting(QUEUE)
     assert (released.holder, released.deliveries) == (None, 1)
@@ -1169,7 +1169,7 @@ def test_no_suspect_runs_alone_beside_one_whose_result_is_not_written(bench: Ben
 # -- stopping ---------------------------------------------------------------------------------------------------------
 
 
-def stopping(bench: Bench, jobs: int = 300) -> Process:
+def shutdown(bench: Bench, jobs: int = 300) -> Process:
     bench.put_many(jobs)
     process = Process(bench, concurrency=2)
     bench.settle()
@@ -1180,7 +1180,7 @@ def stopping(bench: Bench, jobs: int = 300) -> Process:
 
 
 def test_a_stop_gives_back_what_has_not_started_and_finishes_what_has(bench: Bench) -> None:
-    process = stopping(bench)
+    process = shutdown(bench)
     held = process.worker.statistics()["held"]
     process.worker.stop()
     bench.settle()
@@ -1195,7 +1195,7 @@ def test_a_stop_gives_back_what_has_not_started_and_finishes_what_has(bench: Ben
 
 
 def test_a_clean_stop_raises_no_suspicion(bench: Bench) -> None:
-    process = stopping(bench)
+    process = shutdown(bench)
     process.worker.stop()
     bench.settle()
     process.end()
@@ -1216,12 +1216,12 @@ def test_an_idle_worker_leaves_at_once(bench: Bench) -> None:
 
 
 def test_running_jobs_are_renewed_while_the_worker_drains(bench: Bench) -> None:
-    process = stopping(bench)
+    process = shutdown(bench)
     process.worker.stop()
     bench.settle()
-    before = len(process.delivery.renewed)
+    before = len(process.delivery.take_renewable)
     bench.pass_time(20)
-    assert len(process.delivery.renewed) > before
+    assert len(process.delivery.take_renewable) > before
 
 
 def test_after_the_grace_running_jobs_are_asked_to_end_and_run_elsewhere(bench: Bench) -> None:
@@ -1286,7 +1286,7 @@ def test_jobs_that_arrive_while_it_stops_are_given_back(bench: Bench) -> None:
     bench.settle()
     process.worker.stop()
     late = bench.put("note", 2)
-    process.delivery.want(JobSource("default", QUEUE), 1)
+    process.delivery.request(JobSource("default", QUEUE), 1)
     bench.settle()
     assert late.id not in {job.envelope.id for job in process.manual.jobs}
     assert bench.queues.topics[QUEUE][-1].header("clean") == "1"
@@ -1300,7 +1300,7 @@ def test_a_worker_leaves_when_no_request_is_out_that_may_bring_jobs(bench: Bench
     bench.settle()
     assert process.left == 0
     late = bench.put("note", 1, topic=SUSPECT)
-    process.delivery.want(SUSPECTS, 1)  # it was under way
+    process.delivery.request(SUSPECTS, 1)  # it was under way
     bench.settle()
     assert process.left == 0
     assert process.delivery.drained is not None

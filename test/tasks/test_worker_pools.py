@@ -200,16 +200,16 @@ def test_children_that_come_up_while_the_worker_connects_are_seen_when_it_begins
     process.worker._is_started = False
     process.worker.finished()
     assert process.worker.statistics() == process.worker.counts
-    asked = 0
+    requested = 0
 
     def finished(timeout: float = 0.0) -> list[Finished]:
-        nonlocal asked
-        asked += 1
+        nonlocal requested
+        requested += 1
         return []
 
     process.manual.finished = finished  # type: ignore[method-assign]
     process.worker.start(WorkerBackend(process.delivery, process.publisher, 8), process.manual)
-    assert asked == 1
+    assert requested == 1
 
 
 # -- slots ------------------------------------------------------------------------------------------------------------
@@ -351,9 +351,9 @@ def test_leases_are_renewed_until_the_last_child_has_ended(bench: Bench) -> None
     bench.settle()
     process.worker.stop()
     for _ in range(3):
-        before = len(process.delivery.renewed)
+        before = len(process.delivery.take_renewable)
         bench.pass_time(4)
-        assert len(process.delivery.renewed) >= before + 3
+        assert len(process.delivery.take_renewable) >= before + 3
         process.worker.stop()
     assert process.worker.counts["locks_lost"] == 0
 
@@ -421,8 +421,8 @@ def test_a_job_that_was_killed_at_its_hard_limit_tells_so(bench: Bench) -> None:
     bench.put("note", 7)
     process = Process(bench)
     bench.settle()
-    fault = ErrorInfo("TimeLimit", "it ran for longer than 1 s")
-    process.end(outcome=AttemptFailed(fault, kill_signal=signal.SIGKILL, is_told=False))
+    error_info = ErrorInfo("TimeLimit", "it ran for longer than 1 s")
+    process.end(outcome=AttemptFailed(error_info, kill_signal=signal.SIGKILL, handlers_called=False))
     handling = the_handlers_job(process)
     process.end(handling, run(handling))
     ((_, kill_signal, error),) = told.calls
@@ -435,7 +435,7 @@ def test_a_job_that_was_given_up_at_its_hard_limit_tells_so_without_a_signal(ben
     job = bench.put("note", 7)
     process = Process(bench)
     bench.settle()
-    process.end(outcome=AttemptFailed(ErrorInfo("TimeLimit", "it ran for longer than 1 s"), is_told=False))
+    process.end(outcome=AttemptFailed(ErrorInfo("TimeLimit", "it ran for longer than 1 s"), handlers_called=False))
     handling = the_handlers_job(process)
     process.end(handling, run(handling))
     ((seen, kill_signal, error),) = told.calls

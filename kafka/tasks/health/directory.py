@@ -83,7 +83,7 @@ class Directory:
         servers = self._app.settings.bootstrap_servers
         if servers.startswith(EMBEDDED) and not is_running(servers.removeprefix(EMBEDDED)):
             return None
-        return self._app.backend().board_reader()
+        return self._app.backend().snapshot_reader()
 
     def __enter__(self) -> Directory:
         return self

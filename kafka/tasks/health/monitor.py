@@ -78,7 +78,7 @@ class Monitor:
         self._started_ms = int(time.time() * 1000)
         self._started_at = self._loop.time()
         self._pool: Pool | None = None
-        self._side: WorkerBackend | None = None
+        self._backend: WorkerBackend | None = None
         self._server: HealthServer | None = None
         self._metrics: WorkerMetrics | str = "not listening"
         self._timer: Any = None
@@ -103,13 +103,13 @@ class Monitor:
         log.info("health server listening at http://%s%s", self._server.address, ", ".join(PATHS))
         return self._server.address
 
-    def start(self, pool: Pool, side: WorkerBackend) -> None:
+    def start(self, pool: Pool, backend: WorkerBackend) -> None:
         """The worker has its pool and its connection."""
         self._pool = pool
-        self._side = side
-        if side.board is not None:
-            self._timer = self._loop.call_later(FIRST_POST_S, self._post, side.board)
-        self._look_for_brokers(side)
+        self._backend = backend
+        if backend.snapshots is not None:
+            self._timer = self._loop.call_later(FIRST_POST_S, self._publish_snapshot, backend.snapshots)
+        self._look_for_brokers(backend)
 
     def close(self) -> None:
         """The worker has left. May drive the loop for a moment: the last word is that it is gone."""
@@ -122,36 +122,36 @@ class Monitor:
         if self._server is not None:
             self._server.close()
             self._server = None
-        side, self._side = self._side, None
-        if side is not None and side.board is not None:
+        backend, self._backend = self._backend, None
+        if backend is not None and backend.snapshots is not None:
             if self._has_posted:
-                side.board.post(self.worker_id, None)
-            side.board.close(LEAVE_S)
+                backend.snapshots.publish(self.worker_id, None)
+            backend.snapshots.close(LEAVE_S)
 
-    def _post(self, board: SnapshotPublisher) -> None:
-        self._timer = self._loop.call_later(POST_S, self._post, board)
+    def _publish_snapshot(self, snapshots: SnapshotPublisher) -> None:
+        self._timer = self._loop.call_later(POST_S, self._publish_snapshot, snapshots)
         self._has_posted = True
-        board.post(self.worker_id, to_json(self.snapshot()))
+        snapshots.publish(self.worker_id, to_json(self.snapshot()))
 
-    def _look_for_brokers(self, side: WorkerBackend) -> None:
-        self._outage_timer = self._loop.call_later(CHECK_S, self._look_for_brokers, side)
-        self._outage.look(self._loop.time(), side.delivery.contacts(), side.unreached())
+    def _look_for_brokers(self, backend: WorkerBackend) -> None:
+        self._outage_timer = self._loop.call_later(CHECK_S, self._look_for_brokers, backend)
+        self._outage.check(self._loop.time(), backend.delivery.contacts(), backend.connect_error())
 
     # -- what is so ---------------------------------------------------------------------------------------------------
 
     def reasons(self) -> list[str]:
         """Why the worker is not ready; empty when it is."""
-        pool, side = self._pool, self._side
+        pool, backend = self._pool, self._backend
         now = self._loop.time()
-        if pool is None or side is None:
+        if pool is None or backend is None:
             return reasons_not_ready(Condition(STARTING, False, None, (), now))
-        contacts = side.delivery.contacts()
+        contacts = backend.delivery.contacts()
         return reasons_not_ready(Condition(self._stage(), pool.ready, pool.degraded, contacts, now))
 
     def snapshot(self) -> WorkerSnapshot:
         """The worker now."""
         now = self._loop.time()
-        pool, side = self._pool, self._side
+        pool, backend = self._pool, self._backend
         mine: dict[str, Any] = {
             "id": self.worker_id,
             "app": self._app,
@@ -166,7 +166,7 @@ class Monitor:
             "uptime_s": max(0.0, now - self._started_at),
             "rss_bytes": None if (seen := sample_process(os.getpid())) is None else seen.rss_bytes,
         }
-        if pool is None or side is None:
+        if pool is None or backend is None:
             return WorkerSnapshot(**mine)
         counts = dict(self._worker.statistics())
         held = counts.pop("held", 0)
@@ -177,7 +177,7 @@ class Monitor:
             concurrency=pool.concurrency,
             busy=pool.busy,
             held=held,
-            contact_age_s=contact_age_s(side.delivery.contacts(), now),
+            contact_age_s=contact_age_s(backend.delivery.contacts(), now),
             counts=counts,
             pool_counts=pool_counts,
             lost=dict(pool.lost_by_cause()),

@@ -28,12 +28,12 @@ class BrokerOutage:
 
     def __init__(self) -> None:
         self.since: float | None = None
-        self._is_told = False
+        self._is_reported = False
         self._error = ""
         self._looked_at: float | None = None
 
-    def look(self, now: float, contacts: Sequence[BrokerContact], unreached: str | None) -> None:
-        """``unreached``: the last error when no connection stands ("": not known), None when one does."""
+    def check(self, now: float, contacts: Sequence[BrokerContact], connect_error: str | None) -> None:
+        """``connect_error``: the last error when no connection stands ("": not known), None when one does."""
         looked_at, self._looked_at = self._looked_at, now
         if looked_at is not None and now - looked_at > LATE_CHECK_S:
             return
@@ -41,22 +41,22 @@ class BrokerOutage:
         is_silent = bool(answers) and all(
             contact.at is None or now - contact.at > MISSED_INTERVALS * contact.interval_s for contact in contacts
         )
-        is_out = unreached is not None or is_silent
-        self._error = unreached or self._error
+        is_out = connect_error is not None or is_silent
+        self._error = connect_error or self._error
         if not is_out:
             if self.since is not None and max(answers, default=now) > self.since:
                 self._end(now - self.since)
             return
         if self.since is None:
-            self.since = max(answers) if unreached is None else now
-        if not self._is_told and now - self.since >= REPORT_AFTER_S:
-            self._is_told = True
+            self.since = max(answers) if connect_error is None else now
+        if not self._is_reported and now - self.since >= REPORT_AFTER_S:
+            self._is_reported = True
             why = f"last error: {self._error}" if self._error else "no responses"
             log.warning("no broker reachable, no jobs are leased until one is (%s)", why)
 
     def _end(self, seconds: float) -> None:
-        if self._is_told:
+        if self._is_reported:
             log.warning("broker reachable again after %.0f s; leasing jobs again", seconds)
         self.since = None
-        self._is_told = False
+        self._is_reported = False
         self._error = ""

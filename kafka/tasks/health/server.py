@@ -139,8 +139,8 @@ class _Connection(TransportHandler):
         self._forget = forget
         self._reader = HttpRequestReader()
         self._is_answered = False
-        self._thrown_away = 0
-        self._timer: Any = loop.call_later(LIFE_S, self._too_slow)
+        self._discarded = 0
+        self._timer: Any = loop.call_later(LIFE_S, self._on_timeout)
 
     def connected(self) -> None:
         """The request is what is waited for."""
@@ -150,15 +150,15 @@ class _Connection(TransportHandler):
 
     def data_received(self, data: bytes) -> None:
         if self._is_answered:
-            self._thrown_away += len(data)
-            if self._thrown_away > LINGER_BYTES:
+            self._discarded += len(data)
+            if self._discarded > LINGER_BYTES:
                 self.abort()
             return
         found = self._reader.feed(data)
         if isinstance(found, HttpRefusal):
-            self._say(refusal_response(found), lingers=True)
+            self._respond(refusal_response(found), lingers=True)
         elif found is not None:
-            self._say(self._serve(found), found.method == "HEAD", lingers=self._reader.has_rest)
+            self._respond(self._serve(found), found.method == "HEAD", lingers=self._reader.has_rest)
 
     def closed(self, error: BaseException | None) -> None:
         self._end()
@@ -168,25 +168,25 @@ class _Connection(TransportHandler):
         self._end()
         self._transport.abort()
 
-    def _say(self, answer: HttpResponse, head_only: bool = False, *, lingers: bool) -> None:
+    def _respond(self, answer: HttpResponse, head_only: bool = False, *, lingers: bool) -> None:
         self._is_answered = True
         self._transport.write(encode(answer, time.time(), head_only))
         if not lingers:
             self._transport.close()  # when all is taken; the timer sees to it that this is not never
             return
         self._timer.cancel()
-        self._timer = self._loop.call_later(LINGER_S, self._linger_no_more)
+        self._timer = self._loop.call_later(LINGER_S, self._end_linger)
 
-    def _too_slow(self) -> None:
+    def _on_timeout(self) -> None:
         if self._is_answered or self._reader.is_empty:
             self.abort()
         else:
-            self._say(
+            self._respond(
                 refusal_response(HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, f"no complete request within {LIFE_S:g} s")),
                 lingers=True,
             )
 
-    def _linger_no_more(self) -> None:
+    def _end_linger(self) -> None:
         if self._transport.pending_bytes:
             self.abort()
         else:

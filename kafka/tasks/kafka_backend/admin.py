@@ -64,8 +64,8 @@ class Administration:
     def existing(self, names: Iterable[str]) -> Mapping[str, int]:
         """See :class:`kafka.tasks.topics.TopicAdmin`."""
         found = {}
-        asked = admin.dialogues.describe_topics(list(names), backoff=self._backoff, timeout_s=self._timeout_s)
-        for topic in self._wait(asked):
+        requested = admin.dialogues.describe_topics(list(names), backoff=self._backoff, timeout_s=self._timeout_s)
+        for topic in self._wait(requested):
             error = for_code(topic["error_code"])
             if error is NoError:
                 found[topic["name"]] = len(topic["partitions"])

@@ -1,7 +1,7 @@
 """What an app gets: jobs and states to a producer, questions to the results, all over one client in one I/O thread.
 
 It connects on first use. A worker's process has one, too, for the jobs that its tasks enqueue; as long as they enqueue
-none there is no thread: :meth:`KafkaBackend.worker_side` lives on the worker's loop alone.
+none there is no thread: :meth:`KafkaBackend.worker_backend` lives on the worker's loop alone.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class KafkaBackend:
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def worker_side(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
+    def worker_backend(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
         """See :class:`kafka.tasks.backend.Backend`."""
         side, client = open_worker_backend(
             self._names, self._settings, self._shape, self.clock, loop, queues, events
@@ -123,7 +123,7 @@ class KafkaBackend:
         self._worker_clients.append(client)
         return side
 
-    def board_reader(self) -> SnapshotReader:
+    def snapshot_reader(self) -> SnapshotReader:
         """See :class:`kafka.tasks.backend.Backend`."""
         return KafkaSnapshotReader(self._names.workers, self._settings)
 

@@ -50,12 +50,12 @@ class ShareDelivery:
         """Length of a lock in seconds."""
         return min(member.consumer.lock_s for member in self._members.values())
 
-    def want(self, source: JobSource, count: int) -> None:
+    def request(self, source: JobSource, count: int) -> None:
         """See :class:`kafka.tasks.delivery.JobDelivery`."""
         if not self._is_closing:
             self._members[source].consumer.request_records(count, exactly=True)
 
-    def look(self, queue: str) -> None:
+    def fetch_suspects(self, queue: str) -> None:
         """See :class:`kafka.tasks.delivery.JobDelivery`."""
         for source, member in self._members.items():
             if source.suspect and source.queue == queue and not self._is_closing:
@@ -78,14 +78,14 @@ class ShareDelivery:
 
     def renew(self, leases: Sequence[JobLease]) -> None:
         """See :class:`kafka.tasks.delivery.JobDelivery`."""
-        self._say(leases, AcknowledgeType.RENEW)
+        self._acknowledge(leases, AcknowledgeType.RENEW)
 
     def settle(
         self, leases: Sequence[JobLease], verdict: LeaseVerdict, answered: Callable[[], object] | None = None
     ) -> None:
         """See :class:`kafka.tasks.delivery.JobDelivery`."""
         if verdict is not LeaseVerdict.DROP:
-            self._say(leases, _TYPES[verdict])
+            self._acknowledge(leases, _TYPES[verdict])
         if answered is not None:
             self._when_answered({lease.source for lease in leases}, answered)
 
@@ -120,13 +120,13 @@ class ShareDelivery:
         for source in sources:
             self._members[source].consumer.commit_async().add_both(one_is_answered)
 
-    def _say(self, leases: Sequence[JobLease], kind: AcknowledgeType) -> None:
+    def _acknowledge(self, leases: Sequence[JobLease], kind: AcknowledgeType) -> None:
         by_source: dict[JobSource, list[JobLease]] = {}
         for lease in leases:
             by_source.setdefault(lease.source, []).append(lease)
         refused: list[JobLease] = []
         for source, of_one in by_source.items():
-            refused += self._members[source].say(of_one, kind)
+            refused += self._members[source].acknowledge(of_one, kind)
         if refused:
             self._loop.call_soon(self._events.lost, refused, "acquisition lock timed out")
 
@@ -154,7 +154,7 @@ class _Member:
             on_error=self._failed,
         )
 
-    def say(self, leases: Sequence[JobLease], kind: AcknowledgeType) -> list[JobLease]:
+    def acknowledge(self, leases: Sequence[JobLease], kind: AcknowledgeType) -> list[JobLease]:
         """Acknowledge the leases' records; those whose locks are gone."""
         held = self._held
         records: list[ShareRecord] = [lease.token for lease in leases]

@@ -82,7 +82,7 @@ class ResultReader:
         capacity: int,
         timeout_s: float,
     ) -> None:
-        self._lines = LimitedLog(log)
+        self._limited_log = LimitedLog(log)
         self._io = io
         self._names = names
         self._partitions = partitions
@@ -117,7 +117,7 @@ class ResultReader:
         tail = self._tail_of(job_id, start=False)
         if tail is not None:
             found = tail.view.get(job_id)
-            if tail.covers(job_id) and tail.is_current and (found is not None or not tail.view.forgotten):
+            if tail.covers(job_id) and tail.is_current and (found is not None or not tail.view.evicted):
                 return found
         return self._look_up(job_id)
 
@@ -135,7 +135,7 @@ class ResultReader:
             self._waiting.setdefault(job_id, []).append(event)
         try:
             best = tail.view.get(job_id)
-            if not tail.covers(job_id) or (best is None and tail.view.forgotten):
+            if not tail.covers(job_id) or (best is None and tail.view.evicted):
                 looked_up = self._look_up(job_id)
                 if looked_up is not None and looked_up.state in READY:
                     return looked_up
@@ -147,7 +147,7 @@ class ResultReader:
                 best = tail.view.get(job_id) or best
             return best
         finally:
-            self._forget(job_id, event)
+            self._stop_waiting(job_id, event)
 
     def close(self) -> None:
         """Let go of the consumers, and of everybody who waits."""
@@ -159,7 +159,7 @@ class ResultReader:
         for event in events:
             event.set()
 
-    def _forget(self, job_id: str, event: threading.Event) -> None:
+    def _stop_waiting(self, job_id: str, event: threading.Event) -> None:
         with self._waiting_lock:
             waiting = self._waiting.get(job_id)
             if waiting is not None:
@@ -237,7 +237,7 @@ class ResultReader:
             return decode(record.key, record.value, record.headers, record.timestamp)
         except BadRecord as error:
             where = record.topic, record.partition, record.offset
-            self._lines.warning(record.topic, "ignoring record %s:%d:%d: %s", *where, error.text)
+            self._limited_log.warning(record.topic, "ignoring record %s:%d:%d: %s", *where, error.text)
             return None
 
     @staticmethod

@@ -51,13 +51,13 @@ class KafkaSnapshotPublisher:
         self._has_failed = False
         self._failures = 0  # in a row, but for those of an outage
 
-    def post(self, worker_id: str, text: bytes | None) -> None:
+    def publish(self, worker_id: str, text: bytes | None) -> None:
         """See :class:`kafka.tasks.backend.SnapshotPublisher`."""
         if self._is_off:
             return
         self._next = worker_id, text
         if not self._is_busy:
-            self._go()
+            self._publish_next()
 
     def close(self, timeout_s: float) -> None:
         """See :class:`kafka.tasks.backend.SnapshotPublisher`."""
@@ -68,14 +68,14 @@ class KafkaSnapshotPublisher:
             self._producer.close(timeout=0)
             self._producer = None
 
-    def _go(self) -> None:
+    def _publish_next(self) -> None:
         """Take the next step towards what is to be said: the producer, or the record."""
         if self._next is None or self._is_off:
             return
         self._is_busy = True
         try:
             if self._producer is None:
-                self._client.run(self._topic_is_there()).add_callback(self._prepared).add_errback(self._refused)
+                self._client.run(self._create_topic()).add_callback(self._prepared).add_errback(self._refused)
                 return
             (worker_id, text), self._next = self._next, None
             sent = self._producer.send(self._plan.name, text, worker_id.encode(), partition=0)
@@ -83,7 +83,7 @@ class KafkaSnapshotPublisher:
         except KafkaError as error:
             self._failed(error)
 
-    def _topic_is_there(self) -> Any:
+    def _create_topic(self) -> Any:
         """A dialogue: make the topic if it is not there; KafkaConfigurationError when that is not allowed."""
         backoff, timeout_s = self._client.retry_backoff, self._settings.request_timeout
         plan = self._plan
@@ -115,7 +115,7 @@ class KafkaSnapshotPublisher:
             self._refused(error)
             return
         self._is_busy = False
-        self._go()
+        self._publish_next()
 
     def _refused(self, error: BaseException) -> None:
         """There is no topic: a worker that is told so once is left alone with it."""
@@ -125,7 +125,7 @@ class KafkaSnapshotPublisher:
     def _sent(self, _: object) -> None:
         self._is_busy = self._has_failed = False
         self._failures = 0
-        self._go()
+        self._publish_next()
 
     def _failed(self, error: BaseException) -> None:
         self._is_busy = False

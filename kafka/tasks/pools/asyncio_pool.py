@@ -27,7 +27,7 @@ from kafka.tasks.outcome import AttemptFailed, Outcome
 from kafka.tasks.pools import job_logging
 from kafka.tasks.pools.base import Finished, Run, Wake
 from kafka.tasks.pools.off_loop import OffLoopPool
-from kafka.tasks.runner import Job, error_info, run_async
+from kafka.tasks.runner import Job, error_info_of, run_async
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class AsyncioPool(OffLoopPool):
         super().__init__(concurrency, wake)
         self._run_plain = run
         self._next: deque[Job] = deque()
-        self._is_asked = False
+        self._is_start_scheduled = False
         self._running: dict[Job, _Run] = {}
         self._taken = 0
         self._limited: dict[Job, float] = {}
@@ -80,9 +80,9 @@ class AsyncioPool(OffLoopPool):
         self._busy += 1
         if job.hard_s is not None:
             self._limited[job] = job.hard_s
-            self._look_within(job.hard_s)
+            self._check_within(job.hard_s)
         self._next.append(job)
-        self._ask()
+        self._schedule_start()
 
     def finished(self, timeout: float = 0.0) -> list[Finished]:
         found = super().finished(timeout)
@@ -111,36 +111,36 @@ class AsyncioPool(OffLoopPool):
         return [job for job in list(self._running) if self._running.pop(job, None) is not None]
 
     def stop(self, grace: float) -> list[Job]:
-        never = self.recall()
+        unfinished = self.recall()
         until = time.monotonic() + grace
         while self._running and time.monotonic() < until:
             self._some_done.clear()
             self._some_done.wait(min(0.05, max(0.0, until - time.monotonic())))
-        never += list(self._running)
+        unfinished += list(self._running)
         self._wake = _no_wake  # the worker's loop may be closed by the time when a coroutine ends
         self._is_stopping = True
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(CLOSE_S)
-        return never
+        return unfinished
 
     def grow(self, count: int = 1) -> None:
         self.concurrency += count
         self.depth = max(self.depth, self.concurrency)
-        self._ask()
+        self._schedule_start()
 
     def shrink(self, count: int = 1) -> None:
         self.concurrency = max(1, self.concurrency - count)
 
     # -- on the worker's thread ---------------------------------------------------------------------------------------
 
-    def _ask(self) -> None:
+    def _schedule_start(self) -> None:
         """Have the event loop look for jobs to start."""
-        if not self._is_asked:
-            self._is_asked = True
+        if not self._is_start_scheduled:
+            self._is_start_scheduled = True
             self._loop.call_soon_threadsafe(self._start_more)
 
-    def _enforce(self, now: float) -> list[float]:
+    def _enforce_limits(self, now: float) -> list[float]:
         due: list[float] = []
         for job, limit in list(self._limited.items()):
             at = (now if job.started_at is None else job.started_at) + limit
@@ -150,8 +150,8 @@ class AsyncioPool(OffLoopPool):
             del self._limited[job]
             run = self._running.pop(job, None)
             if run is not None:  # else it has just ended
-                self._give_up(job, limit)
-                self._loop.call_soon_threadsafe(self._let_go, run)
+                self._time_out(job, limit)
+                self._loop.call_soon_threadsafe(self._abandon_run, run)
         return due
 
     # -- on the event loop --------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class AsyncioPool(OffLoopPool):
             loop.close()
 
     def _start_more(self) -> None:
-        self._is_asked = False
+        self._is_start_scheduled = False
         while self._taken < self.concurrency:
             try:
                 job = self._next.popleft()
@@ -205,7 +205,7 @@ class AsyncioPool(OffLoopPool):
         """A task that is cancelled before its first step never gets to the end of :meth:`_work`."""
         error = SoftTimeLimit("cancelled before the task started") if task.cancelled() else task.exception()
         if error is not None:
-            self._ended(run, AttemptFailed(error_info(error), run.job.task.retries(error)))
+            self._ended(run, AttemptFailed(error_info_of(error), run.job.task.retries(error)))
 
     def _work_plain(self, run: _Run) -> None:
         outcome = self._run_plain(run.job)
@@ -215,9 +215,9 @@ class AsyncioPool(OffLoopPool):
             self._running.pop(run.job, None)
 
     def _ended(self, run: _Run, outcome: Outcome) -> None:
-        self._free(run)
+        self._release_slot(run)
         if self._running.pop(run.job, None) is not None:
-            self._tell(run.job, outcome)
+            self._report(run.job, outcome)
         self._start_more()
 
     def _soft_limit(self, run: _Run) -> None:
@@ -225,12 +225,12 @@ class AsyncioPool(OffLoopPool):
             self._counts["soft_limits"] += 1
             run.limit()
 
-    def _let_go(self, run: _Run) -> None:
-        self._free(run)
+    def _abandon_run(self, run: _Run) -> None:
+        self._release_slot(run)
         run.limit(TimeLimit)
         self._start_more()
 
-    def _free(self, run: _Run) -> None:
+    def _release_slot(self, run: _Run) -> None:
         if not run.slot_is_free:
             run.slot_is_free = True
             if run.timer is not None:

@@ -36,7 +36,7 @@ from kafka.tasks.pools.messages import (
     UP,
     Packet,
     decode_job,
-    decode_news,
+    decode_message,
     encode_done,
     encode_job,
     encode_progress,
@@ -69,7 +69,7 @@ BUFFER_BYTES = 1 << 20
 
 READ_BYTES = 1 << 16
 MOST_READS = 16
-MOST_NEWS = 4096
+MAX_MESSAGES = 4096
 """Of one turn, about: a child that floods the parent must not keep it from the others."""
 
 MOST_FILES = 4
@@ -85,7 +85,7 @@ class ChildFds(NamedTuple):
     """The child's ends as descriptors, as they are handed to a process. ``page`` -1: it is in shared memory already."""
 
     jobs: int
-    news: int
+    messages: int
     lifeline: int
     page: int
 
@@ -107,14 +107,14 @@ class ParentChannel:
         no more descriptors.
         """
         self.generation = generation
-        self.news_eof = False
+        self.messages_eof = False
         self._reader = PipeFrameReader(generation)
         self._files: list[int] = []
         self._files_passed = 0
         self._spare = spare
         with contextlib.ExitStack() as undo:
             self._jobs, child_jobs = _pair(PACKET_KIND, undo)
-            self._news, child_news = _pair(socket.SOCK_STREAM, undo)
+            self._messages, child_news = _pair(socket.SOCK_STREAM, undo)
             lifeline, self._lifeline = os.pipe()
             undo.callback(os.close, lifeline)
             undo.callback(os.close, self._lifeline)
@@ -122,15 +122,15 @@ class ParentChannel:
             if fd >= 0:
                 undo.callback(os.close, fd)
             self.page = SharedPage(None if shared else fd)
-            self._back = child_jobs.dup()
+            self._return_jobs = child_jobs.dup()
             undo.pop_all()
         self._jobs.setblocking(False)
-        self._news.setblocking(False)
-        self._back.settimeout(None)  # not socket.setdefaulttimeout()'s: to recall would wait for so long
+        self._messages.setblocking(False)
+        self._return_jobs.settimeout(None)  # not socket.setdefaulttimeout()'s: to recall would wait for so long
         self._jobs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         if not HAS_END:  # macOS keeps datagrams in the receiver's buffer, which has 4 KiB by default
-            self._back.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
-        self.news_fd = self._news.fileno()
+            self._return_jobs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        self.messages_fd = self._messages.fileno()
         self.for_child = ChildFds(child_jobs.detach(), child_news.detach(), lifeline, fd)
 
     def send(self, seq: int, job: Job) -> bool:
@@ -172,7 +172,9 @@ class ParentChannel:
         found: list[int] = []
         while most is None or len(found) < most:
             try:
-                packet, ancillary, _, _ = self._back.recvmsg(PACKET_BYTES, large_payloads.ROOM, socket.MSG_DONTWAIT)
+                packet, ancillary, _, _ = self._return_jobs.recvmsg(
+                    PACKET_BYTES, large_payloads.ROOM, socket.MSG_DONTWAIT
+                )
             except OSError:  # nothing more (or, on some systems, the child has reset its end)
                 break
             if not packet:
@@ -189,31 +191,31 @@ class ParentChannel:
                 self._jobs.send(END)
             self._jobs.shutdown(socket.SHUT_WR)
 
-    def read_news(self) -> list[ChildMessage]:
-        """What has come as a whole. :attr:`news_eof` is set at the stream's end.
+    def read_messages(self) -> list[ChildMessage]:
+        """What has come as a whole. :attr:`messages_eof` is set at the stream's end.
 
         :class:`ChannelDamaged` for what cannot be understood, after what came before it; the descriptor is readable
         until that has been raised. That is the stream's end, too: nothing more is read.
         """
         reader = self._reader
         if reader.damage is not None:
-            self.news_eof = True
+            self.messages_eof = True
             raise ChannelDamaged(reader.damage)
         spare = self._spare
         if spare is None or self.page.files_passed == self._files_passed:
             return self._read()
-        spare.let_go()
+        spare.release()
         try:
             return self._read()
         finally:
-            spare.hold()
+            spare.reopen()
 
     def _read(self) -> list[ChildMessage]:
         reader = self._reader
-        news: list[ChildMessage] = []
+        messages: list[ChildMessage] = []
         for _ in range(MOST_READS):
             try:
-                data, ancillary, _, _ = self._news.recvmsg(READ_BYTES, 4 * large_payloads.ROOM)
+                data, ancillary, _, _ = self._messages.recvmsg(READ_BYTES, 4 * large_payloads.ROOM)
             except BlockingIOError:
                 break
             except OSError as error:
@@ -224,26 +226,26 @@ class ParentChannel:
                 self._files += large_payloads.received_fds(ancillary)
                 self._files_passed += 1
             if not data:
-                self.news_eof = True
+                self.messages_eof = True
                 break
             try:
                 if len(self._files) > MOST_FILES:
                     raise ChannelDamaged(f"received {len(self._files)} descriptors without their frames")
                 for frame in reader.feed(data):
                     body = self._from_file() if frame.flags & IN_FILE else frame.body
-                    news.append(decode_news(frame, body))
+                    messages.append(decode_message(frame, body))
             except ChannelDamaged as error:
                 reader.damage = str(error)
             if reader.damage is not None:
-                if not news:
-                    self.news_eof = True
+                if not messages:
+                    self.messages_eof = True
                     raise ChannelDamaged(reader.damage)
                 with contextlib.suppress(OSError):
-                    self._news.shutdown(socket.SHUT_RD)  # so it is readable, and the loop comes back for the rest
+                    self._messages.shutdown(socket.SHUT_RD)  # so it is readable, and the loop comes back for the rest
                 break
-            if (len(data) < READ_BYTES and not ancillary) or len(news) >= MOST_NEWS:
+            if (len(data) < READ_BYTES and not ancillary) or len(messages) >= MAX_MESSAGES:
                 break
-        return news
+        return messages
 
     def _from_file(self) -> bytes:
         if not self._files:
@@ -255,7 +257,7 @@ class ParentChannel:
 
     def close(self) -> None:
         """Let go of everything. A child that still lives is killed by that."""
-        for sock in (self._jobs, self._back, self._news):
+        for sock in (self._jobs, self._return_jobs, self._messages):
             sock.close()
         large_payloads.close_all(self._files)
         self._files = []
@@ -272,8 +274,8 @@ class ChildChannel:
         self.generation = generation
         self.lifeline = fds.lifeline
         self._jobs = socket.socket(fileno=fds.jobs)
-        self._news = socket.socket(fileno=fds.news)
-        for sock in (self._jobs, self._news):
+        self._messages = socket.socket(fileno=fds.messages)
+        for sock in (self._jobs, self._messages):
             sock.settimeout(None)  # not socket.setdefaulttimeout()'s: idle for so long, the channel would seem broken
         if page is None:
             self.page = SharedPage(fds.page)
@@ -288,7 +290,7 @@ class ChildChannel:
 
     def fds(self) -> tuple[int, int, int]:
         """Its descriptors."""
-        return self._jobs.fileno(), self._news.fileno(), self.lifeline
+        return self._jobs.fileno(), self._messages.fileno(), self.lifeline
 
     def receive(self) -> Packet | None:
         """Wait for the next job; None at the end of the jobs. OSError when user code has closed the channel, or has
@@ -304,7 +306,7 @@ class ChildChannel:
         if ancillary:
             (self._file,) = large_payloads.received_fds(ancillary) or (-1,)
         if flags & _CUT:
-            self.let_go()
+            self.discard_file()
             raise OSError(errno.EMFILE, "no descriptor is left for the file of a large job")
         return 0 if self._count <= len(END) else seq_of(self._room)
 
@@ -316,7 +318,7 @@ class ChildChannel:
             rest = large_payloads.read_file(fd)
         return decode_job(self._view[: self._count], rest)
 
-    def let_go(self) -> None:
+    def discard_file(self) -> None:
         """Another process has the job that was taken last."""
         if self._file >= 0:
             os.close(self._file)
@@ -336,23 +338,23 @@ class ChildChannel:
 
     def _send(self, kind: int, body: bytes) -> None:
         if len(body) <= large_payloads.FILE_FROM_BYTES:
-            self._news.sendall(encode(self.generation, kind, body))
+            self._messages.sendall(encode(self.generation, kind, body))
             return
         frame = encode(self.generation, kind, b"", IN_FILE)
         assert len(frame) == HEAD_BYTES  # goes in one piece, so the file cannot come apart from it
         fd = large_payloads.write_file(body)
-        self.page.passes_file()
+        self.page.count_file()
         try:
-            sent = self._news.sendmsg([frame], large_payloads.pass_fd(fd))
+            sent = self._messages.sendmsg([frame], large_payloads.pass_fd(fd))
             if sent < len(frame):
-                self._news.sendall(frame[sent:])
+                self._messages.sendall(frame[sent:])
         finally:
             os.close(fd)
 
     def close(self) -> None:
         """Let go of it, in a process that has no business with it: the parent's view of the channel does not change."""
         self._jobs.close()
-        self._news.close()
+        self._messages.close()
         with contextlib.suppress(OSError):
             os.close(self.lifeline)
 

@@ -39,7 +39,7 @@ from kafka.tasks.pools.registry import VERSIONS, registry_hash
 from kafka.tasks.pools.shared_page import SharedPage
 from kafka.tasks.pools.soft_limit import SoftLimitWindow
 from kafka.tasks.pools.stacks import write_on_signal
-from kafka.tasks.runner import Job, error_info, run
+from kafka.tasks.runner import Job, error_info_of, run
 from kafka.tasks.task_forks import FLUSH_S, exit_forked_copy
 
 if TYPE_CHECKING:
@@ -96,15 +96,20 @@ class JobLoop:
     """The loop of a child. ``app`` has the tasks."""
 
     def __init__(
-        self, ends: ChildChannel, app: App, guard: SoftLimitWindow, jobs_log: JobLogContext, terms: ChildParameters
+        self,
+        ends: ChildChannel,
+        app: App,
+        window: SoftLimitWindow,
+        jobs_log: JobLogContext,
+        parameters: ChildParameters,
     ) -> None:
         self._ends = ends
-        self._terms = terms
+        self._parameters = parameters
         self._page = ends.page
         self._app = app
-        self._guard = guard
+        self._window = window
         self._log = jobs_log
-        self.is_stray = False
+        self.is_forked_copy = False
         """Whether this is a copy that a task has forked: it has no channel, and its job is the original's."""
 
     def serve(self) -> int:
@@ -118,7 +123,7 @@ class JobLoop:
                     return 0
                 self._run_next(seq)
         except OSError as error:
-            if not self.is_stray:
+            if not self.is_forked_copy:
                 log.error("the channel to the worker is closed or damaged (%s); this child ends", error)
             return EXIT_BROKEN_CHANNEL
 
@@ -127,8 +132,8 @@ class JobLoop:
         self._run_one(self._ends.packet())
 
     def _run_one(self, packet: Packet) -> None:
-        page, guard = self._page, self._guard
-        seq = guard.seq = packet.seq
+        page, window = self._page, self._window
+        seq = window.seq = packet.seq
         started_at = time.monotonic()
         page.begin(seq, started_at)
         self._log.begin(packet.id, packet.name)
@@ -143,8 +148,8 @@ class JobLoop:
             else:
                 outcome, ran_s = self._outcome(packet, task)
         finally:
-            guard.close()
-        if self.is_stray:
+            window.close()
+        if self.is_forked_copy:
             os._exit(0)
         page.write()
         self._log.end()
@@ -155,26 +160,26 @@ class JobLoop:
         job = ChildJob(packet, task, self._page)
         try:
             try:
-                outcome = run(job, self._guard)
+                outcome = run(job, self._window)
             finally:
                 try:  # noqa: SIM105  # Python 3.10 looks for signals as an except block begins, and not as a `try` does
                     signal.alarm(0)  # also one that a handler of the app has left armed; 0.4 us
                 except BaseException:
                     pass
         except SoftTimeLimit as late:  # it struck as the function ended
-            fault = ErrorInfo(type(late).__name__, "the soft time limit was reached as the task ended")
-            return AttemptFailed(fault, task.retries(late)), time.monotonic() - self._page.started_at
+            error_info = ErrorInfo(type(late).__name__, "the soft time limit was reached as the task ended")
+            return AttemptFailed(error_info, task.retries(late)), time.monotonic() - self._page.started_at
         except BaseException as late:  # of a handler of the task's own
-            return AttemptFailed(error_info(late), task.retries(late)), time.monotonic() - self._page.started_at
+            return AttemptFailed(error_info_of(late), task.retries(late)), time.monotonic() - self._page.started_at
         return outcome, job.ran_s
 
-    def became_stray(self) -> None:
+    def on_task_fork(self) -> None:
         """In a process that a task has forked: let go of the channel, so that its end is the child's end."""
-        self.is_stray = True
-        self._guard.leave = self._leave
+        self.is_forked_copy = True
+        self._window.exit_copy = self._exit_copy
         self._ends.close()
 
-    def _leave(self, error: BaseException | None) -> NoReturn:
+    def _exit_copy(self, error: BaseException | None) -> NoReturn:
         """End as a process does whose main function is over: the run's handlers and its outcome are not the copy's."""
         exit_forked_copy(error, self._app)
 
@@ -184,7 +189,7 @@ _job_loop: JobLoop | None = None
 
 def _after_fork_in_child() -> None:
     if _job_loop is not None:
-        _job_loop.became_stray()
+        _job_loop.on_task_fork()
 
 
 if hasattr(os, "register_at_fork"):
@@ -220,11 +225,11 @@ class exit_after_block:  # noqa: N801
             os._exit(EXIT_BROKEN_CHANNEL)
 
 
-def become_child(ends: ChildChannel, load: Callable[[], App], terms: ChildParameters) -> NoReturn:
+def become_child(ends: ChildChannel, load: Callable[[], App], parameters: ChildParameters) -> NoReturn:
     """Be a child from here on. Signals are blocked by the caller, and the collector is off. Does not return."""
     code = EXIT_BROKEN_CHANNEL
     try:
-        code = _run_child(ends, load, terms)
+        code = _run_child(ends, load, parameters)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -232,16 +237,16 @@ def become_child(ends: ChildChannel, load: Callable[[], App], terms: ChildParame
         os._exit(code)
 
 
-def _run_child(ends: ChildChannel, load: Callable[[], App], terms: ChildParameters) -> int:
+def _run_child(ends: ChildChannel, load: Callable[[], App], parameters: ChildParameters) -> int:
     global _job_loop
-    process_setup.isolate(ends.fds(), terms.worker_pid, ends.lifeline, terms.parent_pid)
+    process_setup.isolate(ends.fds(), parameters.worker_pid, ends.lifeline, parameters.parent_pid)
     process_setup.redirect_stdin()
-    process_setup.set_descriptor_limit(terms.descriptors)
+    process_setup.set_descriptor_limit(parameters.descriptors)
     process_setup.freeze_heap()
     atexit._clear()  # what the parent has registered is the parent's
-    guard = SoftLimitWindow(ends.page)
-    guard.install()
-    write_on_signal(terms.stacks_fd)
+    window = SoftLimitWindow(ends.page)
+    window.install()
+    write_on_signal(parameters.stacks_fd)
     use_line_buffering()
     process_setup.unblock_signals()
     try:
@@ -252,13 +257,13 @@ def _run_child(ends: ChildChannel, load: Callable[[], App], terms: ChildParamete
     jobs_log = JobLogContext()
     jobs_log.install()
     kind = JobLoop
-    if terms.process_per_job:
+    if parameters.process_per_job:
         from kafka.tasks.pools.process_per_job import ForkingJobLoop as kind  # it imports this, and few want it
-    _job_loop = kind(ends, app, guard, jobs_log, terms)
-    tasks = "" if terms.is_fork else registry_hash(app)
+    _job_loop = kind(ends, app, window, jobs_log, parameters)
+    tasks = "" if parameters.is_fork else registry_hash(app)
     ends.send_up(ChildUp(os.getpid(), ends.generation, VERSIONS, tasks))
     code = _job_loop.serve()
-    if _job_loop.is_stray:
+    if _job_loop.is_forked_copy:
         return 0
     run_exit_functions(app)
     return code

@@ -34,16 +34,16 @@ FROZEN_S = 5.0
 class ChildActions(Protocol):
     """Who keeps the children."""
 
-    def look(self, kept: ChildProcess) -> None:
+    def read_messages(self, child: ChildProcess) -> None:
         """Read what the child has sent."""
 
-    def kill(self, kept: ChildProcess, doom: KillReason, signum: int) -> None:
+    def kill(self, child: ChildProcess, kill_reason: KillReason, signum: int) -> None:
         """Kill it."""
 
-    def replace(self, kept: ChildProcess, why: str) -> None:
+    def replace(self, child: ChildProcess, why: str) -> None:
         """Start a successor."""
 
-    def availability_changed(self, kept: ChildProcess) -> None:
+    def availability_changed(self, child: ChildProcess) -> None:
         """It may be given jobs again, or not any more."""
 
 
@@ -53,125 +53,126 @@ class ChildMonitor:
     def __init__(
         self,
         settings: PoolSettings,
-        keeper: ChildActions,
+        actions: ChildActions,
         deadlines: PoolDeadlines,
         vitals: Callable[[int], ProcessSample | None],
     ) -> None:
         self.counts = {"soft_limits": 0, "hard_limits": 0}
-        self._keeper = keeper
+        self._actions = actions
         self._deadlines = deadlines
         self._vitals = vitals
         self._soft = settings.max_memory_soft
         self._hard = settings.max_memory_hard
-        self._has_told_of_fresh = False
+        self._has_warned_of_boot_memory = False
         self._has_memory_limit = self._soft is not None or self._hard is not None
 
     # -- limits of time ------------------------------------------------------------------------------------------------
 
-    def limited(self, kept: ChildProcess, job: Job) -> None:
+    def on_limited_job(self, child: ChildProcess, job: Job) -> None:
         """The child was given a job that has a limit."""
-        if kept.limits.note(job, self._deadlines.time()):
-            self._look_later(kept)
+        if child.limits.add(job, self._deadlines.time()):
+            self._schedule_check(child)
 
-    def interrupt(self, kept: ChildProcess) -> None:
+    def interrupt(self, child: ChildProcess) -> None:
         """Strike the job that it runs, as at its soft limit."""
-        running = kept.running()
+        running = child.running()
         if running is not None:
             running.job.cancelled = True
-            kept.child.page.cancel(running.seq)
-            kept.child.soft(running.seq)
-            kept.limits.struck(running.seq, self._deadlines.time())
-            self._look_later(kept)
+            child.handle.page.cancel(running.seq)
+            child.handle.soft(running.seq)
+            child.limits.on_soft_limit(running.seq, self._deadlines.time())
+            self._schedule_check(child)
 
-    def _look_later(self, kept: ChildProcess) -> None:
-        if kept.look_timer is not None:
-            kept.look_timer.cancel()
-        at = kept.limits.look_at
-        kept.look_timer = None if at is None else self._deadlines.at(at, partial(self._look, kept))
+    def _schedule_check(self, child: ChildProcess) -> None:
+        if child.check_timer is not None:
+            child.check_timer.cancel()
+        at = child.limits.check_at
+        child.check_timer = None if at is None else self._deadlines.at(at, partial(self._check, child))
 
-    def _look(self, kept: ChildProcess) -> None:
-        if kept.stage in (ChildStage.DOOMED, ChildStage.GONE):
+    def _check(self, child: ChildProcess) -> None:
+        if child.stage in (ChildStage.KILLING, ChildStage.GONE):
             return
-        self._keeper.look(kept)  # it may have ended in time, and this process be late
-        running = kept.running()
-        if kept.child.page.phase == ChildPhase.WRITING:
+        self._actions.read_messages(child)  # it may have ended in time, and this process be late
+        running = child.running()
+        if child.handle.page.phase == ChildPhase.WRITING:
             running = None  # its code has ended, and what is left of its outcome is ours to read
-        act = kept.limits.look(self._deadlines.time(), running, kept.jobs.values())
+        act = child.limits.check(self._deadlines.time(), running, child.jobs.values())
         if running is not None and act in (LimitAction.SOFT, LimitAction.AGAIN):
             self.counts["soft_limits"] += act is LimitAction.SOFT
-            kept.child.soft(running.seq)
+            child.handle.soft(running.seq)
         elif running is not None and act is LimitAction.HARD:
             self.counts["hard_limits"] += 1
             running.job.cancelled = True
-            kept.doomed_seq = running.seq
-            self._keeper.kill(kept, KillReason("time", timeout_text(running.job)), TERM)
-        self._look_later(kept)
+            child.killed_seq = running.seq
+            self._actions.kill(child, KillReason("time", timeout_text(running.job)), TERM)
+        self._schedule_check(child)
 
     # -- memory and state ----------------------------------------------------------------------------------------------
 
-    def refusal(self, kept: ChildProcess) -> str:
+    def boot_refusal(self, child: ChildProcess) -> str:
         """Why a child that has just come up is none to be given jobs; empty when it is. Each job would be lost with it,
         and its successors would be no smaller.
         """
         if self._hard is None:
             return ""
-        seen = self._vitals(kept.pid) if kept.pid > 0 else None
-        return self._too_large_fresh(seen.rss_bytes) if seen is not None and seen.rss_bytes > self._hard else ""
+        seen = self._vitals(child.pid) if child.pid > 0 else None
+        return self._boot_memory_error(seen.rss_bytes) if seen is not None and seen.rss_bytes > self._hard else ""
 
-    def _too_large_fresh(self, rss: int) -> str:
+    def _boot_memory_error(self, rss: int) -> str:
         return f"a new child uses {_mib(rss)}, above the hard limit of {_mib(self._hard or 0)}; raise the limit"
 
-    def after_job(self, kept: ChildProcess) -> None:
+    def after_job(self, child: ChildProcess) -> None:
         """A job of the child has ended: here its memory counts, too."""
         if self._has_memory_limit:
             now = self._deadlines.time()
-            if now >= kept.sampled_at + SAMPLE_AGAIN_S:
-                self.sample(kept, now, is_after_job=True)
+            if now >= child.sampled_at + SAMPLE_AGAIN_S:
+                self.sample(child, now, is_after_job=True)
 
-    def sample(self, kept: ChildProcess, now: float, is_after_job: bool = False) -> None:
+    def sample(self, child: ChildProcess, now: float, is_after_job: bool = False) -> None:
         """Look at memory and state."""
-        running = kept.running()
-        pid = kept.runner_pid if running is not None else kept.pid  # that of the last job may be a zombie
+        running = child.running()
+        pid = child.runner_pid if running is not None else child.pid  # that of the last job may be a zombie
         seen = self._vitals(pid) if pid > 0 else None
         if seen is None:
             return
-        kept.rss_bytes = rss = seen.rss_bytes
-        kept.sampled_at = now
-        if kept.stage not in (ChildStage.UP, ChildStage.RETIRING):
+        child.rss_bytes = rss = seen.rss_bytes
+        child.sampled_at = now
+        if child.stage not in (ChildStage.UP, ChildStage.RETIRING):
             return
         if self._hard is not None and rss > self._hard:
             text = f"it used {_mib(rss)} of memory, more than its limit of {_mib(self._hard)}"
-            if not kept.given:
-                text = self._too_large_fresh(rss)
+            if not child.sent_count:
+                text = self._boot_memory_error(rss)
             if running is not None and not (is_after_job and now < running.started_at + BLAMELESS_S):
-                kept.doomed_seq = running.seq
-            self._keeper.kill(kept, KillReason("memory", text), KILL)
-        elif self._soft is not None and rss > self._soft and pid == kept.pid:  # another one ends with its job anyway
-            if kept.given:
+                child.killed_seq = running.seq
+            self._actions.kill(child, KillReason("memory", text), KILL)
+        elif self._soft is not None and rss > self._soft and pid == child.pid:  # another one ends with its job anyway
+            if child.sent_count:
                 text = f"it uses {_mib(rss)} of memory, above the soft limit of {_mib(self._soft)}"
-                self._keeper.replace(kept, text)
-            elif not self._has_told_of_fresh:  # its successor would hold no less, and the next one after a second
-                self._has_told_of_fresh = True
+                self._actions.replace(child, text)
+            # its successor would hold no less, and the next one after a second
+            elif not self._has_warned_of_boot_memory:
+                self._has_warned_of_boot_memory = True
                 log.warning(
                     "%s uses %s of memory before its first job, above the soft limit of %s: "
                     "each child will be replaced after its first job; raise the limit",
-                    kept,
+                    child,
                     _mib(rss),
                     _mib(self._soft),
                 )
-        self._note_stop(kept, seen.is_stopped, now)
+        self._check_stopped(child, seen.is_stopped, now)
 
-    def _note_stop(self, kept: ChildProcess, is_stopped: bool, now: float) -> None:
+    def _check_stopped(self, child: ChildProcess, is_stopped: bool, now: float) -> None:
         if not is_stopped:
-            if kept.stopped_at is not None:
-                kept.stopped_at = None
-                self._keeper.availability_changed(kept)
-        elif kept.stopped_at is None:
-            kept.stopped_at = now
-            log.warning("%s is stopped (SIGSTOP); it gets no jobs until it continues", kept)
-            self._keeper.availability_changed(kept)
-        elif now >= kept.stopped_at + FROZEN_S and kept.running() is None:
-            self._keeper.kill(kept, KillReason("frozen", f"it was stopped for {now - kept.stopped_at:.0f} s"), KILL)
+            if child.stopped_at is not None:
+                child.stopped_at = None
+                self._actions.availability_changed(child)
+        elif child.stopped_at is None:
+            child.stopped_at = now
+            log.warning("%s is stopped (SIGSTOP); it gets no jobs until it continues", child)
+            self._actions.availability_changed(child)
+        elif now >= child.stopped_at + FROZEN_S and child.running() is None:
+            self._actions.kill(child, KillReason("frozen", f"it was stopped for {now - child.stopped_at:.0f} s"), KILL)
 
 
 def _mib(size: int) -> str:

@@ -25,34 +25,34 @@ class ChildStage(Enum):
     BOOTING = "booting"
     UP = "up"
     RETIRING = "retiring"
-    DOOMED = "dying"
+    KILLING = "dying"
     GONE = "gone"
 
 
 class ChildProcess:
     """A child and what the parent knows of it.
 
-    ``given`` and ``ended`` count its jobs. ``replace``: why another one is to take its place, after which it retires.
-    ``doom``: why it is being killed, and ``doomed_seq`` the job for whose sake. ``stopped_at``: since when the kernel
-    says that it is stopped. ``is_blocked``: its channel is full until it reports something; ``clogged_count``: how
-    often that was so although it had no job. ``is_closed``: it has closed its end of the channel.
+    ``sent_count`` and ``ended_count`` count its jobs. ``replace``: why another one is to take its place, after which
+    it retires. ``kill_reason``: why it is being killed, and ``killed_seq`` the job for whose sake. ``stopped_at``:
+    since when the kernel says that it is stopped. ``is_blocked``: its channel is full until it reports something;
+    ``full_count``: how often that was so although it had no job. ``is_closed``: it has closed its end of the channel.
     """
 
     __slots__ = (
         "came_up",
-        "child",
-        "clogged_count",
-        "doom",
-        "doomed_seq",
-        "ended",
+        "handle",
+        "full_count",
+        "kill_reason",
+        "killed_seq",
+        "ended_count",
         "generation",
-        "given",
+        "sent_count",
         "is_blocked",
         "is_closed",
         "jobs",
         "limits",
-        "look_timer",
-        "news_watch",
+        "check_timer",
+        "messages_watch",
         "pid_watch",
         "progress",
         "progress_count",
@@ -66,64 +66,64 @@ class ChildProcess:
         "stopped_at",
     )
 
-    def __init__(self, child: ChildHandle, now: float, quota: JobQuota | None) -> None:
-        self.child = child
-        self.generation = child.generation
+    def __init__(self, handle: ChildHandle, now: float, quota: JobQuota | None) -> None:
+        self.handle = handle
+        self.generation = handle.generation
         self.stage = ChildStage.BOOTING
         self.started_at = now
         self.quota = quota
         self.came_up = False
         self.jobs: dict[int, Job] = {}
-        self.given = 0
-        self.ended = 0
+        self.sent_count = 0
+        self.ended_count = 0
         self.limits = ChildLimits()
         self.replace: str | None = None
-        self.doom: KillReason | None = None
-        self.doomed_seq = 0
+        self.kill_reason: KillReason | None = None
+        self.killed_seq = 0
         self.is_blocked = False
         self.is_closed = False
-        self.clogged_count = 0
+        self.full_count = 0
         self.stopped_at: float | None = None
         self.rss_bytes: int | None = None
         self.sampled_at = now
         self.progress_count = 0
         self.progress = ""
-        self.news_watch: Watch | None = None
+        self.messages_watch: Watch | None = None
         self.pid_watch: Watch | None = None
-        self.look_timer: Deadline | None = None
+        self.check_timer: Deadline | None = None
         self.stage_timer: Deadline | None = None
 
     @property
     def pid(self) -> int:
         """0 while its fork server has not forked it yet."""
-        return self.child.pid
+        return self.handle.pid
 
     @property
     def runner_pid(self) -> int:
         """The process that runs its job: a fork of its own for that, or itself."""
-        return self.child.page.runner_pid or self.child.pid
+        return self.handle.page.runner_pid or self.handle.pid
 
     def running(self) -> StartedJob | None:
         """The job that it has begun and whose result was not read, by its page."""
-        page = self.child.page
+        page = self.handle.page
         begun = page.begun_seq
         job = self.jobs.get(begun)
         return None if job is None else StartedJob(begun, job, page.started_at)
 
-    def take_back(self, most: int | None = None) -> list[tuple[int, Job]]:
+    def recall_jobs(self, most: int | None = None) -> list[tuple[int, Job]]:
         """Jobs that it had not received, from the front; they are not its own any more, and its channel has room."""
         if not self.jobs:
             return []
-        taken = [(seq, self.jobs.pop(seq)) for seq in self.child.recall(most) if seq in self.jobs]
+        taken = [(seq, self.jobs.pop(seq)) for seq in self.handle.recall(most) if seq in self.jobs]
         if taken:
-            self.given -= len(taken)
+            self.sent_count -= len(taken)
             self.is_blocked = False
         return taken
 
     def state(self, now: float) -> ChildSnapshot:
         """As others are told."""
         running = self.running() if self.stage is not ChildStage.BOOTING else None
-        page = self.child.page
+        page = self.handle.page
         word = self.stage.value
         if self.stopped_at is not None:
             word = "stopped"
@@ -138,23 +138,23 @@ class ChildProcess:
             running.job.envelope.name if running is not None else None,
             max(0.0, now - running.started_at) if running is not None else None,
             self.rss_bytes,
-            self.ended,
+            self.ended_count,
             max(0.0, now - active_at),
         )
 
-    def end_timers(self) -> None:
+    def cancel_timers(self) -> None:
         """Nothing more is due for it."""
-        for timer in (self.look_timer, self.stage_timer):
+        for timer in (self.check_timer, self.stage_timer):
             if timer is not None:
                 timer.cancel()
-        self.look_timer = self.stage_timer = None
+        self.check_timer = self.stage_timer = None
 
-    def end_watches(self) -> None:
+    def close_watches(self) -> None:
         """Its descriptors are nobody's business any more. Before they are closed."""
-        for watch in (self.news_watch, self.pid_watch):
+        for watch in (self.messages_watch, self.pid_watch):
             if watch is not None:
                 watch.close()
-        self.news_watch = self.pid_watch = None
+        self.messages_watch = self.pid_watch = None
 
     def __str__(self) -> str:
         return f"child {self.generation} (process {self.pid})"

@@ -57,14 +57,14 @@ class ChildExit:
 
 
 def child_exit(
-    code: int | None, signum: int | None, doom: KillReason | None, oom_kills: int, retiring: bool = False
+    code: int | None, signum: int | None, kill_reason: KillReason | None, oom_kills: int, retiring: bool = False
 ) -> ChildExit:
     """What killed a child that ended with an exit code, or by a signal, or in a way that nobody can tell (both None).
 
     ``oom_kills``: the kernel's kills in our control group since the last death.
     """
-    if doom is not None:
-        return ChildExit(doom.cause, signum, code, doom.detail, is_ours=True)
+    if kill_reason is not None:
+        return ChildExit(kill_reason.cause, signum, code, kill_reason.detail, is_ours=True)
     if signum is None:
         return ChildExit("exit", None, code, expected=retiring and not code)
     if signum == signal.SIGKILL and oom_kills:

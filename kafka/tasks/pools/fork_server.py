@@ -90,7 +90,7 @@ class ForkServerLauncher:
         try:
             os.set_blocking(read_end, False)
             ends = ParentChannel(generation, spare=self._spare)
-            self._ask(generation, (*ends.for_child, write_end))
+            self._request_fork(generation, (*ends.for_child, write_end))
         except BaseException:
             os.close(read_end)
             if ends is not None:
@@ -102,7 +102,7 @@ class ForkServerLauncher:
                 ends.for_child.close()
         return LaunchedChild(ends, ForkServerChild(read_end, self), self._orphans, self._process_per_job)
 
-    def _ask(self, generation: int, fds: tuple[int, ...]) -> None:
+    def _request_fork(self, generation: int, fds: tuple[int, ...]) -> None:
         for attempt in (1, 2):
             if self._server is None or self._server.exited() is not None:
                 self._end_server()
@@ -119,7 +119,7 @@ class ForkServerLauncher:
                     raise
                 self._end_server()
 
-    def distrust(self) -> None:
+    def discard_server(self) -> None:
         """It has not forked what it was asked for, and that is given up: the next start makes a new one."""
         self._end_server()
 
@@ -132,7 +132,7 @@ class ForkServerLauncher:
             self._ended.append(self._server)
             self._server = None
 
-    def adopted(self, pid: int) -> DirectChild:
+    def adopt_child(self, pid: int) -> DirectChild:
         """A child of a dead server, which is ours now."""
         return AdoptedChild(pid, self._orphans)
 
@@ -141,8 +141,8 @@ class ForkServerLauncher:
         """Of all its children."""
         return self._orphans
 
-    def tidy(self) -> None:
-        self._orphans.tidy()
+    def reap_zombies(self) -> None:
+        self._orphans.reap_zombies()
         for server in list(self._ended):
             if server.exited() is not None:
                 server.close()
@@ -158,7 +158,7 @@ class ForkServerLauncher:
         self._ended.clear()
         self._orphans.end()
         self._executor.close()
-        self._spare.let_go()
+        self._spare.release()
         os.close(self.stacks_fd)
 
 
@@ -195,23 +195,23 @@ class ForkServerChild:
             except BlockingIOError:
                 break
             if len(record) < RECORD.size:
-                self._lost_server()
+                self._on_server_lost()
                 break
             kind, self.pid, status, max_rss, cpu_s = RECORD.unpack(record)
             if kind == FORKED:
                 self._launcher.orphans.own.add(self.pid)  # if the server dies, it comes to us, and is no orphan
             elif kind == ENDED:
                 self._exit = exit_status_of(status, max_rss, cpu_s)
-                self._launcher.orphans.died(self.pid)
+                self._launcher.orphans.on_child_exit(self.pid)
         if self._exit is None and self._adopted is not None:
             self._exit = self._adopted.exited()
         return self._exit
 
-    def _lost_server(self) -> None:
+    def _on_server_lost(self) -> None:
         if not self.pid:
             self._exit = ExitStatus()
             return
-        self._adopted = self._launcher.adopted(self.pid)
+        self._adopted = self._launcher.adopt_child(self.pid)
         if self._adopted.pidfd is not None:  # the pipe would be readable for ever; its number is being watched
             os.dup2(self._adopted.pidfd, self._fd, inheritable=False)
         self.pidfd = None
@@ -223,7 +223,7 @@ class ForkServerChild:
         if not self.pid:
             if signum in (KILL, signal.SIGTERM):
                 self._exit = ExitStatus()
-                self._launcher.distrust()
+                self._launcher.discard_server()
             return
         send_signal(self.pid, signum, group)
 
@@ -320,7 +320,7 @@ class _Server:
             os.close(status)
         else:
             self._statuses[pid] = status
-            _tell(status, RECORD.pack(FORKED, pid, 0, 0, 0.0))
+            _write_record(status, RECORD.pack(FORKED, pid, 0, 0, 0.0))
         finally:
             process_setup.unblock_signals(former)
         large_payloads.close_all(ends)
@@ -329,7 +329,7 @@ class _Server:
     def _be_child(self, generation: int, fds: ChildFds) -> NoReturn:
         with exit_after_block():
             spec = self._spec
-            terms = ChildParameters(
+            parameters = ChildParameters(
                 spec["worker_pid"],
                 None,
                 self._stacks_fd,
@@ -337,7 +337,7 @@ class _Server:
                 False,
                 spec["process_per_job"],
             )
-            become_child(ChildChannel(generation, fds), self._loaded, terms)
+            become_child(ChildChannel(generation, fds), self._loaded, parameters)
 
     def _loaded(self) -> App:
         if self._app is None:
@@ -358,11 +358,11 @@ class _Server:
                 cpu_s = usage.ru_utime + usage.ru_stime if usage is not None else 0.0
                 max_rss = usage.ru_maxrss if usage is not None else 0
                 fd = self._statuses.pop(pid)
-                _tell(fd, RECORD.pack(ENDED, pid, status, max_rss, cpu_s))
+                _write_record(fd, RECORD.pack(ENDED, pid, status, max_rss, cpu_s))
                 os.close(fd)
 
 
-def _tell(fd: int, record: bytes) -> None:
+def _write_record(fd: int, record: bytes) -> None:
     with contextlib.suppress(OSError):  # the worker wants to know no more
         os.write(fd, record)
 

@@ -71,15 +71,15 @@ class SpareDescriptor:
     def __init__(self, most_bytes: int | None = None) -> None:
         self.most_bytes = most_bytes
         self._fd = -1
-        self.hold()
+        self.reopen()
 
-    def hold(self) -> None:
+    def reopen(self) -> None:
         """Hold it again, as soon as there is one."""
         if self._fd < 0:
             with contextlib.suppress(OSError):
                 self._fd = os.open(os.devnull, os.O_RDONLY)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Make room for a file; any number of times."""
         if self._fd >= 0:
             os.close(self._fd)

@@ -104,7 +104,7 @@ class LaunchedChild:
     ) -> None:
         self.generation = ends.generation
         self.page: ChildPage = ends.page
-        self.news_fd = ends.news_fd
+        self.messages_fd = ends.messages_fd
         self.pid = reaper.pid
         self.pidfd = reaper.pidfd
         self._ends = ends
@@ -114,7 +114,7 @@ class LaunchedChild:
         self._exit: ExitStatus | None = None
         self._has_ended = False
         self._usages: dict[int, tuple[int, float]] = {}
-        self.news_eof = False
+        self.messages_eof = False
         self._is_closed = False
 
     def send(self, seq: int, job: Job) -> bool:
@@ -123,11 +123,11 @@ class LaunchedChild:
     def recall(self, most: int | None = None) -> list[int]:
         return self._ends.recall(most)
 
-    def read_news(self) -> list[ChildMessage]:
+    def read_messages(self) -> list[ChildMessage]:
         try:
-            return self._ends.read_news()
+            return self._ends.read_messages()
         finally:
-            self.news_eof = self._ends.news_eof
+            self.messages_eof = self._ends.messages_eof
 
     def retire(self) -> None:
         self._ends.retire()
@@ -186,8 +186,8 @@ class LaunchedChild:
     def kill_group(self, signum: int) -> None:
         self._reaper.signal(signum, group=True)
 
-    def sweep(self) -> None:
-        self._orphans.sweep()
+    def kill_orphans(self) -> None:
+        self._orphans.kill_orphans()
 
     def close(self) -> None:
         if not self._is_closed:
@@ -213,7 +213,7 @@ class DirectChild:
         if self._exit is None:
             self._exit = reap(self.pid)
             if self._exit is not None:
-                self._orphans.died(self.pid)
+                self._orphans.on_child_exit(self.pid)
         return self._exit
 
     def signal(self, signum: int, group: bool = False) -> None:
@@ -299,7 +299,7 @@ class ForkLauncher:
         gc.collect()
 
     def start(self, generation: int) -> LaunchedChild:
-        self._look_at_threads()
+        self._join_resolver_threads()
         ends = ParentChannel(generation, True, self._spare)
         job_logging.flush_streams()
         worker_pid = os.getpid()
@@ -324,7 +324,7 @@ class ForkLauncher:
     def _be_child(self, ends: ParentChannel, worker_pid: int) -> NoReturn:
         with exit_after_block():
             child = ChildChannel(ends.generation, ends.for_child, ends.page)
-            terms = ChildParameters(
+            parameters = ChildParameters(
                 worker_pid,
                 worker_pid,
                 self.stacks_fd,
@@ -332,9 +332,9 @@ class ForkLauncher:
                 True,
                 self._process_per_job,
             )
-            become_child(child, lambda: self._app, terms)
+            become_child(child, lambda: self._app, parameters)
 
-    def _look_at_threads(self) -> None:
+    def _join_resolver_threads(self) -> None:
         """Those that look names up end soon. They are waited for: what the system's resolver has locked would stay so
         in a fork.
         """
@@ -346,12 +346,12 @@ class ForkLauncher:
             names = ", ".join(thread.name for thread in threading.enumerate() if thread.ident != threading.get_ident())
             log.debug("forking while other threads run (%s); the start method forkserver avoids that", names)
 
-    def tidy(self) -> None:
-        self._orphans.tidy()
+    def reap_zombies(self) -> None:
+        self._orphans.reap_zombies()
 
     def close(self) -> None:
         self._orphans.end()
-        self._spare.let_go()
+        self._spare.release()
         os.close(self.stacks_fd)
 
 
@@ -449,11 +449,11 @@ class SpawnLauncher:
             fds.close()
         return LaunchedChild(ends, DirectChild(pid, self._orphans), self._orphans)
 
-    def tidy(self) -> None:
-        self._orphans.tidy()
+    def reap_zombies(self) -> None:
+        self._orphans.reap_zombies()
 
     def close(self) -> None:
         self._orphans.end()
         self._executor.close()
-        self._spare.let_go()
+        self._spare.release()
         os.close(self.stacks_fd)

@@ -41,32 +41,32 @@ catch it. A child that has raised it ignores the others."""
 
 
 class ChildLimits:
-    """The next look at one child. ``look_at`` None: none of its jobs has a limit."""
+    """The next look at one child. ``check_at`` None: none of its jobs has a limit."""
 
-    __slots__ = ("_again_at", "_softened", "look_at")
+    __slots__ = ("_again_at", "_soft_limit_seq", "check_at")
 
     def __init__(self) -> None:
-        self.look_at: float | None = None
-        self._softened = 0
+        self.check_at: float | None = None
+        self._soft_limit_seq = 0
         self._again_at = 0.0
 
-    def note(self, job: Job, now: float) -> bool:
+    def add(self, job: Job, now: float) -> bool:
         """A job was handed to the child; whether the next look is earlier for it. Jobs without limits need no call."""
         at = now + least_limit(job)
-        if self.look_at is not None and self.look_at <= at:
+        if self.check_at is not None and self.check_at <= at:
             return False
-        self.look_at = at
+        self.check_at = at
         return True
 
-    def struck(self, seq: int, now: float) -> None:
+    def on_soft_limit(self, seq: int, now: float) -> None:
         """The running job is told to end, at its limit or for another reason: see AGAIN."""
-        self._softened = seq
+        self._soft_limit_seq = seq
         self._again_at = now + SOFT_REPEAT_S
-        if self.look_at is None or self.look_at > self._again_at:
-            self.look_at = self._again_at
+        if self.check_at is None or self.check_at > self._again_at:
+            self.check_at = self._again_at
 
-    def look(self, now: float, running: StartedJob | None, jobs: Iterable[Job]) -> LimitAction:
-        """What is due for the running job; afterwards ``look_at`` is the next look. ``jobs``: all that the child has.
+    def check(self, now: float, running: StartedJob | None, jobs: Iterable[Job]) -> LimitAction:
+        """What is due for the running job; afterwards ``check_at`` is the next look. ``jobs``: all that the child has.
 
         SOFT is said once for a job, and AGAIN each second after it. HARD ends the looking: the child is killed.
         """
@@ -76,17 +76,17 @@ class ChildLimits:
                 due.append(now + least_limit(job))
         act = LimitAction.NOTHING
         if running is not None:
-            act = self._look(now, running, due)
-        self.look_at = min(due, default=None) if act is not LimitAction.HARD else None
+            act = self._check(now, running, due)
+        self.check_at = min(due, default=None) if act is not LimitAction.HARD else None
         return act
 
-    def _look(self, now: float, running: StartedJob, due: list[float]) -> LimitAction:
+    def _check(self, now: float, running: StartedJob, due: list[float]) -> LimitAction:
         seq, job, started_at = running
         if job.hard_s is not None:
             if now >= started_at + job.hard_s:
                 return LimitAction.HARD
             due.append(started_at + job.hard_s)
-        if self._softened == seq:
+        if self._soft_limit_seq == seq:
             act = LimitAction.NOTHING
             if now >= self._again_at:
                 act = LimitAction.AGAIN
@@ -95,7 +95,7 @@ class ChildLimits:
             return act
         if job.soft_s is not None:
             if now >= started_at + job.soft_s:
-                self.struck(seq, now)
+                self.on_soft_limit(seq, now)
                 due.append(self._again_at)
                 return LimitAction.SOFT
             due.append(started_at + job.soft_s)
@@ -115,7 +115,9 @@ def timeout_text(job: Job) -> str:
     return f"it ran for longer than its timeout of {job.hard_s:g} s"
 
 
-def timeout_outcome(job: Job, more: str = "", kill_signal: int | None = None, is_told: bool = False) -> AttemptFailed:
+def timeout_outcome(
+    job: Job, more: str = "", kill_signal: int | None = None, handlers_called: bool = False
+) -> AttemptFailed:
     """The outcome of a job that has reached its hard limit; ``more`` goes behind the text."""
-    fault = ErrorInfo("TimeLimit", timeout_text(job) + more)
-    return AttemptFailed(fault, job.task.retries(TimeLimit()), kill_signal, is_told)
+    error_info = ErrorInfo("TimeLimit", timeout_text(job) + more)
+    return AttemptFailed(error_info, job.task.retries(TimeLimit()), kill_signal, handlers_called)

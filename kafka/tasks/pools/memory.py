@@ -47,7 +47,7 @@ class OomCounter:
         self._older = self._newer = self._seen = 0
         self._older = self._newer = self._read()
 
-    def note(self) -> None:
+    def advance(self) -> None:
         """A second has passed: what was counted two calls ago belongs to other deaths than the next."""
         self._older, self._newer = self._newer, self._read()
 

@@ -16,7 +16,7 @@ that comes along. The body of a frame (child to parent)::
     DONE       seq u64 | started_at f64 | ran_s f64 | outcome u8 | the outcome by its kind
 
 Little-endian. Both sides are the same release (the handshake says so): no field is optional. A new kind of news is a
-number and a row of ``_NEWS``; a new outcome of a run a row of ``_OUTCOMES``.
+number and a row of ``_MESSAGES``; a new outcome of a run a row of ``_OUTCOMES``.
 """
 
 from __future__ import annotations
@@ -130,10 +130,10 @@ def encode_done(seq: int, outcome: Outcome, ran_s: float, started_at: float) -> 
     return _DONE.pack(seq, started_at, ran_s, number) + encode(outcome)
 
 
-def decode_news(frame: Frame, body: bytes) -> ChildMessage:
+def decode_message(frame: Frame, body: bytes) -> ChildMessage:
     """What a frame says; ``body`` is its own or that of its file. :class:`ChannelDamaged` for what nobody can say."""
     try:
-        return _NEWS[frame.kind](body)
+        return _MESSAGES[frame.kind](body)
     except (KeyError, ValueError, TypeError, struct.error, RecursionError) as error:
         raise ChannelDamaged(f"could not decode a frame of kind {frame.kind}: {error!r}") from None
 
@@ -149,8 +149,8 @@ def _done(body: bytes) -> JobDone:
 
 
 def _encode_failed(failed: AttemptFailed) -> bytes:
-    fault = failed.fault
-    return json.dumps([fault.type, fault.text, fault.traceback, failed.listed]).encode()
+    error_info = failed.error_info
+    return json.dumps([error_info.type, error_info.text, error_info.traceback, failed.listed]).encode()
 
 
 def _failed(body: bytes) -> AttemptFailed:
@@ -170,7 +170,7 @@ def _succeeded(body: bytes) -> JobSucceeded:
     return JobSucceeded(body)
 
 
-_NEWS: dict[int, Callable[[bytes], ChildMessage]] = {
+_MESSAGES: dict[int, Callable[[bytes], ChildMessage]] = {
     UP: _up,
     PROGRESS: lambda body: ChildProgress(body.decode("utf-8", "replace")),
     DONE: _done,

@@ -18,7 +18,7 @@ from kafka.tasks.runner import Job
 
 
 class OffLoopPool(SimplePool):
-    """A pool of ``concurrency`` slots. Its methods are for the worker's thread; :meth:`_tell` is for any."""
+    """A pool of ``concurrency`` slots. Its methods are for the worker's thread; :meth:`_report` is for any."""
 
     def __init__(self, concurrency: int, wake: Wake) -> None:
         self.concurrency = concurrency
@@ -54,13 +54,13 @@ class OffLoopPool(SimplePool):
 
     def tick(self, now: float) -> float | None:
         if self._check_at is not None and now >= self._check_at:
-            self._check_at = min(self._enforce(now), default=None)
+            self._check_at = min(self._enforce_limits(now), default=None)
         return self._check_at
 
     def statistics(self) -> dict[str, int]:
         return {"concurrency": self.concurrency, "busy": self._busy, **self._counts}
 
-    def _tell(self, job: Job, outcome: Outcome) -> None:
+    def _report(self, job: Job, outcome: Outcome) -> None:
         """The job has ended; from any thread."""
         self._done.append((job, outcome))
         if not self._is_woken:
@@ -70,20 +70,20 @@ class OffLoopPool(SimplePool):
 
     # -- limits -------------------------------------------------------------------------------------------------------
 
-    def _enforce(self, now: float) -> list[float]:
+    def _enforce_limits(self, now: float) -> list[float]:
         """Do what is due for the limits of the jobs; the times at which more may be."""
         raise NotImplementedError
 
-    def _look_within(self, limit: float) -> None:
+    def _check_within(self, limit: float) -> None:
         """See to it that ``tick`` looks no later than this limit of a job that starts right now."""
         at = time.monotonic() + limit
         self._check_at = at if self._check_at is None else min(at, self._check_at)
 
-    def _give_up(self, job: Job, limit: float) -> None:
+    def _time_out(self, job: Job, limit: float) -> None:
         """The job has run for too long: it ends for the outside, whatever its task still does. Its error handlers are
         the worker's to call: where it runs they would come late, or never.
         """
-        job.cancelled = job.is_given_up = True
+        job.cancelled = job.is_timed_out = True
         job.ran_s = limit
         self._counts["hard_limits"] += 1
-        self._tell(job, timeout_outcome(job))
+        self._report(job, timeout_outcome(job))

@@ -46,13 +46,14 @@ class Orphans:
         self._more_may_come = False
         """What was killed had children, perhaps in sessions of their own: they come when it is dead."""
 
-    def died(self, pid: int) -> None:
+    def on_child_exit(self, pid: int) -> None:
         """A child has ended and was reaped: zombies of its session are nobody's."""
         self.own.discard(pid)
         self._died.add(pid)
 
-    def sweep(self) -> list[int]:
-        """Kill all orphans; returns their pids. They are reaped by :meth:`tidy`, which kills what comes from them."""
+    def kill_orphans(self) -> list[int]:
+        """Kill all orphans; returns their pids. They are reaped by :meth:`reap_zombies`, which kills what comes from
+        them."""
         # One that was killed counts until it is reaped: what it leaves behind comes as it dies, perhaps after this.
         found = [
             pid for pid in children_of(os.getpid()) if pid not in self.own and (pid in self._killed or _is_orphan(pid))
@@ -69,15 +70,15 @@ class Orphans:
     def end(self) -> None:
         """Kill and reap all there are, and what comes from them. Waits for that, but not for long."""
         give_up_at = time.monotonic() + END_S
-        while self.sweep() and time.monotonic() < give_up_at:
+        while self.kill_orphans() and time.monotonic() < give_up_at:
             time.sleep(0.005)
-            self.tidy()
-        self.tidy()
+            self.reap_zombies()
+        self.reap_zombies()
 
-    def tidy(self) -> None:
+    def reap_zombies(self) -> None:
         """Reap what has ended and is nobody else's."""
         if self._more_may_come:
-            self.sweep()
+            self.kill_orphans()
         now = time.monotonic()
         ours = self._died | self._died_before | self.own
         zombies: dict[int, float] = {}

@@ -27,37 +27,37 @@ def poll_once(supervision: Supervision, timeout_s: float) -> None:
         timeout_s = min(timeout_s, max(0.0, when - deadlines.time()))
     poll: Any = select.poll()
     by_fd: dict[int, ChildProcess] = {}
-    for kept in supervision.children.values():
-        child = kept.child
-        for fd in (-1 if child.news_eof else child.news_fd, child.pidfd):
+    for child in supervision.children.values():
+        handle = child.handle
+        for fd in (-1 if handle.messages_eof else handle.messages_fd, handle.pidfd):
             if fd is not None and fd >= 0:
-                by_fd[fd] = kept
+                by_fd[fd] = child
                 poll.register(fd, select.POLLIN)
-        if child.pidfd is None:
+        if handle.pidfd is None:
             timeout_s = min(timeout_s, 0.01)
     for fd, _ in poll.poll(timeout_s * 1000 + 0.5 if by_fd else 0):
-        supervision.look(by_fd[fd])
-    supervision.deaths.settle_all()
+        supervision.read_messages(by_fd[fd])
+    supervision.reaper.check_all()
     deadlines.run_due()
 
 
 def stop_children(supervision: Supervision, grace_s: float, kill_grace_s: float) -> None:
     """End all children: idle ones at once, the others within the grace, by force after it."""
     supervision.is_closing = True
-    for kept in list(supervision.children.values()):
-        if kept.stage is ChildStage.BOOTING:
-            supervision.kill(kept, KillReason("stopped"), KILL)
-        supervision.retire(kept)
+    for child in list(supervision.children.values()):
+        if child.stage is ChildStage.BOOTING:
+            supervision.kill(child, KillReason("stopped"), KILL)
+        supervision.retire(child)
     _wait(supervision, max(grace_s, RETIRE_S), grace_s)  # what their tasks have enqueued is flushed meanwhile
     supervision.abandon(min(kill_grace_s, ABANDON_S))
     _wait(supervision, ABANDON_S, ABANDON_S)
-    for kept in list(supervision.children.values()):
-        supervision.kill(kept, kept.doom or KillReason("stopped"), KILL)
+    for child in list(supervision.children.values()):
+        supervision.kill(child, child.kill_reason or KillReason("stopped"), KILL)
     _wait(supervision, REAP_S, REAP_S)
-    for kept in supervision.children.values():
-        log.error("%s did not end after SIGKILL", kept)
-        kept.end_watches()
-        kept.end_timers()
+    for child in supervision.children.values():
+        log.error("%s did not end after SIGKILL", child)
+        child.close_watches()
+        child.cancel_timers()
     supervision.close()
 
 
@@ -66,7 +66,7 @@ def _wait(supervision: Supervision, idle_s: float, busy_s: float) -> None:
     time = supervision.deadlines.time
     idle_until, busy_until = time() + idle_s, time() + busy_s
     while supervision.children:
-        is_busy = any(kept.jobs for kept in supervision.children.values())
+        is_busy = any(child.jobs for child in supervision.children.values())
         left = (busy_until if is_busy else idle_until) - time()
         if left <= 0:
             return

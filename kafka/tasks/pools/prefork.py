@@ -65,19 +65,19 @@ class PreforkPool:
         self._settings = settings
         self._wake = wake
         self._loop = loop
-        self._line: deque[Job] = deque()
+        self._queue: deque[Job] = deque()
         self._done: list[Finished] = []
-        self._never: list[Job] | None = None
+        self._unfinished: list[Job] | None = None
         self._is_woken = False
-        self._is_hand_out_due = False
+        self._is_dispatch_due = False
         self._busy = 0
         self._seq = 0
-        self._aside: list[Job] = []
+        self._deferred: list[Job] = []
         """Jobs that could not be written: back in the line after a while. Those behind them need not wait for that."""
-        self._told_of: set[Job] = set()
+        self._logged_deferred: set[Job] = set()
         """Those of which the log has been told, and that could not be written since."""
         self._counts = {"done": 0, "put_back": 0}
-        self._was = (False, False)
+        self._reported_state = (False, False)
         self._is_per_job = settings.process_per_job
         self._load: Callable[[ChildProcess], int] = _load_and_process if settings.process_per_job else _load
         self._scaler = Autoscaler(*settings.autoscale) if settings.autoscale is not None else None
@@ -98,16 +98,16 @@ class PreforkPool:
 
     @property
     def ready(self) -> bool:
-        return bool(self.supervision.takers)
+        return bool(self.supervision.available)
 
     @property
     def degraded(self) -> str | None:
         supervision = self.supervision
-        return None if supervision.takers else supervision.starts.open_because(supervision.deadlines.time())
+        return None if supervision.available else supervision.breaker.open_reason(supervision.deadlines.time())
 
     @property
     def ever_ready(self) -> bool:
-        return self.supervision.starts.ever_up
+        return self.supervision.breaker.ever_up
 
     @property
     def may_grow(self) -> bool:
@@ -116,7 +116,7 @@ class PreforkPool:
 
     @property
     def free_slots(self) -> int:
-        return max(0, self.depth - self._busy) if self.supervision.takers else 0
+        return max(0, self.depth - self._busy) if self.supervision.available else 0
 
     @property
     def busy(self) -> int:
@@ -124,7 +124,7 @@ class PreforkPool:
 
     def children(self) -> list[ChildSnapshot]:
         now = self.supervision.deadlines.time()
-        return [kept.state(now) for kept in self.supervision.children.values()]
+        return [child.state(now) for child in self.supervision.children.values()]
 
     def lost_by_cause(self) -> Mapping[str, int]:
         return dict(self.supervision.lost_by_cause)
@@ -132,43 +132,45 @@ class PreforkPool:
     def statistics(self) -> dict[str, int]:
         supervision = self.supervision
         counts = {"concurrency": self.concurrency, "busy": self._busy, **self._counts}
-        return {**counts, "children": len(supervision.children), **supervision.counts, **supervision.inspection.counts}
+        return {**counts, "children": len(supervision.children), **supervision.counts, **supervision.monitor.counts}
 
     def human_write_stats(self) -> dict[str, Any]:
         """How evenly jobs were written to the children that are there now; for people."""
         children = self.supervision.children
-        return human_write_stats({number: WriteCounts(kept.given, len(kept.jobs)) for number, kept in children.items()})
+        return human_write_stats(
+            {number: WriteCounts(child.sent_count, len(child.jobs)) for number, child in children.items()}
+        )
 
     # -- jobs in and out ----------------------------------------------------------------------------------------------
 
     def submit(self, job: Job) -> None:
         self._busy += 1
-        self._line.append(job)
-        if not self._is_hand_out_due:
-            self._hand_out_later()
+        self._queue.append(job)
+        if not self._is_dispatch_due:
+            self._dispatch_later()
 
     def finished(self, timeout: float = 0.0) -> list[Finished]:
         self._is_woken = False
         if timeout > 0 and not self._done:
-            self._hand_out()
+            self._dispatch()
             poll_once(self.supervision, timeout)
         if self._loop is None or timeout > 0:
-            self._hand_out()
+            self._dispatch()
         done, self._done = self._done, []
         self._busy -= len(done)
         return done
 
     def recall(self) -> list[Job]:
         back: list[tuple[int, Job]] = []
-        for kept in self.supervision.children.values():
-            back += kept.take_back()
-            kept.is_blocked = False
+        for child in self.supervision.children.values():
+            back += child.recall_jobs()
+            child.is_blocked = False
         back.sort(key=lambda each: each[0])
-        self._from_aside()
-        self._told_of.clear()
+        self._requeue_deferred()
+        self._logged_deferred.clear()
         jobs = [job for _, job in back]
-        jobs += self._line
-        self._line.clear()
+        jobs += self._queue
+        self._queue.clear()
         self._busy -= len(jobs)
         return jobs
 
@@ -179,26 +181,26 @@ class PreforkPool:
         return None
 
     def interrupt(self) -> None:
-        for kept in self.supervision.children.values():
-            self.supervision.inspection.interrupt(kept)
+        for child in self.supervision.children.values():
+            self.supervision.monitor.interrupt(child)
 
     def cancel(self, job: Job) -> None:
         """One that no child has received never will run."""
-        for kept in self.supervision.children.values():
-            seq = next((seq for seq, each in kept.jobs.items() if each is job), None)
+        for child in self.supervision.children.values():
+            seq = next((seq for seq, each in child.jobs.items() if each is job), None)
             if seq is None:
                 continue
-            if kept.child.page.begun_seq != seq:
-                self.came_back(kept.take_back())
-            if seq in kept.jobs:  # it runs, or is about to
-                kept.child.page.cancel(seq)
+            if child.handle.page.begun_seq != seq:
+                self.on_jobs_returned(child.recall_jobs())
+            if seq in child.jobs:  # it runs, or is about to
+                child.handle.page.cancel(seq)
                 return
-        self._from_aside()
-        if job in self._line:
-            self._line.remove(job)
-            self._told_of.discard(job)
+        self._requeue_deferred()
+        if job in self._queue:
+            self._queue.remove(job)
+            self._logged_deferred.discard(job)
             self._done.append((job, LockLost()))
-            self._tell()
+            self._wake_worker()
 
     def abandon(self) -> list[Job]:
         self.supervision.abandon()
@@ -206,17 +208,17 @@ class PreforkPool:
 
     def stop(self, grace: float) -> list[Job]:
         """The outcomes of jobs that ended meanwhile are there for :meth:`finished`."""
-        self._never = self.recall()
+        self._unfinished = self.recall()
         stop_children(self.supervision, grace, self._settings.kill_grace)
-        never = [*self._never, *self._line]
-        for kept in self.supervision.children.values():
-            never += kept.jobs.values()
-        self._line.clear()
+        unfinished = [*self._unfinished, *self._queue]
+        for child in self.supervision.children.values():
+            unfinished += child.jobs.values()
+        self._queue.clear()
         self._busy = len(self._done)
-        return never
+        return unfinished
 
     def dump(self) -> None:
-        self._stacks.ask(self.supervision.children.values())
+        self._stacks.request_dumps(self.supervision.children.values())
 
     # -- how many -----------------------------------------------------------------------------------------------------
 
@@ -234,119 +236,123 @@ class PreforkPool:
         self.depth = slots if self.depth == self.concurrency else max(self.depth, slots)
         self.concurrency = self.supervision.slots = slots
         self.supervision.change_later()  # this may be the callback of a descriptor: that of signals
-        self.changed()
+        self.on_children_changed()
 
     # -- handing out --------------------------------------------------------------------------------------------------
 
-    def _hand_out_later(self) -> None:
+    def _dispatch_later(self) -> None:
         """After the callbacks of this turn, so that all jobs of one turn are dealt out together."""
-        if not self._is_hand_out_due and self._loop is not None:
-            self._is_hand_out_due = True
-            self._loop.call_soon(self._hand_out)
+        if not self._is_dispatch_due and self._loop is not None:
+            self._is_dispatch_due = True
+            self._loop.call_soon(self._dispatch)
 
-    def _hand_out(self) -> None:
-        self._is_hand_out_due = False
-        takers = self.supervision.takers
-        if not takers:
+    def _dispatch(self) -> None:
+        self._is_dispatch_due = False
+        available = self.supervision.available
+        if not available:
             return
-        if self._line:
-            self._deal(takers)
-        while not self._line and len(takers) > 1 and self._take_from_the_busiest(takers):
-            before = len(self._line)
-            self._deal(takers)
-            if len(self._line) == before:
+        if self._queue:
+            self._distribute(available)
+        while not self._queue and len(available) > 1 and self._recall_from_busiest(available):
+            before = len(self._queue)
+            self._distribute(available)
+            if len(self._queue) == before:
                 break
 
-    def _deal(self, takers: list[ChildProcess]) -> None:
+    def _distribute(self, available: list[ChildProcess]) -> None:
         """Jobs from the line to the children, so that all have the same number, as far as there is room."""
-        line = self._line
+        queue = self._queue
         room = self.supervision.room
-        given = sum(len(kept.jobs) for kept in takers)
-        level = min(self._most_each(len(takers)), -(-(given + len(line)) // len(takers)))
-        for kept in sorted(takers, key=self._load):
-            count = room(kept, level)
+        given = sum(len(child.jobs) for child in available)
+        level = min(self._max_per_child(len(available)), -(-(given + len(queue)) // len(available)))
+        for child in sorted(available, key=self._load):
+            count = room(child, level)
             if count > 0:
-                self._give(kept, line, min(count, len(line)))
-                if not line:
+                self._send_jobs(child, queue, min(count, len(queue)))
+                if not queue:
                     return
 
-    def _give(self, kept: ChildProcess, line: deque[Job], count: int) -> None:
-        send, jobs, seq = kept.child.send, kept.jobs, self._seq
-        while count and line:
-            job = line[0]
+    def _send_jobs(self, child: ChildProcess, queue: deque[Job], count: int) -> None:
+        send, jobs, seq = child.handle.send, child.jobs, self._seq
+        while count and queue:
+            job = queue[0]
             seq += 1
             try:
                 if not send(seq, job):
-                    kept.is_blocked = True
+                    child.is_blocked = True
             except OSError as error:  # no descriptor for the file of a large job, say: not the channel's fault
-                self._put_aside(kept, error)
+                self._defer(child, error)
                 continue
-            if kept.is_blocked:
+            if child.is_blocked:
                 if not jobs:
-                    self.supervision.clogged(kept)
+                    self.supervision.on_channel_full(child)
                 break
-            kept.clogged_count = 0
+            child.full_count = 0
             count -= 1
-            if self._told_of:
-                self._told_of.discard(job)
-            del line[0]
+            if self._logged_deferred:
+                self._logged_deferred.discard(job)
+            del queue[0]
             jobs[seq] = job
-            kept.given += 1
+            child.sent_count += 1
             if job.soft_s is not None or job.hard_s is not None:
-                self.supervision.inspection.limited(kept, job)
+                self.supervision.monitor.on_limited_job(child, job)
         self._seq = seq
 
-    def _put_aside(self, kept: ChildProcess, error: OSError) -> None:
-        job = self._line.popleft()
-        if job not in self._told_of:
-            self._told_of.add(job)
-            log.error("could not send %s to %s, retrying: %s", job, kept, error)
-        if not self._aside:
-            self.supervision.deadlines.after(FULL_CHANNEL_RETRY_S, self._from_aside)
-        self._aside.append(job)
+    def _defer(self, child: ChildProcess, error: OSError) -> None:
+        job = self._queue.popleft()
+        if job not in self._logged_deferred:
+            self._logged_deferred.add(job)
+            log.error("could not send %s to %s, retrying: %s", job, child, error)
+        if not self._deferred:
+            self.supervision.deadlines.after(FULL_CHANNEL_RETRY_S, self._requeue_deferred)
+        self._deferred.append(job)
 
-    def _from_aside(self) -> None:
-        if self._aside:
-            self._line.extendleft(reversed(self._aside))
-            self._aside.clear()
-            self._hand_out_later()
+    def _requeue_deferred(self) -> None:
+        if self._deferred:
+            self._queue.extendleft(reversed(self._deferred))
+            self._deferred.clear()
+            self._dispatch_later()
 
-    def _most_each(self, takers: int) -> int:
+    def _max_per_child(self, available: int) -> int:
         """Jobs with one child at once."""
         if self._settings.prefetch is not None:
             return self._settings.prefetch
-        return min(MOST_AHEAD, max(1, -(-self.depth // takers)))
+        return min(MOST_AHEAD, max(1, -(-self.depth // available)))
 
-    def _take_from_the_busiest(self, takers: list[ChildProcess]) -> bool:
+    def _recall_from_busiest(self, available: list[ChildProcess]) -> bool:
         """Half of what waits with the child that has most, when another is idle; whether there was something."""
-        if all(kept.jobs or self.supervision.room(kept, 1) <= 0 for kept in takers):
+        if all(child.jobs or self.supervision.room(child, 1) <= 0 for child in available):
             return False
-        behind: Callable[[ChildProcess], int] = _behind
-        if self._is_per_job and any(self._load(kept) == 0 and self.supervision.room(kept, 1) > 0 for kept in takers):
-            behind = _behind_a_process
-        busiest = max(takers, key=behind)
+        behind: Callable[[ChildProcess], int] = _waiting_count
+        if self._is_per_job and any(
+            self._load(child) == 0 and self.supervision.room(child, 1) > 0 for child in available
+        ):
+            behind = _waiting_count_with_process
+        busiest = max(available, key=behind)
         waiting = behind(busiest)
         if waiting < 1:
             return False
-        back = busiest.take_back(-(-waiting // 2))
-        self._line.extendleft(job for _, job in reversed(back))
+        back = busiest.recall_jobs(-(-waiting // 2))
+        self._queue.extendleft(job for _, job in reversed(back))
         return bool(back)
 
     # -- what the supervision tells -----------------------------------------------------------------------------------
 
-    def ended(self, kept: ChildProcess, news: Sequence[JobDone]) -> int:
-        jobs, done = kept.jobs, self._done
+    def on_jobs_done(self, child: ChildProcess, messages: Sequence[JobDone]) -> int:
+        jobs, done = child.jobs, self._done
         before, strange = len(done), -1
-        for seq, outcome, ran_s, started_at in news:
+        for seq, outcome, ran_s, started_at in messages:
             job = jobs.pop(seq, None)
             if job is None:
                 strange = seq
                 break
             job.started_at = started_at
             job.ran_s = ran_s
-            is_too_long = kept.doom is not None and kept.doom.cause == "time" and kept.doomed_seq == seq
+            is_too_long = (
+                child.kill_reason is not None and child.kill_reason.cause == "time" and child.killed_seq == seq
+            )
             if is_too_long and isinstance(outcome, AttemptFailed):
-                outcome = timeout_outcome(job, _PROCESS_ENDED, is_told=True)
+                outcome = timeout_outcome(job, _PROCESS_ENDED, handlers_called=True)
             done.append((job, outcome))
         count = len(done) - before
         self._counts["done"] += count
@@ -354,34 +360,34 @@ class PreforkPool:
             for job, outcome in done[before:]:
                 log.debug("%s: %s", job, brief(outcome.value if isinstance(outcome, JobSucceeded) else outcome))
         if strange >= 0:
-            self.supervision.damaged(kept, f"it reported unknown job seq {strange}")
-        self._tell()
-        self._hand_out_later()
+            self.supervision.on_channel_damaged(child, f"it reported unknown job seq {strange}")
+        self._wake_worker()
+        self._dispatch_later()
         return count
 
-    def came_back(self, jobs: list[tuple[int, Job]]) -> None:
+    def on_jobs_returned(self, jobs: list[tuple[int, Job]]) -> None:
         """One that was cancelled meanwhile never will run: somebody else runs it."""
         self._counts["put_back"] += len(jobs)
         cancelled = [job for _, job in jobs if job.cancelled]
         if cancelled:
             self._done += [(job, LockLost()) for job in cancelled]
-            self._tell()
-        self._line.extendleft(job for _, job in reversed(jobs) if not job.cancelled)
-        self._hand_out_later()
+            self._wake_worker()
+        self._queue.extendleft(job for _, job in reversed(jobs) if not job.cancelled)
+        self._dispatch_later()
 
-    def lost(self, kept: ChildProcess, running: StartedJob, death: ChildExit) -> None:
+    def on_job_lost(self, child: ChildProcess, running: StartedJob, death: ChildExit) -> None:
         job = running.job
         job.started_at = running.started_at
         job.ran_s = max(0.0, self.supervision.deadlines.time() - running.started_at)
-        if death.cause == "stopped" and self._never is not None:
-            self._never.append(job)
+        if death.cause == "stopped" and self._unfinished is not None:
+            self._unfinished.append(job)
             return
-        rss_bytes = kept.rss_bytes
-        if self._is_per_job and kept.sampled_at < running.started_at:
+        rss_bytes = child.rss_bytes
+        if self._is_per_job and child.sampled_at < running.started_at:
             rss_bytes = None  # that was the process of another job, or the child's own
-        its_fault = running.seq == kept.doomed_seq or death.cause not in ("time", "memory", "stopped")
+        its_fault = running.seq == child.killed_seq or death.cause not in ("time", "memory", "stopped")
         is_time = death.cause == "time" and its_fault
-        detail = f"process {kept.pid}{'; ' if death.detail and not is_time else ''}{'' if is_time else death.detail}"
+        detail = f"process {child.pid}{'; ' if death.detail and not is_time else ''}{'' if is_time else death.detail}"
         lost = ChildLost(
             death.cause,
             death.signal,
@@ -397,46 +403,46 @@ class PreforkPool:
             outcome = timeout_outcome(job, f"{_PROCESS_ENDED}: {'; '.join(lost.facts())}", death.signal)
         self._done.append((job, outcome))
         self._counts["done"] += 1
-        self._tell()
+        self._wake_worker()
 
-    def changed(self) -> None:
-        self._hand_out_later()
+    def on_children_changed(self) -> None:
+        self._dispatch_later()
         state = (self.ready, self.degraded is not None)
-        if state != self._was or self.ready:
-            self._was = state
-            self._tell()
+        if state != self._reported_state or self.ready:
+            self._reported_state = state
+            self._wake_worker()
 
-    def sampled(self, now: float) -> None:
+    def on_sample(self, now: float) -> None:
         if self._is_per_job:
-            self._hand_out_later()  # nobody tells when the process of a job has come to its end
+            self._dispatch_later()  # nobody tells when the process of a job has come to its end
         if self._scaler is None:
             return
-        busy = sum(bool(kept.jobs) for kept in self.supervision.takers)
+        busy = sum(bool(child.jobs) for child in self.supervision.available)
         waiting = self._busy - len(self._done) - busy + self.backlog
         target = self._scaler.target(now, PoolLoad(self.concurrency, busy, max(0, waiting)))
         self._resize(target)
 
-    def _tell(self) -> None:
+    def _wake_worker(self) -> None:
         if not self._is_woken:
             self._is_woken = True
             self._wake()
 
 
-def _load(kept: ChildProcess) -> int:
-    return len(kept.jobs)
+def _load(child: ChildProcess) -> int:
+    return len(child.jobs)
 
 
-def _behind(kept: ChildProcess) -> int:
-    return len(kept.jobs) - 1
+def _waiting_count(child: ChildProcess) -> int:
+    return len(child.jobs) - 1
 
 
 # With a process for each job, that of the last one may still be busy with its exit functions: nothing begins meanwhile.
 
 
-def _load_and_process(kept: ChildProcess) -> int:
-    return 2 * len(kept.jobs) + (kept.child.page.runner_pid != 0)
+def _load_and_process(child: ChildProcess) -> int:
+    return 2 * len(child.jobs) + (child.handle.page.runner_pid != 0)
 
 
-def _behind_a_process(kept: ChildProcess) -> int:
-    is_held_up = kept.child.page.runner_pid != 0 and kept.running() is None
-    return len(kept.jobs) if is_held_up else len(kept.jobs) - 1
+def _waiting_count_with_process(child: ChildProcess) -> int:
+    is_held_up = child.handle.page.runner_pid != 0 and child.running() is None
+    return len(child.jobs) if is_held_up else len(child.jobs) - 1

@@ -70,7 +70,7 @@ class ForkingJobLoop(JobLoop):
         self._pid = os.getpid()
         self._has_numpy = "numpy" in sys.modules
         with contextlib.suppress(Exception):  # no descriptors, say: it only saves time
-            _warm_up(self._app, self._terms)
+            _warm_up(self._app, self._parameters)
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -87,12 +87,12 @@ class ForkingJobLoop(JobLoop):
         finally:
             self._is_forking = False
         if pid == 0:
-            self._be_the_job()
-        self._ends.let_go()
+            self._run_job_process()
+        self._ends.discard_file()
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        self._page.runs_in(0)  # before its number can be given to another process
+        self._page.set_runner(0)  # before its number can be given to another process
         if self._page.done_seq != seq:
-            self._lost(pid)
+            self._exit_like_job(pid)
         status = os.waitpid(pid, 0)[1]
         if status:
             code = os.waitstatus_to_exitcode(status)
@@ -100,20 +100,20 @@ class ForkingJobLoop(JobLoop):
         _kill_leftovers()
         process_setup.unblock_signals()
 
-    def _lost(self, pid: int) -> NoReturn:
+    def _exit_like_job(self, pid: int) -> NoReturn:
         _, status, usage = os.wait4(pid, 0)
         self._page.lost(usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime)
         _exit_like(status)
 
     # -- the process of a job -----------------------------------------------------------------------------------------
 
-    def _be_the_job(self) -> NoReturn:
+    def _run_job_process(self) -> NoReturn:
         code = EXIT_BROKEN_CHANNEL
         try:
             kernel.die_with_parent(signal.SIGKILL)  # it may leave the group, with which it would die else
             if os.getppid() != self._pid:
                 os._exit(code)
-            self._page.runs_in(os.getpid())
+            self._page.set_runner(os.getpid())
             if self._has_numpy:
                 process_setup.reseed_numpy()
             gc.enable()
@@ -138,9 +138,9 @@ class ForkingJobLoop(JobLoop):
         run_exit_functions(self._app)
         flush_streams()
 
-    def became_stray(self) -> None:
+    def on_task_fork(self) -> None:
         if not self._is_forking:
-            super().became_stray()
+            super().on_task_fork()
 
 
 def _exit_like(status: int) -> NoReturn:
@@ -180,7 +180,7 @@ def _kill_leftovers() -> None:
         pass
 
 
-def _warm_up(app: App, terms: ChildParameters) -> None:
+def _warm_up(app: App, parameters: ChildParameters) -> None:
     """Run a job that does nothing, in this process, a few times. What the interpreter writes down when it calls
     something for the first time (specialised code, versions of types, addresses of symbols) the process of each job
     would write down for itself else: 70 of its 600 page faults.
@@ -189,12 +189,12 @@ def _warm_up(app: App, terms: ChildParameters) -> None:
     ends = ChildChannel(0, channel.for_child, channel.page)
     quiet = App(app.name)  # without handlers
     task = quiet.task(_nothing)
-    servant = JobLoop(ends, quiet, SoftLimitWindow(ends.page), JobLogContext(), terms)
+    job_loop = JobLoop(ends, quiet, SoftLimitWindow(ends.page), JobLogContext(), parameters)
     envelope = Envelope("0" * 32, task.name, encode_call(task.name, (), {}))
     job = Job(JobLease(JobSource(task.queue, ""), envelope.value, (), 1), envelope, task)
     for seq in range(1, 1 + WARM_UP_RUNS):
         channel.send(seq, job)
-        servant._run_next(ends.take())
+        job_loop._run_next(ends.take())
     ends.close()
     channel.close()
 

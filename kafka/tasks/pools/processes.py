@@ -1,7 +1,7 @@
 """What the supervision sees of a child process and of whoever starts it: interfaces, and the values that pass.
 
 The one implementation starts real processes (:mod:`kafka.tasks.pools.launch`); the tests have a fake in memory. None of
-these methods blocks, and none raises because a process is gone: a death is found by ``news_eof``, ``pidfd`` and
+these methods blocks, and none raises because a process is gone: a death is found by ``messages_eof``, ``pidfd`` and
 ``exited()``, in that order of speed.
 """
 
@@ -110,8 +110,8 @@ class ChildHandle(Protocol):
     page: ChildPage
     pidfd: int | None
     """Readable when the process has ended; None where the system has no such thing."""
-    news_fd: int
-    news_eof: bool
+    messages_fd: int
+    messages_eof: bool
     """Whether no more news will be read: the child's end is closed and all of them were, or they are damaged."""
 
     def send(self, seq: int, job: Job) -> bool:
@@ -122,7 +122,7 @@ class ChildHandle(Protocol):
     def recall(self, most: int | None = None) -> list[int]:
         """Take back jobs that the child has not received, from the front."""
 
-    def read_news(self) -> list[ChildMessage]:
+    def read_messages(self) -> list[ChildMessage]:
         """What has come as a whole; :class:`ChannelDamaged` for what cannot be."""
 
     def exited(self) -> ExitStatus | None:
@@ -137,7 +137,7 @@ class ChildHandle(Protocol):
     def kill_group(self, signum: int) -> None:
         """Send a signal to the process and all that are in its group."""
 
-    def sweep(self) -> None:
+    def kill_orphans(self) -> None:
         """Kill what the process left behind in other groups."""
 
     def dump(self) -> bool:
@@ -161,7 +161,7 @@ class Launcher(Protocol):
     def start(self, generation: int) -> ChildHandle:
         """A new process. OSError when the system refuses."""
 
-    def tidy(self) -> None:
+    def reap_zombies(self) -> None:
         """Reap what has ended and nobody waits for."""
 
     def close(self) -> None:

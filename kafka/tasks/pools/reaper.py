@@ -1,7 +1,7 @@
 """Which children have ended: told by a pidfd, by the end of a channel, or found by asking.
 
 A pidfd and the end of the news are reported by the loop; their callbacks only note the child
-(:meth:`Reaper.suspect`), and :meth:`Reaper.settle` asks the system after all callbacks of the turn, where
+(:meth:`Reaper.check_later`), and :meth:`Reaper.check` asks the system after all callbacks of the turn, where
 descriptors may be closed. Where the system has no pidfd (macOS, some sandboxes) the end of the channel is followed by a
 few questions, and everybody is asked each half second: a process that a task has left behind may hold the channel open
 for ever. No handler of SIGCHLD: it would be a second owner of exit statuses, and others' libraries install theirs.
@@ -31,10 +31,10 @@ EOF_S = 1.0
 class ExitHandler(Protocol):
     """Who buries."""
 
-    def bury(self, kept: ChildProcess, end: ExitStatus) -> None:
+    def on_exit(self, child: ChildProcess, end: ExitStatus) -> None:
         """The process has ended, and is reaped."""
 
-    def kill(self, kept: ChildProcess, doom: KillReason, signum: int) -> None:
+    def kill(self, child: ChildProcess, kill_reason: KillReason, signum: int) -> None:
         """It has closed its channel and will not end."""
 
 
@@ -42,72 +42,72 @@ class Reaper:
     """Looks after the ends of ``children``."""
 
     def __init__(
-        self, children: Mapping[int, ChildProcess], undertaker: ExitHandler, deadlines: PoolDeadlines, loop: Loop | None
+        self, children: Mapping[int, ChildProcess], handler: ExitHandler, deadlines: PoolDeadlines, loop: Loop | None
     ) -> None:
         self._children = children
-        self._undertaker = undertaker
+        self._handler = handler
         self._deadlines = deadlines
         self._loop = loop
-        self._suspects: dict[ChildProcess, None] = {}
+        self._to_check: dict[ChildProcess, None] = {}
 
     def begin(self) -> None:
         """From now on, ask."""
         self._deadlines.after(POLL_S, self._poll)
 
-    def watch(self, kept: ChildProcess) -> None:
+    def watch(self, child: ChildProcess) -> None:
         """Have the loop tell of the end of a new child."""
-        if self._loop is not None and kept.child.pidfd is not None:
-            kept.pid_watch = self._loop.watch(kept.child.pidfd, partial(self.suspect, kept))
+        if self._loop is not None and child.handle.pidfd is not None:
+            child.pid_watch = self._loop.watch(child.handle.pidfd, partial(self.check_later, child))
 
-    def suspect(self, kept: ChildProcess) -> None:
+    def check_later(self, child: ChildProcess) -> None:
         """It may have ended: ask after the callbacks of this turn."""
-        if not self._suspects and self._loop is not None:
-            self._loop.call_soon(self.settle)
-        self._suspects[kept] = None
+        if not self._to_check and self._loop is not None:
+            self._loop.call_soon(self.check)
+        self._to_check[child] = None
 
-    def settle_all(self) -> None:
+    def check_all(self) -> None:
         """Ask everybody, now."""
-        self._suspects.update(dict.fromkeys(self._children.values()))
-        self.settle()
+        self._to_check.update(dict.fromkeys(self._children.values()))
+        self.check()
 
-    def settle(self) -> None:
+    def check(self) -> None:
         """Have those buried that have ended; look after those whose channel has."""
-        while self._suspects:
-            kept = next(iter(self._suspects))
-            del self._suspects[kept]
-            if kept.stage is ChildStage.GONE:
+        while self._to_check:
+            child = next(iter(self._to_check))
+            del self._to_check[child]
+            if child.stage is ChildStage.GONE:
                 continue
-            end = kept.child.exited()
-            if kept.pid_watch is not None and kept.child.pidfd is None:
-                kept.pid_watch.close()  # its fork server is gone: the pipe that stood for a pidfd is at its end
+            end = child.handle.exited()
+            if child.pid_watch is not None and child.handle.pidfd is None:
+                child.pid_watch.close()  # its fork server is gone: the pipe that stood for a pidfd is at its end
             if end is not None:
-                self._bury(kept, end)
-            elif kept.child.news_eof and not kept.is_closed:
-                kept.is_closed = True
-                if kept.news_watch is not None:
-                    kept.news_watch.close()  # an end that cannot be read away would be reported for ever
-                self._deadlines.after(EOF_S, partial(self._closed, kept))
-                if kept.child.pidfd is None:
-                    self._ask_again(kept, EOF_S / 100)
+                self._handle_exit(child, end)
+            elif child.handle.messages_eof and not child.is_closed:
+                child.is_closed = True
+                if child.messages_watch is not None:
+                    child.messages_watch.close()  # an end that cannot be read away would be reported for ever
+                self._deadlines.after(EOF_S, partial(self._kill_closed, child))
+                if child.handle.pidfd is None:
+                    self._check_again(child, EOF_S / 100)
 
-    def _bury(self, kept: ChildProcess, end: ExitStatus) -> None:
+    def _handle_exit(self, child: ChildProcess, end: ExitStatus) -> None:
         try:
-            self._undertaker.bury(kept, end)
+            self._handler.on_exit(child, end)
         except Exception:  # the other suspects must not wait for ever because of it
-            log.exception("could not clean up after the end of %s", kept)
+            log.exception("could not clean up after the end of %s", child)
 
-    def _ask_again(self, kept: ChildProcess, after_s: float) -> None:
+    def _check_again(self, child: ChildProcess, after_s: float) -> None:
         """Without a pidfd: has it ended now? A channel is closed a moment before its process can be reaped."""
-        if kept.stage is not ChildStage.GONE and after_s < EOF_S:
-            self.suspect(kept)
-            self._deadlines.after(after_s, partial(self._ask_again, kept, 2 * after_s))
+        if child.stage is not ChildStage.GONE and after_s < EOF_S:
+            self.check_later(child)
+            self._deadlines.after(after_s, partial(self._check_again, child, 2 * after_s))
 
-    def _closed(self, kept: ChildProcess) -> None:
-        if kept.stage is not ChildStage.GONE:
-            self._undertaker.kill(kept, KillReason("channel", "it closed its channel and did not end"), KILL)
+    def _kill_closed(self, child: ChildProcess) -> None:
+        if child.stage is not ChildStage.GONE:
+            self._handler.kill(child, KillReason("channel", "it closed its channel and did not end"), KILL)
 
     def _poll(self) -> None:
         self._deadlines.after(POLL_S, self._poll)
-        for kept in self._children.values():
-            if kept.child.pidfd is None and kept.child.exited() is not None:
-                self.suspect(kept)
+        for child in self._children.values():
+            if child.handle.pidfd is None and child.handle.exited() is not None:
+                self.check_later(child)

@@ -114,11 +114,11 @@ class SharedPage:
         self._words[_PHASE] = ChildPhase.IDLE
         self._times[_HEARTBEAT_AT] = now
 
-    def passes_file(self) -> None:
+    def count_file(self) -> None:
         """The next of its news comes with a file. Before it is written."""
         self._words[_FILES] += 1
 
-    def runs_in(self, pid: int) -> None:
+    def set_runner(self, pid: int) -> None:
         """The next job runs in that process; 0: in none any more, and the number may become somebody else's."""
         self._words[_RUNNER] = pid
 

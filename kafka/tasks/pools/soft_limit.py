@@ -56,26 +56,26 @@ SOFT_LIMIT_TEXT = "soft time limit reached, or the worker is stopping"
 class SoftLimitWindow:
     """The window of one child. Implements :class:`kafka.tasks.runner.SignalWindow`."""
 
-    __slots__ = ("_former_hook", "_open_for", "_page", "_struck", "disarm", "leave", "seq", "waiting")
+    __slots__ = ("_former_hook", "_open_for", "_page", "_raised_for", "disarm", "exit_copy", "seq", "waiting")
 
     def __init__(self, page: SharedPage) -> None:
         self._page = page
         self._open_for = 0
-        self._struck = 0
+        self._raised_for = 0
         """The job that was struck, while its window was open."""
         self._former_hook: Callable[[Any], object] = sys.unraisablehook
         self.waiting: InterruptibleCoroutine | None = None
         self.disarm: Callable[[int], object] = signal.alarm
         self.seq = 0
         """The job that :meth:`open` opens for; set before it runs."""
-        self.leave: Callable[[BaseException | None], NoReturn] | None = None
+        self.exit_copy: Callable[[BaseException | None], NoReturn] | None = None
         """Set in a copy of the child that a task has forked: how it ends when the task's function has."""
 
     def install(self) -> None:
         """Take the signal. In the main thread."""
         signal.signal(SOFT_SIGNAL, self.on_signal)
         signal.siginterrupt(SOFT_SIGNAL, False)
-        self._former_hook, sys.unraisablehook = sys.unraisablehook, self._dropped
+        self._former_hook, sys.unraisablehook = sys.unraisablehook, self._on_unraisable
 
     def on_signal(self, signum: int, frame: FrameType | None) -> None:
         """Raise, when it is for the job whose window is open."""
@@ -86,18 +86,18 @@ class SoftLimitWindow:
         if waiting is not None:
             if not waiting.is_running(frame):
                 self._open_for = 0
-                waiting.strike(SoftTimeLimit(SOFT_LIMIT_TEXT))
+                waiting.interrupt(SoftTimeLimit(SOFT_LIMIT_TEXT))
                 return
         elif _is_in_loop(frame):
             return
         self._open_for = 0
-        self._struck = seq
+        self._raised_for = seq
         raise SoftTimeLimit(SOFT_LIMIT_TEXT)
 
-    def _dropped(self, unraisable: Any) -> None:
+    def _on_unraisable(self, unraisable: Any) -> None:
         """Python drops an error that nobody can catch. When that was the strike, another one may follow."""
-        if self._struck and isinstance(unraisable.exc_value, SoftTimeLimit):
-            self._open_for, self._struck = self._struck, 0
+        if self._raised_for and isinstance(unraisable.exc_value, SoftTimeLimit):
+            self._open_for, self._raised_for = self._raised_for, 0
         else:
             self._former_hook(unraisable)
 
@@ -106,14 +106,14 @@ class SoftLimitWindow:
         self._open_for = self.seq
         self.on_signal(0, None)
 
-    def ended(self, error: BaseException | None) -> None:
+    def function_ended(self, error: BaseException | None) -> None:
         """The task's function has returned, or raised ``error``."""
-        if self.leave is not None:
-            self.leave(error)
+        if self.exit_copy is not None:
+            self.exit_copy(error)
 
     def close(self) -> None:
         """From here on it is not."""
-        self._open_for = self._struck = 0
+        self._open_for = self._raised_for = 0
 
 
 def _is_in_loop(frame: FrameType | None) -> bool:

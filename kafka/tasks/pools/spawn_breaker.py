@@ -31,7 +31,7 @@ class SpawnBreaker:
         self.ever_up = False
         self.next_at = 0.0
         """Nothing may start before."""
-        self.why = ""
+        self.last_error = ""
         """What went wrong last."""
         self._most_failures = most_failures
         self._failed_at = float("-inf")
@@ -41,31 +41,31 @@ class SpawnBreaker:
         """Whether the next child is a try: no other may be under way beside it."""
         return self.boot_failures > 0
 
-    def up(self) -> None:
+    def on_child_up(self) -> None:
         """A child came up."""
         self.ever_up = True
         self.boot_failures = 0
 
-    def worked(self) -> None:
+    def on_job_done(self) -> None:
         """A job came to its end."""
         self.crashes = 0
 
-    def boot_failed(self, now: float, started_at: float, why: str) -> None:
+    def on_boot_failure(self, now: float, started_at: float, why: str) -> None:
         """A child that was started at ``started_at`` will never be up. Those that began together count once."""
-        self.why = why
+        self.last_error = why
         if started_at < self._failed_at:
             return
         self._failed_at = now
         self.boot_failures += 1
         self.next_at = max(self.next_at, now + delay_s(self.boot_failures))
 
-    def crashed(self, now: float, why: str, lived_s: float = 0.0) -> None:
+    def on_crash(self, now: float, why: str, lived_s: float = 0.0) -> None:
         """A child that was up died, and nobody here had killed it. One that had lived for long begins a row anew."""
-        self.why = why
+        self.last_error = why
         self.crashes = 1 if lived_s > MAX_DELAY_S else self.crashes + 1
         self.next_at = max(self.next_at, now + delay_s(self.crashes - IMMEDIATE_RESTARTS))
 
-    def open_because(self, now: float) -> str | None:
+    def open_reason(self, now: float) -> str | None:
         """Why the breaker is open (for a pool with no child up); None: it is closed. Of a pool that never had one no
         next try is announced: its worker ends."""
         if self.boot_failures >= self._most_failures:
@@ -75,4 +75,4 @@ class SpawnBreaker:
         else:
             return None
         wait = f"; next attempt in {max(0.0, self.next_at - now):.0f} s" if self.ever_up else ""
-        return f"{what}{wait}; last error: {self.why}"
+        return f"{what}{wait}; last error: {self.last_error}"

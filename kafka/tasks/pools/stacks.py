@@ -66,33 +66,33 @@ class StackDumper:
     def __init__(self, fd: int, deadlines: PoolDeadlines) -> None:
         self._fd = fd
         self._deadlines = deadlines
-        self._line: deque[ChildProcess] = deque()
-        self._asked: ChildProcess | None = None
+        self._queue: deque[ChildProcess] = deque()
+        self._requested: ChildProcess | None = None
         self._size = 0
         self._grew_at = 0.0
 
-    def ask(self, children: Iterable[ChildProcess]) -> None:
+    def request_dumps(self, children: Iterable[ChildProcess]) -> None:
         """Log the stacks of these, soon. Those that are in the line already are not asked twice."""
-        self._line += [kept for kept in children if kept is not self._asked and kept not in self._line]
-        if self._asked is None:
-            self._next()
+        self._queue += [child for child in children if child is not self._requested and child not in self._queue]
+        if self._requested is None:
+            self._request_next()
 
-    def _next(self) -> None:
-        self._asked = None
-        while self._asked is None and self._line:
-            kept = self._line.popleft()
+    def _request_next(self) -> None:
+        self._requested = None
+        while self._requested is None and self._queue:
+            child = self._queue.popleft()
             os.ftruncate(self._fd, 0)
-            if kept.child.dump():
-                self._asked = kept
+            if child.handle.dump():
+                self._requested = child
                 self._size = 0
                 self._grew_at = self._deadlines.time()
-                self._deadlines.after(CHECK_S, self._look)
+                self._deadlines.after(CHECK_S, self._check)
             else:
-                log.warning("no stacks of %s: it is still starting", kept)
+                log.warning("no stacks of %s: it is still starting", child)
 
-    def _look(self) -> None:
-        kept = self._asked
-        if kept is None:
+    def _check(self) -> None:
+        child = self._requested
+        if child is None:
             return
         now = self._deadlines.time()
         text = os.pread(self._fd, MOST_BYTES, 0)
@@ -100,15 +100,15 @@ class StackDumper:
             self._size = len(text)
             self._grew_at = now
         quiet = now - self._grew_at
-        if text.endswith(END) or quiet >= (QUIET_S if text else SILENT_S) or kept.stage is ChildStage.GONE:
-            self._tell(kept, text)
-            self._next()
+        if text.endswith(END) or quiet >= (QUIET_S if text else SILENT_S) or child.stage is ChildStage.GONE:
+            self._log_stacks(child, text)
+            self._request_next()
         else:
-            self._deadlines.after(CHECK_S, self._look)
+            self._deadlines.after(CHECK_S, self._check)
 
-    def _tell(self, kept: ChildProcess, text: bytes) -> None:
+    def _log_stacks(self, child: ChildProcess, text: bytes) -> None:
         if text:
             stacks = text.removesuffix(END).decode(errors="replace").rstrip()
-            log.warning("stacks of %s:\n%s", kept, stacks)
+            log.warning("stacks of %s:\n%s", child, stacks)
         else:
-            log.warning("no stacks of %s: it is stopped, has ended, or gets no CPU time", kept)
+            log.warning("no stacks of %s: it is stopped, has ended, or gets no CPU time", child)

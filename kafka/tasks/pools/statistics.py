@@ -11,7 +11,7 @@ LOG_CHARACTERS = 128
 class WriteCounts(NamedTuple):
     """Jobs written to one child so far, and how many it has now."""
 
-    given: int
+    sent_count: int
     pending: int
 
 
@@ -21,7 +21,7 @@ def human_write_stats(written: Mapping[int, WriteCounts]) -> dict[str, Any]:
     ``total`` jobs, ``avg`` percent a child, ``all`` percents by child, ``raw`` counts by child, and ``inqueues``: how
     many channels there are, and in how many of them something is under way.
     """
-    counts = [each.given for each in written.values()]
+    counts = [each.sent_count for each in written.values()]
     total = sum(counts)
     return {
         "total": total,

@@ -1,9 +1,9 @@
 """Children from their start to their burial: who is started when, watched how, killed why, replaced by whom.
 
 It owns the children of a pool. It hands out no job and keeps no outcome: whose jobs those are (:class:`PoolCallbacks`,
-the pool) is told what ended, what came back and what was lost. It looks at living children through ``inspection``,
-learns who has died from ``deathwatch``, and what is due or true is decided in pure modules: ``limits``, ``starts``,
-``scaling``, ``deaths``.
+the pool) is told what ended, what came back and what was lost. It looks at living children through ``monitor``,
+learns who has died from ``deathwatch``, and what is due or true is decided in pure modules: ``limits``, ``breaker``,
+``scaling``, ``reaper``.
 
 Callbacks of descriptors only read and take notes; watches are made and ended, and children buried, by what runs after
 all callbacks of the turn. A watch belongs to one :class:`ChildProcess`, so to one generation: a descriptor's number
@@ -59,19 +59,19 @@ STARTS_PER_TURN = 16
 class PoolCallbacks(Protocol):
     """Whose jobs the children run."""
 
-    def ended(self, kept: ChildProcess, news: Sequence[JobDone]) -> int:
+    def on_jobs_done(self, child: ChildProcess, messages: Sequence[JobDone]) -> int:
         """Results of that child were read. How many of them were of jobs that it had."""
 
-    def came_back(self, jobs: list[tuple[int, Job]]) -> None:
+    def on_jobs_returned(self, jobs: list[tuple[int, Job]]) -> None:
         """These were with a child and were not begun: they are for others, before all that waits."""
 
-    def lost(self, kept: ChildProcess, running: StartedJob, death: ChildExit) -> None:
+    def on_job_lost(self, child: ChildProcess, running: StartedJob, death: ChildExit) -> None:
         """The child is gone, and had begun this."""
 
-    def changed(self) -> None:
+    def on_children_changed(self) -> None:
         """Children came or went: there may be room, or readiness may have changed."""
 
-    def sampled(self, now: float) -> None:
+    def on_sample(self, now: float) -> None:
         """Once a second."""
 
 
@@ -96,16 +96,16 @@ class Supervision:
         self.is_strict = is_strict
         self.children: dict[int, ChildProcess] = {}
         """Generation -> child, in the order of starting, until it is buried."""
-        self.takers: list[ChildProcess] = []
+        self.available: list[ChildProcess] = []
         """Those that may be given jobs."""
-        self.starts = SpawnBreaker(settings.breaker_failures)
+        self.breaker = SpawnBreaker(settings.breaker_failures)
         self.counts = {"started": 0, "replaced": 0, "boot_failures": 0}
         self.lost_by_cause: dict[str, int] = {}
         self.is_closing = False
         """Nobody is started any more."""
         self.deadlines = PoolDeadlines(loop)
-        self.inspection = ChildMonitor(settings, self, self.deadlines, look)
-        self.deaths = Reaper(self.children, self, self.deadlines, loop)
+        self.monitor = ChildMonitor(settings, self, self.deadlines, look)
+        self.reaper = Reaper(self.children, self, self.deadlines, loop)
         self._launcher = launcher
         self._settings = settings
         self._owner = owner
@@ -122,7 +122,7 @@ class Supervision:
     def begin(self) -> None:
         """Start the first children."""
         self.deadlines.after(SAMPLE_S, self._sample_all)
-        self.deaths.begin()
+        self.reaper.begin()
         self.maintain()
 
     def maintain(self) -> None:
@@ -130,28 +130,28 @@ class Supervision:
         if self.is_closing:
             return
         now = self._time()
-        stages = [(kept.stage, kept.replace is not None) for kept in self.children.values()]
+        stages = [(child.stage, child.replace is not None) for child in self.children.values()]
         # One that is killed before it was up is a failed start once it is dead, and what follows on that comes then.
-        booting = sum(not kept.came_up for kept in self.children.values())
+        booting = sum(not child.came_up for child in self.children.values())
         staying = booting + stages.count((ChildStage.UP, False))
         for count in range(self.slots - staying):
-            if self.starts.next_at > now or count == STARTS_PER_TURN:
-                self._maintain_at(max(now, self.starts.next_at))
+            if self.breaker.next_at > now or count == STARTS_PER_TURN:
+                self._maintain_at(max(now, self.breaker.next_at))
                 break
-            if self.starts.one_at_a_time and booting + count:
+            if self.breaker.one_at_a_time and booting + count:
                 break
             self._start(now)
         self._retire_surplus()
 
     def _retire_surplus(self) -> None:
-        up = [kept for kept in self.children.values() if kept.stage is ChildStage.UP]
+        up = [child for child in self.children.values() if child.stage is ChildStage.UP]
         surplus = len(up) - self.slots
         if surplus <= 0:
             return
         # Those that have a successor go first, then idle ones, then the youngest.
-        up.sort(key=lambda kept: (kept.replace is None, len(kept.jobs), -kept.generation))
-        for kept in up[:surplus]:
-            self.retire(kept)
+        up.sort(key=lambda child: (child.replace is None, len(child.jobs), -child.generation))
+        for child in up[:surplus]:
+            self.retire(child)
 
     def _maintain_at(self, when: float) -> None:
         if self._next_maintenance is not None:
@@ -169,39 +169,39 @@ class Supervision:
     def _change(self) -> None:
         self._is_change_due = False
         self.maintain()
-        self._owner.changed()
+        self._owner.on_children_changed()
 
-    def availability_changed(self, kept: ChildProcess) -> None:
+    def availability_changed(self, child: ChildProcess) -> None:
         """It may be given jobs again, or not any more: then what it has not received is for others."""
-        self._list_takers()
-        if kept not in self.takers:
-            self._back(kept)
+        self._list_available()
+        if child not in self.available:
+            self._return_jobs(child)
         self.change_later()
 
-    def _list_takers(self) -> None:
-        self.takers = [
-            kept for kept in self.children.values() if kept.stage is ChildStage.UP and kept.stopped_at is None
+    def _list_available(self) -> None:
+        self.available = [
+            child for child in self.children.values() if child.stage is ChildStage.UP and child.stopped_at is None
         ]
 
-    def room(self, kept: ChildProcess, level: int) -> int:
+    def room(self, child: ChildProcess, level: int) -> int:
         """How many jobs the child may be given so that it has ``level`` of them."""
-        if kept.is_blocked:
+        if child.is_blocked:
             return 0
-        room = level - len(kept.jobs)
-        if kept.quota is None or (self.starts.boot_failures and not self.is_strict):
+        room = level - len(child.jobs)
+        if child.quota is None or (self.breaker.boot_failures and not self.is_strict):
             return room  # a child that cannot be replaced works on
-        return min(room, kept.quota.most - kept.given)
+        return min(room, child.quota.most - child.sent_count)
 
-    def clogged(self, kept: ChildProcess) -> None:
+    def on_channel_full(self, child: ChildProcess) -> None:
         """Its channel takes no job, and it has none: nothing that it reports would tell when to try again."""
-        kept.clogged_count += 1
-        if kept.clogged_count >= MAX_FULL_CHANNEL:
-            self.kill(kept, KillReason("channel", "its channel is full although it has no jobs"), KILL)
+        child.full_count += 1
+        if child.full_count >= MAX_FULL_CHANNEL:
+            self.kill(child, KillReason("channel", "its channel is full although it has no jobs"), KILL)
         else:
-            self.deadlines.after(FULL_CHANNEL_RETRY_S, partial(self._unblock, kept))
+            self.deadlines.after(FULL_CHANNEL_RETRY_S, partial(self._unblock, child))
 
-    def _unblock(self, kept: ChildProcess) -> None:
-        kept.is_blocked = False
+    def _unblock(self, child: ChildProcess) -> None:
+        child.is_blocked = False
         self.change_later()
 
     # -- starting -----------------------------------------------------------------------------------------------------
@@ -210,19 +210,19 @@ class Supervision:
         self._generation += 1
         self.counts["started"] += 1
         try:
-            child = self._launcher.start(self._generation)
+            handle = self._launcher.start(self._generation)
         except OSError as error:
-            self._boot_failed(now, now, f"could not start a process: {error}")
+            self._on_boot_failure(now, now, f"could not start a process: {error}")
             return
-        kept = ChildProcess(child, now, quota(self._settings.max_jobs_per_child, self._rng))
-        self.children[kept.generation] = kept
-        kept.stage_timer = self.deadlines.at(now + self._settings.start_limit, partial(self._too_slow, kept))
-        if self._loop is not None and child.news_fd >= 0:
-            kept.news_watch = self._loop.watch(child.news_fd, partial(self.look, kept))
-        self.deaths.watch(kept)
+        child = ChildProcess(handle, now, quota(self._settings.max_jobs_per_child, self._rng))
+        self.children[child.generation] = child
+        child.stage_timer = self.deadlines.at(now + self._settings.start_limit, partial(self._on_boot_timeout, child))
+        if self._loop is not None and handle.messages_fd >= 0:
+            child.messages_watch = self._loop.watch(handle.messages_fd, partial(self.read_messages, child))
+        self.reaper.watch(child)
 
-    def _up(self, kept: ChildProcess, up: ChildUp) -> None:
-        if kept.stage is not ChildStage.BOOTING:
+    def _up(self, child: ChildProcess, up: ChildUp) -> None:
+        if child.stage is not ChildStage.BOOTING:
             return
         ours = self._launcher.registry_hash
         text = ""
@@ -230,218 +230,220 @@ class Supervision:
             text = f"it runs {up.versions} and the worker {VERSIONS}: the installation has changed, restart the worker"
         elif ours and up.registry_hash and up.registry_hash != ours:
             text = "its tasks differ from the worker's: the app's files have changed, restart the worker"
-        if text or (text := self.inspection.refusal(kept)):
-            self.kill(kept, KillReason("exit", text), KILL)
+        if text or (text := self.monitor.boot_refusal(child)):
+            self.kill(child, KillReason("exit", text), KILL)
             return
-        if kept.stage_timer is not None:
-            kept.stage_timer.cancel()
-        kept.stage = ChildStage.UP
-        kept.came_up = True
-        self.starts.up()
-        self._list_takers()
-        log.debug("%s is up: %s", kept, up.versions)
+        if child.stage_timer is not None:
+            child.stage_timer.cancel()
+        child.stage = ChildStage.UP
+        child.came_up = True
+        self.breaker.on_child_up()
+        self._list_available()
+        log.debug("%s is up: %s", child, up.versions)
         self.change_later()
 
-    def _too_slow(self, kept: ChildProcess) -> None:
-        self.look(kept)  # it may be up, and this process be late: stopped and continued, say
-        if kept.stage is not ChildStage.BOOTING:
+    def _on_boot_timeout(self, child: ChildProcess) -> None:
+        self.read_messages(child)  # it may be up, and this process be late: stopped and continued, say
+        if child.stage is not ChildStage.BOOTING:
             return
-        busy_with = f" ({kept.progress})" if kept.progress else ""
+        busy_with = f" ({child.progress})" if child.progress else ""
         limit = self._settings.start_limit
-        self.kill(kept, KillReason("time", f"it did not start within {limit:g} s{busy_with}"), KILL)
+        self.kill(child, KillReason("time", f"it did not start within {limit:g} s{busy_with}"), KILL)
 
-    def _boot_failed(self, now: float, started_at: float, why: str) -> None:
+    def _on_boot_failure(self, now: float, started_at: float, why: str) -> None:
         self.counts["boot_failures"] += 1
-        was_open = self.starts.open_because(now) is not None
-        self.starts.boot_failed(now, started_at, why)
-        wait = self.starts.next_at - now
+        was_open = self.breaker.open_reason(now) is not None
+        self.breaker.on_boot_failure(now, started_at, why)
+        wait = self.breaker.next_at - now
         when = f"; next attempt {f'in {wait:.3g} s' if wait > 0 else 'now'}"
-        if not self.starts.ever_up and self.starts.open_because(now) is not None:
+        if not self.breaker.ever_up and self.breaker.open_reason(now) is not None:
             when = ""  # the worker gives up
         log.warning("child failed to start: %s%s", why, when)
-        self._say_if_degraded(was_open, now)
-        self._maintain_at(max(now, self.starts.next_at))
-        self._owner.changed()
+        self._log_if_degraded(was_open, now)
+        self._maintain_at(max(now, self.breaker.next_at))
+        self._owner.on_children_changed()
 
-    def _crashed(self, kept: ChildProcess, death: ChildExit, running: StartedJob | None, now: float) -> None:
+    def _on_crash(self, child: ChildProcess, death: ChildExit, running: StartedJob | None, now: float) -> None:
         if not death.is_ours:  # that was told before it was done
             level = _level(running)
-            log.log(level, "%s died: %s%s", kept, death, "" if running is None else f"; it was running {running.job}")
-        was_open = self.starts.open_because(now) is not None
-        self.starts.crashed(now, str(death), now - kept.started_at)
-        self._say_if_degraded(was_open, now)
+            log.log(level, "%s died: %s%s", child, death, "" if running is None else f"; it was running {running.job}")
+        was_open = self.breaker.open_reason(now) is not None
+        self.breaker.on_crash(now, str(death), now - child.started_at)
+        self._log_if_degraded(was_open, now)
 
-    def _say_if_degraded(self, was_open: bool, now: float) -> None:
-        why = self.starts.open_because(now)
-        if why is not None and not was_open and not self.takers:
+    def _log_if_degraded(self, was_open: bool, now: float) -> None:
+        why = self.breaker.open_reason(now)
+        if why is not None and not was_open and not self.available:
             log.debug("the pool is degraded: %s", why)  # for others the worker says what that means for it
 
     # -- what children tell -------------------------------------------------------------------------------------------
 
-    def look(self, kept: ChildProcess) -> None:
+    def read_messages(self, child: ChildProcess) -> None:
         """Read what the child has sent."""
         done: list[JobDone] = []
         try:
-            for news in kept.child.read_news():
-                if type(news) is JobDone:
-                    done.append(news)
-                elif kept.came_up or kept.progress_count >= MOST_PROGRESS:
-                    raise ChannelDamaged(f"unexpected {type(news).__name__} message")
-                elif isinstance(news, ChildUp):
-                    self._up(kept, news)
-                elif isinstance(news, ChildProgress):
-                    kept.progress = news.text[:MOST_PROGRESS_TEXT]
-                    kept.progress_count += 1
-                    self.deadlines.after(PROGRESS_LOG_DELAY_S, partial(self._tell_progress, kept, kept.progress))
+            for message in child.handle.read_messages():
+                if type(message) is JobDone:
+                    done.append(message)
+                elif child.came_up or child.progress_count >= MOST_PROGRESS:
+                    raise ChannelDamaged(f"unexpected {type(message).__name__} message")
+                elif isinstance(message, ChildUp):
+                    self._up(child, message)
+                elif isinstance(message, ChildProgress):
+                    child.progress = message.text[:MOST_PROGRESS_TEXT]
+                    child.progress_count += 1
+                    self.deadlines.after(PROGRESS_LOG_DELAY_S, partial(self._log_progress, child, child.progress))
         except ChannelDamaged as error:
-            self.damaged(kept, str(error))
+            self.on_channel_damaged(child, str(error))
         if done:
-            self.starts.worked()
-            kept.is_blocked = False
-            kept.ended += self._owner.ended(kept, done)
-            if kept.stage is ChildStage.UP:
-                self._after_jobs(kept)
-            elif kept.stage is ChildStage.RETIRING and not kept.jobs:
-                self._retired_later(kept)  # from now on, not from its retirement, it flushes what its tasks enqueued
-        if kept.child.news_eof:
-            self.deaths.suspect(kept)
+            self.breaker.on_job_done()
+            child.is_blocked = False
+            child.ended_count += self._owner.on_jobs_done(child, done)
+            if child.stage is ChildStage.UP:
+                self._after_jobs(child)
+            elif child.stage is ChildStage.RETIRING and not child.jobs:
+                self._retire_later(child)  # from now on, not from its retirement, it flushes what its tasks enqueued
+        if child.handle.messages_eof:
+            self.reaper.check_later(child)
 
-    def damaged(self, kept: ChildProcess, why: str) -> None:
+    def on_channel_damaged(self, child: ChildProcess, why: str) -> None:
         """Nothing that the child says can be relied on any more."""
-        self.kill(kept, KillReason("channel", why), KILL)
-        self.deaths.suspect(kept)
+        self.kill(child, KillReason("channel", why), KILL)
+        self.reaper.check_later(child)
 
-    def _tell_progress(self, kept: ChildProcess, text: str) -> None:
-        if kept.stage is ChildStage.BOOTING:  # else it is up, or these were its last words, which its end has told
-            log.info("child %d (process %d): %s", kept.generation, kept.pid, text)
+    def _log_progress(self, child: ChildProcess, text: str) -> None:
+        if child.stage is ChildStage.BOOTING:  # else it is up, or these were its last words, which its end has told
+            log.info("child %d (process %d): %s", child.generation, child.pid, text)
 
-    def _after_jobs(self, kept: ChildProcess) -> None:
-        if kept.quota is not None and kept.ended >= kept.quota.soft and kept.replace is None:
-            self.replace(kept, f"it has run {kept.ended} jobs")
-        self.inspection.after_job(kept)
+    def _after_jobs(self, child: ChildProcess) -> None:
+        if child.quota is not None and child.ended_count >= child.quota.soft and child.replace is None:
+            self.replace(child, f"it has run {child.ended_count} jobs")
+        self.monitor.after_job(child)
 
     def _sample_all(self) -> None:
         self.deadlines.after(SAMPLE_S, self._sample_all)
         now = self._time()
-        for kept in list(self.children.values()):
-            self.inspection.sample(kept, now)
-        self._oom.note()
-        self._launcher.tidy()
-        self._owner.sampled(now)
+        for child in list(self.children.values()):
+            self.monitor.sample(child, now)
+        self._oom.advance()
+        self._launcher.reap_zombies()
+        self._owner.on_sample(now)
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
-    def replace(self, kept: ChildProcess, why: str) -> None:
+    def replace(self, child: ChildProcess, why: str) -> None:
         """Start a successor; the child works on until that is up."""
-        if kept.replace is None and kept.stage is ChildStage.UP:
-            kept.replace = why
+        if child.replace is None and child.stage is ChildStage.UP:
+            child.replace = why
             self.counts["replaced"] += 1
-            log.log(logging.DEBUG if self.is_strict else logging.INFO, "replacing %s: %s", kept, why)
+            log.log(logging.DEBUG if self.is_strict else logging.INFO, "replacing %s: %s", child, why)
             self.change_later()
 
-    def retire(self, kept: ChildProcess) -> None:
+    def retire(self, child: ChildProcess) -> None:
         """No more jobs for this child: it ends what it runs, and then itself."""
-        if kept.stage is ChildStage.UP:
-            kept.stage = ChildStage.RETIRING
-            self._list_takers()
-            self._back(kept)
-            kept.child.retire()
-            self._retired_later(kept)
+        if child.stage is ChildStage.UP:
+            child.stage = ChildStage.RETIRING
+            self._list_available()
+            self._return_jobs(child)
+            child.handle.retire()
+            self._retire_later(child)
 
-    def _retired_later(self, kept: ChildProcess) -> None:
-        if kept.stage_timer is not None:
-            kept.stage_timer.cancel()
-        kept.stage_timer = self.deadlines.after(RETIRE_S, partial(self._retired, kept))
+    def _retire_later(self, child: ChildProcess) -> None:
+        if child.stage_timer is not None:
+            child.stage_timer.cancel()
+        child.stage_timer = self.deadlines.after(RETIRE_S, partial(self._retired, child))
 
-    def _retired(self, kept: ChildProcess) -> None:
-        if kept.stage is ChildStage.RETIRING:
-            if kept.jobs:
-                self._retired_later(kept)
+    def _retired(self, child: ChildProcess) -> None:
+        if child.stage is ChildStage.RETIRING:
+            if child.jobs:
+                self._retire_later(child)
             else:
                 text = f"it did not end within {RETIRE_S:g} s after it was retired"
-                self.kill(kept, KillReason("exit", text), KILL)
+                self.kill(child, KillReason("exit", text), KILL)
 
     def abandon(self, grace_s: float = ABANDON_S) -> None:
         """Kill everything, and start nobody any more."""
         self.is_closing = True
-        for kept in list(self.children.values()):
-            if kept.stage is not ChildStage.DOOMED:
-                self.kill(kept, KillReason("stopped"), TERM, grace_s)
-            elif kept.doom is not None:  # it may have the whole of kill_grace still
-                self.deadlines.after(grace_s, partial(self.kill, kept, kept.doom, KILL))
+        for child in list(self.children.values()):
+            if child.stage is not ChildStage.KILLING:
+                self.kill(child, KillReason("stopped"), TERM, grace_s)
+            elif child.kill_reason is not None:  # it may have the whole of kill_grace still
+                self.deadlines.after(grace_s, partial(self.kill, child, child.kill_reason, KILL))
 
-    def kill(self, kept: ChildProcess, doom: KillReason, signum: int, grace_s: float | None = None) -> None:
+    def kill(self, child: ChildProcess, kill_reason: KillReason, signum: int, grace_s: float | None = None) -> None:
         """Kill the child and its group: with SIGTERM first, and SIGKILL after a grace, or with SIGKILL."""
-        if kept.stage is ChildStage.GONE:
+        if child.stage is ChildStage.GONE:
             return
-        if kept.stage is not ChildStage.DOOMED:
-            if kept.came_up and doom.cause != "stopped":
-                level = _level(kept.running())
-                log.log(level, "killing %s with %s: %s", kept, signal_name(signum), doom.detail or doom.cause)
-            kept.doom = doom
-            kept.stage = ChildStage.DOOMED
-            self._list_takers()
-            self._back(kept)
-        if kept.stage_timer is not None:
-            kept.stage_timer.cancel()
-        kept.child.kill_group(signum)
+        if child.stage is not ChildStage.KILLING:
+            if child.came_up and kill_reason.cause != "stopped":
+                level = _level(child.running())
+                log.log(
+                    level, "killing %s with %s: %s", child, signal_name(signum), kill_reason.detail or kill_reason.cause
+                )
+            child.kill_reason = kill_reason
+            child.stage = ChildStage.KILLING
+            self._list_available()
+            self._return_jobs(child)
+        if child.stage_timer is not None:
+            child.stage_timer.cancel()
+        child.handle.kill_group(signum)
         if signum != KILL:
             grace_s = self._settings.kill_grace if grace_s is None else grace_s
-            kept.stage_timer = self.deadlines.after(grace_s, partial(self.kill, kept, doom, KILL))
+            child.stage_timer = self.deadlines.after(grace_s, partial(self.kill, child, kill_reason, KILL))
         self.change_later()
 
-    def _back(self, kept: ChildProcess) -> None:
-        back = kept.take_back()
+    def _return_jobs(self, child: ChildProcess) -> None:
+        back = child.recall_jobs()
         if back:
-            self._owner.came_back(back)
+            self._owner.on_jobs_returned(back)
 
-    def bury(self, kept: ChildProcess, end: ExitStatus) -> None:
+    def on_exit(self, child: ChildProcess, end: ExitStatus) -> None:
         """The process has ended."""
-        self._read_to_the_end(kept)
-        kept.end_watches()
-        kept.end_timers()
-        was_retiring = kept.stage is ChildStage.RETIRING
-        kept.stage = ChildStage.GONE
-        del self.children[kept.generation]
-        self._list_takers()
-        kept.child.kill_group(KILL)
-        kept.child.sweep()
-        back = kept.take_back()
-        running = kept.running()
-        back += [(seq, job) for seq, job in kept.jobs.items() if running is None or seq != running.seq]
-        kept.jobs.clear()
-        kept.child.close()
-        oom_kills = self._oom.new_kills() if end.signal == KILL and kept.doom is None else 0
-        death = child_exit(end.code, end.signal, kept.doom, oom_kills, was_retiring)
+        self._read_to_the_end(child)
+        child.close_watches()
+        child.cancel_timers()
+        was_retiring = child.stage is ChildStage.RETIRING
+        child.stage = ChildStage.GONE
+        del self.children[child.generation]
+        self._list_available()
+        child.handle.kill_group(KILL)
+        child.handle.kill_orphans()
+        back = child.recall_jobs()
+        running = child.running()
+        back += [(seq, job) for seq, job in child.jobs.items() if running is None or seq != running.seq]
+        child.jobs.clear()
+        child.handle.close()
+        oom_kills = self._oom.new_kills() if end.signal == KILL and child.kill_reason is None else 0
+        death = child_exit(end.code, end.signal, child.kill_reason, oom_kills, was_retiring)
         death = replace(death, peak_rss_bytes=end.max_rss_bytes, cpu_s=end.cpu_s)
         now = self._time()
-        if not kept.came_up:
+        if not child.came_up:
             if not self.is_closing:
-                said = f"; last message: {kept.progress}" if kept.progress and kept.doom is None else ""
-                self._boot_failed(now, kept.started_at, f"{death}{said}")
-        elif (kept.doom is None and not death.expected) or (death.cause == "memory" and not kept.given):
-            self._crashed(kept, death, running, now)
+                said = f"; last message: {child.progress}" if child.progress and child.kill_reason is None else ""
+                self._on_boot_failure(now, child.started_at, f"{death}{said}")
+        elif (child.kill_reason is None and not death.expected) or (death.cause == "memory" and not child.sent_count):
+            self._on_crash(child, death, running, now)
         if back:
             back.sort(key=lambda each: each[0])
-            self._owner.came_back(back)
+            self._owner.on_jobs_returned(back)
         if running is not None:
             self.lost_by_cause[death.cause] = self.lost_by_cause.get(death.cause, 0) + 1
-            self._owner.lost(kept, running, death)
+            self._owner.on_job_lost(child, running, death)
         self.maintain()
-        self._owner.changed()
+        self._owner.on_children_changed()
 
-    def _read_to_the_end(self, kept: ChildProcess) -> None:
+    def _read_to_the_end(self, child: ChildProcess) -> None:
         """All news of a dead child. A process that it left behind may hold the channel open: nothing new is the end."""
         ended = -1
-        while ended != kept.ended and not kept.child.news_eof:
-            ended = kept.ended
-            self.look(kept)
+        while ended != child.ended_count and not child.handle.messages_eof:
+            ended = child.ended_count
+            self.read_messages(child)
 
     def close(self) -> None:
         """After the last burial."""
         self.is_closing = True
         self.deadlines.clear()
-        self._launcher.tidy()
+        self._launcher.reap_zombies()
         self._launcher.close()
 
 

@@ -11,8 +11,8 @@ takes the slot; whatever the old one still does, its result is dropped.
 
 The dangerous moment is an exception that strikes as the task returns. So exceptions are only raised under the slot's
 lock while ``slot.job`` is that job, and the thread leaves the job under the same lock and then meets what may still be
-pending; ``_leave`` repeats itself when it is struck. No exception reaches a thread that has moved on, and no outcome
-is lost.
+pending; ``_finish_job`` repeats itself when it is struck. No exception reaches a thread that has moved on, and no
+outcome is lost.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ _LIMITS = (SoftTimeLimit, TimeLimit)
 class _Slot:
     """One thread and what it runs.
 
-    ``job`` is written by the thread. ``struck`` (an exception was raised into the present job), ``given_up`` and
-    ``warned`` (the job that got its soft limit) are written by the loop. ``lock`` guards the end of a job.
+    ``job`` is written by the thread. ``has_raised`` (an exception was raised into the present job), ``timed_out`` and
+    ``soft_limited_job`` (the job that got its soft limit) are written by the loop. ``lock`` guards the end of a job.
     """
 
-    __slots__ = ("given_up", "job", "lock", "struck", "thread", "warned")
+    __slots__ = ("timed_out", "job", "lock", "has_raised", "thread", "soft_limited_job")
 
     def __init__(self) -> None:
         self.job: Job | None = None
         self.lock = threading.Lock()
-        self.struck = False
-        self.given_up = False
-        self.warned: Job | None = None
+        self.has_raised = False
+        self.timed_out = False
+        self.soft_limited_job: Job | None = None
         self.thread: threading.Thread | None = None
 
-    def strike(self, job: Job, error: type[BaseException], give_up: bool = False) -> bool:
+    def raise_in_job(self, job: Job, error: type[BaseException], give_up: bool = False) -> bool:
         """Raise ``error`` inside ``job``; False when it does not run here any more."""
         with self.lock:
             if self.job is not job:
                 return False
-            self.struck = True
-            self.given_up = job.is_given_up = give_up
+            self.has_raised = True
+            self.timed_out = job.is_timed_out = give_up
             _raise_in(self.thread, error)
             return True
 
@@ -93,14 +93,14 @@ class ThreadPool(OffLoopPool):
         self._run = run
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._least_limit_s: float | None = None
-        self._slots = [self._start() for _ in range(concurrency)]
+        self._slots = [self._start_thread() for _ in range(concurrency)]
 
     def submit(self, job: Job) -> None:
         self._busy += 1
         if job.soft_s is not None or job.hard_s is not None:
             least = least_limit(job)
             self._least_limit_s = least if self._least_limit_s is None else min(least, self._least_limit_s)
-            self._look_within(least)
+            self._check_within(least)
         self._queue.put(job)
 
     def recall(self) -> list[Job]:
@@ -120,14 +120,14 @@ class ThreadPool(OffLoopPool):
             job = slot.job
             if job is not None:
                 job.cancelled = True
-                slot.strike(job, SoftTimeLimit)
+                slot.raise_in_job(job, SoftTimeLimit)
 
     def abandon(self) -> list[Job]:
         running = [slot.job for slot in self._slots]
         return [job for job in running if job is not None]
 
     def stop(self, grace: float) -> list[Job]:
-        never = self.recall()
+        unfinished = self.recall()
         for _ in self._slots:
             self._queue.put(None)
         until = time.monotonic() + grace
@@ -135,18 +135,18 @@ class ThreadPool(OffLoopPool):
             if slot.thread is not None:
                 slot.thread.join(max(0.0, until - time.monotonic()))
         running = [slot.job for slot in self._slots]
-        return never + [job for job in running if job is not None]
+        return unfinished + [job for job in running if job is not None]
 
     # -- the threads --------------------------------------------------------------------------------------------------
 
-    def _start(self) -> _Slot:
+    def _start_thread(self) -> _Slot:
         slot = _Slot()
         slot.thread = threading.Thread(target=self._work, args=(slot,), name="kafka-task", daemon=True)
         slot.thread.start()
         return slot
 
     def _work(self, slot: _Slot) -> None:
-        while not slot.given_up:
+        while not slot.timed_out:
             job = self._queue.get()
             if job is None:
                 return
@@ -160,58 +160,58 @@ class ThreadPool(OffLoopPool):
             outcome = self._run(job)
         except _LIMITS as error:
             late = error
-        if self._leave(slot):
+        if self._finish_job(slot):
             return
         if outcome is None:
-            fault = ErrorInfo(
+            error_info = ErrorInfo(
                 type(late).__name__, "the time limit was reached outside the task's code, as it started or ended"
             )
-            outcome = AttemptFailed(fault, job.task.retries(late))
-        self._tell(job, outcome)
+            outcome = AttemptFailed(error_info, job.task.retries(late))
+        self._report(job, outcome)
 
     @staticmethod
-    def _leave(slot: _Slot) -> bool:
+    def _finish_job(slot: _Slot) -> bool:
         """End the window in which exceptions are raised; whether the job was given up and ended without us."""
         while True:
             try:
                 with slot.lock:
                     slot.job = None
-                if slot.struck:
+                if slot.has_raised:
                     _clear_pending_exception()
-                    slot.struck = False
-                return slot.given_up
+                    slot.has_raised = False
+                return slot.timed_out
             except _LIMITS:
                 continue
 
     # -- limits -------------------------------------------------------------------------------------------------------
 
-    def _enforce(self, now: float) -> list[float]:
+    def _enforce_limits(self, now: float) -> list[float]:
         due: list[float] = []
         for index, slot in enumerate(self._slots):
             job = slot.job
             if job is not None:
-                due += self._look(index, slot, job, now)
+                due += self._check_slot(index, slot, job, now)
         if self._busy and self._least_limit_s is not None:
             due.append(now + self._least_limit_s)
         else:
             self._least_limit_s = None
         return due
 
-    def _look(self, index: int, slot: _Slot, job: Job, now: float) -> list[float]:
+    def _check_slot(self, index: int, slot: _Slot, job: Job, now: float) -> list[float]:
         """Strike if a limit of this running job is due; the times of those that are still to come."""
         started_at = now if job.started_at is None else job.started_at
         due: list[float] = []
         if job.hard_s is not None:
             if now >= started_at + job.hard_s:
-                if slot.strike(job, TimeLimit, give_up=True):
-                    self._give_up(job, job.hard_s)
-                    self._slots[index] = self._start()
+                if slot.raise_in_job(job, TimeLimit, give_up=True):
+                    self._time_out(job, job.hard_s)
+                    self._slots[index] = self._start_thread()
                 return due
             due.append(started_at + job.hard_s)
-        if job.soft_s is not None and slot.warned is not job:
+        if job.soft_s is not None and slot.soft_limited_job is not job:
             if now >= started_at + job.soft_s:
-                slot.warned = job
-                self._counts["soft_limits"] += slot.strike(job, SoftTimeLimit)
+                slot.soft_limited_job = job
+                self._counts["soft_limits"] += slot.raise_in_job(job, SoftTimeLimit)
             else:
                 due.append(started_at + job.soft_s)
         return due

@@ -78,7 +78,7 @@ class ABoard:
         self.posted: list[tuple[str, bytes | None]] = []
         self.closed: list[float] = []
 
-    def post(self, worker_id: str, text: bytes | None) -> None:
+    def publish(self, worker_id: str, text: bytes | None) -> None:
         self.posted.append((worker_id, text))
 
     def close(self, timeout_s: float) -> None:
@@ -92,16 +92,16 @@ class World:
         self.clock = ManualClock()
         self.loop = Loop.simulated(self.clock)
         self.network = MemoryNetwork(self.loop, "worker")
-        self.worker, self.pool, self.board = AWorker(), APool(), ABoard()
+        self.worker, self.pool, self.snapshots = AWorker(), APool(), ABoard()
         self.delivery = ADelivery(self.clock)
-        self.unreached: str | None = None
+        self.connect_error: str | None = None
         self.monitor = Monitor("shop", ["default", "mail"], "prefork", self.worker, self.loop)
 
     def start(self) -> World:
         pool: Any = self.pool
         delivery: Any = self.delivery
         publisher: Any = None
-        self.monitor.start(pool, WorkerBackend(delivery, publisher, 8, self.board, lambda: self.unreached))
+        self.monitor.start(pool, WorkerBackend(delivery, publisher, 8, self.snapshots, lambda: self.connect_error))
         return self
 
     def listen(self) -> World:
@@ -283,17 +283,17 @@ def test_a_worker_without_brokers_says_so_and_when_that_is_over(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.start()
-    world.unreached = "Connection refused"
+    world.connect_error = "Connection refused"
     with caplog.at_level(logging.WARNING, "kafka.tasks.health"):
         world.pass_time(28.0)
-        world.unreached, world.delivery.at = None, world.clock.monotonic()
+        world.connect_error, world.delivery.at = None, world.clock.monotonic()
         world.pass_time(1.0)
     assert "no broker reachable, no jobs are leased until one is (last error: Connection refused)" in caplog.text
     assert "broker reachable again after 2" in caplog.text
     assert len(caplog.records) == 2
     world.monitor.close()
     caplog.clear()
-    world.unreached = "Connection refused"
+    world.connect_error = "Connection refused"
     world.pass_time(28.0)
     assert not caplog.records, "a worker that has left looks no more"
 
@@ -330,12 +330,12 @@ def test_where_there_are_no_children_the_jobs_that_have_begun_are_the_running_on
 
 def test_snapshots_are_posted_soon_and_then_every_few_seconds(world: World) -> None:
     world.start()
-    assert not world.board.posted
+    assert not world.snapshots.posted
     world.pass_time(FIRST_POST_S)
-    assert len(world.board.posted) == 1
+    assert len(world.snapshots.posted) == 1
     world.pass_time(3 * POST_S)
-    assert len(world.board.posted) == 4
-    worker_id, text = world.board.posted[-1]
+    assert len(world.snapshots.posted) == 4
+    worker_id, text = world.snapshots.posted[-1]
     assert text is not None
     assert worker_id == world.monitor.worker_id
     found = from_json(text)
@@ -346,19 +346,19 @@ def test_a_worker_that_leaves_says_so(world: World) -> None:
     world.start()
     world.pass_time(FIRST_POST_S)
     world.monitor.close()
-    assert world.board.posted[-1] == (world.monitor.worker_id, None)
-    assert world.board.closed == [LEAVE_S]
+    assert world.snapshots.posted[-1] == (world.monitor.worker_id, None)
+    assert world.snapshots.closed == [LEAVE_S]
     world.pass_time(3 * POST_S)
-    assert len(world.board.posted) == 2
+    assert len(world.snapshots.posted) == 2
     world.monitor.close()
-    assert world.board.closed == [LEAVE_S]
+    assert world.snapshots.closed == [LEAVE_S]
 
 
 def test_a_worker_that_leaves_before_it_said_anything_says_nothing(world: World) -> None:
     world.start()
     world.monitor.close()
-    assert not world.board.posted
-    assert world.board.closed == [LEAVE_S]
+    assert not world.snapshots.posted
+    assert world.snapshots.closed == [LEAVE_S]
 
 
 def test_one_that_never_came_to_work_can_be_closed(world: World) -> None:

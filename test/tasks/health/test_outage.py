@@ -22,17 +22,17 @@ class Seconds:
         self.now = 1000.0
         self.answered_at = self.now
 
-    def pass_(self, seconds: float, unreached: str | None = None, *, answers: bool = True) -> None:
+    def pass_(self, seconds: float, connect_error: str | None = None, *, answers: bool = True) -> None:
         end = self.now + seconds
         while self.now < end:
             self.now += CHECK_S
-            if answers and unreached is None:
+            if answers and connect_error is None:
                 self.answered_at = self.now
-            self.look(unreached)
+            self.look(connect_error)
 
-    def look(self, unreached: str | None = None) -> None:
+    def look(self, connect_error: str | None = None) -> None:
         contacts = [BrokerContact(MAIL, self.answered_at, 5.0), BrokerContact(SUSPECT, self.answered_at - 1, 5.0)]
-        self.outage.look(self.now, contacts, unreached)
+        self.outage.check(self.now, contacts, connect_error)
 
 
 @pytest.fixture

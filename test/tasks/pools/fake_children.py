@@ -41,8 +41,8 @@ class FakeChild:
         self.pid = 100_000 + generation
         self.page = FakePage()
         self.pidfd: int | None = None
-        self.news_fd = -1
-        self.news_eof = False
+        self.messages_fd = -1
+        self.messages_eof = False
         self.capacity = 1000
         self.unwritable: set[Job] = set()
         self.dies_of = {int(signal.SIGTERM), int(signal.SIGKILL)}
@@ -56,7 +56,7 @@ class FakeChild:
         self.is_retired = False
         self.swept = 0
         self.dumps = 0
-        self._news: list[ChildMessage] = []
+        self._messages: list[ChildMessage] = []
         self._exit: ExitStatus | None = None
         self._clock = clock
 
@@ -74,14 +74,14 @@ class FakeChild:
         count = len(self.inbox) if most is None else min(most, len(self.inbox))
         return [self.inbox.popleft()[0] for _ in range(count)]
 
-    def read_news(self) -> list[ChildMessage]:
-        news, self._news = self._news, []
+    def read_messages(self) -> list[ChildMessage]:
+        messages, self._messages = self._messages, []
         if self.is_damaged:
-            self.news_eof = True
+            self.messages_eof = True
             raise ChannelDamaged("a frame has a wrong checksum")
         if self._exit is not None:
-            self.news_eof = True
-        return news
+            self.messages_eof = True
+        return messages
 
     def exited(self) -> ExitStatus | None:
         return self._exit
@@ -97,7 +97,7 @@ class FakeChild:
         if signum in self.dies_of and self._exit is None:
             self.die(signum=int(signum))
 
-    def sweep(self) -> None:
+    def kill_orphans(self) -> None:
         self.swept += 1
 
     def dump(self) -> bool:
@@ -121,10 +121,10 @@ class FakeChild:
 
     def up(self, registry_hash: str = "") -> None:
         self.page.phase = int(ChildPhase.IDLE)
-        self._news.append(ChildUp(self.pid, self.generation, "", registry_hash))
+        self._messages.append(ChildUp(self.pid, self.generation, "", registry_hash))
 
-    def say(self, news: ChildMessage) -> None:
-        self._news.append(news)
+    def say(self, messages: ChildMessage) -> None:
+        self._messages.append(messages)
 
     def receive(self) -> None:
         self.received.append(self.inbox.popleft())
@@ -143,7 +143,9 @@ class FakeChild:
         seq, _ = self.received.popleft()
         page = self.page
         page.done_seq, page.phase = seq, int(ChildPhase.IDLE)
-        self._news.append(JobDone(seq, outcome or JobSucceeded(b"1"), self._clock() - page.started_at, page.started_at))
+        self._messages.append(
+            JobDone(seq, outcome or JobSucceeded(b"1"), self._clock() - page.started_at, page.started_at)
+        )
         if self.is_retired and not self.inbox and not self.received:
             self.die(code=0)
 
@@ -180,7 +182,7 @@ class FakeLauncher:
         self.children.append(child)
         return child
 
-    def tidy(self) -> None:
+    def reap_zombies(self) -> None:
         self.tidied += 1
 
     def close(self) -> None:

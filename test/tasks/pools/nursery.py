@@ -92,7 +92,7 @@ class Nursery:
             child.kill_group(signal.SIGKILL)
         for child in self.children:
             until(child.exited)
-            child.sweep()
+            child.kill_orphans()
             child.close()
         until(self._tidied)
         self.launcher.close()
@@ -103,8 +103,8 @@ class Nursery:
     def _tidied(self) -> bool:
         """Orphans come one generation after the other: one that is killed leaves its own to us."""
         for child in self.children:
-            child.sweep()
-        self.launcher.tidy()
+            child.kill_orphans()
+        self.launcher.reap_zombies()
         servers = {server.pid for server in [getattr(self.launcher, "_server", None)] if server is not None}
         return set(kernel.children_of(os.getpid())) <= self._children_before | servers
 
@@ -114,7 +114,7 @@ class Nursery:
         child = self.launcher.start(self._generation)
         self.children.append(child)
         if wait_up:
-            (up,) = self.news(child)
+            (up,) = self.messages(child)
             assert isinstance(up, ChildUp)
             until(lambda: child.exited() is not None or child.pid == up.pid)
             assert up.generation == self._generation
@@ -127,25 +127,25 @@ class Nursery:
         until(lambda: child.send(self._seq, job))
         return self._seq
 
-    def news(self, child: ChildHandle, count: int = 1) -> list[ChildMessage]:
+    def messages(self, child: ChildHandle, count: int = 1) -> list[ChildMessage]:
         """The next news, without those of progress, which are collected; fewer when the stream ends."""
         found: list[ChildMessage] = []
 
         def read() -> None:
-            select.select([child.news_fd], [], [], 1.0)
-            for news in child.read_news():
-                if isinstance(news, ChildProgress):
-                    self.progress.append(news.text)
+            select.select([child.messages_fd], [], [], 1.0)
+            for messages in child.read_messages():
+                if isinstance(messages, ChildProgress):
+                    self.progress.append(messages.text)
                 else:
-                    found.append(news)
+                    found.append(messages)
 
-        until(lambda: len(found) >= count or child.news_eof, "news", meanwhile=read, shown=lambda: found)
+        until(lambda: len(found) >= count or child.messages_eof, "news", meanwhile=read, shown=lambda: found)
         return found
 
     def run(self, child: ChildHandle, task: Task[..., Any], *args: Any) -> Outcome:
         """Hand a call over and wait for its outcome."""
         seq = self.give(child, task, *args)
-        (done,) = self.news(child)
+        (done,) = self.messages(child)
         assert isinstance(done, JobDone)
         assert done.seq == seq
         return done.outcome
@@ -159,7 +159,7 @@ class Nursery:
     def end_of(self, child: ChildHandle) -> tuple[ExitStatus, list[ChildMessage]]:
         """Wait for the child's end; how it was, and the news until then."""
         found: ExitStatus = until(child.exited)
-        news: list[ChildMessage] = []
-        while not child.news_eof:
-            news += self.news(child)
-        return found, news
+        messages: list[ChildMessage] = []
+        while not child.messages_eof:
+            messages += self.messages(child)
+        return found, messages

@@ -36,7 +36,7 @@ async def forever() -> None:
 
 def fault_type(outcome: Outcome) -> str:
     assert isinstance(outcome, AttemptFailed)
-    return outcome.fault.type
+    return outcome.error_info.type
 
 
 def test_coroutines_run_beside_one_another_on_one_loop(bench: Bench) -> None:
@@ -82,7 +82,7 @@ def test_the_soft_limit_cancels_the_coroutine_and_is_a_failure_that_a_policy_can
     submit(bench, job)
     outcome = bench.outcomes(1)[job]
     assert isinstance(outcome, AttemptFailed)
-    assert (outcome.fault.type, outcome.listed) == ("kafka.tasks.errors.SoftTimeLimit", True)
+    assert (outcome.error_info.type, outcome.listed) == ("kafka.tasks.errors.SoftTimeLimit", True)
     assert bench.pool.statistics()["soft_limits"] == 1
 
 
@@ -130,7 +130,7 @@ def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_though_the_coroutin
     submit(bench, *jobs)
     found = bench.outcomes(3)
     assert [fault_type(found[job]) for job in jobs] == ["TimeLimit"] * 3
-    assert not any(outcome.is_told for outcome in found.values() if isinstance(outcome, AttemptFailed))
+    assert not any(outcome.handlers_called for outcome in found.values() if isinstance(outcome, AttemptFailed))
     assert all(job.cancelled for job in jobs)
     last = bench.job(end_it)
     submit(bench, last)

@@ -45,7 +45,7 @@ class Pair:
         self.child = ChildChannel(4, self.parent.for_child, self.parent.page if shared else None)
 
     def news_socket(self) -> socket.socket:
-        return self.child._news
+        return self.child._messages
 
     def kill_child(self) -> None:
         """What the kernel does to a dead child's ends."""
@@ -71,9 +71,9 @@ def test_jobs_arrive_in_their_order_and_outcomes_come_back(pair: Pair) -> None:
         assert packet is not None
         assert (packet.seq, packet.value) == (seq, b"payload %d" % seq)
         pair.child.send_done(JobDone(seq, JobSucceeded(b"%d" % seq), 0.5, 1.5))
-    assert pair.parent.read_news() == [JobDone(seq, JobSucceeded(b"%d" % seq), 0.5, 1.5) for seq in (1, 2, 3)]
-    assert pair.parent.read_news() == []
-    assert not pair.parent.news_eof
+    assert pair.parent.read_messages() == [JobDone(seq, JobSucceeded(b"%d" % seq), 0.5, 1.5) for seq in (1, 2, 3)]
+    assert pair.parent.read_messages() == []
+    assert not pair.parent.messages_eof
 
 
 def test_a_recalled_job_can_not_be_received_and_a_received_one_not_recalled(pair: Pair) -> None:
@@ -97,8 +97,8 @@ def test_jobs_that_a_dead_child_has_not_received_come_back(pair: Pair) -> None:
     pair.kill_child()
     assert pair.parent.send(4, a_call())  # its end is not known yet
     assert pair.parent.recall() == [2, 3, 4]
-    assert pair.parent.read_news() == []
-    assert pair.parent.news_eof
+    assert pair.parent.read_messages() == []
+    assert pair.parent.messages_eof
 
 
 def test_a_full_channel_takes_no_more_until_something_was_received(pair: Pair) -> None:
@@ -122,7 +122,7 @@ def test_payloads_of_any_size_pass_both_ways(pair: Pair, size: int) -> None:
     assert packet is not None
     assert packet.value == payload
     pair.child.send_done(JobDone(1, JobSucceeded(payload), 0.0, 0.0))
-    (done,) = pair.parent.read_news()
+    (done,) = pair.parent.read_messages()
     assert isinstance(done, JobDone)
     assert done.outcome == JobSucceeded(payload)
 
@@ -133,14 +133,14 @@ def test_large_and_small_outcomes_keep_their_order(pair: Pair) -> None:
         pair.child.send_done(JobDone(seq, JobSucceeded(bytes(size)), 0.0, 0.0))
     found: list[JobDone] = []
     while len(found) < len(sizes):
-        found += [news for news in pair.parent.read_news() if isinstance(news, JobDone)]
+        found += [messages for messages in pair.parent.read_messages() if isinstance(messages, JobDone)]
     assert [(done.seq, done.outcome) for done in found] == [(s, JobSucceeded(bytes(n))) for s, n in enumerate(sizes)]
 
 
 def test_an_error_with_a_long_traceback_passes(pair: Pair) -> None:
     failed = AttemptFailed(ErrorInfo("ValueError", "\u20ac" * 8000, "\ud800" * 32_000))
     pair.child.send_done(JobDone(1, failed, 0.0, 0.0))
-    (done,) = pair.parent.read_news()
+    (done,) = pair.parent.read_messages()
     assert isinstance(done, JobDone)
     assert done.outcome == failed
 
@@ -171,7 +171,7 @@ def test_the_end_of_the_parent_is_the_end_of_the_jobs(pair: Pair) -> None:
 def test_news_before_up_are_told(pair: Pair) -> None:
     pair.child.send_progress("importing shop for 5 s")
     pair.child.send_up(ChildUp(1, 4, "v", "h"))
-    assert pair.parent.read_news() == [ChildProgress("importing shop for 5 s"), ChildUp(1, 4, "v", "h")]
+    assert pair.parent.read_messages() == [ChildProgress("importing shop for 5 s"), ChildUp(1, 4, "v", "h")]
 
 
 @pytest.mark.parametrize("size", [100, 40_000, BIG])
@@ -195,8 +195,8 @@ def test_a_child_that_dies_at_any_byte_of_an_outcome_has_written_it_whole_or_not
                 os.close(fd)
         pair.kill_child()
         found = []
-        while not pair.parent.news_eof:
-            found += pair.parent.read_news()
+        while not pair.parent.messages_eof:
+            found += pair.parent.read_messages()
         assert found == ([done] if length == len(stream) else [])
         pair.parent.close()
     assert len(process_setup.open_fds()) == before
@@ -204,30 +204,30 @@ def test_a_child_that_dies_at_any_byte_of_an_outcome_has_written_it_whole_or_not
 
 def test_what_user_code_writes_into_the_news_is_damage(pair: Pair) -> None:
     pair.child.send_done(JobDone(1, JobSucceeded(b"1"), 0.0, 0.0))
-    assert len(pair.parent.read_news()) == 1
+    assert len(pair.parent.read_messages()) == 1
     pair.news_socket().send(b"print() to the wrong descriptor")
     with pytest.raises(ChannelDamaged):
-        pair.parent.read_news()
+        pair.parent.read_messages()
     pair.child.send_done(JobDone(2, JobSucceeded(b"2"), 0.0, 0.0))
     with pytest.raises(ChannelDamaged):
-        pair.parent.read_news()
+        pair.parent.read_messages()
 
 
 @pytest.mark.parametrize("garbage", [b"print() to the wrong descriptor", encode(4, 99, b""), encode(4, DONE, b"x")])
 def test_what_came_before_the_damage_counts_and_the_damage_is_told_next(pair: Pair, garbage: bytes) -> None:
     pair.child.send_done(JobDone(1, JobSucceeded(b"1"), 0.0, 0.0))
     pair.news_socket().send(garbage)
-    assert pair.parent.read_news() == [JobDone(1, JobSucceeded(b"1"), 0.0, 0.0)]
-    assert select.select([pair.parent.news_fd], [], [], 0)[0], "a loop would not come back"
+    assert pair.parent.read_messages() == [JobDone(1, JobSucceeded(b"1"), 0.0, 0.0)]
+    assert select.select([pair.parent.messages_fd], [], [], 0)[0], "a loop would not come back"
     for _ in range(2):
         with pytest.raises(ChannelDamaged):
-            pair.parent.read_news()
+            pair.parent.read_messages()
 
 
 def test_a_frame_without_its_file_is_damage(pair: Pair) -> None:
     pair.news_socket().send(encode(4, DONE, b"", IN_FILE))
     with pytest.raises(ChannelDamaged, match="file"):
-        pair.parent.read_news()
+        pair.parent.read_messages()
 
 
 def test_a_file_that_says_it_is_larger_than_any_outcome_is_damage_and_not_read() -> None:
@@ -235,9 +235,9 @@ def test_a_file_that_says_it_is_larger_than_any_outcome_is_damage_and_not_read()
     file = shared_page.anonymous_file("huge", 1 << 40)
     pair.news_socket().sendmsg([encode(4, DONE, b"", IN_FILE)], large_payloads.pass_fd(file))
     os.close(file)
-    pair.child.page.passes_file()
+    pair.child.page.count_file()
     with pytest.raises(ChannelDamaged, match="1099511627776 bytes, more than the limit of 1000000"):
-        pair.parent.read_news()
+        pair.parent.read_messages()
     pair.parent.close()
     pair.child.close()
 
@@ -247,7 +247,7 @@ def test_descriptors_without_frames_are_damage_before_they_use_up_those_of_the_p
     with open(os.devnull, "rb") as file, pytest.raises(ChannelDamaged, match="without their frames"):
         for _ in range(100):
             pair.news_socket().sendmsg([b"K"], large_payloads.pass_fd(file.fileno()))
-            pair.parent.read_news()
+            pair.parent.read_messages()
     assert len(process_setup.open_fds()) <= before + channel.MOST_FILES + 1
 
 
@@ -258,7 +258,7 @@ def test_small_news_are_read_so_many_at_a_time(pair: Pair) -> None:
     with contextlib.suppress(BlockingIOError):
         for _ in range(64):
             pair.news_socket().sendall(frames)
-    assert channel.MOST_NEWS <= len(pair.parent.read_news()) < 2 * channel.MOST_NEWS
+    assert channel.MAX_MESSAGES <= len(pair.parent.read_messages()) < 2 * channel.MAX_MESSAGES
 
 
 def test_a_child_that_floods_is_read_for_a_bounded_time(pair: Pair) -> None:
@@ -272,7 +272,7 @@ def test_a_child_that_floods_is_read_for_a_bounded_time(pair: Pair) -> None:
         except BlockingIOError:
             break
     reads = 0
-    while (found := pair.parent.read_news()) and reads < 1000:
+    while (found := pair.parent.read_messages()) and reads < 1000:
         assert len(found) <= channel.MOST_READS * channel.READ_BYTES // 10_000 + 1
         reads += 1
     assert reads
@@ -335,7 +335,7 @@ def test_a_default_timeout_of_sockets_is_none_of_the_channels() -> None:
         socket.setdefaulttimeout(former)
     assert pair.parent.recall() == []
     assert pair.child._jobs.gettimeout() is None
-    assert pair.child._news.gettimeout() is None
+    assert pair.child._messages.gettimeout() is None
     assert os.get_blocking(pair.child._jobs.fileno())
     pair.child.close()
     pair.parent.close()
@@ -354,22 +354,22 @@ def test_large_outcomes_are_received_without_a_descriptor_for_their_files() -> N
         pair.child.send_done(JobDone(seq, JobSucceeded(bytes(BIG)), 0.0, 0.0))
     before = process_setup.open_fds()
     with few_descriptors(0):
-        done = [news for _ in range(3) for news in pair.parent.read_news() if isinstance(news, JobDone)]
+        done = [messages for _ in range(3) for messages in pair.parent.read_messages() if isinstance(messages, JobDone)]
         assert [(each.seq, each.outcome) for each in done] == [(seq, JobSucceeded(bytes(BIG))) for seq in range(1, 4)]
         pair.child.send_done(JobDone(4, JobSucceeded(b"small"), 0.0, 0.0))
-        assert len(pair.parent.read_news()) == 1
+        assert len(pair.parent.read_messages()) == 1
     assert process_setup.open_fds() == before
     pair.child.close()
     pair.parent.close()
-    spare.let_go()
+    spare.release()
     assert len(process_setup.open_fds()) == len(before) - 8
 
 
 def test_after_damage_nothing_more_is_to_come(pair: Pair) -> None:
     pair.news_socket().sendall(b"this is no frame, and nobody takes it for one")
     with pytest.raises(ChannelDamaged):
-        pair.parent.read_news()
-    assert pair.parent.news_eof
+        pair.parent.read_messages()
+    assert pair.parent.messages_eof
 
 
 def test_a_large_outcome_that_cannot_be_read_is_damage(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,7 +380,7 @@ def test_a_large_outcome_that_cannot_be_read_is_damage(pair: Pair, monkeypatch: 
     pair.child.send_done(JobDone(1, JobSucceeded(b"x" * BIG), 0.5, 1.5))
     monkeypatch.setattr(large_payloads, "read_file", fail)
     with pytest.raises(ChannelDamaged, match="cannot allocate"):
-        pair.parent.read_news()
+        pair.parent.read_messages()
 
 
 def test_packets_are_datagrams_where_the_system_has_the_name_of_better_ones_and_not_the_thing(

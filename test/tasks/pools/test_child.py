@@ -32,7 +32,7 @@ def nursery() -> Iterator[Nursery]:
 
 def _fault(outcome: object) -> str:
     assert isinstance(outcome, AttemptFailed), outcome
-    return f"{outcome.fault.type.rpartition('.')[2]}: {outcome.fault.text}"
+    return f"{outcome.error_info.type.rpartition('.')[2]}: {outcome.error_info.text}"
 
 
 def _value(outcome: object) -> Any:
@@ -46,7 +46,7 @@ def _value(outcome: object) -> Any:
 def test_jobs_run_one_after_the_other_in_one_process(nursery: Nursery) -> None:
     child = nursery.start()
     seqs = [nursery.give(child, tasks.add, n, n) for n in range(20)]
-    done = nursery.news(child, 20)
+    done = nursery.messages(child, 20)
     assert [(d.seq, _value(d.outcome)) for d in done if isinstance(d, JobDone)] == [
         (seq, 2 * n) for n, seq in enumerate(seqs)
     ]
@@ -75,7 +75,7 @@ def test_a_result_above_the_limit_of_the_app_is_a_failure_that_says_so(nursery: 
 
 
 @pytest.mark.parametrize(
-    ("task", "fault"),
+    ("task", "error_info"),
     [
         (tasks.unserialisable, "NotSerialisable: "),
         (tasks.raise_with_arguments, "NeedsArguments: 7"),
@@ -86,9 +86,9 @@ def test_a_result_above_the_limit_of_the_app_is_a_failure_that_says_so(nursery: 
     ],
     ids=lambda each: each if isinstance(each, str) else each.function.__name__,
 )
-def test_what_can_not_be_written_is_a_failure_and_no_dead_child(nursery: Nursery, task: Any, fault: str) -> None:
+def test_what_can_not_be_written_is_a_failure_and_no_dead_child(nursery: Nursery, task: Any, error_info: str) -> None:
     child = nursery.start()
-    assert _fault(nursery.run(child, task)).startswith(fault)
+    assert _fault(nursery.run(child, task)).startswith(error_info)
     assert _value(nursery.run(child, tasks.add, 1, 2)) == 3
     assert child.exited() is None
 
@@ -103,7 +103,7 @@ def test_a_cancelled_job_sees_it(nursery: Nursery) -> None:
     child = nursery.start()
     seq = nursery.begin(child, tasks.until_cancelled)
     child.page.cancel(seq)
-    (done,) = nursery.news(child)
+    (done,) = nursery.messages(child)
     assert isinstance(done, JobDone)
     assert _value(done.outcome) == "cancelled"
     child.page.cancel(seq + 1)
@@ -136,8 +136,8 @@ def test_os_exit_in_a_task_leaves_its_job_begun_and_the_others_untouched(nursery
     child = nursery.start()
     first = nursery.give(child, tasks.exit_at_once, code)
     others = [nursery.give(child, tasks.add, 1, 1) for _ in range(3)]
-    found, news = nursery.end_of(child)
-    assert (found.code, found.signal, news) == (code, None, [])
+    found, messages = nursery.end_of(child)
+    assert (found.code, found.signal, messages) == (code, None, [])
     assert found.max_rss_bytes is not None
     assert found.max_rss_bytes > 1 << 20
     assert (child.page.begun_seq, child.page.done_seq) == (first, 0)
@@ -156,8 +156,8 @@ def test_killed_while_idle_nothing_is_lost(nursery: Nursery) -> None:
     nursery.run(child, tasks.add, 1, 1)
     until(lambda: child.page.phase == ChildPhase.IDLE)
     child.kill(signal.SIGKILL)
-    found, news = nursery.end_of(child)
-    assert (found.signal, news) == (signal.SIGKILL, [])
+    found, messages = nursery.end_of(child)
+    assert (found.signal, messages) == (signal.SIGKILL, [])
     assert child.page.begun_seq == child.page.done_seq == 1
 
 
@@ -166,8 +166,8 @@ def test_killed_in_user_code_the_page_says_which_job_and_the_rest_comes_back(nur
     seq = nursery.begin(child, tasks.spin)
     behind = [nursery.give(child, tasks.add, n, n) for n in range(5)]
     child.kill(signal.SIGKILL)
-    found, news = nursery.end_of(child)
-    assert (found.signal, news) == (signal.SIGKILL, [])
+    found, messages = nursery.end_of(child)
+    assert (found.signal, messages) == (signal.SIGKILL, [])
     assert (child.page.begun_seq, child.page.done_seq) == (seq, 0)
     assert child.recall() == behind
 
@@ -177,8 +177,8 @@ def test_killed_after_the_result_and_before_it_was_read_the_result_counts(nurser
     seq = nursery.give(child, tasks.repeat, "r", BIG)
     until(lambda: child.page.done_seq == seq)
     child.kill(signal.SIGKILL)
-    _, news = nursery.end_of(child)
-    assert [len(_value(done.outcome)) for done in news if isinstance(done, JobDone)] == [BIG]
+    _, messages = nursery.end_of(child)
+    assert [len(_value(done.outcome)) for done in messages if isinstance(done, JobDone)] == [BIG]
 
 
 @pytest.mark.slow
@@ -188,10 +188,10 @@ def test_killed_while_it_writes_a_large_result_that_is_whole_or_lost(nursery: Nu
         seq = nursery.give(child, tasks.repeat, "r", BIG)
         until(lambda child=child, seq=seq: child.page.phase == ChildPhase.WRITING or child.page.done_seq == seq)
         child.kill(signal.SIGKILL)
-        _, news = nursery.end_of(child)
+        _, messages = nursery.end_of(child)
         assert child.page.begun_seq == seq
-        if news:
-            (done,) = news
+        if messages:
+            (done,) = messages
             assert isinstance(done, JobDone)
             assert len(_value(done.outcome)) == BIG
         else:
@@ -214,8 +214,8 @@ def test_a_child_that_was_stopped_is_seen_to_be_and_can_be_killed(nursery: Nurse
 def test_a_task_that_closes_all_descriptors_loses_its_job_and_its_child(nursery: Nursery) -> None:
     child = nursery.start()
     seq = nursery.give(child, tasks.close_descriptors)
-    found, news = nursery.end_of(child)
-    assert (found.code, news) == (EXIT_BROKEN_CHANNEL, [])
+    found, messages = nursery.end_of(child)
+    assert (found.code, messages) == (EXIT_BROKEN_CHANNEL, [])
     assert (child.page.begun_seq, child.page.done_seq) == (seq, 0)
 
 
@@ -223,7 +223,7 @@ def test_a_task_that_writes_to_the_channel_damages_it(nursery: Nursery) -> None:
     child = nursery.start()
     nursery.give(child, tasks.write_to_descriptors)
     with pytest.raises(ChannelDamaged):
-        nursery.news(child)
+        nursery.messages(child)
     child.kill(signal.SIGKILL)
     until(child.exited)
 
@@ -233,15 +233,15 @@ def test_a_retired_child_ends_what_it_was_given_and_then_itself(nursery: Nursery
     for n in range(10):
         nursery.give(child, tasks.add, n, n)
     child.retire()
-    found, news = nursery.end_of(child)
-    assert (found.code, found.signal, len(news)) == (0, None, 10)
+    found, messages = nursery.end_of(child)
+    assert (found.code, found.signal, len(messages)) == (0, None, 10)
 
 
 def test_a_child_takes_no_interrupt_from_the_keyboard(nursery: Nursery) -> None:
     child = nursery.start()
     nursery.begin(child, tasks.sleep, 0.2)
     child.kill_group(signal.SIGINT)
-    assert len(nursery.news(child)) == 1
+    assert len(nursery.messages(child)) == 1
     assert _value(nursery.run(child, tasks.add, 1, 2)) == 3
 
 
@@ -262,7 +262,7 @@ def test_a_fork_that_comes_back_from_its_task_ends_and_its_original_goes_on(nurs
     forked = _value(nursery.run(child, tasks.fork_and_return))
     until(lambda: not is_running(forked))
     assert _value(nursery.run(child, tasks.pid)) == child.pid
-    assert child.read_news() == []
+    assert child.read_messages() == []
 
 
 def test_a_fork_that_comes_back_ends_like_a_process_of_its_own(nursery: Nursery) -> None:
@@ -298,8 +298,8 @@ def test_the_end_of_the_news_is_the_end_of_the_child_also_when_forks_of_it_live(
     child = nursery.start()
     forked = _value(nursery.run(child, tasks.fork_one))
     nursery.give(child, tasks.exit_at_once, 0)
-    assert nursery.news(child) == []
-    assert child.news_eof
+    assert nursery.messages(child) == []
+    assert child.messages_eof
     until(child.exited)
     until(lambda: not is_running(forked))
 
@@ -309,12 +309,12 @@ def test_a_daemon_lives_while_its_child_does_and_is_swept_up_after_it(nursery: N
     child, other = nursery.start(), nursery.start()
     daemon = _value(nursery.run(child, task))
     others_daemon = _value(nursery.run(other, task))
-    other.sweep()
+    other.kill_orphans()
     assert is_running(daemon)
     child.kill_group(signal.SIGKILL)
     until(child.exited)
     assert is_running(daemon)  # in a session of its own
-    child.sweep()
+    child.kill_orphans()
     until(lambda: not is_running(daemon))
     assert is_running(others_daemon)
 
@@ -325,7 +325,7 @@ def test_a_daemon_lives_while_its_child_does_and_is_swept_up_after_it(nursery: N
 def test_a_soft_limit_passes_except_exception(nursery: Nursery, tmp_path: pathlib.Path) -> None:
     child = nursery.start()
     child.soft(nursery.begin(child, tasks.swallow, str(tmp_path / "swallowed")))
-    (done,) = nursery.news(child)
+    (done,) = nursery.messages(child)
     assert isinstance(done, JobDone)
     assert _fault(done.outcome).startswith("SoftTimeLimit")
     assert not (tmp_path / "swallowed").exists()
@@ -337,7 +337,7 @@ def test_a_task_can_clean_up_at_its_soft_limit(nursery: Nursery, tmp_path: pathl
     seq = nursery.begin(child, tasks.clean_up, str(path))
     until(lambda: path.exists() and path.read_text())
     child.soft(seq)
-    (done,) = nursery.news(child)
+    (done,) = nursery.messages(child)
     assert isinstance(done, JobDone)
     assert _fault(done.outcome).startswith("SoftTimeLimit")
     assert path.read_text() == "began\ncleaned up\n"
@@ -348,7 +348,7 @@ def test_a_task_can_end_well_at_its_soft_limit(nursery: Nursery, tmp_path: pathl
     seq = nursery.begin(child, tasks.finish_anyway, str(tmp_path / "began"))
     until((tmp_path / "began").exists)
     child.soft(seq)
-    (done,) = nursery.news(child)
+    (done,) = nursery.messages(child)
     assert isinstance(done, JobDone)
     assert _value(done.outcome) == "partial"
 
@@ -356,7 +356,7 @@ def test_a_task_can_end_well_at_its_soft_limit(nursery: Nursery, tmp_path: pathl
 def test_a_soft_limit_is_raised_in_finally(nursery: Nursery) -> None:
     child = nursery.start()
     child.soft(nursery.begin(child, tasks.spin_in_finally))
-    (done,) = nursery.news(child)
+    (done,) = nursery.messages(child)
     assert isinstance(done, JobDone)
     assert _fault(done.outcome).startswith("SoftTimeLimit")
     assert _value(nursery.run(child, tasks.add, 1, 2)) == 3
@@ -369,15 +369,15 @@ def test_a_loop_in_c_takes_no_soft_limit_and_dies_at_the_hard_one(nursery: Nurse
     behind = nursery.give(child, tasks.add, 1, 1)
     assert child.recall() == [behind]
     child.kill(signal.SIGTERM)
-    found, news = nursery.end_of(child)
-    assert (found.signal, news) == (signal.SIGTERM, [])
+    found, messages = nursery.end_of(child)
+    assert (found.signal, messages) == (signal.SIGTERM, [])
     assert child.page.begun_seq == seq
 
 
 def test_a_soft_limit_that_comes_late_strikes_nobody(nursery: Nursery) -> None:
     child = nursery.start()
     seq = nursery.give(child, tasks.add, 1, 1)
-    nursery.news(child)
+    nursery.messages(child)
     child.soft(seq)
     assert [_value(nursery.run(child, tasks.add, n, n)) for n in range(50)] == [2 * n for n in range(50)]
 

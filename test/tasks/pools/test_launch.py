@@ -59,8 +59,8 @@ def test_children_of_every_method_run_jobs_and_end_in_order(method: str) -> None
         for child in children:
             nursery.give(child, tasks.add, 1, 2)
             child.retire()
-            found, news = nursery.end_of(child)
-            assert (found.code, found.signal, len(news)) == (0, None, 1)
+            found, messages = nursery.end_of(child)
+            assert (found.code, found.signal, len(messages)) == (0, None, 1)
             assert found.max_rss_bytes is not None
             assert 1 << 22 < found.max_rss_bytes < 1 << 30
             assert found.cpu_s is not None
@@ -83,7 +83,7 @@ def test_deaths_and_limits_work_by_every_method(method: str, tmp_path: pathlib.P
         seq = nursery.begin(child, tasks.finish_anyway, str(tmp_path / "began"))
         until((tmp_path / "began").exists)
         child.soft(seq)
-        (done,) = nursery.news(child)
+        (done,) = nursery.messages(child)
         assert isinstance(done, JobDone)
         assert _value(done.outcome) == "partial"
 
@@ -218,8 +218,8 @@ def test_an_app_that_can_not_be_loaded_is_told_by_the_child_that_ends(
     with Nursery(method, path) as nursery:
         for _ in range(2):
             child = nursery.start(wait_up=False)
-            found, news = nursery.end_of(child)
-            assert news == []
+            found, messages = nursery.end_of(child)
+            assert messages == []
             assert found.code == EXIT_APP_NOT_LOADED
             assert told in nursery.progress[-1]
 
@@ -231,8 +231,8 @@ def test_an_import_that_ends_the_process_is_a_child_that_never_was_up(
     monkeypatch.setenv("KAFKA_TEST_FAILING_IMPORT", "exit at once")
     with Nursery(method, "test.tasks.pools.failing_app:app") as nursery:
         child = nursery.start(wait_up=False)
-        found, news = nursery.end_of(child)
-        assert (found.signal, news, child.page.phase) == (None, [], ChildPhase.BOOTING)
+        found, messages = nursery.end_of(child)
+        assert (found.signal, messages, child.page.phase) == (None, [], ChildPhase.BOOTING)
         assert found.code == (3 if method == "spawn" else None)  # it was the fork server that ended
 
 
@@ -254,8 +254,8 @@ def test_a_child_whose_import_takes_too_long_can_be_given_up_and_the_next_one_co
         assert child.exited() is None
         child.dump()  # it could not bear that now
         child.kill(signal.SIGKILL)
-        found, news = nursery.end_of(child)
-        assert (found.code, news, child.page.begun_seq) == (None, [], 0)
+        found, messages = nursery.end_of(child)
+        assert (found.code, messages, child.page.begun_seq) == (None, [], 0)
         slow.unlink()
         assert _value(nursery.run(nursery.start(), tasks.add, 1, 2)) == 3
 
@@ -303,7 +303,7 @@ def test_jobs_may_be_sent_before_the_child_is_up(method: str, slow: pathlib.Path
         child = nursery.start(wait_up=False)
         nursery.give(child, tasks.add, 2, 3)
         slow.unlink()
-        _, done = nursery.news(child, 2)
+        _, done = nursery.messages(child, 2)
         assert isinstance(done, JobDone)
         assert _value(done.outcome) == 5
 
@@ -326,7 +326,7 @@ def test_parent_and_child_agree_about_their_tasks(method: str) -> None:
     with Nursery(method) as nursery:
         child = nursery.launcher.start(99)
         nursery.children.append(child)
-        (up,) = nursery.news(child)
+        (up,) = nursery.messages(child)
         assert up.registry_hash == registry_hash(tasks.app) == nursery.launcher.registry_hash  # type: ignore[union-attr]
         assert up.generation == 99  # type: ignore[union-attr]
 
@@ -528,8 +528,8 @@ def test_programs_that_the_worker_itself_has_started_are_left_alone() -> None:
         until(lambda: b"sleep" in pathlib.Path(f"/proc/{other.pid}/cmdline").read_bytes())
         until(lambda: b"sleep" in pathlib.Path(f"/proc/{own.pid}/cmdline").read_bytes())
         orphans = Orphans()
-        assert orphans.sweep() == []
-        orphans.tidy()
+        assert orphans.kill_orphans() == []
+        orphans.reap_zombies()
         assert own.poll() is None
     finally:
         for process in (own, other):
@@ -546,7 +546,7 @@ def test_a_broker_that_a_task_has_started_is_left_alone() -> None:
         for process in (broker, daemon):
             path = pathlib.Path(f"/proc/{process.pid}/cmdline")
             until(lambda path=path: b"sleep" in path.read_bytes())
-        assert Orphans().sweep() == [daemon.pid]
+        assert Orphans().kill_orphans() == [daemon.pid]
         daemon.wait()
         assert broker.poll() is None
     finally:

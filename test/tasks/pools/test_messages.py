@@ -76,31 +76,31 @@ def test_a_count_that_no_packet_holds_is_cut() -> None:
 @given(SEQS, OUTCOMES, st.floats(0, 1e9), st.floats(0, 1e9))
 def test_an_outcome_is_the_same_on_the_other_side(seq: int, outcome: Outcome, ran_s: float, started_at: float) -> None:
     body = messages.encode_done(seq, outcome, ran_s, started_at)
-    assert messages.decode_news(Frame(DONE, 0, body), body) == JobDone(seq, outcome, ran_s, started_at)
+    assert messages.decode_message(Frame(DONE, 0, body), body) == JobDone(seq, outcome, ran_s, started_at)
 
 
 @given(st.integers(1, 2**31), st.integers(1, 2**31), st.text(max_size=20), st.text(max_size=20))
 def test_the_handshake_is_the_same_on_the_other_side(pid: int, generation: int, versions: str, tasks: str) -> None:
     up = ChildUp(pid, generation, versions, tasks)
     body = messages.encode_up(up)
-    assert messages.decode_news(Frame(UP, 0, body), body) == up
+    assert messages.decode_message(Frame(UP, 0, body), body) == up
 
 
 def test_progress_is_text_whatever_is_in_it() -> None:
     body = messages.encode_progress("importing caf\u00e9 \ud800")
-    assert messages.decode_news(Frame(PROGRESS, 0, body), body) == ChildProgress("importing caf\u00e9 \\ud800")
+    assert messages.decode_message(Frame(PROGRESS, 0, body), body) == ChildProgress("importing caf\u00e9 \\ud800")
 
 
 @given(st.integers(0, 255), st.binary(max_size=60))
 def test_news_that_make_no_sense_are_damage_and_nothing_else(kind: int, body: bytes) -> None:
     try:
-        news: Any = messages.decode_news(Frame(kind, 0, body), body)
+        message: Any = messages.decode_message(Frame(kind, 0, body), body)
     except ChannelDamaged:
         return
-    assert isinstance(news, (ChildUp, ChildProgress, JobDone))
+    assert isinstance(message, (ChildUp, ChildProgress, JobDone))
 
 
 @pytest.mark.parametrize("kind", [UP, DONE, 77])
 def test_an_empty_body_is_damage(kind: int) -> None:
     with pytest.raises(ChannelDamaged, match=f"kind {kind}"):
-        messages.decode_news(Frame(kind, 0, b""), b"")
+        messages.decode_message(Frame(kind, 0, b""), b"")

@@ -93,24 +93,24 @@ def test_delays_double_up_to_a_minute() -> None:
 def test_children_that_began_together_fail_once() -> None:
     starts = SpawnBreaker(3)
     for _ in range(8):
-        starts.boot_failed(10.0, 9.0, "no module")
+        starts.on_boot_failure(10.0, 9.0, "no module")
     assert starts.boot_failures == 1
     assert starts.next_at == 10.0
-    starts.boot_failed(12.0, 10.5, "no module")
-    starts.boot_failed(14.0, 12.5, "no module")
+    starts.on_boot_failure(12.0, 10.5, "no module")
+    starts.on_boot_failure(14.0, 12.5, "no module")
     assert starts.next_at == 16.0
-    assert starts.open_because(15.0) == "3 child starts failed in a row; last error: no module"
-    starts.up()
-    assert starts.open_because(15.0) is None
+    assert starts.open_reason(15.0) == "3 child starts failed in a row; last error: no module"
+    starts.on_child_up()
+    assert starts.open_reason(15.0) is None
 
 
 def test_a_next_try_is_announced_where_there_will_be_one() -> None:
     starts = SpawnBreaker(3)
-    starts.up()
+    starts.on_child_up()
     for began_at in (10.0, 11.0, 13.0):
-        starts.boot_failed(began_at + 1.0, began_at, "no module")
+        starts.on_boot_failure(began_at + 1.0, began_at, "no module")
     assert (
-        starts.open_because(15.0)
+        starts.open_reason(15.0)
         == "3 child starts failed in a row; next attempt in 1 s; last error: no module"
     )
 
@@ -118,18 +118,18 @@ def test_a_next_try_is_announced_where_there_will_be_one() -> None:
 def test_crashes_open_the_breaker_unless_jobs_end_between() -> None:
     starts = SpawnBreaker(5)
     for _ in range(IMMEDIATE_RESTARTS):
-        starts.crashed(0.0, "signal")
+        starts.on_crash(0.0, "signal")
         assert starts.next_at == 0.0
     for _ in range(5):
-        starts.crashed(0.0, "signal")
-    assert starts.open_because(0.0) is not None
+        starts.on_crash(0.0, "signal")
+    assert starts.open_reason(0.0) is not None
     assert starts.next_at == 8.0
-    starts.crashed(100.0, "signal", lived_s=90.0)
-    assert starts.open_because(0.0) is None
+    starts.on_crash(100.0, "signal", lived_s=90.0)
+    assert starts.open_reason(0.0) is None
     for _ in range(20):
-        starts.crashed(100.0, "signal")
-    starts.worked()
-    assert starts.open_because(0.0) is None
+        starts.on_crash(100.0, "signal")
+    starts.on_job_done()
+    assert starts.open_reason(0.0) is None
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
@@ -141,37 +141,37 @@ def _job(soft: float | None = None, hard: float | None = None) -> Any:
 
 def test_a_child_is_looked_at_once_for_many_short_jobs_under_long_limits() -> None:
     limits = ChildLimits()
-    assert limits.note(_job(hard=60), 100.0)
-    assert not any(limits.note(_job(hard=60), 100.0 + n / 1000) for n in range(1000))
-    assert limits.look_at == 160.0
-    assert limits.look(160.0, None, []) is LimitAction.NOTHING
-    assert limits.look_at is None
+    assert limits.add(_job(hard=60), 100.0)
+    assert not any(limits.add(_job(hard=60), 100.0 + n / 1000) for n in range(1000))
+    assert limits.check_at == 160.0
+    assert limits.check(160.0, None, []) is LimitAction.NOTHING
+    assert limits.check_at is None
 
 
 def test_limits_count_from_the_start_that_the_page_tells() -> None:
     limits = ChildLimits()
     job = _job(soft=2, hard=5)
-    limits.note(job, 100.0)
-    assert limits.look_at == 102.0
-    assert limits.look(102.0, None, [job]) is LimitAction.NOTHING  # it waits behind another
-    assert limits.look_at == 104.0
+    limits.add(job, 100.0)
+    assert limits.check_at == 102.0
+    assert limits.check(102.0, None, [job]) is LimitAction.NOTHING  # it waits behind another
+    assert limits.check_at == 104.0
     running = StartedJob(7, job, 103.0)
-    assert limits.look(104.0, running, [job]) is LimitAction.NOTHING
-    assert limits.look_at == 105.0
-    assert limits.look(105.0, running, [job]) is LimitAction.SOFT
-    assert limits.look_at == 106.0
-    assert limits.look(105.5, running, [job]) is LimitAction.NOTHING
-    assert limits.look(106.5, running, [job]) is LimitAction.AGAIN
-    assert limits.look_at == 107.5
-    assert limits.look(107.5, running, [job]) is LimitAction.AGAIN
-    assert limits.look_at == 108.0
-    assert limits.look(108.0, running, [job]) is LimitAction.HARD
-    assert limits.look_at is None
+    assert limits.check(104.0, running, [job]) is LimitAction.NOTHING
+    assert limits.check_at == 105.0
+    assert limits.check(105.0, running, [job]) is LimitAction.SOFT
+    assert limits.check_at == 106.0
+    assert limits.check(105.5, running, [job]) is LimitAction.NOTHING
+    assert limits.check(106.5, running, [job]) is LimitAction.AGAIN
+    assert limits.check_at == 107.5
+    assert limits.check(107.5, running, [job]) is LimitAction.AGAIN
+    assert limits.check_at == 108.0
+    assert limits.check(108.0, running, [job]) is LimitAction.HARD
+    assert limits.check_at is None
 
 
 def test_the_hard_limit_comes_first_when_both_are_overdue() -> None:
     job = _job(soft=2, hard=5)
-    assert ChildLimits().look(110.0, StartedJob(1, job, 100.0), [job]) is LimitAction.HARD
+    assert ChildLimits().check(110.0, StartedJob(1, job, 100.0), [job]) is LimitAction.HARD
 
 
 # -- scaling -----------------------------------------------------------------------------------------------------------
@@ -245,12 +245,12 @@ def test_a_kernel_kill_explains_one_death_and_not_one_long_after(tmp_path: Path)
     counter = OomCounter(events)
     assert counter.new_kills() == 0
     events.write_text("oom_kill 3\n")
-    counter.note()  # the look once a second may see it before the death is seen
+    counter.advance()  # the look once a second may see it before the death is seen
     assert counter.new_kills() == 1
     assert counter.new_kills() == 0
     events.write_text("oom_kill 4\n")
-    counter.note()
-    counter.note()
+    counter.advance()
+    counter.advance()
     assert counter.new_kills() == 0
     events.unlink()
     assert counter.new_kills() == 0
@@ -287,8 +287,8 @@ def test_kernel_kills_that_could_not_be_read_for_a_while_are_not_new_afterwards(
     events.write_text("oom_kill 7\n")
     counter = OomCounter(events)
     events.unlink()  # as when no descriptor is left
-    counter.note()
-    counter.note()
+    counter.advance()
+    counter.advance()
     events.write_text("oom_kill 7\n")
     assert counter.new_kills() == 0
 
@@ -305,7 +305,7 @@ def test_a_quota_of_one_is_exact_and_others_are_spread() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "signum", "doom", "oom", "cause"),
+    ("code", "signum", "kill_reason", "oom", "cause"),
     [
         (0, None, None, 0, "exit"),
         (None, None, None, 0, "exit"),
@@ -318,9 +318,9 @@ def test_a_quota_of_one_is_exact_and_others_are_spread() -> None:
     ],
 )
 def test_what_this_side_did_comes_before_what_the_kernel_and_others_did(
-    code: int | None, signum: int | None, doom: KillReason | None, oom: int, cause: str
+    code: int | None, signum: int | None, kill_reason: KillReason | None, oom: int, cause: str
 ) -> None:
-    death = child_exit(code, signum, doom, oom)
+    death = child_exit(code, signum, kill_reason, oom)
     assert death.cause == cause
     assert cause in LOST_CAUSES
     assert not death.expected

@@ -53,7 +53,7 @@ class Bench:
     @staticmethod
     def _all_up(pool: Any) -> bool:
         assert pool.finished(0.01) == []
-        return len(pool.supervision.takers) == pool.concurrency
+        return len(pool.supervision.available) == pool.concurrency
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -233,8 +233,8 @@ def test_a_result_that_is_too_large_is_a_failure_that_the_error_handlers_alone_a
     bench.submit(job)
     outcome = bench.outcomes(1)[job]
     assert isinstance(outcome, AttemptFailed)
-    assert (outcome.fault.type, outcome.listed) == ("PayloadTooLarge", False)
-    assert outcome.fault.text == (
+    assert (outcome.error_info.type, outcome.listed) == ("PayloadTooLarge", False)
+    assert outcome.error_info.text == (
         f"the result of task {job.task.name} is 2000002 bytes, more than max_payload_bytes (1000000): store it "
         "elsewhere and return a reference, or raise max_payload_bytes and the topics' max.message.bytes"
     )
@@ -272,7 +272,7 @@ def test_a_soft_limit_that_is_let_out_is_a_failure_that_a_policy_can_list(thread
     threads.pool.submit(job)
     outcome = threads.outcomes(1)[job]
     assert isinstance(outcome, AttemptFailed)
-    assert (outcome.fault.type, outcome.listed) == ("kafka.tasks.errors.SoftTimeLimit", True)
+    assert (outcome.error_info.type, outcome.listed) == ("kafka.tasks.errors.SoftTimeLimit", True)
 
 
 def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_again(threads: Bench) -> None:
@@ -284,8 +284,8 @@ def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_again(threads: Benc
     for job in stuck:
         threads.pool.submit(job)
     found = threads.outcomes(2)
-    assert {o.fault.type for o in found.values() if isinstance(o, AttemptFailed)} == {"TimeLimit"}
-    assert not any(o.is_told for o in found.values() if isinstance(o, AttemptFailed))
+    assert {o.error_info.type for o in found.values() if isinstance(o, AttemptFailed)} == {"TimeLimit"}
+    assert not any(o.handlers_called for o in found.values() if isinstance(o, AttemptFailed))
     assert all(job.cancelled for job in stuck)
     again = threads.job(lambda: 1)
     threads.pool.submit(again)
@@ -382,7 +382,7 @@ seen = []
 sys.setprofile(lambda frame, event, _: seen.append(event))
 a_job("slow")
 sys.setprofile(None)
-print(ended[0][1].fault.type, "call" in seen)
+print(ended[0][1].error_info.type, "call" in seen)
 """
 
 

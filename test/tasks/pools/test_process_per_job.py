@@ -133,7 +133,7 @@ def test_a_stopped_process_is_killed_at_its_hard_limit() -> None:
     with a_pool(1, ForkPool, kill_grace=0.3) as bench:
         failed = bench.outcome(bench.submit("stop_itself", hard=2.0))
         assert isinstance(failed, AttemptFailed)
-        assert (failed.fault.type, failed.kill_signal) == ("TimeLimit", signal.SIGKILL)
+        assert (failed.error_info.type, failed.kill_signal) == ("TimeLimit", signal.SIGKILL)
         assert bench.value(bench.submit("square", 2)) == b"4"
 
 
@@ -156,7 +156,7 @@ def test_a_job_does_not_wait_behind_exit_functions_while_another_child_is_idle()
     with a_pool(2, ForkPool) as bench:
         pid = int(bench.value(bench.submit("hang_at_exit")))
         assert bench.value(bench.submit("square", 2)) == b"4"
-        assert pid in {kept.child.page.runner_pid for kept in bench.children}
+        assert pid in {child.handle.page.runner_pid for child in bench.children}
 
 
 def test_a_task_that_signals_its_group_ends_well_and_costs_the_child() -> None:

@@ -50,7 +50,7 @@ class Bench:
         self.ended: dict[Job, Outcome] = {}
         given = PoolSettings(concurrency, app=process_jobs.app, app_path=process_jobs.PATH, **settings)
         self.pool = kind(given, self._wake, self.loop)
-        self.until(lambda: len(self.pool.supervision.takers) == concurrency)
+        self.until(lambda: len(self.pool.supervision.available) == concurrency)
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -242,7 +242,7 @@ def test_a_child_killed_anywhere_around_a_large_result_gives_it_whole_or_loses_i
         for turn in range(25):
             child = bench.children[-1]
             job = bench.submit("large", 10_000_000)
-            bench.until(lambda: child.child.page.begun_seq in child.jobs or job in bench.ended)  # noqa: B023
+            bench.until(lambda: child.handle.page.begun_seq in child.jobs or job in bench.ended)  # noqa: B023
             pause_until = time.perf_counter() + random.uniform(0, 0.03) * (turn / 25)
             while time.perf_counter() < pause_until:
                 pass
@@ -264,7 +264,8 @@ def test_a_result_that_was_written_before_the_kill_is_not_lost() -> None:
         child = bench.children[0]
         job = bench.submit("square", 5)
         bench.until(lambda: child.jobs or job in bench.ended)
-        waiting.until(lambda: child.child.page.done_seq >= 1)  # without a turn of the loop: it is written, and not read
+        # without a turn of the loop: it is written, and not read
+        waiting.until(lambda: child.handle.page.done_seq >= 1)
         os.kill(child.pid, signal.SIGKILL)
         assert bench.value(job) == b"25"
         assert bench.pool.lost_by_cause() == {}
@@ -273,7 +274,7 @@ def test_a_result_that_was_written_before_the_kill_is_not_lost() -> None:
 def test_deaths_are_found_without_a_pidfd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("kafka.tasks.pools.kernel.pidfd_of", lambda pid: None)
     with a_pool(1) as bench:
-        assert bench.children[0].child.pidfd is None
+        assert bench.children[0].handle.pidfd is None
         lost = bench.outcome(bench.submit("end_process", 3))
         assert isinstance(lost, ChildLost) and lost.exit_code == 3
         job = bench.submit("leave_processes", str(tmp_path))
@@ -334,7 +335,7 @@ def test_the_soft_limit_is_an_exception_in_the_task(kind: Kind) -> None:
         assert bench.value(job) == b'"tidied up"'
         failed = bench.outcome(bench.submit("sleep", 100, soft=0.2))
         assert isinstance(failed, AttemptFailed)
-        assert failed.fault.type.endswith("SoftTimeLimit")
+        assert failed.error_info.type.endswith("SoftTimeLimit")
         assert len(bench.pool.supervision.children) == 1
         assert bench.pool.statistics()["soft_limits"] == 2
 
@@ -345,7 +346,7 @@ def test_the_hard_limit_ends_the_process_and_the_slot_is_free_again(kind: Kind) 
         child = bench.children[0].pid
         failed = bench.outcome(bench.submit("sleep", 100, hard=0.3))
         assert isinstance(failed, AttemptFailed)
-        assert failed.fault.type == "TimeLimit"
+        assert failed.error_info.type == "TimeLimit"
         assert _gone(child)
         assert bench.value(bench.submit("square", 2)) == b"4"
         assert bench.pool.lost_by_cause().get("time", 1) == 1
@@ -356,7 +357,7 @@ def test_a_task_that_ignores_sigterm_is_killed_after_the_grace(kind: Kind) -> No
     with a_pool(1, kind, kill_grace=0.3) as bench:
         failed = bench.outcome(bench.submit("ignore_sigterm", hard=0.5))
         assert isinstance(failed, AttemptFailed)
-        assert (failed.fault.type, failed.kill_signal) == ("TimeLimit", signal.SIGKILL)
+        assert (failed.error_info.type, failed.kill_signal) == ("TimeLimit", signal.SIGKILL)
 
 
 @needs_proc
@@ -368,7 +369,7 @@ def test_a_child_that_is_stopped_past_its_hard_limit_is_killed(kind: Kind, tmp_p
         os.kill(bench.children[0].pid, signal.SIGSTOP)
         failed = bench.outcome(job)
         assert isinstance(failed, AttemptFailed)
-        assert (failed.fault.type, failed.kill_signal) == ("TimeLimit", signal.SIGKILL)
+        assert (failed.error_info.type, failed.kill_signal) == ("TimeLimit", signal.SIGKILL)
         assert bench.value(bench.submit("square", 2)) == b"4"
 
 
@@ -456,7 +457,7 @@ def test_children_are_replaced_after_their_jobs_and_none_is_lost() -> None:
 def test_the_pool_grows_and_shrinks() -> None:
     with a_pool(1) as bench:
         bench.pool.grow(2)
-        bench.until(lambda: len(bench.pool.supervision.takers) == 3)
+        bench.until(lambda: len(bench.pool.supervision.available) == 3)
         assert bench.pool.free_slots == 3
         bench.pool.shrink(2)
         bench.until(lambda: len(bench.children) == 1)
@@ -485,7 +486,7 @@ def test_a_hard_limit_takes_the_processes_along_that_the_task_has_started(kind: 
         bench.until(lambda: (tmp_path / "session").exists())
         left = [int((tmp_path / name).read_text()) for name in ("group", "session")]
         failed = bench.outcome(job)
-        assert isinstance(failed, AttemptFailed) and failed.fault.type == "TimeLimit"
+        assert isinstance(failed, AttemptFailed) and failed.error_info.type == "TimeLimit"
         bench.until(lambda: all(_gone(pid) for pid in left))
 
 
@@ -493,7 +494,7 @@ def test_a_hard_limit_takes_the_processes_along_that_the_task_has_started(kind: 
 def test_abandon_ends_what_runs_and_says_that_it_was_the_worker(kind: Kind) -> None:
     with a_pool(2, kind) as bench:
         jobs = [bench.submit("ignore_sigterm"), bench.submit("sleep", 100)]
-        bench.until(lambda: all(kept.running() is not None for kept in bench.children))
+        bench.until(lambda: all(child.running() is not None for child in bench.children))
         assert bench.pool.abandon() == []
         for job in jobs:
             lost = bench.outcome(job)
@@ -507,11 +508,11 @@ def test_stop_waits_for_what_runs_and_names_what_did_not_end(kind: Kind, tmp_pat
     bench = Bench(2, kind)
     bench.pool.depth = 10
     slow, stuck = bench.submit("sleep", 0.3), bench.submit("ignore_sigterm")
-    bench.until(lambda: all(kept.running() is not None for kept in bench.children))
+    bench.until(lambda: all(child.running() is not None for child in bench.children))
     more = [bench.submit("square", n) for n in range(4)]
     bench.turn()
-    never = bench.pool.stop(1.5)
-    assert set(never) == {stuck, *more}
+    unfinished = bench.pool.stop(1.5)
+    assert set(unfinished) == {stuck, *more}
     assert dict(bench.pool.finished()) == {slow: JobSucceeded(b'"slept"')}
     assert bench.pool.children() == []
     bench.loop.close()

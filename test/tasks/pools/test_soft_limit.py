@@ -61,9 +61,9 @@ class Stage:
         self.parent = ParentChannel(1, shared=True)
         self.ends = ChildChannel(1, self.parent.for_child, self.parent.page)
         self.page: SharedPage = self.parent.page
-        self.guard = SoftLimitWindow(self.page)
-        self.servant = JobLoop(
-            self.ends, APP, self.guard, JobLogContext(), ChildParameters(os.getpid(), None, -1, 1024)
+        self.window = SoftLimitWindow(self.page)
+        self.job_loop = JobLoop(
+            self.ends, APP, self.window, JobLogContext(), ChildParameters(os.getpid(), None, -1, 1024)
         )
 
     def run(
@@ -94,7 +94,7 @@ class Stage:
                     struck = True
                     try:
                         if strike is None:
-                            self.guard.on_signal(SOFT_SIGNAL, None)
+                            self.window.on_signal(SOFT_SIGNAL, None)
                         else:
                             strike()
                     except BaseException:
@@ -108,7 +108,7 @@ class Stage:
 
         def serve() -> None:
             sys.settrace(trace)
-            self.servant._run_one(packet)
+            self.job_loop._run_one(packet)
 
         # In a thread of its own: an exception out of a trace function can leave the interpreter (3.11) with one that is
         # "being handled", for as long as the thread lives, and each later traceback would begin with that.
@@ -116,10 +116,10 @@ class Stage:
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(serve).result()
         else:
-            self.servant._run_one(packet)
-        news = self.parent.read_news()
-        assert len(news) == 1, "a job has one outcome"
-        (done,) = news
+            self.job_loop._run_one(packet)
+        messages = self.parent.read_messages()
+        assert len(messages) == 1, "a job has one outcome"
+        (done,) = messages
         assert isinstance(done, JobDone)
         assert done.seq == seq
         assert (self.page.phase, self.page.done_seq) == (ChildPhase.IDLE, seq)
@@ -140,7 +140,7 @@ def stage() -> Iterator[Stage]:
 
 
 def _is_soft(outcome: Outcome) -> bool:
-    return isinstance(outcome, AttemptFailed) and outcome.fault.type.endswith("SoftTimeLimit")
+    return isinstance(outcome, AttemptFailed) and outcome.error_info.type.endswith("SoftTimeLimit")
 
 
 @pytest.mark.parametrize("task", [returns, raises, cleans_up], ids=lambda task: str(task.function.__name__))
@@ -161,7 +161,7 @@ def test_wherever_the_signal_is_handled_a_job_has_one_whole_outcome_and_the_next
         if _is_soft(outcome):
             struck_in.update(phases)
         else:
-            assert outcome.fault.text == "its own" if isinstance(outcome, AttemptFailed) else outcome == own
+            assert outcome.error_info.text == "its own" if isinstance(outcome, AttemptFailed) else outcome == own
             untouched_in.update(phases)
         seq += 1
         following = stage.run(seq, returns, is_traced=False)[0]
@@ -209,7 +209,7 @@ def arms_and_raises() -> str:
 def test_wherever_an_alarm_strikes_that_the_task_has_left_armed_the_job_has_one_whole_outcome(
     stage: Stage, task: Any
 ) -> None:
-    stage.guard.disarm = alarm.disarm
+    stage.window.disarm = alarm.disarm
     own = stage.run(1, task)[0]
     others = 0
     for at in itertools.count():
@@ -217,13 +217,13 @@ def test_wherever_an_alarm_strikes_that_the_task_has_left_armed_the_job_has_one_
         if not struck:
             break
         assert not alarm.is_armed
-        if outcome != own and isinstance(outcome, AttemptFailed) and outcome.fault.type.endswith("Struck"):
+        if outcome != own and isinstance(outcome, AttemptFailed) and outcome.error_info.type.endswith("Struck"):
             others += 1
             assert phases == [ChildPhase.USER_CODE]
         elif isinstance(own, JobSucceeded):
             assert outcome == own
         else:
-            assert isinstance(outcome, AttemptFailed) and outcome.fault.text == "its own"
+            assert isinstance(outcome, AttemptFailed) and outcome.error_info.text == "its own"
     assert others > 1
     assert stage.run(1000, returns, is_traced=False)[0] == JobSucceeded(b'"ab"')
 

@@ -29,7 +29,7 @@ SOFT_S = 0.05
 def struck(bench: Bench, name: str) -> Any:
     """The value, or the fault's type, of a job that ends by its soft limit."""
     outcome = bench.outcome(bench.submit(name, soft=SOFT_S, hard=100.0))
-    return outcome.value if isinstance(outcome, JobSucceeded) else getattr(outcome, "fault", outcome)
+    return outcome.value if isinstance(outcome, JobSucceeded) else getattr(outcome, "error_info", outcome)
 
 
 @kinds
@@ -72,7 +72,7 @@ def test_a_stop_reaches_a_coroutine_without_limits() -> None:
         bench.until(lambda: bench.children[0].running() is not None)
         bench.pool.interrupt()
         outcome = bench.outcome(job)
-        assert isinstance(outcome, AttemptFailed) and outcome.fault.type.endswith("SoftTimeLimit")
+        assert isinstance(outcome, AttemptFailed) and outcome.error_info.type.endswith("SoftTimeLimit")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="who leaves its session is found by Linux alone")
@@ -86,7 +86,7 @@ def test_processes_below_processes_in_sessions_of_their_own_end_too(tmp_path: Pa
         if how == "limit":
             outcome = bench.outcome(job)
             assert isinstance(outcome, AttemptFailed)
-            text = outcome.fault.text
+            text = outcome.error_info.text
             assert text.startswith("it ran for longer than its timeout of 1 s, and its process was killed: signal 15")
             assert "SIGTERM" in text and "MiB" in text and "of CPU time" in text and "; process " in text
             bench.until(lambda: all(map(gone, pids)))

@@ -26,7 +26,7 @@ class Desk:
         self.loop = Loop.simulated(self.clock)
         self.stacks = StackDumper(fd, PoolDeadlines(self.loop))
 
-    def kept(self, generation: int) -> ChildProcess:
+    def child(self, generation: int) -> ChildProcess:
         child = FakeChild(generation, self.clock.monotonic)
         child.page.phase = int(ChildPhase.IDLE)
         return ChildProcess(child, 0.0, None)
@@ -47,14 +47,14 @@ def desk() -> Iterator[Desk]:
 
 
 def dumps(*children: ChildProcess) -> list[int]:
-    return [kept.child.dumps for kept in children]  # type: ignore[attr-defined]
+    return [child.handle.dumps for child in children]  # type: ignore[attr-defined]
 
 
 def test_the_next_child_is_asked_when_the_one_before_has_written_all(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one, two = desk.kept(1), desk.kept(2)
-    desk.stacks.ask([one, two])
+    one, two = desk.child(1), desk.child(2)
+    desk.stacks.request_dumps([one, two])
     desk.writes(b"Thread 1:\n  one begins\n")
     assert (dumps(one, two), caplog.messages) == ([1, 0], [])
     desk.writes(b"  one ends\n" + END)
@@ -68,8 +68,8 @@ def test_the_next_child_is_asked_when_the_one_before_has_written_all(
 def test_one_in_c_code_writes_no_end_and_is_told_when_nothing_more_comes(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one = desk.kept(1)
-    desk.stacks.ask([one])
+    one = desk.child(1)
+    desk.stacks.request_dumps([one])
     desk.writes(b"first")
     desk.passes(QUIET_S - 2 * CHECK_S)
     desk.writes(b" and last")
@@ -82,10 +82,10 @@ def test_one_in_c_code_writes_no_end_and_is_told_when_nothing_more_comes(
 def test_one_that_is_silent_starting_or_gone_does_not_hold_up_the_others(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    booting, silent, gone, last = (desk.kept(number) for number in range(4))
-    booting.child.page.phase = int(ChildPhase.BOOTING)  # type: ignore[misc]
+    booting, silent, gone, last = (desk.child(number) for number in range(4))
+    booting.handle.page.phase = int(ChildPhase.BOOTING)  # type: ignore[misc]
     gone.stage = ChildStage.GONE
-    desk.stacks.ask([booting, silent, gone, last])
+    desk.stacks.request_dumps([booting, silent, gone, last])
     desk.passes(SILENT_S - 2 * CHECK_S)
     assert caplog.messages == [f"no stacks of {booting}: it is still starting"]
     desk.passes(4 * CHECK_S)
@@ -98,12 +98,12 @@ def test_one_that_is_silent_starting_or_gone_does_not_hold_up_the_others(
 
 
 def test_one_that_is_in_the_line_is_not_asked_again(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    one, two = desk.kept(1), desk.kept(2)
+    one, two = desk.child(1), desk.child(2)
     for _ in range(3):
-        desk.stacks.ask([one, two])
+        desk.stacks.request_dumps([one, two])
     desk.writes(b"one" + END)
     desk.writes(b"two" + END)
     assert (dumps(one, two), len(caplog.messages)) == ([1, 1], 2)
-    desk.stacks.ask([one])
+    desk.stacks.request_dumps([one])
     desk.writes(b"again" + END)
     assert caplog.messages[2] == f"stacks of {one}:\nagain"

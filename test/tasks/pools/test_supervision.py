@@ -82,7 +82,7 @@ class Bench:
         for _ in range(50):
             before = self.launcher.children[-1:], len(self.launcher.alive)
             for kept in list(self.pool.supervision.children.values()):
-                self.pool.supervision.look(kept)
+                self.pool.supervision.read_messages(kept)
             settle(self.loop)
             if before == (self.launcher.children[-1:], len(self.launcher.alive)):
                 return
@@ -364,12 +364,12 @@ def test_a_damaged_channel_ends_the_child_and_its_job() -> None:
 
 
 @pytest.mark.parametrize(
-    "news",
+    "messages",
     [JobDone(999, JobSucceeded(b"1"), 0.0, 0.0), ChildUp(1, 1), ChildProgress("x")],
     ids=["done", "up", "progress"],
 )
 def test_a_child_that_says_what_it_cannot_mean_is_ended_alone_with_one_line(
-    news: ChildMessage, caplog: pytest.LogCaptureFixture
+    messages: ChildMessage, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(2)
     jobs = bench.submit(2)
@@ -378,7 +378,7 @@ def test_a_child_that_says_what_it_cannot_mean_is_ended_alone_with_one_line(
         child.begin()
     caplog.set_level(logging.INFO)
     for _ in range(100):
-        liar.say(news)
+        liar.say(messages)
     bench.turn()
     assert (liar.is_alive, other.is_alive) == (False, True)
     other.end()
@@ -403,7 +403,7 @@ def test_a_process_that_a_dead_child_left_behind_cannot_keep_the_parent_reading(
         assert said < 100
         return [JobDone(999, JobSucceeded(b"1"), 0.0, 0.0)]
 
-    child.read_news = flood  # type: ignore[method-assign]
+    child.read_messages = flood  # type: ignore[method-assign]
     child.die(code=1)
     bench.turn()
     assert isinstance(bench.outcomes()[job], ChildLost)
@@ -416,8 +416,8 @@ def test_a_child_that_goes_on_talking_before_it_is_up_is_a_failed_start() -> Non
 
     bench = Bench(1, plan=talk)
     bench.pass_time(0.5)
-    assert "unexpected ChildProgress message" in bench.pool.supervision.starts.why
-    assert len(bench.pool.supervision.starts.why) < 30_000
+    assert "unexpected ChildProgress message" in bench.pool.supervision.breaker.last_error
+    assert len(bench.pool.supervision.breaker.last_error) < 30_000
 
 
 def test_a_child_that_closes_its_channel_and_lives_on_is_killed() -> None:
@@ -425,7 +425,7 @@ def test_a_child_that_closes_its_channel_and_lives_on_is_killed() -> None:
     (job,) = bench.submit(1)
     child = bench.children[0]
     child.begin()
-    child.news_eof = True
+    child.messages_eof = True
     bench.turn()
     assert child.is_alive
     bench.pass_time(1.5)
@@ -477,7 +477,7 @@ def test_at_the_hard_limit_the_child_gets_sigterm_then_sigkill_and_the_job_has_f
     assert child.signals[:2] == [signal.SIGTERM, signal.SIGKILL]
     outcome = bench.outcomes()[job]
     assert isinstance(outcome, AttemptFailed)
-    assert (outcome.fault.type, outcome.listed, outcome.kill_signal) == ("TimeLimit", True, signal.SIGKILL)
+    assert (outcome.error_info.type, outcome.listed, outcome.kill_signal) == ("TimeLimit", True, signal.SIGKILL)
     assert bench.pool.statistics()["hard_limits"] == 1
     assert bench.pool.ready
     assert bench.pool.lost_by_cause() == {"time": 1}
@@ -493,7 +493,7 @@ def test_a_job_that_fails_of_the_sigterm_has_failed_of_its_limit() -> None:
     child.end(AttemptFailed(ErrorInfo("SystemExit", "")))
     bench.turn()
     outcome = bench.outcomes()[job]
-    assert isinstance(outcome, AttemptFailed) and outcome.fault.type == "TimeLimit"
+    assert isinstance(outcome, AttemptFailed) and outcome.error_info.type == "TimeLimit"
 
 
 def test_a_job_whose_result_is_being_written_has_ended_in_time() -> None:
@@ -613,19 +613,19 @@ def test_abandon_waits_for_no_grace_that_is_under_way() -> None:
     assert isinstance(bench.outcomes()[job], AttemptFailed)
 
 
-def test_an_error_in_one_burial_keeps_no_other_death_from_being_seen(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_one_exit_keeps_no_other_exit_from_being_seen(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(3)
     supervision = bench.pool.supervision
-    bury = supervision.bury
+    on_exit = supervision.on_exit
     failed: list[ChildProcess] = []
 
     def fail_once(kept: ChildProcess, end: ExitStatus) -> None:
         if not failed:
             failed.append(kept)
             raise ValueError("not this time")
-        bury(kept, end)
+        on_exit(kept, end)
 
-    setattr(supervision, "bury", fail_once)  # noqa: B010
+    setattr(supervision, "on_exit", fail_once)  # noqa: B010
     dead = bench.children
     for child in dead:
         child.die(signum=signal.SIGKILL)
@@ -795,7 +795,7 @@ def test_a_child_that_is_not_up_in_time_is_killed_and_the_text_says_what_it_was_
     assert not bench.pool.ready
     bench.pass_time(2)
     assert bench.pool.ready
-    why = bench.pool.supervision.starts.why
+    why = bench.pool.supervision.breaker.last_error
     assert "did not start within 10 s" in why and "importing shop.tasks" in why
 
 
@@ -844,14 +844,14 @@ def test_a_child_of_another_release_is_refused() -> None:
     bench = Bench(1, plan=start)
     bench.pass_time(3)
     assert not bench.pool.ready
-    assert "CPython 1.5.2" in bench.pool.supervision.starts.why
+    assert "CPython 1.5.2" in bench.pool.supervision.breaker.last_error
 
 
 def test_a_child_with_other_tasks_is_refused() -> None:
     bench = Bench(1, plan=lambda child: child.up("other"))
     bench.pass_time(3)
     assert not bench.pool.ready
-    assert "restart the worker" in bench.pool.supervision.starts.why
+    assert "restart the worker" in bench.pool.supervision.breaker.last_error
 
 
 def test_a_refused_child_is_one_failed_start_and_no_other_is_tried_before_it_is_dead() -> None:
@@ -865,7 +865,7 @@ def test_a_refused_child_is_one_failed_start_and_no_other_is_tried_before_it_is_
         assert len(bench.launcher.children) == started
         bench.children[0].die(signum=signal.SIGKILL)
         bench.turn()
-        assert bench.pool.supervision.starts.boot_failures == started
+        assert bench.pool.supervision.breaker.boot_failures == started
 
 
 def test_a_thousand_crashes_in_a_row_slow_the_pool_down_and_degrade_it() -> None:
@@ -891,7 +891,7 @@ def test_a_thousand_crashes_in_a_row_slow_the_pool_down_and_degrade_it() -> None
     bench.submit(1)
     bench.children[0].run_all()
     bench.turn()
-    assert bench.pool.supervision.starts.crashes == 0
+    assert bench.pool.supervision.breaker.crashes == 0
 
 
 def test_a_few_crashes_are_answered_at_once() -> None:
