@@ -165,7 +165,7 @@ _consumers: weakref.WeakSet[KafkaConsumer] = weakref.WeakSet()
 
 def _after_fork_in_child() -> None:
     for consumer in _consumers:
-        consumer._driver.lock = threading.RLock()  # the I/O thread, which is not here, may have held it
+        consumer._driver.renew_lock()  # the I/O thread, which is not here, may have held it
         consumer._thread_guard = SingleThreadGuard()
         consumer._refusal = "the consumer belongs to the parent process: after a fork, make a new one in the child"
 
@@ -281,7 +281,7 @@ class KafkaConsumer(HasTelemetry):
         if isinstance(source, LoopRecordSource):
             source.attach(self._membership, reports, delivery.on_news)
             if self._group is not None:
-                self._group.on_pending = source.attend
+                self._group.call_when_pending(source.attend)
                 if on_records is not None:
                     source.commit_by_time(own_loop)
 
@@ -293,11 +293,11 @@ class KafkaConsumer(HasTelemetry):
             ConsumerMetrics(client, settings, self._driver) if settings["metrics_enabled"] else None
         )
         self._interceptors = interceptors = ConsumerInterceptors(given) if given else None
-        self._reader.on_taken = record_filter(metrics, interceptors)
+        self._reader.pass_through(record_filter(metrics, interceptors))
         membership, group, commits = self._membership, self._group, self._commits
-        membership.metrics = metrics
+        membership.measure(metrics)
         if group is not None:
-            group.metrics = metrics
+            group.measure(metrics)
         if interceptors is not None and commits is not None:
             if self._has_thread:
                 callbacks = membership.callbacks
@@ -415,13 +415,13 @@ class KafkaConsumer(HasTelemetry):
                 self._check_usable()
         finally:
             if group is not None:
-                group.machine.polled_at = clock()
+                group.machine.on_poll_end(clock())
             if metrics is not None:
                 metrics.poll_ended(began)
 
     def _wake_member(self, group: GroupDriver, may_block: bool) -> None:
         """The user polls: the member has to know, and is only woken when it is none."""
-        group.machine.polled_at = inf
+        group.machine.on_poll_begin()
         if not group.has_begun:
             self._on_loop(group.begin)
         elif group.machine.generation == NO_GENERATION:
@@ -445,7 +445,7 @@ class KafkaConsumer(HasTelemetry):
         ready = self._notifier.when_ready()
         group = self._group
         if group is not None and not ready.is_done:
-            group.machine.polled_at = inf
+            group.machine.on_poll_begin()
             ready.add_callback(group.has_been_polled)
         return ready
 
@@ -531,8 +531,8 @@ class KafkaConsumer(HasTelemetry):
                 self._check_server_pattern()
             matches = None if pattern is None or isinstance(pattern, SubscriptionPattern) else _matcher(pattern)
             self._choose(SubscriptionType.TOPICS if pattern is None else SubscriptionType.PATTERN)
-            self._membership.listener = listener
-            self._pending_errors.fatal = None
+            self._membership.set_listener(listener)
+            self._pending_errors.clear_fatal()
             self._subscribed = frozenset(names)
             # Nothing below holds this object: forgetting it ends the thread.
             group, driver = self._group, self._driver
@@ -582,13 +582,13 @@ class KafkaConsumer(HasTelemetry):
         self._read_nothing(was_member)
 
     def _read_nothing(self, was_member: bool) -> None:
-        self._driver.subscribed = frozenset()
+        self._driver.unsubscribe()
         self._forget_iteration(set(self._driver.fetcher.positions))
         if not was_member or self._may_block:
             self._on_loop(self._driver.assign, [])
         self._subscription_type = SubscriptionType.NOTHING
         self._subscribed = frozenset()
-        self._pending_errors.fatal = None
+        self._pending_errors.clear_fatal()
 
     def _choose(self, way: SubscriptionType) -> None:
         if self._subscription_type not in (SubscriptionType.NOTHING, way):
@@ -1035,7 +1035,7 @@ class KafkaConsumer(HasTelemetry):
             return
         give_up_at = self._host.loop.time() + timeout_s
         if self._is_within_call():
-            self._thread_guard.on_exit = partial(self._end_after_call, autocommit, give_up_at)
+            self._thread_guard.call_on_exit(partial(self._end_after_call, autocommit, give_up_at))
             self._refusal = CONSUMER_CLOSED
             self._wakeup.set()
             return
@@ -1077,7 +1077,7 @@ class KafkaConsumer(HasTelemetry):
             membership.commit_no_more()
         try:
             if group.has_begun and self._subscription_type in (SubscriptionType.TOPICS, SubscriptionType.PATTERN):
-                group.machine.polled_at = inf
+                group.machine.on_poll_begin()
                 left = self._host.submit(group.leave, LEAVE_REASON)
                 left.add_both(lambda _: self._wakeup.set())
                 while not left.is_done and clock() < give_up_at:
@@ -1160,7 +1160,7 @@ class KafkaConsumer(HasTelemetry):
         timer = self._host.loop.call_later(limit_s, end)
         done.add_both(lambda _: timer.cancel())
         if group.has_begun and self._subscription_type in (SubscriptionType.TOPICS, SubscriptionType.PATTERN):
-            group.machine.polled_at = inf
+            group.machine.on_poll_begin()
             group.leave(LEAVE_REASON).add_both(lambda _: commits.settled().add_both(end))
         else:
             changed = self._membership.changed() if autocommit and self._settings["enable_auto_commit"] else {}

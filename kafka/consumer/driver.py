@@ -6,6 +6,7 @@ which is never held while something is sent, decoded or called back.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -225,10 +226,18 @@ class ConsumerDriver:
             self.client.cluster.add_topics(self.subscribed)
             self._metadata_changed()
 
+    def unsubscribe(self) -> None:
+        """Read no topics as such any more; what is assigned stays until :meth:`assign`."""
+        self.subscribed = frozenset()
+
+    def renew_lock(self) -> None:
+        """In the child of a fork: the thread that held the lock, if one did, is not there to release it."""
+        self.lock = threading.RLock()
+
     def _metadata_changed(self, *_: object) -> None:
         if self.client.cluster.refusal is not None:
             with self.lock:
-                self.fetcher.refusal = self.client.cluster.refusal
+                self.fetcher.refuse(self.client.cluster.refusal)
             self._on_news()
             return
         with self.lock:

@@ -53,6 +53,10 @@ class FetchBufferReader:
         if not isinstance(error, Exception):
             self.give_back()
 
+    def pass_through(self, on_taken: Callable[[RecordsByPartition], RecordsByPartition] | None) -> None:
+        """What is taken goes through ``on_taken``: metrics and interceptors."""
+        self.on_taken = on_taken
+
     def give_back(self) -> None:
         """What was taken since :meth:`begin` comes again, and counts as unread."""
         moved, self._moved = self._moved, {}
@@ -86,8 +90,7 @@ class FetchBufferReader:
                 position = fetcher.ready()
                 if position is None:
                     if not found and fetcher.refusal is not None:
-                        refusal, fetcher.refusal = fetcher.refusal, None
-                        raise refusal
+                        raise fetcher.take_refusal()
                     return
                 generation = position.generation
                 fetched = position.buffered[0] if position.buffered else None
@@ -166,7 +169,7 @@ class LoopRecordSource:
         self._loop = loop
         self._commit_timer = DeadlineTimer(loop, self._commit)
         assert self._membership is not None
-        self._membership.on_soon = self._commit
+        self._membership.call_when_commit_is_due(self._commit)
         self._commit()
 
     def _commit(self) -> None:

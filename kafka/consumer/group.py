@@ -5,7 +5,7 @@
                             Report, NeedMetadata, ForgetCoordinator, Left
 
 What a member decides is in ``kafka/core/group``. Everything here runs on the loop's thread; another thread reads
-``pending`` and writes ``machine.polled_at``, nothing else.
+``pending`` and calls ``machine.on_poll_begin`` and ``on_poll_end``, nothing else.
 """
 
 from __future__ import annotations
@@ -107,6 +107,14 @@ class GroupDriver:
 
     # -- what the user wants -------------------------------------------------------------------------------------------
 
+    def call_when_pending(self, action: Callable[[], object]) -> None:
+        """On a loop: ``action`` is called when the user's side has something to carry out."""
+        self.on_pending = action
+
+    def measure(self, metrics: ConsumerMetrics | None) -> None:
+        """Count rebalances there."""
+        self.metrics = metrics
+
     def subscribe(self, subscription: GroupSubscription) -> None:
         """Be a member that reads this, as soon as :meth:`begin` was called; of an empty one: be none."""
         self._wanted = subscription
@@ -122,7 +130,7 @@ class GroupDriver:
 
     def has_been_polled(self, _: object = None) -> None:
         """The user got what was waited for, and is to poll again in time."""
-        self.machine.polled_at = self._loop.time()
+        self.machine.on_poll_end(self._loop.time())
 
     @property
     def is_member(self) -> bool:

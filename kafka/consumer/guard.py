@@ -72,6 +72,10 @@ class SingleThreadGuard:
         if is_over and self.on_exit is not None:
             self.run_on_exit()
 
+    def call_on_exit(self, action: Callable[[], object]) -> None:
+        """Have it called once, when the call under way has ended."""
+        self.on_exit = action
+
     @property
     def is_held(self) -> bool:
         """A call is under way."""

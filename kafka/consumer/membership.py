@@ -176,6 +176,10 @@ class PendingErrors:
         self._on_news = on_news
         self._errors: deque[KafkaError] = deque()
 
+    def clear_fatal(self) -> None:
+        """Another subscription begins."""
+        self.fatal = None
+
     def put(self, error: KafkaError, is_fatal: bool = False) -> None:
         """To be raised once; a fatal one again and again."""
         if is_fatal:
@@ -266,6 +270,18 @@ class GroupMembership:
             return self._attend(give_up_at)
         finally:
             self._attending = None
+
+    def set_listener(self, listener: Any) -> None:
+        """The user's rebalance listener, or None."""
+        self.listener = listener
+
+    def measure(self, metrics: ConsumerMetrics | None) -> None:
+        """Count listeners' calls there."""
+        self.metrics = metrics
+
+    def call_when_commit_is_due(self, action: Callable[[], object]) -> None:
+        """On a loop nobody polls: ``action`` is called when the next commit by time comes earlier."""
+        self.on_soon = action
 
     @property
     def is_attending_here(self) -> bool:

@@ -142,7 +142,8 @@ class KafkaShareConsumer(HasTelemetry):
         )
         self._metrics: ShareMetrics | None = None
         if settings["metrics_enabled"]:
-            self._metrics = self._events.metrics = ShareMetrics(self._host.client, settings)
+            self._metrics = ShareMetrics(self._host.client, settings)
+            self._events.measure(self._metrics)
         self._polling = ThreadedPolling(
             self._host,
             self._driver,
@@ -296,7 +297,7 @@ class KafkaShareConsumer(HasTelemetry):
         """
         timeout_s = arguments.timeout_s(timeout_ms, CLOSE_TIMEOUT_S)
         if not self._host.loop.is_usable:  # closed, or the parent's
-            self._buffer.is_closed = True
+            self._buffer.close()
             self._host.close()
             return
         try:
@@ -359,7 +360,8 @@ class KafkaShareConsumer(HasTelemetry):
             raise IllegalStateError("no topics: call subscribe() before poll()")
 
     def _stop_counting(self) -> None:
-        metrics, self._events.metrics = self._events.metrics, None
+        metrics = self._events.metrics
+        self._events.measure(None)
         if metrics is not None:
             metrics.close()
 
@@ -424,7 +426,7 @@ class KafkaShareConsumer(HasTelemetry):
         """
         if callback is not None and not callable(callback):
             raise TypeError(f"callback: {callback!r} cannot be called")
-        self._events.commit_callback = callback
+        self._events.set_commit_callback(callback)
 
     def renew(self, records: Sequence[ShareRecord]) -> Future[None]:
         """Start the locks of these anew (KIP-1222); the future is done when the broker has answered.

@@ -212,7 +212,7 @@ class ShareFetchBuffer:
                 why = "its lock is gone" if record.lost else "it was acknowledged before"
                 raise IllegalStateError(f"{where} cannot be acknowledged: {why}")
             if kind is not AcknowledgeType.RENEW:
-                record.is_settled = True
+                record.settle()
             self._add([record], kind)
             return self._is_first()
 
@@ -230,7 +230,7 @@ class ShareFetchBuffer:
                     refused.append(record)
                     continue
                 if is_final:
-                    record.is_settled = True
+                    record.settle()
                 ready.append(record)
             if not ready:
                 return refused, False
@@ -297,6 +297,14 @@ class ShareEventDispatcher:
         self.metrics: ShareMetrics | None = None
         self._buffer = inbox
         self._callbacks: dict[str, Callable[..., object] | None] = callbacks
+
+    def set_commit_callback(self, callback: CommitCallback | None) -> None:
+        """Called with what became of acknowledgements."""
+        self.commit_callback = callback
+
+    def measure(self, metrics: ShareMetrics | None) -> None:
+        """Count records and acknowledgements there; None: no more."""
+        self.metrics = metrics
 
     def on_records(self, records: list[ShareRecord]) -> None:
         if self.metrics is not None:

@@ -76,6 +76,12 @@ class ScriptedMachine:
         self.then: dict[str, list[GroupEffect]] = {}
         """What follows when it was told this."""
 
+    def on_poll_begin(self) -> None:
+        self.polled_at = inf
+
+    def on_poll_end(self, now: float) -> None:
+        self.polled_at = now
+
     def _hear(self, what: str, *rest: Any) -> None:
         self.heard.append((what, *rest) if rest else what)
         self.effects += self.then.pop(what, [])

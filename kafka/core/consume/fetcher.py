@@ -254,6 +254,16 @@ class Fetcher:
             position.end_await()
             self._reset_by_policy(position)
 
+    def refuse(self, error: BaseException) -> None:
+        """The cluster does not let us in: :attr:`refusal`."""
+        self.refusal = error
+
+    def take_refusal(self) -> BaseException:
+        """The error, which is the reader's to raise now."""
+        error, self.refusal = self.refusal, None
+        assert error is not None
+        return error
+
     def position_of(self, partition: TopicPartition) -> PartitionPosition:
         """UnassignedPartitionError when it is not assigned."""
         found = self.positions.get(partition)
@@ -281,7 +291,7 @@ class Fetcher:
         """It has had no turn: :meth:`ready` is to name it the next time."""
         ready = self._changes.ready
         if position in ready:
-            self._changes.ready = {position: None, **ready}
+            self._changes.put_first(position)
 
     def after_read(self, position: PartitionPosition, fetched: CompletedFetch, generation: int) -> bool:
         """``fetched``, the first that is buffered, was read from. Whether that counts: else the position has become

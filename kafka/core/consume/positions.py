@@ -55,6 +55,10 @@ class PositionChanges:
         self._inflated_bytes = 0
         self._max_inflated_bytes = max_inflated_bytes
 
+    def put_first(self, position: PartitionPosition) -> None:
+        """It is the reader's next one."""
+        self.ready = {position: None, **self.ready}
+
     def note_inflated(self, fetched: CompletedFetch, size_bytes: int) -> None:
         """``fetched`` holds so much of an inflated batch now. Beyond :data:`MAX_INFLATED_BYTES` in all, others let go
         of theirs, which are inflated again when they are read on."""

@@ -569,6 +569,12 @@ class ClassicMember:
         self._leave_reason = ""
         self._is_stalled = False
 
+    def on_poll_begin(self) -> None:
+        self.polled_at = inf
+
+    def on_poll_end(self, now: float) -> None:
+        self.polled_at = now
+
     @property
     def state_name(self) -> str:
         return "rebalancing" if self._phase in REBALANCING_PHASES else self._phase.value

@@ -446,6 +446,12 @@ class ConsumerMember:
             return "reconciling"
         return self._phase.value
 
+    def on_poll_begin(self) -> None:
+        self.polled_at = inf
+
+    def on_poll_end(self, now: float) -> None:
+        self.polled_at = now
+
     # -- what the user wants -----------------------------------------------------------------------------------------
 
     def subscribe(self, subscription: GroupSubscription, now: float) -> None:

@@ -117,8 +117,16 @@ class GroupMachine(Protocol):
     next_deadline: float
     """When :meth:`poll` is wanted next; ``inf``: not before something happens."""
     polled_at: float
-    """When the user last left ``poll``, ``inf`` while in it: any thread sets it. ``max_poll_interval`` later the member
-    leaves the group, and comes back when it is set anew."""
+    """When the user last left ``poll``, ``inf`` while in it. ``max_poll_interval`` later the member leaves the
+    group, and comes back with the next poll."""
+
+    def on_poll_begin(self) -> None:
+        """The user is in ``poll``. Any thread."""
+        ...
+
+    def on_poll_end(self, now: float) -> None:
+        """The user has left ``poll``. Any thread."""
+        ...
 
     @property
     def generation(self) -> int:

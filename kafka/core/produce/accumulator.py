@@ -341,7 +341,7 @@ class RecordAccumulator:
                 return batch, index
         if queue is None:
             target = self.partitioning.next_sticky(topic, now)
-            topic.sticky = target
+            topic.stick_to(target)
             if target.open is not None:  # another partition's now, or records with keys opened it
                 batch = target.open
                 index = self._append_to(batch, waiter, timestamp, key, value, headers)
@@ -401,9 +401,10 @@ class RecordAccumulator:
             if self._take(held, None):
                 unassigned = topic.unassigned
                 if unassigned is None:
-                    unassigned = topic.unassigned = UnassignedRecords(topic, self._clock(), self._guard)
+                    unassigned = UnassignedRecords(topic, self._clock(), self._guard)
+                    topic.keep_unassigned(unassigned)
                     self.incomplete[unassigned] = None
-                unassigned.reserved_bytes += held
+                unassigned.reserve(held)
                 unassigned.records.append(UnassignedRecord(timestamp, key, value, headers, partition, given))
                 return unassigned, len(unassigned.records) - 1
         self._signal_sender()
@@ -457,22 +458,17 @@ class RecordAccumulator:
         taken away: batches of ones that vanish run into their time limit. Places the records that waited for them."""
         with self.lock:
             if topic.ratio is None and self._compression != NONE:
-                topic.ratio = CompressionRatioEstimator()
+                topic.use_ratio(CompressionRatioEstimator())
             added = [PartitionQueue(topic.name, number, topic.ratio) for number in range(len(topic.queues), count)]
             self._queues_count += len(added)
-            leading = list(available) or list(range(len(topic.queues) + len(added)))
-            if not topic.queues:
-                topic.available = leading  # threads look without the lock as soon as there are queues
-            topic.queues.extend(added)  # in one step: a key's partition follows from how many there are
-            topic.available = leading
-        unassigned = topic.unassigned
-        if unassigned is not None and topic.queues:
-            topic.unassigned = None
+            topic.add_queues(added, list(available) or list(range(len(topic.queues) + len(added))))
+        unassigned = topic.take_unassigned() if topic.queues else None
+        if unassigned is not None:
             self._place(topic, unassigned)
 
     def fail_unassigned(self, topic: TopicQueues, error: BaseException) -> None:
         """Fail the records that wait for the metadata of the topic."""
-        unassigned, topic.unassigned = topic.unassigned, None
+        unassigned = topic.take_unassigned()
         if unassigned is not None and not unassigned.done.is_done:
             self.finish(unassigned)
             self.notify_waiters()  # no poll need follow
@@ -493,7 +489,7 @@ class RecordAccumulator:
         with self.lock:
             self.incomplete.pop(pending_records, None)
             self.memory.give(pending_records.reserved_bytes)
-            pending_records.reserved_bytes = 0
+            pending_records.reserve(-pending_records.reserved_bytes)
             has_plenty = self.memory.has_plenty()
         pending_records.release()
         if has_plenty:
@@ -523,7 +519,7 @@ class RecordAccumulator:
         """What is unanswered, none of which waits here any more: to be failed."""
         with self.lock:
             for topic in list(self.topics.values()):
-                topic.unassigned = None
+                topic.take_unassigned()
                 for queue in topic.queues:
                     if queue.open is not None:
                         self._close(queue)
@@ -535,10 +531,10 @@ class RecordAccumulator:
         with self.lock:
             self.incomplete.pop(batch, None)
             for part in parts:
-                part.reserved_bytes = batch.reserved_bytes // len(parts)
+                part.reserve(batch.reserved_bytes // len(parts))
                 self.incomplete[part] = None
-            parts[0].reserved_bytes += batch.reserved_bytes % len(parts)
-            batch.reserved_bytes = 0
+            parts[0].reserve(batch.reserved_bytes % len(parts))
+            batch.reserve(-batch.reserved_bytes)
         batch.release()
 
     def new_builder(self, limit_bytes: int) -> RecordBatchBuilder:
@@ -576,7 +572,7 @@ class RecordAccumulator:
         forward: list[tuple[PendingRecords, int]] = []
         now = self._clock()
         place = self.partitioning.queue_for
-        records, unassigned.records = unassigned.records, []
+        records = unassigned.take_records()
         self.finish(unassigned)
         for record in records:
             key, value = record.given or (None, None)
@@ -625,9 +621,9 @@ class RecordAccumulator:
                 batch = queue.open
                 if batch is not None:
                     batch.builder.shrink()
-                    kept = OBJECT_BYTES + batch.builder.size_bytes
-                    self.memory.used_bytes -= batch.reserved_bytes - kept
-                    batch.reserved_bytes = kept
+                    spare = batch.reserved_bytes - OBJECT_BYTES - batch.builder.size_bytes
+                    self.memory.used_bytes -= spare
+                    batch.reserve(-spare)
                     self._has_news = True
         return self.memory.limit_bytes - self.memory.used_bytes
 
@@ -647,12 +643,11 @@ class RecordAccumulator:
         except BaseException:  # Ctrl-C would leave memory to nobody
             self.memory.give(reserved)
             raise
-        batch.limit_bytes = limit
-        batch.reserved_bytes = reserved
-        queue.batches_count += 1
+        batch.set_limit(limit)
+        batch.reserve(reserved)
         had_news = self._has_news
         self._has_news = True
-        queue.open = batch
+        queue.begin(batch)
         self.incomplete[batch] = None
         self._dirty[queue] = None
         if queue.closed:  # asked now: should the sender take the last of them before, it would not look at `open`
@@ -670,7 +665,7 @@ class RecordAccumulator:
             if not more or self._take(more, waiter):
                 builder.limit_bytes = room
                 self.memory.used_bytes += max(wanted - batch.reserved_bytes - more, 0)  # if it was taken back meanwhile
-                batch.reserved_bytes = max(wanted, batch.reserved_bytes)
+                batch.reserve(max(wanted - batch.reserved_bytes, 0))
                 return
         raise BufferFull(more)
 
@@ -683,16 +678,12 @@ class RecordAccumulator:
         size = builder.size_bytes
         had_news = self._has_news
         self._has_news = True
-        queue.open = None
-        queue.closed.append(batch)
+        queue.close_open(size, was_filled)
         if len(queue.closed) > 1:  # asked now, as in _open
             self._has_news = had_news
-        queue.produced_bytes += size
-        queue.was_filled = was_filled
-        queue.room_bytes = size * 2
         self._dirty[queue] = None
         spare = batch.reserved_bytes - OBJECT_BYTES - size
-        batch.reserved_bytes -= spare
+        batch.reserve(-spare)
         self.memory.give(spare)
 
     def _signal_sender(self) -> None:

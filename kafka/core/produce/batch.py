@@ -48,6 +48,10 @@ class PendingRecords:
         self.forward: list[tuple[PendingRecords, int]] | None = None
         """Where each record is now, by index, once they have moved."""
 
+    def reserve(self, count: int) -> None:
+        """It counts for ``count`` bytes more (fewer, below 0) in the accumulator's memory."""
+        self.reserved_bytes += count
+
     def move(self, forward: list[tuple[PendingRecords, int]]) -> None:
         """The records are in other pending records from now on."""
         self.forward = forward
@@ -91,6 +95,11 @@ class UnassignedRecords(PendingRecords):
     @property
     def records_count(self) -> int:
         return len(self.records)
+
+    def take_records(self) -> list[UnassignedRecord]:
+        """The records, which leave for batches."""
+        records, self.records = self.records, []
+        return records
 
 
 class ProducerBatch(PendingRecords):
@@ -152,6 +161,31 @@ class ProducerBatch(PendingRecords):
         self.sequence = sequence
         self.in_doubt = False
         self.data = []
+
+    def sent(self, is_transactional: bool) -> None:
+        """One more attempt begins."""
+        self.attempts += 1
+        self.is_transactional = is_transactional
+
+    def mark_in_doubt(self) -> None:
+        """It was sent, and nobody knows whether it is in the log; nothing without a sequence number."""
+        self.in_doubt = self.sequence >= 0
+
+    def clear_doubt(self) -> None:
+        """It is known not to be in the log."""
+        self.in_doubt = False
+
+    def to_be_retried(self, error: BaseException) -> None:
+        """It is sent again because of ``error``."""
+        self.last_error = error
+
+    def drop_encoded(self) -> None:
+        """Let go of the bytes that were made for the request; they are made again when asked for."""
+        self.data = []
+
+    def set_limit(self, limit_bytes: int) -> None:
+        """It may grow to ``limit_bytes``, when there is memory for it."""
+        self.limit_bytes = limit_bytes
 
     def release(self) -> None:
         self.builder.release()
@@ -255,6 +289,11 @@ class CompressionRatioEstimator:
 # under its lock; ``retry``, ``in_flight`` and ``numbers`` to the sender, on the loop's thread. Nothing is decided here.
 
 
+def place_in_queue(batch: ProducerBatch) -> tuple[int, int]:
+    """Orders the batches of one partition as they were made, and the parts of a split one as they were cut."""
+    return batch.serial, batch.skipped
+
+
 class PartitionQueue:
     """The batches of one partition, in their order: in flight, to be sent again, closed, open."""
 
@@ -286,6 +325,56 @@ class PartitionQueue:
         """Where the batches in flight were sent."""
         self.leader_epoch = -1
         """The leader's epoch then."""
+
+    # -- by the accumulator, under its lock ----------------------------------------------------------------------------
+
+    def begin(self, batch: ProducerBatch) -> None:
+        """``batch`` is the open one from now on."""
+        self.batches_count += 1
+        self.open = batch
+
+    def close_open(self, size_bytes: int, was_filled: bool) -> None:
+        """The open batch, of that size, takes no more records: it waits to be sent."""
+        batch = self.open
+        assert batch is not None
+        self.open = None
+        self.closed.append(batch)
+        self.produced_bytes += size_bytes
+        self.was_filled = was_filled
+        self.room_bytes = size_bytes * 2
+
+    def forget_filled(self) -> None:
+        """The partitioner has noticed that the last batch was filled."""
+        self.was_filled = False
+
+    # -- by the sender, on the loop's thread ---------------------------------------------------------------------------
+
+    def take_next(self) -> ProducerBatch:
+        """The next batch to be sent, out of the queue: one to be retried before those that were never sent."""
+        return self.retry.pop(0) if self.retry else self.closed.pop(0)
+
+    def send(self, batch: ProducerBatch, node: int, leader_epoch: int, now: float) -> None:
+        """``batch`` goes to ``node``, the leader of that epoch."""
+        self.numbers.used_at = now
+        self.node = node
+        self.leader_epoch = leader_epoch
+        self.in_flight.append(batch)
+
+    def retry_batches(self, batches: list[ProducerBatch]) -> ProducerBatch:
+        """Send these again, in the order of their making; the first that is to be. Not before :meth:`back_off` says."""
+        self.retry += batches
+        self.retry.sort(key=place_in_queue)
+        return self.retry[0]
+
+    def back_off(self, until: float) -> None:
+        """Retry not before that instant."""
+        self.retry_at = until
+
+    def drop_retries(self) -> list[ProducerBatch]:
+        """Take out what is to be retried and known not to be in the log."""
+        dropped = [batch for batch in self.retry if not batch.in_doubt]
+        self.retry = [batch for batch in self.retry if batch.in_doubt]
+        return dropped
 
     @property
     def has_unsent(self) -> bool:
@@ -323,3 +412,48 @@ class TopicQueues:
         self.turn = 0
         self.unassigned: UnassignedRecords | None = None
         self.ratio: CompressionRatioEstimator | None = None
+
+    # -- by the accumulator --------------------------------------------------------------------------------------------
+
+    def stick_to(self, queue: PartitionQueue | None) -> None:
+        """Records without a key go there from now on."""
+        self.sticky = queue
+
+    def use_ratio(self, ratio: CompressionRatioEstimator) -> None:
+        """Records are compressed, and this estimates how far they shrink."""
+        self.ratio = ratio
+
+    def add_queues(self, added: list[PartitionQueue], available: list[int]) -> None:
+        """More partitions, and which of all have a leader. Threads look without the lock as soon as there are
+        queues, so ``available`` comes first then; and all come in one step, since a key's partition follows from
+        their number."""
+        if not self.queues:
+            self.available = available
+        self.queues.extend(added)
+        self.available = available
+
+    def keep_unassigned(self, unassigned: UnassignedRecords) -> None:
+        """Records wait there for the topic's metadata."""
+        self.unassigned = unassigned
+
+    def take_unassigned(self) -> UnassignedRecords | None:
+        """The records that wait for the topic's metadata, which wait here no more."""
+        unassigned, self.unassigned = self.unassigned, None
+        return unassigned
+
+    # -- by the partitioner --------------------------------------------------------------------------------------------
+
+    def begin_sticky(self, produced_bytes: int) -> None:
+        """A partition becomes the sticky one that had so many bytes until then."""
+        self.sticky_from_bytes = produced_bytes
+
+    def note_loads(self, sums: list[int], partitions: list[int], until: float) -> None:
+        """The weights of ``partitions``, summed up, hold until then; without weights all are alike."""
+        self.load_sums = sums
+        self.load_partitions = partitions
+        self.loads_until = until
+
+    def next_turn(self) -> int:
+        """The next partition of a round over those that have a leader."""
+        self.turn = (self.turn + 1) % len(self.available)
+        return self.available[self.turn]

@@ -179,23 +179,24 @@ class BuiltInChooser(PartitionChooser):
         if current is not None:
             if not current.was_filled and current.produced_bytes - topic.sticky_from_bytes < self._sticky_bytes:
                 return current
-            current.was_filled = False
+            current.forget_filled()
         chosen = self._weighed(topic, now) if self._adaptive else super().next_sticky(topic, now)
-        topic.sticky_from_bytes = chosen.produced_bytes
+        topic.begin_sticky(chosen.produced_bytes)
         return chosen
 
     def _weighed(self, topic: TopicQueues, now: float) -> PartitionQueue:
-        """By chance, each partition the likelier the fewer batches wait in it: one with none, where the longest row has
-        five, is six times as likely as that."""
+        """By chance, each partition the likelier the fewer batches wait in it: one with none, where the longest
+        queue has five, is six times as likely as that."""
         if now >= topic.loads_until:
-            topic.loads_until = now + len(topic.available) * LOADS_AGE_S
-            self._look(topic, now)
+            self._weigh(topic, now)
         sums = topic.load_sums
         if not sums:
             return super().next_sticky(topic, now)
         return topic.queues[topic.load_partitions[bisect_right(sums, self.rng.randrange(sums[-1]))]]
 
-    def _look(self, topic: TopicQueues, now: float) -> None:
+    def _weigh(self, topic: TopicQueues, now: float) -> None:
+        """Weigh the partitions by how many batches wait in each, for as long as that is worth anything. Partitions
+        whose batches wait for too long, and others of their nodes, are left out while there are any others."""
         queues = topic.queues
         partitions: Sequence[int] = topic.available
         if self._late_s:
@@ -206,14 +207,14 @@ class BuiltInChooser(PartitionChooser):
                 partitions = [n for n in partitions if n not in names and queues[n].node not in nodes] or partitions
         sizes = [len(queues[n].closed) + len(queues[n].retry) + (queues[n].open is not None) for n in partitions]
         most = max(sizes)
-        topic.load_sums = sums = []
-        if most == min(sizes) and len(partitions) == len(topic.available):
-            return  # all alike: plain chance
-        topic.load_partitions = list(partitions)
-        total = 0
-        for size in sizes:
-            total += most + 1 - size
-            sums.append(total)
+        until = now + len(topic.available) * LOADS_AGE_S
+        sums: list[int] = []
+        if most != min(sizes) or len(partitions) != len(topic.available):  # else all are alike: plain chance
+            total = 0
+            for size in sizes:
+                total += most + 1 - size
+                sums.append(total)
+        topic.note_loads(sums, list(partitions), until)
 
 
 class RoundRobinChooser(PartitionChooser):
@@ -226,9 +227,7 @@ class RoundRobinChooser(PartitionChooser):
     ) -> PartitionQueue | None:
         if key_bytes is not None:
             return super().queue_for(topic, key_bytes, key, value, value_bytes)
-        available = topic.available
-        topic.turn = turn = (topic.turn + 1) % len(available)
-        return topic.queues[available[turn]]
+        return topic.queues[topic.next_turn()]
 
 
 class FunctionChooser(PartitionChooser):

@@ -84,7 +84,8 @@ class ProducerIdState:
         self.failures = 0
 
     def failed(self, ask_at: float) -> None:
-        """No answer, or one that may be better later."""
+        """No answer, or one that may be better later; to be asked for again at ``ask_at``."""
+        self.failures += 1
         self.state = ProducerIdPhase.NEEDED
         self.ask_at = ask_at
 
@@ -133,6 +134,18 @@ class SequenceNumbers:
         self.identity = identity
         self.next_sequence = 0
         self.has_gap = False
+
+    def note_acknowledged(self) -> None:
+        """The leader has acknowledged a numbered batch: it knows the producer id."""
+        self.is_known = True
+
+    def forget_leader(self) -> None:
+        """The leader may have forgotten the producer id: nothing was sent for long."""
+        self.is_known = False
+
+    def leave_gap(self) -> None:
+        """A numbered batch is not, or perhaps not, in the log, and will not be sent again under its number."""
+        self.has_gap = True
 
     def rewind(self, sequence: int) -> None:
         """Count on from here, under the same epoch: the numbers since then are known not to be in the log."""

@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from kafka.core.produce.accumulator import RecordAccumulator, split_batch
-from kafka.core.produce.batch import UNKNOWN_OFFSET, BatchResult, PartitionQueue, ProducerBatch
+from kafka.core.produce.batch import UNKNOWN_OFFSET, BatchResult, PartitionQueue, ProducerBatch, place_in_queue
 from kafka.core.produce.errors import (
     ProduceErrorAction,
     ProducerIdErrorAction,
@@ -260,9 +260,9 @@ class ProduceResponseHandler:
         """The batch is in the log."""
         batch.queue.in_flight.remove(batch)
         if batch.sequence >= 0:
-            batch.queue.numbers.is_known = True
+            batch.queue.numbers.note_acknowledged()
         self._accumulator.finish(batch)
-        batch.data = []
+        batch.drop_encoded()
         if batch.done.is_done:
             return
         self.counts.batches += 1
@@ -276,45 +276,46 @@ class ProduceResponseHandler:
         """The batch is not in the log, or nobody knows: do what the table says."""
         queue = batch.queue
         is_numbered = batch.sequence >= 0
-        fate = produce_error_action(
+        action = produce_error_action(
             error,
-            is_first=queue.in_flight[0] is batch and (not queue.retry or _place(batch) < _place(queue.retry[0])),
+            is_first=queue.in_flight[0] is batch
+            and (not queue.retry or place_in_queue(batch) < place_in_queue(queue.retry[0])),
             is_numbered=is_numbered,
             log_start_offset=log_start_offset,
         )
         if isinstance(error, InvalidMetadataError):
             self.stale.add(batch.topic)
-        if fate is ProduceErrorAction.SUCCEEDED:
+        if action is ProduceErrorAction.SUCCEEDED:
             self.accepted(batch, UNKNOWN_OFFSET)
             return
         queue.in_flight.remove(batch)
-        if self._transactions is not None and fate in (ProduceErrorAction.RENUMBER, ProduceErrorAction.FATAL):
-            fate = ProduceErrorAction.FAIL  # and its machine says what else
+        if self._transactions is not None and action in (ProduceErrorAction.RENUMBER, ProduceErrorAction.FATAL):
+            action = ProduceErrorAction.FAIL  # and its machine says what else
         if error_handling_for(error).leaves_doubt:
-            batch.in_doubt = is_numbered
+            batch.mark_in_doubt()
         if self._transactions is not None and not self._transactions.may_retry(batch):
-            fate = ProduceErrorAction.FAIL
+            action = ProduceErrorAction.FAIL
         if batch.done.is_done:  # its time was over already
             self._leave(batch)
-        elif fate is ProduceErrorAction.FATAL:
+        elif action is ProduceErrorAction.FATAL:
             self.end(error)
             self.fail(batch, error)
-        elif fate is ProduceErrorAction.SPLIT and batch.records_count > 1:
+        elif action is ProduceErrorAction.SPLIT and batch.records_count > 1:
             self.halve(batch, now)
-        elif fate is ProduceErrorAction.SPLIT:
+        elif action is ProduceErrorAction.SPLIT:
             size = batch.builder.size_bytes
             self.fail(batch, type(error)(f"{_text(error)}: one record of {size} bytes is more than its topic takes"))
-        elif fate is ProduceErrorAction.FAIL or (self._retries is not None and batch.attempts > self._retries):
+        elif action is ProduceErrorAction.FAIL or (self._retries is not None and batch.attempts > self._retries):
             self.fail(batch, error)
         else:
-            if fate is ProduceErrorAction.RENUMBER:
-                queue.numbers.has_gap = True
-                batch.in_doubt = False
+            if action is ProduceErrorAction.RENUMBER:
+                queue.numbers.leave_gap()
+                batch.clear_doubt()
             self.counts.retried(batch)
-            batch.last_error = error
+            batch.to_be_retried(error)
             self._send_again([batch], now)
             if isinstance(error, ConcurrentTransactionsError):  # the last transaction is about to be completed
-                queue.retry_at = min(queue.retry_at, now + QUICK_RETRY_S)
+                queue.back_off(min(queue.retry_at, now + QUICK_RETRY_S))
 
     # -- carried out ---------------------------------------------------------------------------------------------------
 
@@ -342,15 +343,14 @@ class ProduceResponseHandler:
 
     def _leave(self, batch: ProducerBatch) -> None:
         if batch.sequence >= 0:
-            batch.queue.numbers.has_gap = True  # and perhaps it is in the log after all
+            batch.queue.numbers.leave_gap()  # and perhaps it is in the log after all
         self._accumulator.finish(batch)
-        batch.data = []
+        batch.drop_encoded()
 
     def _send_again(self, batches: list[ProducerBatch], now: float) -> None:
         queue = batches[0].queue
-        queue.retry += batches
-        queue.retry.sort(key=_place)
-        queue.retry_at = now + self._backoff.delay_s(queue.retry[0].attempts)
+        first = queue.retry_batches(batches)
+        queue.back_off(now + self._backoff.delay_s(first.attempts))
 
 
 def _only_answer(call: SendBatches, response: ProduceResponse) -> Any:
@@ -365,10 +365,6 @@ def _only_answer(call: SendBatches, response: ProduceResponse) -> Any:
         return None
     answer = topic.partition_responses[0]
     return answer if answer.index == batch.partition else None
-
-
-def _place(batch: ProducerBatch) -> tuple[int, int]:
-    return batch.serial, batch.skipped
 
 
 def _text(error: BaseException) -> str:
@@ -451,7 +447,7 @@ class Sender:
             self.abort(self.error)
             return effects
         for batch in self._flights.expired(now):
-            batch.in_doubt = batch.sequence >= 0
+            batch.mark_in_doubt()
             self.outcomes.give_up(batch, self._overdue(batch))
         for queue in list(self._active):
             self._expire(queue, now)  # before the draining: users' callbacks may do anything, such as close
@@ -558,7 +554,7 @@ class Sender:
         """Whether the queue's first unsent batch has its sequence, or can be given one now."""
         numbers = queue.numbers
         if not queue.in_flight and numbers.used_at + QUIET_S < now:
-            numbers.is_known = False
+            numbers.forget_leader()
         identity = self.identity
         head = queue.retry[0] if queue.retry else None
         if head is not None and head.sequence >= 0 and (head.in_doubt or not numbers.has_gap):
@@ -585,19 +581,12 @@ class Sender:
         return queue.closed[0]
 
     def _take(self, queue: PartitionQueue, batch: ProducerBatch, node: int, now: float) -> None:
-        if queue.retry:
-            del queue.retry[0]
-        else:
-            del queue.closed[0]
+        queue.take_next()
         if batch.sequence < 0 and self.identity.is_on:
             producer_id, epoch = queue.numbers.identity
             batch.number(producer_id, epoch, queue.numbers.take(batch.records_count))
-        batch.is_transactional = self._transactions is not None
-        queue.numbers.used_at = now
-        queue.node = node
-        queue.leader_epoch = self._leader_epoch_of(queue.topic, queue.partition)
-        queue.in_flight.append(batch)
-        batch.attempts += 1
+        queue.send(batch, node, self._leader_epoch_of(queue.topic, queue.partition), now)
+        batch.sent(self._transactions is not None)
 
     def _call(self, node: int, batches: list[ProducerBatch]) -> SendBatches:
         request, max_version = produce_request(batches, self._acks, self._request_timeout_ms, self._topic_id_of)
@@ -621,12 +610,9 @@ class Sender:
             if expires_at > now:
                 self._wake_at(expires_at)
                 return
-            if queue.retry:
-                del queue.retry[0]
-            else:
-                if not queue.closed:
-                    self.accumulator.close_open(queue)
-                del queue.closed[0]
+            if not queue.retry and not queue.closed:
+                self.accumulator.close_open(queue)
+            queue.take_next()
             self.outcomes.fail(oldest, self._overdue(oldest))
             oldest = queue.retry[0] if queue.retry else queue.closed[0] if queue.closed else queue.open
 
@@ -679,13 +665,12 @@ class Sender:
         if not is_supported:
             self.identity.turn_off()
             return
-        fate = producer_id_error_action(error)
-        if fate is ProducerIdErrorAction.END:
+        action = producer_id_error_action(error)
+        if action is ProducerIdErrorAction.END:
             self.outcomes.end(error)
             return
-        self.identity.failures += 1
-        self.identity.failed(now + self._backoff.delay_s(self.identity.failures))
-        if fate is ProducerIdErrorAction.FAIL_WAITING:
+        self.identity.failed(now + self._backoff.delay_s(self.identity.failures + 1))
+        if action is ProducerIdErrorAction.FAIL_WAITING:
             self.abort(error)
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -702,8 +687,7 @@ class Sender:
             accumulator.fail_unassigned(topic, error)
             for queue in topic.queues:
                 dropped += accumulator.take_unsent(queue)
-                dropped += [batch for batch in queue.retry if not batch.in_doubt]
-                queue.retry = [batch for batch in queue.retry if batch.in_doubt]
+                dropped += queue.drop_retries()
         for batch in dropped:
             self.outcomes.fail(batch, error)
         accumulator.notify_waiters()  # no poll need follow
@@ -715,7 +699,7 @@ class Sender:
         for topic in list(self.accumulator.topics.values()):
             for queue in topic.queues:
                 if any(batch.sequence >= 0 for batch in queue.retry):
-                    queue.numbers.has_gap = True
+                    queue.numbers.leave_gap()
                 queue.retry.clear()
         for pending_records in unanswered:
             self.accumulator.finish(pending_records)

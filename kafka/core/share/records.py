@@ -86,6 +86,18 @@ class ShareRecord:
         self.is_settled = False
         self.sizes: tuple[int, int] | None = None
 
+    def lose(self) -> None:
+        """Its lock is gone."""
+        self.lost = True
+
+    def settle(self) -> None:
+        """It is acknowledged for good: no other acknowledgement is taken."""
+        self.is_settled = True
+
+    def renew(self, lock_deadline: float) -> None:
+        """Its lock lasts until then."""
+        self.lock_deadline = lock_deadline
+
     @property
     def headers(self) -> Headers:
         """The headers, in order: ``[(name, bytes or None)]``."""
@@ -219,6 +231,10 @@ class AcquiredSlice:
     def may_open(self) -> bool:
         """Another batch may be opened."""
         return self.batches_left > 0 and self.bytes_left > 0
+
+    def use_up(self) -> None:
+        """The rest has to wait for another step: what was found may have taken as long as one."""
+        self.bytes_left = 0
 
     @property
     def is_used_up(self) -> bool:

@@ -402,7 +402,7 @@ class ShareResponseHandler:
     def outcome(self) -> ShareResponseOutcome:
         """All of it."""
         for record in self.lost:
-            record.lost = True
+            record.lose()
         return ShareResponseOutcome(self.records, self.answered, self.lost, self.errors, None, self._says_again)
 
     # -- records -------------------------------------------------------------------------------------------------------
@@ -456,7 +456,7 @@ class ShareResponseHandler:
             self.records += holding.read(part)
         except KafkaError as error:
             # Given back, not dropped: another member may have the codec, or read what a network or disk damaged here.
-            part.bytes_left = 0  # to find that out may have taken as long as a slice
+            part.use_up()
             self.gives_back = holding.give_back() or self.gives_back
             self._failed(holding.partition, error)
 
@@ -499,7 +499,7 @@ class ShareResponseHandler:
             if kind is not AcknowledgeType.RENEW:
                 continue
             for record in records:
-                record.lock_deadline = self._deadline
+                record.renew(self._deadline)
                 if record.lost:  # its time was up here while the renewal was on its way
                     offsets = (record.offset, record.offset)
                     self._scene.holding_of(partition).acks.add_ranges([offsets], AcknowledgeType.RELEASE)
@@ -674,7 +674,7 @@ class ShareSession:
             for record in over:
                 del holding.held[record.offset]
                 holding.acks.take_back(record)  # a renewal now would lock what nobody works on
-                record.lost = True
+                record.lose()
             lost += over
             deadlines += [record.lock_deadline for record in holding.held.values()]
             deadlines += [reader.lock_deadline for reader in holding.unread if reader.lock_deadline > now]
@@ -892,7 +892,7 @@ class ShareSession:
         ]
         for each in answered:
             for record in each.records:
-                record.lost = True
+                record.lose()
         held, said = self._drop_everything(error)
         return ShareResponseOutcome([], answered + said, held, {}, error)
 
