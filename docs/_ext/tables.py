@@ -15,7 +15,7 @@
 ``.. kafka-lost-causes-table::``       why children die, from ``kafka/tasks/outcome.py``
 ``.. kafka-options-later::``           options of tasks that are refused, from ``kafka/tasks/options.py``
 ``.. kafka-worker-metrics-table::``    what Prometheus is told of a worker, from ``kafka/tasks/health/metrics.py``
-``.. kafka-broker-settings-table::``   settings of the embedded broker, from ``kafka/broker/settings.py``
+``.. kafka-broker-settings-table::``   settings of the embedded broker, from ``kafka/broker/config.py``
 ``.. kafka-broker-releases-table::``   releases that it emulates and what it lacks of each, from ``releases.py``
 ``.. kafka-faults-table::``            what a fault may do, from ``kafka/broker/faults/``
 ``.. kafka-methods-table:: NAME``      public methods of a public class, with the first sentence of each docstring
@@ -269,7 +269,7 @@ def worker_metrics_rows() -> Rows:
 
 def broker_settings_rows() -> Rows:
     """Settings of the embedded broker, by Kafka's names."""
-    from kafka.broker.settings import BROKER_SETTINGS
+    from kafka.broker.config import BROKER_SETTINGS
 
     yield ("setting", "default", "may be changed while it runs")
     for setting in sorted(BROKER_SETTINGS.values(), key=lambda setting: setting.name):
@@ -383,15 +383,14 @@ def _directive(rows: Callable[..., Rows], depends_on: pathlib.Path, arguments: i
 def releases_rows() -> Rows:
     """Releases of ``--emulate``: where the facts are from, what happens to unknown requests, and what the release tells
     clients and is not served."""
+    from kafka.broker.emulation import BETWEEN_BROKERS, RELEASES, EmulatedRelease
     from kafka.broker.registry import load
-    from kafka.broker.release import BETWEEN_BROKERS, PlayedRelease
-    from kafka.broker.releases import RELEASES
     from kafka.protocol.registry import NAMES
 
     yield ("release", "recorded from", "unknown requests", "not here")
     handlers = load()
     for release in RELEASES.values():
-        told = {row.key: row for row in PlayedRelease(release, handlers).apis()}
+        told = {row.key: row for row in EmulatedRelease(release, handlers).apis()}
         lacking = []
         for key, (least, most) in sorted(release.apis.items()):
             row = told.get(key)

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
-    from kafka.broker.descriptors import raise_descriptor_limit
+    from kafka.broker.emulation import LATEST, RELEASES, find_release
     from kafka.broker.faults import ApiName, Rule, SeenRequest, Vocabulary, api_name
+    from kafka.broker.listeners import BrokerSecurity, read_properties, read_users, tls_settings, write_properties
     from kafka.broker.log import DirectoryLockedError
     from kafka.broker.private_files import open_private, prepare_directory
-    from kafka.broker.process import BrokerOptions, RunningBroker
-    from kafka.broker.releases import LATEST, RELEASES, find_release
-    from kafka.broker.security import BrokerSecurity, read_properties, read_users, tls_settings, write_properties
+    from kafka.broker.process import BrokerOptions, RunningBroker, raise_descriptor_limit
     from kafka.broker.server import BrokerServer
     from kafka.broker.telemetry import TelemetryPush
 
@@ -25,36 +24,36 @@ _HOME = {
     "ApiName": "kafka.broker.faults",
     "Broker": "kafka.broker.broker",
     "BrokerOptions": "kafka.broker.process",
-    "BrokerSecurity": "kafka.broker.security",
+    "BrokerSecurity": "kafka.broker.listeners",
     "BrokerServer": "kafka.broker.server",
     "DirectoryLockedError": "kafka.broker.log",
-    "LATEST": "kafka.broker.releases",
-    "RELEASES": "kafka.broker.releases",
+    "LATEST": "kafka.broker.emulation",
+    "RELEASES": "kafka.broker.emulation",
     "Rule": "kafka.broker.faults",
     "RunningBroker": "kafka.broker.process",
     "SeenRequest": "kafka.broker.faults",
     "TelemetryPush": "kafka.broker.telemetry",
     "Vocabulary": "kafka.broker.faults",
     "api_name": "kafka.broker.faults",
-    "find_release": "kafka.broker.releases",
+    "find_release": "kafka.broker.emulation",
     "open_private": "kafka.broker.private_files",
     "prepare_directory": "kafka.broker.private_files",
-    "raise_descriptor_limit": "kafka.broker.descriptors",
-    "read_properties": "kafka.broker.security",
-    "read_users": "kafka.broker.security",
-    "tls_settings": "kafka.broker.security",
-    "write_properties": "kafka.broker.security",
+    "raise_descriptor_limit": "kafka.broker.process",
+    "read_properties": "kafka.broker.listeners",
+    "read_users": "kafka.broker.listeners",
+    "tls_settings": "kafka.broker.listeners",
+    "write_properties": "kafka.broker.listeners",
 }
 
 __all__ = [
+    "LATEST",
+    "RELEASES",
     "ApiName",
     "Broker",
     "BrokerOptions",
     "BrokerSecurity",
     "BrokerServer",
     "DirectoryLockedError",
-    "LATEST",
-    "RELEASES",
     "Rule",
     "RunningBroker",
     "SeenRequest",

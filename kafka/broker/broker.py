@@ -1,21 +1,20 @@
-"""The embedded broker as one deterministic machine: requests and time in, replies out.
+"""The embedded broker as one deterministic machine: requests and time in, responses out.
 
-    handle(connection, request, now) -> Reply     one request; its reply is done at once or later
-    tick(now) -> next deadline                    after the requests of a turn, and at the deadline
-    disconnected(connection, now)                 its share session ends, its parked request is forgotten
+    handle(connection, request, now) -> PendingResponse     one request; its response is complete at once or later
+    tick(now) -> next deadline                              after the requests of a turn, and at the deadline
+    disconnected(connection, now)                           its share session ends, its delayed request is cancelled
 
 The broker owns what handlers share: the data directory, the share groups, the committed offsets, the purgatory. It
-knows no sockets (``server.py``), no wall clock (``epoch_offset`` turns ``now`` into one) and no chance but ``rng``.
-What single requests mean is in ``handlers/``; which there are, in ``registry.py``.
+knows no sockets (``server.py``), no wall clock (``epoch_offset`` turns ``now`` into one) and no random source but
+``rng``. ``handlers/`` handle the requests; ``registry.py`` lists them.
 
-:meth:`Broker.tick` is also where group commit begins: one sync covers all that the turn has written. Which answers wait
-for it is in ``held_answers.py``.
+:meth:`Broker.tick` is also where group commit begins: one flush covers all that the turn has written.
+:class:`~kafka.broker.responses.DelayedResponses` decides which responses wait for it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import random
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -23,57 +22,56 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from kafka.broker import authentication, registry
-from kafka.broker.config import BrokerConfig
+from kafka.broker import registry
+from kafka.broker.config import TOPIC_SETTINGS, BrokerConfig
+from kafka.broker.emulation import LATEST, EmulatedRelease, find_release
 from kafka.broker.features import Features
 from kafka.broker.fetch_sessions import FetchSessions
-from kafka.broker.held_answers import HeldAnswers
-from kafka.broker.ids import Ids
 from kafka.broker.log import FlushPolicy, LogDirectory, PartitionLog, Topic
 from kafka.broker.log.files import MAX_OPEN_FILES
 from kafka.broker.log.maintenance import LogMaintenance, maintenance_settings
+from kafka.broker.log.metadata_store import IdAllocator
 from kafka.broker.offset_store import OffsetStore
 from kafka.broker.purgatory import Purgatory
 from kafka.broker.quotas import Quotas
-from kafka.broker.release import PlayedRelease
-from kafka.broker.releases import LATEST, find_release
-from kafka.broker.reply import Connection, Reply
-from kafka.broker.settings import TOPIC_SETTINGS
+from kafka.broker.responses import ConnectionContext, DelayedResponses, PendingResponse
 from kafka.broker.share.sessions import ShareSessions
 from kafka.broker.share.states import WAKE_AS_KAFKA_4_3, ShareEvent
-from kafka.broker.sliced_requests import SlicedRequests, Steps
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, StateTopics
+from kafka.broker.time_slices import SlicedHandler, SlicedRequests
 from kafka.broker.topics import TopicsImage
 from kafka.broker.transactions import TransactionCoordinator
-from kafka.broker.transactions.orphans import end_orphans
-from kafka.errors import BrokerResponseError, UnknownTopicIdError, UnknownTopicOrPartitionError
-from kafka.protocol.framing import ReceivedRequest, UnknownRequest
+from kafka.broker.transactions.markers import MarkerWriter
+from kafka.errors import BrokerResponseError, UnknownTopicIdError
+from kafka.protocol.framing import API_VERSIONS_KEY, ReceivedRequest, UnknownRequest
 from kafka.wire.message import Response
 
 if TYPE_CHECKING:
-    from kafka.broker.credentials import Credentials
     from kafka.broker.faults import Faults
     from kafka.broker.groups.coordinator import GroupCoordinator
+    from kafka.broker.listener_security import Credentials
     from kafka.broker.share.coordinator import ShareGroupCoordinator
     from kafka.broker.share.state_store import ShareKey
     from kafka.broker.telemetry import ClientTelemetry
+    from kafka.core.sasl.server import SaslResult, SaslServer
 
 log = logging.getLogger(__name__)
 
+
 NO_LIMIT = 2**63 - 1
 OPENED_AT_ONCE = 1000
-"""Logs that are opened in one turn of the loop for a request."""
+"""The number of logs that are opened for a request in one turn of the loop."""
 
 
 class Broker:
     """One broker on one data directory.
 
     ``settings``: static broker settings by Kafka's names. ``fsync``: ``always``, ``interval`` or ``never``.
-    ``release``: the release of Apache Kafka to play, one of :data:`~kafka.broker.releases.RELEASES`; else ValueError.
-    ``users``: name -> password, let in on listeners with SASL (``credentials.py``). ``telemetry``: offer
+    ``release``: the release of Apache Kafka to emulate, one of :data:`~kafka.broker.emulation.RELEASES`; else
+    ValueError. ``users``: name -> password, for listeners with SASL (``listener_security.py``). ``telemetry``: offer
     GetTelemetrySubscriptions and PushTelemetry, which an Apache Kafka does only with a plug-in (``telemetry.py``).
     ``max_open_files``: how many files of logs are kept open.
-    Errors of the start: KafkaConfigurationError, DirectoryLockedError, KafkaStorageError.
+    Errors: KafkaConfigurationError, DirectoryLockedError, KafkaStorageError.
     """
 
     def __init__(
@@ -92,24 +90,28 @@ class Broker:
     ) -> None:
         self.config = BrokerConfig(settings)
         self.epoch_offset = epoch_offset
-        """Wall clock less monotonic clock, in s; the server keeps it right."""
+        """Wall clock minus monotonic clock, in s; the server updates it."""
         self.advertised: tuple[str | None, int] = ("127.0.0.1", 0)
-        """Host and port that clients are told; None: the address that the client came to."""
+        """Host and port in metadata responses; None: the address that the client connected to."""
         self.advertised_on: dict[str, tuple[str | None, int]] = {}
-        """The same by the listener that they came to, where there are several."""
+        """The same by listener name, where there are several."""
         self.wake_policy = WAKE_AS_KAFKA_4_3
         self._faults: Faults | None = None
         self._now = now
         self.rng = rng or random.Random()
         self._secret_rng = rng or random.SystemRandom()
         self._users = dict(users or {})
-        self.release = PlayedRelease(find_release(release), registry.HANDLERS, telemetry=telemetry)
+        self.release = EmulatedRelease(find_release(release), registry.HANDLERS, telemetry=telemetry)
         self._wants_telemetry = telemetry
         self._flush_policy = FlushPolicy.parse(fsync)
         self.logs = LogDirectory(
-            data_dir, epoch_ms=self.epoch_ms, flush=self._flush_policy, max_open_files=max_open_files
+            data_dir,
+            epoch_ms=self.epoch_ms,
+            flush=self._flush_policy,
+            max_open_files=max_open_files,
+            leader_epoch=lambda topic, partition: self.ids.leader_epoch(topic, partition),
         )
-        self._held = HeldAnswers(self.logs, self._flush_policy)
+        self._delayed = DelayedResponses(self.logs, self._flush_policy)
         try:
             self._load()
         except BaseException:
@@ -118,25 +120,32 @@ class Broker:
 
     def _load(self) -> None:
         self.metadata = self.logs.metadata
-        self.ids = Ids(self.metadata, self.rng, self.sync_metadata)
-        self.logs.leader_epoch = self.ids.leader_epoch
+        self.ids = IdAllocator(self.metadata, self.rng, self.flush_metadata)
         self.topics_image = TopicsImage(self.metadata)
-        self.config.dynamic = self.metadata.configs("broker")
+        self.config.load_dynamic(self.metadata.configs("broker"))
         if self._users:
-            self.credentials  # noqa: B018  # puts them into the metadata
-        self.features = Features(self)
+            self.credentials  # noqa: B018  # stores them in the metadata
+        self.features = Features(self.release, self.metadata, self.config, self.flush_metadata)
         self.features.keep_min_isr()
         self.quotas = Quotas(self.metadata)
         self.purgatory = Purgatory()
         self._sliced = SlicedRequests()
-        self.answer_room: Callable[[], int] = lambda: NO_LIMIT
-        """How many bytes of records an answer may have, besides one batch: the server knows what waits to be sent."""
+        self.response_room: Callable[[], int] = lambda: NO_LIMIT
+        """How many bytes of records a response may have, besides one batch; the server replaces it, as it knows how
+        much waits to be sent."""
         slots = self.config.number("max.incremental.fetch.session.cache.slots")
         self.fetch_sessions = FetchSessions(slots, self.rng)
-        self.state = StateTopics(self)
+        self.state = StateTopics(
+            self.logs,
+            self.config,
+            new_topic_id=self.ids.new_topic_id,
+            flush_metadata=self.flush_metadata,
+            epoch_ms=self.epoch_ms,
+            on_append=self.appended,
+        )
         self.offsets = OffsetStore(self.state.topic(CONSUMER_OFFSETS), self._topic_id)
         max_sessions = self.config.limits.max_share_sessions
-        self.sessions: ShareSessions[tuple[UUID, int], Connection] = ShareSessions(max_sessions)
+        self.sessions: ShareSessions[tuple[UUID, int], ConnectionContext] = ShareSessions(max_sessions)
         self.telemetry: ClientTelemetry | None = None
         if self._wants_telemetry:
             from kafka.broker.telemetry import ClientTelemetry
@@ -150,64 +159,107 @@ class Broker:
         self._groups: GroupCoordinator | None = None
         if any(self.metadata.topic(name) is not None for name in (CONSUMER_OFFSETS, SHARE_GROUP_STATE)):
             self._share, self._groups = self.share, self.groups
-        self.transactions = TransactionCoordinator(self)
+        self.markers = MarkerWriter(self.logs, self.offsets, epoch_ms=self.epoch_ms, on_append=self.appended)
+        self.transactions = TransactionCoordinator(
+            self.release.facts,
+            self.config,
+            self.state,
+            self.logs,
+            self.markers,
+            new_producer_id=self.ids.new_producer_id,
+            now=lambda: self._now,
+            epoch_ms=self.epoch_ms,
+        )
         self.apply_topic_defaults()
         self.transactions.recover()
-        self.state.loaded()
+        self.state.end_loading()
         self.maintenance = LogMaintenance(
             self.logs,
             self._now,
             epoch_ms=self.epoch_ms,
-            on_visit=functools.partial(end_orphans, self),
-            on_start_moved=self._records_gone,
+            on_visit=self.transactions.end_hanging,
+            on_start_moved=self._on_start_moved,
             settings=lambda: maintenance_settings(self.config.value),
         )
 
     # -- the machine -------------------------------------------------------------------------------------------------
 
-    def handle(self, connection: Connection, received: ReceivedRequest | UnknownRequest, now: float) -> Reply:
-        """Answer one request. ``now``: monotonic s. The caller sends at most one per connection at a time."""
+    def handle(
+        self, connection: ConnectionContext, received: ReceivedRequest | UnknownRequest, now: float
+    ) -> PendingResponse:
+        """Handle one request. ``now``: monotonic s. The caller sends at most one per connection at a time."""
         if self._faults is not None and self._faults.is_armed:
             self._now = now
             return self._faults.handle(connection, received, now)
         return self.handle_now(connection, received, now)
 
-    def handle_now(self, connection: Connection, received: ReceivedRequest | UnknownRequest, now: float) -> Reply:
-        """The same, and no fault strikes it."""
+    def handle_now(
+        self, connection: ConnectionContext, received: ReceivedRequest | UnknownRequest, now: float
+    ) -> PendingResponse:
+        """Handle one request without injected faults."""
         self._now = now
         sasl = connection.sasl
         if sasl is not None:
-            kept_out = authentication.admit(self, connection, sasl, received, now)
-            if kept_out is not None:
-                return kept_out
+            refused = self._authenticate(connection, sasl, received, now)
+            if refused is not None:
+                return refused
         if isinstance(received, UnknownRequest):
             return self.release.unknown(received.api_key)
         request, version, _, client_id = received
         handler = self.release.handler(request.api_key, version)
         if handler is None:
             return self.release.unknown(request.api_key)
-        call = registry.Call(request, version, client_id, connection, now)
+        call = registry.RequestContext(request, version, client_id, connection, now)
         if handler.has_too_many_elements(request):
-            return registry.too_many(call, handler.most_elements or 0)
+            return registry.reject_too_many_elements(call, handler.most_elements or 0)
         try:
             outcome = self.release.refusal(call) or self.features.refusal(call) or handler.function(self, call)
-            self.release.dress(self, call, outcome)
+            self.release.adapt_response(self.metadata, call, outcome)
         except Exception:
-            log.exception("%r: %s v%d failed; the connection ends", connection, type(request).__name__, version)
-            return Reply.hanging_up()
-        reply = outcome if isinstance(outcome, Reply) else Reply.of(outcome)
+            log.exception("%r: %s v%d failed; closing the connection", connection, type(request).__name__, version)
+            return PendingResponse.hanging_up()
+        reply = outcome if isinstance(outcome, PendingResponse) else PendingResponse.of(outcome)
         if sasl is not None:
             sasl.answered(reply.response)
-        return self._held.show(reply, request.api_key)
+        return self._delayed.delay(reply, request.api_key)
 
-    def handle_token(self, connection: Connection, data: bytes, now: float) -> Reply:
-        """Answer a frame that is a SASL token without a header: the connection's ``sasl`` says when they come."""
+    def handle_token(self, connection: ConnectionContext, data: bytes, now: float) -> PendingResponse:
+        """Handle a frame that is a SASL token without a header (SaslHandshake v0)."""
         self._now = now
-        return authentication.take_token(self, connection, data, now)
+        sasl = connection.sasl
+        assert sasl is not None
+        return self._carry_out(connection, sasl, sasl.token(data, now), now)
+
+    def _authenticate(
+        self, connection: ConnectionContext, sasl: SaslServer, received: ReceivedRequest | UnknownRequest, now: float
+    ) -> PendingResponse | None:
+        """The response to a request on a listener with SASL that is not for a handler; None: it is for one."""
+        if isinstance(received, UnknownRequest):
+            verdict = sasl.admit_unknown(received.api_key == API_VERSIONS_KEY, now)
+        else:
+            verdict = sasl.admit(received.request, received.version, now)
+        return None if verdict is None else self._carry_out(connection, sasl, verdict, now)
+
+    def _carry_out(
+        self, connection: ConnectionContext, sasl: SaslServer, verdict: SaslResult, now: float
+    ) -> PendingResponse:
+        """Carry out the decision of a connection's SaslServer: respond, delay the failure, or close the connection."""
+        if verdict.is_last:
+            log.warning(
+                "%r: authentication failed: %s", connection, sasl.failure or "a request that is not part of it"
+            )
+        if not verdict.is_delayed:
+            return PendingResponse.hanging_up() if verdict.is_last else PendingResponse.of(
+                verdict.response, token=verdict.token
+            )
+        due_at = now + self.config.number("connection.failed.authentication.delay.ms") / 1000
+        reply = self.park(connection, (), due_at, lambda is_last: verdict.response if is_last else None)
+        reply.close_after_send(lambda transport: transport.close(), hang_up=verdict.response is None)
+        return reply
 
     def tick(self, now: float) -> float | None:
-        """Do what is due: sync, wake parked requests, end locks and sessions. When to come again at the latest
-        (monotonic s), or None."""
+        """Do what is due: flush, attempt delayed requests, expire locks and sessions. When to call it again at the
+        latest (monotonic s), or None."""
         self._now = now
         self._sliced.run()
         if self._faults is not None:
@@ -236,14 +288,12 @@ class Broker:
             retention_ms = self.config.number("offsets.retention.minutes") * 60_000
             self.offsets.tick(now, self.epoch_ms(), interval_ms, retention_ms)
 
-    def disconnected(self, connection: Connection, now: float) -> None:
+    def disconnected(self, connection: ConnectionContext, now: float) -> None:
         """A connection has ended."""
         self._now = now
         if self._faults is not None:
             self._faults.disconnected(connection)
-        parked, connection.parked = connection.parked, None
-        if parked is not None:
-            parked()
+        connection.cancel_pending()
         if self.telemetry is not None:
             self.telemetry.disconnected(connection)
         session = self.sessions.disconnected(connection)
@@ -251,10 +301,11 @@ class Broker:
             self.share_events(self.share.release(*session.key, session.partitions, now))
 
     def close(self) -> None:
-        """Flush everything and give the directory up."""
+        """Flush everything and release the data directory."""
         self.logs.close()
 
-    # -- parts that not every broker needs: made when first asked for, since imports are most of a start ---------------
+    # -- parts that not every broker needs: made at their first use, since imports are most of a start
+    # ------------------
 
     @property
     def share(self) -> ShareGroupCoordinator:
@@ -292,7 +343,7 @@ class Broker:
 
     @property
     def faults(self) -> Faults:
-        """What is to go wrong. A broker that nobody asks for it does without the whole instrument."""
+        """The fault injector; its modules are imported at its first use."""
         if self._faults is None:
             from kafka.broker.faults import Faults
 
@@ -301,8 +352,8 @@ class Broker:
 
     @cached_property
     def credentials(self) -> Credentials:
-        """The users of listeners with SASL; most brokers have neither."""
-        from kafka.broker.credentials import Credentials
+        """The users of listeners with SASL."""
+        from kafka.broker.listener_security import Credentials
 
         return Credentials(self.metadata, self._users, self._secret_rng)
 
@@ -310,24 +361,21 @@ class Broker:
 
     @property
     def now(self) -> float:
-        """The request or tick under way, in monotonic s."""
+        """The time of the current request or tick, in monotonic s."""
         return self._now
 
     def epoch_ms(self) -> int:
-        """The time of day at the request or tick under way, in ms."""
+        """The time of day at the current request or tick, in ms."""
         return int((self._now + self.epoch_offset) * 1000)
 
-    def endpoint(self, connection: Connection) -> tuple[str, int]:
-        """The host and port under which this client reaches the broker."""
+    def endpoint(self, connection: ConnectionContext) -> tuple[str, int]:
+        """The host and port that this client connects to for this broker."""
         host, port = self.advertised_on.get(connection.listener or "", self.advertised)
         return host or connection.local_host or "127.0.0.1", port
 
     def topic(self, name: str) -> Topic:
         """The topic of this name; UnknownTopicOrPartitionError (3)."""
-        found = self.metadata.topic(name)
-        if found is None:
-            raise UnknownTopicOrPartitionError(f"no topic {name}")
-        return found
+        return self.metadata.known_topic(name)
 
     def topic_by_id(self, topic_id: UUID) -> Topic:
         """The topic of this id; UnknownTopicIdError (100)."""
@@ -338,92 +386,91 @@ class Broker:
 
     def park(
         self,
-        connection: Connection,
+        connection: ConnectionContext,
         keys: Iterable[Hashable],
         deadline: float,
         attempt: Callable[[bool], Response | None],
-    ) -> Reply:
-        """Let a request wait until ``attempt`` gives its answer: it is made when something under ``keys`` was touched,
-        and a last time, with True, at ``deadline`` (monotonic s). A connection that ends takes its request along."""
-        reply = Reply()
+    ) -> PendingResponse:
+        """Delay a response in the purgatory until ``attempt`` returns it: that is called when one of the keys was
+        notified, and a last time, with True, at ``deadline`` (monotonic s). The connection's end cancels it."""
+        reply = PendingResponse()
 
-        def again(now: float, is_last: bool) -> bool:
+        def attempt_again(now: float, is_last: bool) -> bool:
             self._now = now
+            has_failed = False
+            response = None
             try:
-                found = attempt(is_last)
+                response = attempt(is_last)
             except Exception:
-                log.exception("%r: a request that waited has failed; the connection ends", connection)
-                reply.hang_up = True
-            else:
-                if found is None and not is_last:
-                    return False
-                reply.response = found
-            connection.parked = None
-            reply.complete(reply.response)
+                log.exception("%r: a delayed request failed; closing the connection", connection)
+                has_failed = True
+            if response is None and not is_last and not has_failed:
+                return False
+            connection.clear_pending()
+            reply.complete(response, hang_up=has_failed)
             return True
 
-        parked = self.purgatory.park(keys, deadline, again)
-        connection.parked = lambda: self.purgatory.cancel(parked)
+        operation = self.purgatory.add(keys, deadline, attempt_again)
+        connection.set_pending(lambda: self.purgatory.cancel(operation))
         return reply
 
-    def in_slices(self, call: registry.Call[Any], steps: Steps) -> Response | Reply:
-        """Answer a request with a handler that may take longer than one turn of the loop (``sliced_requests.py``)."""
+    def in_slices(self, call: registry.RequestContext[Any], steps: SlicedHandler) -> Response | PendingResponse:
+        """Run a handler that may take longer than one turn of the loop (``time_slices.py``)."""
         return self._sliced.start(
             call.connection, steps, lambda reply, response: self.complete(reply, call, response)
         )
 
     def when_open(
         self,
-        call: registry.Call[Any],
-        named: list[registry.Named],
-        handler: Callable[[Broker, registry.Call[Any]], Response | Reply],
-    ) -> Response | Reply:
-        """Answer a request that names partitions when their logs are open. The first use of a log takes 25 us, and a
-        request may name ten thousand."""
+        call: registry.RequestContext[Any],
+        named: list[registry.PartitionRef],
+        handler: Callable[[Broker, registry.RequestContext[Any]], Response | PendingResponse],
+    ) -> Response | PendingResponse:
+        """Call a handler when the logs of the named partitions are open. Opening one takes 25 us, and a request may
+        name ten thousand."""
         if len(named) <= OPENED_AT_ONCE:
             return handler(self, call)
         return self.in_slices(call, self._open_first(call, named, handler))
 
     def _open_first(
         self,
-        call: registry.Call[Any],
-        named: list[registry.Named],
-        handler: Callable[[Broker, registry.Call[Any]], Response | Reply],
-    ) -> Steps:
+        call: registry.RequestContext[Any],
+        named: list[registry.PartitionRef],
+        handler: Callable[[Broker, registry.RequestContext[Any]], Response | PendingResponse],
+    ) -> SlicedHandler:
         opened = 0
         for key, number in named:
             topic = self.metadata.topic(key) if isinstance(key, str) else self.metadata.topic_by_id(key)
             if topic is None or self.logs.log_if_open(topic.topic_id, number) is not None:
                 continue
-            with contextlib.suppress(BrokerResponseError):  # the handler meets it again, and says so
+            with contextlib.suppress(BrokerResponseError):  # the handler gets the same error, and returns it
                 self.logs.log(topic, number)
             opened += 1
             if not opened % OPENED_AT_ONCE:
                 yield False
-        call.now = self._now
-        return handler(self, call)
+        return handler(self, call.at(self._now))
 
-    def complete(self, reply: Reply, call: registry.Call[Any], response: Response) -> None:
-        """Answer a request that has waited, or is just being handled; after a sync, where the answer is a promise."""
-        self._held.complete(reply, call.request.api_key, response)
+    def complete(self, reply: PendingResponse, call: registry.RequestContext[Any], response: Response) -> None:
+        """Complete a pending response, after a flush where it confirms what is not on the disk yet."""
+        self._delayed.complete(reply, call.request.api_key, response)
 
     def appended(self, partition: PartitionLog) -> None:
         """Records were appended: fetches that wait for them are due."""
-        self.purgatory.touch(partition)
+        self.purgatory.notify(partition)
 
     def share_events(self, events: Mapping[ShareKey, ShareEvent]) -> None:
-        """Things happened to share partitions: fetches that wait on them may be due."""
+        """Share partitions have changed: fetches that wait for them may be due."""
         for key, event in events.items():
             if event.wakes(self.wake_policy):
-                self.purgatory.touch(key)
+                self.purgatory.notify(key)
 
-    def _records_gone(self, topic: Topic, partition: int, log: PartitionLog) -> None:
-        """Retention has moved a log's beginning: fetches that wait behind it and share groups are told."""
+    def _on_start_moved(self, topic: Topic, partition: int, log: PartitionLog) -> None:
+        """Retention has raised a log start offset: notify delayed fetches and share groups."""
         self.log_start_moved(topic, partition, log.start_offset)
-        self.purgatory.touch(log)
+        self.purgatory.notify(log)
 
     def log_start_moved(self, topic: Topic, partition: int, start_offset: int) -> None:
-        """A log's beginning was deleted: so it is for the share groups on it."""
+        """A log start offset has risen: update the share partitions of the log."""
         for key in self._share.keys() if self._share is not None else ():
             if key.topic_id == topic.topic_id and key.partition == partition:
                 loaded = self.share.loaded(*key)
@@ -431,8 +478,8 @@ class Broker:
                     self.share_events({key: loaded.log_start_moved(start_offset)})
 
     def topics_changed(self, names: Iterable[str]) -> None:
-        """Topics were made, grown or deleted: put it on the disk, and tell the share groups."""
-        self.sync_metadata()
+        """Topics were created, grown or deleted: flush the metadata, and notify the groups."""
+        self.flush_metadata()
         names = list(names)
         if self._share is not None:
             self._share.topics_changed(names, self.topics_image.infos, self._now)
@@ -443,22 +490,22 @@ class Broker:
         found = self.metadata.topic(name)
         return None if found is None else found.topic_id
 
-    def sync_metadata(self) -> None:
-        """Metadata changes seldom and is dear: it goes to the disk before the answer, unless nothing ever does."""
+    def flush_metadata(self) -> None:
+        """Flush the metadata before the response, unless fsync=never."""
         if self._flush_policy.name != "never":
             self.logs.flusher.request_flush(self.metadata)
 
     def apply_topic_defaults(self) -> None:
-        """Put the broker's settings in force as the defaults of all topics."""
-        self.logs.defaults = {
-            setting.name: self.config.topic_default(setting)
-            for setting in TOPIC_SETTINGS.values()
-            if setting.broker_name is not None
-        }
-        for topic in self.metadata:
-            self.logs.configure_topic(topic)
+        """Apply the broker's settings as the defaults of all topics."""
+        self.logs.set_defaults(
+            {
+                setting.name: self.config.topic_default(setting)
+                for setting in TOPIC_SETTINGS.values()
+                if setting.broker_name is not None
+            }
+        )
 
     def topic_setting(self, topic: Topic, name: str) -> str:
-        """The value in force of a topic's setting."""
+        """The current value of a topic's setting."""
         own = self.metadata.config("topic", topic.name).get(name)
         return own if own is not None else self.logs.defaults.get(name, TOPIC_SETTINGS[name].default)

@@ -7,26 +7,328 @@ default. Topics have their own on top (``topics.py``). Everything is text, as in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
-from kafka.broker.settings import (
-    BROKER_SETTINGS,
-    COARSER_SETTINGS,
-    Setting,
-    check_broker_settings,
-    share_setting_name,
-    shared_name,
-)
-from kafka.broker.share.group_configs import BrokerLimits, check_broker_limits
+from kafka.broker.share.group_configs import BROKER_RANGES, BrokerLimits, check_broker_limits
 from kafka.errors import InvalidConfigurationError, KafkaConfigurationError
+
+# Settings of topics and of the broker: name, type, default, range, and which broker setting a topic's falls back to.
+#
+# The tables are Apache Kafka 4.3.0's for topics, and of its broker settings those that mean something here. To add one,
+# add a row; the answers of DescribeConfigs, CreateTopics and IncrementalAlterConfigs and the checks follow. Settings of
+# groups are in ``share/group_configs.py``. What is in force for whom is ``config.py``'s and ``topics.py``'s business.
+
+
+BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, PASSWORD = 1, 2, 3, 4, 5, 6, 7, 9
+"""Types as DescribeConfigs numbers them."""
+
+_TYPE_NAMES: Final = {INT: "INT", SHORT: "SHORT", LONG: "LONG"}
+_BITS: Final = {SHORT: 15, INT: 31, LONG: 63}
+_MAX_LONG: Final = 2**63 - 1
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
+_COMPACTION_LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+
+
+class BrokerSetting(NamedTuple):
+    """One setting. ``broker_name``: of a topic's setting, the broker's that gives its default; ``dynamic``: of a
+    broker's setting, whether IncrementalAlterConfigs may change it; ``also``: one more number beside the range;
+    ``is_null``: a broker's setting that Kafka shows as null until it is set, though a topic's default follows from
+    it."""
+
+    name: str
+    type: int
+    default: str
+    low: float | None = None
+    high: float | None = None
+    words: tuple[str, ...] = ()
+    broker_name: str | None = None
+    dynamic: bool = False
+    also: int | None = None
+    is_null: bool = False
+
+    def check(self, value: str) -> None:
+        """Raise InvalidConfigurationError (40) with Kafka's text for a value that is malformed or out of range."""
+        if self.type == BOOLEAN:
+            if value.lower() not in ("true", "false"):
+                raise self._wrong(value, "Expected value to be either true or false")
+        elif self.type in _TYPE_NAMES:
+            if not _INTEGER.fullmatch(value.strip()):  # int() would take 1_000, too
+                raise self._wrong(value, f"Not a number of type {_TYPE_NAMES[self.type]}")
+            number = int(value)
+            if not -(2 ** _BITS[self.type]) <= number < 2 ** _BITS[self.type]:
+                raise self._wrong(value, f"Not a number of type {_TYPE_NAMES[self.type]}")
+            self._check_range(value, number)
+        elif self.type == DOUBLE:
+            try:
+                ratio = float(value)
+            except ValueError:
+                ratio = math.nan
+            if not math.isfinite(ratio) or "_" in value:
+                raise self._wrong(value, "Not a number of type DOUBLE")
+            self._check_range(str(ratio), ratio)
+        elif self.words:
+            given = list_of(value) if self.type == LIST else [value]
+            if any(word not in self.words for word in given):
+                odd = next(word for word in given if word not in self.words)
+                raise self._wrong(odd, f"String must be one of: {', '.join(self.words)}")
+
+    def _check_range(self, value: str, number: float) -> None:
+        if self.also is not None:
+            if number != self.also and not (self.low or 0) <= number <= (self.high or 0):
+                raise self._wrong(
+                    value, f"Value must be between {self.low:.0f} and {self.high:.0f} or equal to {self.also}"
+                )
+            return
+        if self.low is not None and number < self.low:
+            raise self._wrong(value, f"Value must be at least {self.low:.0f}")
+        if self.high is not None and number > self.high:
+            raise self._wrong(value, f"Value must be no more than {self.high:.0f}")
+
+    def _wrong(self, value: str, why: str) -> InvalidConfigurationError:
+        return InvalidConfigurationError(f"Invalid value {value} for configuration {self.name}: {why}")
+
+
+def list_of(value: str) -> list[str]:
+    """The parts of a LIST setting."""
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+PROTOCOL_MAP: Final = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(?P<name>.+)")
+_OF_MECHANISM: Final = re.compile(r"(?:plain|scram-sha-256|scram-sha-512)\.(?P<name>sasl\.jaas\.config)")
+
+_CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+_TOPIC_ROWS: Final = (
+    BrokerSetting("cleanup.policy", LIST, "delete", words=("compact", "delete"), broker_name="log.cleanup.policy"),
+    BrokerSetting("compression.gzip.level", INT, "-1", 1, 9, broker_name="compression.gzip.level", also=-1),
+    BrokerSetting("compression.lz4.level", INT, "9", 1, 17, broker_name="compression.lz4.level"),
+    BrokerSetting("compression.type", STRING, "producer", words=_CODECS, broker_name="compression.type"),
+    BrokerSetting("compression.zstd.level", INT, "3", -131072, 22, broker_name="compression.zstd.level"),
+    BrokerSetting("delete.retention.ms", LONG, "86400000", 0, broker_name="log.cleaner.delete.retention.ms"),
+    BrokerSetting("file.delete.delay.ms", LONG, "60000", 0, broker_name="log.segment.delete.delay.ms"),
+    BrokerSetting("flush.messages", LONG, str(_MAX_LONG), 1, broker_name="log.flush.interval.messages"),
+    BrokerSetting("flush.ms", LONG, str(_MAX_LONG), 0),
+    BrokerSetting("follower.replication.throttled.replicas", LIST, ""),
+    BrokerSetting("index.interval.bytes", INT, "4096", 0, broker_name="log.index.interval.bytes"),
+    BrokerSetting("leader.replication.throttled.replicas", LIST, ""),
+    BrokerSetting("local.retention.bytes", LONG, "-2", -2, broker_name="log.local.retention.bytes"),
+    BrokerSetting("local.retention.ms", LONG, "-2", -2, broker_name="log.local.retention.ms"),
+    BrokerSetting("max.compaction.lag.ms", LONG, str(_MAX_LONG), 1, broker_name="log.cleaner.max.compaction.lag.ms"),
+    BrokerSetting("max.message.bytes", INT, "1048588", 0, broker_name="message.max.bytes"),
+    BrokerSetting("message.timestamp.after.max.ms", LONG, "3600000", 0,
+    broker_name="log.message.timestamp.after.max.ms"),
+    BrokerSetting(
+        "message.timestamp.before.max.ms", LONG, str(_MAX_LONG), 0, broker_name="log.message.timestamp.before.max.ms"
+    ),
+    BrokerSetting(
+        "message.timestamp.type", STRING, "CreateTime", words=("CreateTime", "LogAppendTime"),
+        broker_name="log.message.timestamp.type",
+    ),
+    BrokerSetting("min.cleanable.dirty.ratio", DOUBLE, "0.5", 0, 1, broker_name="log.cleaner.min.cleanable.ratio"),
+    BrokerSetting("min.compaction.lag.ms", LONG, "0", 0, broker_name="log.cleaner.min.compaction.lag.ms"),
+    BrokerSetting("min.insync.replicas", INT, "1", 1, broker_name="min.insync.replicas"),
+    BrokerSetting("preallocate", BOOLEAN, "false", broker_name="log.preallocate"),
+    BrokerSetting("remote.log.copy.disable", BOOLEAN, "false"),
+    BrokerSetting("remote.log.delete.on.disable", BOOLEAN, "false"),
+    BrokerSetting("remote.storage.enable", BOOLEAN, "false"),
+    BrokerSetting("retention.bytes", LONG, "-1", broker_name="log.retention.bytes"),
+    BrokerSetting("retention.ms", LONG, "604800000", -1, broker_name="log.retention.ms"),
+    BrokerSetting("segment.bytes", INT, "1073741824", 1048576, broker_name="log.segment.bytes"),
+    BrokerSetting("segment.index.bytes", INT, "10485760", 4, broker_name="log.index.size.max.bytes"),
+    BrokerSetting("segment.jitter.ms", LONG, "0", 0),
+    BrokerSetting("segment.ms", LONG, "604800000", 1, broker_name="log.roll.ms"),
+    BrokerSetting("unclean.leader.election.enable", BOOLEAN, "false", broker_name="unclean.leader.election.enable"),
+)  # fmt: skip
+
+TOPIC_SETTINGS: Final[Mapping[str, BrokerSetting]] = {row.name: row for row in _TOPIC_ROWS}
+
+_LISTENER_ROWS: Final = (
+    BrokerSetting("advertised.listeners", LIST, "", is_null=True),
+    BrokerSetting("connection.failed.authentication.delay.ms", INT, "100", 0),
+    BrokerSetting("connections.max.idle.ms", LONG, "600000"),
+    BrokerSetting("connections.max.reauth.ms", LONG, "0"),
+    BrokerSetting("listener.security.protocol.map", STRING, PROTOCOL_MAP),
+    BrokerSetting("listeners", LIST, "PLAINTEXT://:9092"),
+    BrokerSetting("sasl.enabled.mechanisms", LIST, "GSSAPI"),
+    BrokerSetting("sasl.jaas.config", PASSWORD, "", is_null=True),
+    BrokerSetting("sasl.server.max.receive.size", INT, "524288"),
+    BrokerSetting("ssl.client.auth", STRING, "none", words=("required", "requested", "none")),
+    BrokerSetting("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", words=("TLSv1.2", "TLSv1.3")),
+    BrokerSetting("ssl.key.password", PASSWORD, "", is_null=True),
+    BrokerSetting("ssl.keystore.certificate.chain", PASSWORD, "", is_null=True),
+    BrokerSetting("ssl.keystore.key", PASSWORD, "", is_null=True),
+    BrokerSetting("ssl.keystore.location", STRING, "", is_null=True),
+    BrokerSetting("ssl.keystore.password", PASSWORD, "", is_null=True),
+    BrokerSetting("ssl.keystore.type", STRING, "JKS"),
+    BrokerSetting("ssl.truststore.certificates", PASSWORD, "", is_null=True),
+    BrokerSetting("ssl.truststore.location", STRING, "", is_null=True),
+    BrokerSetting("ssl.truststore.password", PASSWORD, "", is_null=True),
+    BrokerSetting("ssl.truststore.type", STRING, "JKS"),
+)
+"""What listeners are set to; one of them alone by ``listener.name.NAME.`` in front."""
+
+_BROKER_ROWS: Final = (
+    *_LISTENER_ROWS,
+    BrokerSetting("auto.create.topics.enable", BOOLEAN, "true"),
+    BrokerSetting("default.replication.factor", INT, "1", 1),
+    BrokerSetting("fetch.max.bytes", INT, "57671680", 1024),
+    BrokerSetting("group.consumer.assignment.interval.ms", INT, "1000", 0, dynamic=True),
+    BrokerSetting("group.consumer.assignors", LIST, "uniform,range", words=("uniform", "range")),
+    BrokerSetting("group.consumer.heartbeat.interval.ms", INT, "5000", 1),
+    BrokerSetting("group.consumer.max.assignment.interval.ms", INT, "15000", 0),
+    BrokerSetting("group.consumer.max.heartbeat.interval.ms", INT, "15000", 1),
+    BrokerSetting("group.consumer.max.session.timeout.ms", INT, "60000", 1),
+    BrokerSetting("group.consumer.max.size", INT, "2147483647", 1),
+    BrokerSetting(
+        "group.consumer.migration.policy", STRING, "bidirectional",
+        words=("disabled", "downgrade", "upgrade", "bidirectional"),
+    ),
+    BrokerSetting("group.consumer.min.assignment.interval.ms", INT, "0", 0),
+    BrokerSetting("group.consumer.min.heartbeat.interval.ms", INT, "5000", 1),
+    BrokerSetting("group.consumer.min.session.timeout.ms", INT, "45000", 1),
+    BrokerSetting("group.consumer.session.timeout.ms", INT, "45000", 1),
+    BrokerSetting("group.initial.rebalance.delay.ms", INT, "3000"),
+    BrokerSetting("group.max.session.timeout.ms", INT, "1800000"),
+    BrokerSetting("group.max.size", INT, "2147483647", 1),
+    BrokerSetting("group.min.session.timeout.ms", INT, "6000"),
+    BrokerSetting("log.cleaner.backoff.ms", LONG, "15000", 0, dynamic=True),
+    BrokerSetting("log.cleaner.dedupe.buffer.size", LONG, "134217728", dynamic=True),
+    BrokerSetting("log.cleaner.enable", BOOLEAN, "true"),
+    BrokerSetting("log.initial.task.delay.ms", LONG, "30000", 0),
+    BrokerSetting("log.retention.check.interval.ms", LONG, "300000", 1),
+    BrokerSetting("log.retention.hours", INT, "168"),
+    BrokerSetting("log.retention.minutes", INT, "-1", is_null=True),
+    BrokerSetting("log.roll.hours", INT, "168", 1),
+    BrokerSetting("max.connections", INT, "2147483647", 0, dynamic=True),
+    BrokerSetting("max.connections.per.ip", INT, "2147483647", 0, dynamic=True),
+    BrokerSetting("max.incremental.fetch.session.cache.slots", INT, "1000", 0),
+    BrokerSetting("max.request.partition.size.limit", INT, "2000", 1),
+    BrokerSetting("node.id", INT, "1", 0),
+    BrokerSetting("num.partitions", INT, "1", 1),
+    BrokerSetting("offset.metadata.max.bytes", INT, "4096", 0),
+    BrokerSetting("offsets.retention.check.interval.ms", LONG, "600000", 1),
+    BrokerSetting("offsets.retention.minutes", INT, "10080", 1),
+    BrokerSetting("offsets.topic.num.partitions", INT, "50", 1),
+    BrokerSetting("offsets.topic.segment.bytes", INT, "104857600", 1),
+    BrokerSetting("producer.id.expiration.ms", INT, "86400000", 1, dynamic=True),
+    BrokerSetting("share.coordinator.snapshot.update.records.per.snapshot", INT, "500", 0, 500),
+    BrokerSetting("share.coordinator.state.topic.num.partitions", INT, "50", 1),
+    BrokerSetting("share.coordinator.state.topic.segment.bytes", INT, "104857600", 1),
+    BrokerSetting("socket.request.max.bytes", INT, "104857600", 1),
+    BrokerSetting("telemetry.max.bytes", INT, "1048576", 1),
+    BrokerSetting("transaction.max.timeout.ms", INT, "900000", 1),
+    BrokerSetting("transaction.partition.verification.enable", BOOLEAN, "true", dynamic=True),
+    BrokerSetting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, "3600000", 1),
+    BrokerSetting("transaction.state.log.num.partitions", INT, "50", 1),
+    BrokerSetting("transaction.state.log.segment.bytes", INT, "104857600", 1),
+    BrokerSetting("transactional.id.expiration.ms", INT, "604800000", 1),
+    *(
+        row._replace(
+            name=row.broker_name,
+            broker_name=None,
+            dynamic=True,
+            is_null=row.broker_name in ("log.retention.ms", "log.roll.ms"),
+        )
+        for row in _TOPIC_ROWS
+        if row.broker_name
+    ),
+)
+
+
+def share_setting_name(field: str) -> str:
+    """Kafka's name of a field of BrokerLimits."""
+    return "group.share." + field.replace("_", ".")
+
+
+BROKER_SETTINGS: Final[Mapping[str, BrokerSetting]] = {
+    **{row.name: row for row in _BROKER_ROWS},
+    **{
+        share_setting_name(field): BrokerSetting(
+            share_setting_name(field), INT, str(default), *BROKER_RANGES.get(field, (0, None))
+        )
+        for field, default in BrokerLimits._field_defaults.items()
+    },
+}
+
+
+COARSER_SETTINGS: Final[Mapping[str, Mapping[str, int]]] = {
+    "log.retention.ms": {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000},
+    "log.roll.ms": {"log.roll.hours": 3_600_000},
+}
+"""A broker's setting in ms -> those in larger units that hold when it is not set, and their unit in ms."""
+
+
+def broker_setting(name: str) -> BrokerSetting | None:
+    """The row of a broker's setting, also of one that a single listener has for itself."""
+    found = BROKER_SETTINGS.get(name)
+    if found is not None:
+        return found
+    own = _OF_LISTENER.fullmatch(name)
+    if own is not None and _OF_MECHANISM.fullmatch(own["name"]):
+        return BrokerSetting(name, PASSWORD, "", is_null=True)
+    shared = shared_name(name)
+    return BROKER_SETTINGS[shared]._replace(name=name) if shared is not None else None
+
+
+def shared_name(name: str) -> str | None:
+    """Of a setting that one listener has for itself, the name under which all listeners share it."""
+    own = _OF_LISTENER.fullmatch(name)
+    return own["name"] if own is not None and any(row.name == own["name"] for row in _LISTENER_ROWS) else None
+
+
+def check_topic_settings(values: Mapping[str, str]) -> None:
+    """Raise InvalidConfigurationError (40) for a name that topics do not have or a value that it cannot have."""
+    for name, value in values.items():
+        setting = TOPIC_SETTINGS.get(name)
+        if setting is None:
+            raise InvalidConfigurationError(f"Unknown topic config name: {name}")
+        setting.check(value)
+    check_topic_combination(values)
+
+
+def check_topic_combination(values: Mapping[str, str]) -> None:
+    """Raise InvalidConfigurationError (40) for values, each possible, that do not go together, or not with us."""
+    low, high = (int(values.get(name, TOPIC_SETTINGS[name].default)) for name in _COMPACTION_LAGS)
+    if low > high:
+        raise InvalidConfigurationError(
+            f"conflict topic config setting {_COMPACTION_LAGS[0]} ({low}) > {_COMPACTION_LAGS[1]} ({high})"
+        )
+    if values.get("remote.storage.enable", "").lower() == "true":
+        raise InvalidConfigurationError(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
+            "storage."
+        )
+
+
+def closest_name(name: str, known: Iterable[str]) -> str:
+    """A half-sentence that names what may have been meant, or nothing."""
+    found = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def check_broker_settings(values: Mapping[str, str]) -> None:
+    """Raise KafkaConfigurationError for what the broker is started with: unknown names, impossible values."""
+    for name, value in values.items():
+        setting = broker_setting(name)
+        if setting is None:
+            raise KafkaConfigurationError(f"unknown broker setting {name}{closest_name(name, BROKER_SETTINGS)}")
+        try:
+            setting.check(value)
+        except InvalidConfigurationError as error:
+            raise KafkaConfigurationError(str(error.args[0])) from None
+
 
 # Where a value comes from, as DescribeConfigs numbers it.
 FROM_TOPIC, FROM_THIS_BROKER, FROM_ALL_BROKERS, FROM_STATIC, FROM_DEFAULT = 1, 2, 3, 4, 5
 FROM_CLIENT_METRICS, FROM_GROUP = 7, 8
 
 
-class Sourced(NamedTuple):
+class SourcedValue(NamedTuple):
     """A value of the setting ``name``, and where it comes from."""
 
     name: str
@@ -55,18 +357,26 @@ class BrokerConfig:
         except InvalidConfigurationError as error:
             raise KafkaConfigurationError(str(error.args[0])) from None
 
-    def sources(self, name: str) -> list[Sourced]:
+    def load_dynamic(self, dynamic: dict[str, dict[str, str]]) -> None:
+        """Replace all dynamic settings."""
+        self.dynamic = dynamic
+
+    def set_dynamic(self, resource: str, values: dict[str, str]) -> None:
+        """Replace the dynamic settings of a resource."""
+        self.dynamic[resource] = values
+
+    def sources(self, name: str) -> list[SourcedValue]:
         """Every value that the setting has, the one in force first."""
         found = []
         for resource, source in zip(self._resources, (FROM_THIS_BROKER, FROM_ALL_BROKERS), strict=True):
             value = self.dynamic.get(resource, {}).get(name)
             if value is not None:
-                found.append(Sourced(name, value, source))
+                found.append(SourcedValue(name, value, source))
         if name in self.static:
-            found.append(Sourced(name, self.static[name], FROM_STATIC))
+            found.append(SourcedValue(name, self.static[name], FROM_STATIC))
         setting = BROKER_SETTINGS.get(name)
         if setting is not None:
-            found.append(Sourced(name, setting.default, FROM_DEFAULT))
+            found.append(SourcedValue(name, setting.default, FROM_DEFAULT))
         elif (shared := shared_name(name)) is not None:  # one listener's own: what holds for all comes behind it
             found += [one for one in self.sources(shared) if not BROKER_SETTINGS[shared].is_null]
         return found
@@ -80,7 +390,7 @@ class BrokerConfig:
         given = self.static.get(name)
         return BROKER_SETTINGS[name].default if given is None else given
 
-    def topic_default(self, setting: Setting) -> str:
+    def topic_default(self, setting: BrokerSetting) -> str:
         """What the broker's settings make a topic's be, where the topic has none of its own."""
         if setting.broker_name is None:
             return setting.default

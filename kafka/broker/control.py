@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from kafka.broker.broker import Broker
 from kafka.broker.faults import Rule, SeenRequest
-from kafka.broker.reply import Connection
+from kafka.broker.responses import ConnectionContext
 from kafka.broker.server import BrokerServer
 from kafka.broker.telemetry import ClientTelemetry, TelemetryPush
 from kafka.errors import IllegalStateError, KafkaError
@@ -246,11 +246,11 @@ class Control:
 
     def subscribe_metrics(self, id: int, name: str, values: dict[str, str]) -> None:
         """Put the settings of a subscription to client metrics; {}: remove it."""
-        from kafka.broker.client_metrics import KIND, check_client_metrics
+        from kafka.broker.telemetry import KIND, check_client_metrics
 
         broker = self._broker
         broker.metadata.set_config(KIND, name, check_client_metrics(name, values))
-        broker.sync_metadata()
+        broker.flush_metadata()
         self._telemetry().subscriptions_changed()
 
     def metrics_as_delta(self, id: int, is_delta: bool) -> None:
@@ -307,7 +307,7 @@ class Control:
         )
         request = DescribeShareGroupOffsetsRequest(groups=[group])
         received = ReceivedRequest(request, request.max_version, 0, None)
-        answer: Any = broker.handle_now(Connection(), received, self._loop.time()).response
+        answer: Any = broker.handle_now(ConnectionContext(), received, self._loop.time()).response
         lag = 0
         for found in answer.groups[0].topics[0].partitions if answer.groups[0].topics else ():
             log = broker.logs.log(topic, found.partition_index)

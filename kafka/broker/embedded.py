@@ -41,7 +41,7 @@ class EmbeddedBrokerError(KafkaError):
     """The broker of a directory cannot be started."""
 
 
-class Lease(NamedTuple):
+class RunningEmbeddedBroker(NamedTuple):
     """A broker that answers: where, who, for which directory. It stays for ten seconds, and while one is connected."""
 
     bootstrap: str
@@ -51,7 +51,7 @@ class Lease(NamedTuple):
 
 def ensure_running(
     data_dir: str, *, timeout_s: float = START_TIMEOUT_S, idle_s: float = IDLE_S, arguments: tuple[str, ...] = ()
-) -> Lease:
+) -> RunningEmbeddedBroker:
     """The broker of ``data_dir``, which is started when none is running. Blocks until it answers.
 
     ``idle_s`` and ``arguments`` (more options of ``python -m kafka broker``) count for a broker that is started now.
@@ -70,7 +70,7 @@ def ensure_running(
             else:
                 state = _start(path, give_up_at, idle_s, arguments)
                 log.info("started the embedded broker of %s: process %d at %s", path, state.pid, state.bootstrap)
-            return Lease(state.bootstrap, state.pid, path)
+            return RunningEmbeddedBroker(state.bootstrap, state.pid, path)
     except OSError as error:
         file = f"{error.filename}: " if error.filename not in (None, path) else ""
         raise EmbeddedBrokerError(f"no embedded broker in {path}: {file}{error.strerror or error}") from error

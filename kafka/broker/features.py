@@ -1,20 +1,22 @@
-"""The levels of features that hold (KIP-584): those of the release, and what UpdateFeatures has changed since.
+"""Finalized feature levels (KIP-584): those of the release, and the changes by UpdateFeatures.
 
-Kept in the metadata, as one small value. A level of 0 is not told to clients, and switches APIs off: without
-``share.version`` those of share groups, without ``group.version`` those of consumer groups. What clients do by
-``transaction.version`` is theirs to decide. Rules and texts are Apache Kafka 4.3.0's, measured.
+Stored in the metadata, as one small value. A level of 0 is left out of ApiVersions, and disables APIs: without
+``share.version`` those of share groups, without ``group.version`` those of consumer groups. Clients decide themselves
+what they do by ``transaction.version``. Rules and texts are Apache Kafka 4.3.0's, measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka.errors import InvalidUpdateVersionError
 
 if TYPE_CHECKING:
-    from kafka.broker.broker import Broker
-    from kafka.broker.registry import Call
+    from kafka.broker.config import BrokerConfig
+    from kafka.broker.emulation import EmulatedRelease
+    from kafka.broker.log.metadata_store import MetadataStore
+    from kafka.broker.registry import RequestContext
     from kafka.wire.message import Response
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -44,40 +46,49 @@ class FeatureUpdate(NamedTuple):
 class Features:
     """The features of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._release = dict(broker.release.finalized_features())
-        self._supported = {name: (least, most) for name, least, most in broker.release.supported_features()}
-        self._changes: dict[str, int] = dict(broker.metadata.meta(_META, {}))
+    def __init__(
+        self,
+        release: EmulatedRelease,
+        metadata: MetadataStore,
+        config: BrokerConfig,
+        flush_metadata: Callable[[], None],
+    ) -> None:
+        self._metadata = metadata
+        self._config = config
+        self._flush_metadata = flush_metadata
+        self._release_epoch = release.facts.features_epoch
+        self._release = dict(release.finalized_features())
+        self._supported = {name: (least, most) for name, least, most in release.supported_features()}
+        self._changes: dict[str, int] = dict(metadata.meta(_META, {}))
         self._off = self._refusals()
 
     def finalized(self) -> dict[str, int]:
-        """Name and level of each feature that is there at all."""
+        """Name and level of each finalized feature."""
         levels = {**self._release, **{name: to for name, to in self._changes.items() if name in self._supported}}
         return {name: level for name, level in levels.items() if level}
 
     @property
     def epoch(self) -> int:
-        """It grows with each change."""
-        told = self._broker.release.facts.features_epoch
-        return told + int(self._broker.metadata.meta("features_epoch", 0)) if told >= 0 else told
+        """The finalized features' epoch, which rises with each change."""
+        if self._release_epoch < 0:
+            return self._release_epoch
+        return self._release_epoch + int(self._metadata.meta("features_epoch", 0))
 
     def keep_min_isr(self) -> None:
         """While there are eligible leader replicas (KIP-966), ``min.insync.replicas`` is always set for all brokers."""
-        broker = self._broker
-        own = broker.metadata.config("broker", "")
+        own = self._metadata.config("broker", "")
         if ELIGIBLE_LEADERS in self.finalized() and MIN_ISR not in own:
-            own[MIN_ISR] = broker.config.value(MIN_ISR)
-            broker.metadata.set_config("broker", "", own)
-            broker.config.dynamic[""] = own
+            own[MIN_ISR] = self._config.value(MIN_ISR)
+            self._metadata.set_config("broker", "", own)
+            self._config.set_dynamic("", own)
 
-    def refusal(self, call: Call[Any]) -> Response | None:
-        """The answer to a request of an API whose feature is off, or None."""
+    def refusal(self, call: RequestContext[Any]) -> Response | None:
+        """The error response to a request of an API whose feature is off, or None."""
         if call.request.api_key not in self._off:
             return None
-        from kafka.broker.refusals import refused  # most brokers refuse nothing
+        from kafka.broker.error_responses import error_response  # not needed at the start
 
-        return refused(call.request, _UNSUPPORTED_VERSION)
+        return error_response(call.request, _UNSUPPORTED_VERSION)
 
     def update(self, updates: Sequence[FeatureUpdate], validate_only: bool) -> None:
         """Change levels, all or none. InvalidUpdateVersionError (95) for the first that cannot be."""
@@ -85,17 +96,17 @@ class Features:
         for update in updates:
             self._check(update, levels.get(update.name, 0))
         if updates and not validate_only:
-            metadata = self._broker.metadata
+            metadata = self._metadata
             self._changes.update({update.name: update.level for update in updates})
             metadata.set_meta(_META, self._changes)
             metadata.set_meta("features_epoch", int(metadata.meta("features_epoch", 0)) + 1)
-            self._broker.sync_metadata()
+            self._flush_metadata()
             self._off = self._refusals()
 
     def _check(self, update: FeatureUpdate, now: int) -> None:
         name, level, kind = update
         wrong = f"Invalid update version {level} for feature {name}. "
-        controller = f"Local controller {self._broker.config.node_id}"
+        controller = f"Local controller {self._config.node_id}"
         if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
             self._refuse(wrong + "The controller does not support the given upgrade type.")
         if level < 0:

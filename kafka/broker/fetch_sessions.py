@@ -46,7 +46,7 @@ Key = tuple["str | UUID", int]
 """A partition as its session knows it: by the topic's name before version 13, by its id since."""
 
 
-class Wanted:
+class FetchPartitionState:
     """One partition that a client reads: what it said last, and, in a session, what it was told last.
 
     ``topic`` is empty for an id that nobody has known yet; once known, the name stays, as in Apache Kafka.
@@ -79,7 +79,7 @@ class Wanted:
         return is_new
 
 
-Row = tuple[Wanted, FetchResponse.PartitionData]
+Row = tuple[FetchPartitionState, FetchResponse.PartitionData]
 
 
 class FetchSession:
@@ -87,7 +87,7 @@ class FetchSession:
 
     __slots__ = ("by_id", "created_at", "epoch", "evictable_size", "partitions", "session_id", "used_at")
 
-    def __init__(self, session_id: int, by_id: bool, partitions: dict[Key, Wanted], now: float) -> None:
+    def __init__(self, session_id: int, by_id: bool, partitions: dict[Key, FetchPartitionState], now: float) -> None:
         self.session_id = session_id
         self.by_id = by_id
         self.partitions = partitions
@@ -100,7 +100,7 @@ class FetchSession:
 
     def update(self, request: FetchRequest) -> None:
         """Take what a fetch adds, changes and forgets."""
-        for key, wanted in wanted_of(request, self.by_id).items():
+        for key, wanted in requested_partitions(request, self.by_id).items():
             known = self.partitions.get(key)
             if known is None:
                 self.partitions[key] = wanted
@@ -110,7 +110,7 @@ class FetchSession:
             for number in topic.partitions:
                 self.partitions.pop((topic.topic_id if self.by_id else topic.topic, number), None)
 
-    def turn_to_end(self, wanted: Wanted) -> None:
+    def turn_to_end(self, wanted: FetchPartitionState) -> None:
         """It had its turn."""
         key: Key = (wanted.topic_id if self.by_id else wanted.topic, wanted.number)
         found = self.partitions.pop(key, None)
@@ -123,7 +123,7 @@ class FetchContext:
 
     is_incremental = False
 
-    def __init__(self, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, wanted: Sequence[FetchPartitionState]) -> None:
         self.wanted = wanted
 
     def finish(self, rows: list[Row], now: float) -> tuple[int, list[Row]]:
@@ -133,13 +133,13 @@ class FetchContext:
 
 
 class _FullContext(FetchContext):
-    def __init__(self, sessions: FetchSessions, partitions: dict[Key, Wanted], by_id: bool) -> None:
+    def __init__(self, sessions: FetchSessions, partitions: dict[Key, FetchPartitionState], by_id: bool) -> None:
         super().__init__(list(partitions.values()))
         self._sessions = sessions
         self._by_id = by_id
 
     def finish(self, rows: list[Row], now: float) -> tuple[int, list[Row]]:
-        partitions: dict[Key, Wanted] = {}
+        partitions: dict[Key, FetchPartitionState] = {}
         for wanted, data in rows:
             wanted.take(data)
             partitions[wanted.topic_id if self._by_id else wanted.topic, wanted.number] = wanted
@@ -226,7 +226,7 @@ class FetchSessions:
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (FIRST_EPOCH, FINAL_EPOCH):
             self._shard(session_id).sessions.pop(session_id, None)
-            partitions = wanted_of(request, by_id)
+            partitions = requested_partitions(request, by_id)
             if epoch == FINAL_EPOCH or _has_long_name(request):
                 return FetchContext(list(partitions.values()))
             return _FullContext(self, partitions, by_id)
@@ -245,7 +245,8 @@ class FetchSessions:
         session.update(request)
         if not session.partitions:
             del shard.sessions[session_id]
-            return FetchContext(list(wanted_of(request, by_id).values()))  # what it has named is read a last time
+            # what it has named is read a last time
+            return FetchContext(list(requested_partitions(request, by_id).values()))
         if len(session.partitions) > size and self.partition_count > self._max_partitions:
             del shard.sessions[session_id]
             raise FetchSessionIdNotFoundError(f"session {session_id} has become too large")
@@ -253,7 +254,7 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         return _IncrementalContext(session)
 
-    def create(self, partitions: dict[Key, Wanted], by_id: bool, now: float) -> int:
+    def create(self, partitions: dict[Key, FetchPartitionState], by_id: bool, now: float) -> int:
         """A new session's id, or 0 when there is no room for it."""
         shard = self._shards[self._next_shard]
         self._next_shard = (self._next_shard + 1) % SHARDS
@@ -281,14 +282,14 @@ def _has_long_name(request: FetchRequest) -> bool:
     return any(len(topic.topic) > MAX_NAME_LENGTH for topic in request.topics)
 
 
-def wanted_of(request: FetchRequest, by_id: bool) -> dict[Key, Wanted]:
+def requested_partitions(request: FetchRequest, by_id: bool) -> dict[Key, FetchPartitionState]:
     """The partitions that a request lists. Of one that is listed twice, what was said last counts, where it stood
     first."""
-    found: dict[Key, Wanted] = {}
+    found: dict[Key, FetchPartitionState] = {}
     for topic in request.topics:
         name: str | UUID = topic.topic_id if by_id else topic.topic
         for asked in topic.partitions:
-            found[name, asked.partition] = Wanted("" if by_id else topic.topic, topic.topic_id, asked)
+            found[name, asked.partition] = FetchPartitionState("" if by_id else topic.topic, topic.topic_id, asked)
     return found
 
 

@@ -7,18 +7,172 @@ and without ``ssl``; which listeners there are is ``listeners.py``'s business.
 
 from __future__ import annotations
 
+import base64
+import random
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafka.broker.config import BrokerConfig
-from kafka.broker.jaas import JaasError, parse_jaas
+from kafka.broker.config import BrokerConfig, list_of
 from kafka.broker.listeners import MECHANISMS
-from kafka.broker.settings import list_of
+from kafka.broker.log.metadata_store import MetadataStore
+from kafka.core.sasl import ServerMechanism
 from kafka.core.sasl.plain import NAME as PLAIN
-from kafka.core.sasl.scram import HASHES
-from kafka.errors import KafkaConfigurationError
+from kafka.core.sasl.plain import PlainServer
+from kafka.core.sasl.scram import HASHES, ScramCredential, ScramServer, new_credential
+from kafka.core.sasl.server import SaslServer
+from kafka.errors import KafkaConfigurationError, KafkaStorageError
 from kafka.net.tls import CertificateWithKey, Pem, TlsSettingError, server_context
+
+# JAAS texts, as Kafka's settings ``sasl.jaas.config`` have them.
+#
+# ::
+#
+#     org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret" user_bob='it is "him"';
+#     ------------------- class of the login module --------- flag  ------------ options ------------------- end
+#
+# Values may be quoted; within quotes a backslash takes the next character as it is, with Java's escapes for line ends
+# and tabs. Errors name the place and what was expected, never a value.
+
+
+FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
+
+_TOKEN: Final = re.compile(
+    r"""\s*(?:(?P<end>;)|(?P<equals>=)|"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<word>[^\s=;"']+))""",
+    re.DOTALL,
+)
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+
+
+class JaasError(ValueError):
+    """A text that is no JAAS configuration."""
+
+
+class LoginModule(NamedTuple):
+    """One entry; its options hold passwords and are not shown."""
+
+    name: str
+    options: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"LoginModule({self.name!r}, {len(self.options)} options)"
+
+
+def parse_jaas(text: str) -> LoginModule:
+    """The one login module of a text. JaasError."""
+    tokens = list(_tokens(text))
+    if not tokens:
+        raise JaasError("it is empty")
+    if len(tokens) < 2 or tokens[0][0] != "text" or tokens[1][1].lower() not in FLAGS:
+        raise JaasError(f"it begins with the class of a login module and one of {', '.join(sorted(FLAGS))}")
+    name, rest = tokens[0][1], tokens[2:]
+    options: dict[str, str] = {}
+    while rest and rest[0][0] == "text":
+        if len(rest) < 3 or rest[1][0] != "=" or rest[2][0] != "text":
+            raise JaasError(f"option {len(options) + 1} is not of the form name=\"value\"")
+        options[rest[0][1]] = rest[2][1]
+        rest = rest[3:]
+    if not rest or rest[0][0] != ";":
+        raise JaasError("there is no semicolon at its end")
+    if len(rest) > 1:
+        raise JaasError("there is more than one login module in it")
+    return LoginModule(name, options)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    position, end = 0, len(text.rstrip())
+    while position < end:
+        found = _TOKEN.match(text, position)
+        if found is None:
+            raise JaasError(f"a quote that is not closed at character {position + 1}")
+        position = found.end()
+        quoted = found["double"] if found["double"] is not None else found["single"]
+        if found["end"]:
+            yield ";", ""
+        elif found["equals"]:
+            yield "=", ""
+        elif quoted is not None:
+            yield "text", re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), quoted, flags=re.DOTALL)
+        else:
+            yield "text", found["word"]
+
+
+# Who may come in with which password: the users of SCRAM, and the authentication of one connection.
+#
+# Users of SCRAM are in the metadata, as salt, keys and iterations, never as passwords; AlterUserScramCredentials
+# changes them. ``users`` (name -> password) are the broker's own, from its start: they can come in by every mechanism.
+# For SCRAM they are put into the metadata, where they stay when they are not given any more. Users of PLAIN out of a
+# JAAS text count for their listener alone, and are kept nowhere.
+
+
+KIND: Final = "user-scram"
+"""Under which the metadata keeps them: user -> mechanism -> credential as text."""
+
+SALT_BYTES: Final = 20
+NONCE_BYTES: Final = 18
+
+
+class Credentials:
+    """The users of one broker. ``rng``: for salts and nonces, so it should not be one that can be guessed."""
+
+    def __init__(self, metadata: MetadataStore, users: Mapping[str, str], rng: random.Random) -> None:
+        self._metadata = metadata
+        self._users = dict(users)
+        self._rng = rng
+        for name, password in self._users.items():
+            if not name or not password or "\0" in name + password:
+                raise KafkaConfigurationError("a user needs a name and a password")
+            self._put_if_new(name, password)
+
+    def __repr__(self) -> str:
+        return f"<Credentials of {len(self.scram_users())} users>"
+
+    # -- connections -------------------------------------------------------------------------------------------------
+
+    def authentication(self, sasl: SaslSettings) -> SaslServer:
+        """For a connection that has just come to a listener with these settings."""
+        return SaslServer(sasl.mechanisms, lambda name: self._mechanism(sasl, name), sasl.lifetime_ms)
+
+    def _mechanism(self, sasl: SaslSettings, name: str) -> ServerMechanism:
+        if name == PLAIN:
+            return PlainServer(lambda user: sasl.plain_users.get(user, self._users.get(user)))
+        nonce = base64.b64encode(self._rng.randbytes(NONCE_BYTES)).decode()
+        return ScramServer(name, lambda user: self.scram(user).get(name), nonce)
+
+    # -- users of SCRAM ----------------------------------------------------------------------------------------------
+
+    def scram_users(self) -> list[str]:
+        """All names."""
+        return list(self._metadata.configs(KIND))
+
+    def scram(self, user: str) -> dict[str, ScramCredential]:
+        """By mechanism what is kept of a user; empty for one that nobody knows."""
+        kept = self._metadata.config(KIND, user)
+        try:
+            return {mechanism: ScramCredential.decode(text) for mechanism, text in kept.items()}
+        except ValueError as error:
+            raise KafkaStorageError(f"the credentials of a user cannot be read: {error}") from None
+
+    def put(self, user: str, mechanism: str, credential: ScramCredential) -> None:
+        """Make or change one."""
+        kept = self._metadata.config(KIND, user)
+        self._metadata.set_config(KIND, user, {**kept, mechanism: credential.encode()})
+
+    def remove(self, user: str, mechanism: str) -> None:
+        """Forget one."""
+        kept = self._metadata.config(KIND, user)
+        kept.pop(mechanism, None)
+        self._metadata.set_config(KIND, user, kept)
+
+    def _put_if_new(self, name: str, password: str) -> None:
+        """So that a start writes nothing when nothing is new."""
+        known = self.scram(name)
+        for mechanism in HASHES:
+            kept = known.get(mechanism)
+            if kept is None or kept != new_credential(mechanism, password, kept.salt, kept.iterations):
+                self.put(name, mechanism, new_credential(mechanism, password, self._rng.randbytes(SALT_BYTES)))
+
 
 _MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",

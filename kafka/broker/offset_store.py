@@ -18,9 +18,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kafka.broker.state.group_records import GROUP_KEYS, OffsetCommitKey, OffsetCommitValue
-from kafka.broker.state.record_codec import decode_value, encode_key, encode_value
-from kafka.broker.state.state_log import StateLog
+from kafka.broker.state.records import (
+    GROUP_KEYS,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from kafka.broker.state.state_topic import StateTopic
 from kafka.errors import KafkaStorageError
 from kafka.structs import TopicPartition
 from kafka.wire.types import ZERO_UUID
@@ -61,7 +67,7 @@ def from_the_commit(group_id: str, topic: str, offset: CommittedOffset) -> int |
 class OffsetStore:
     """All groups' offsets. ``topic_id`` gives the id of a topic that exists."""
 
-    def __init__(self, topic: StateLog, topic_id: Callable[[str], UUID | None]) -> None:
+    def __init__(self, topic: StateTopic, topic_id: Callable[[str], UUID | None]) -> None:
         self.expires_from: ExpiresFrom = from_the_commit
         """To be replaced by who knows the groups: a topic that a member is subscribed to does not lose its offsets."""
         self.on_emptied: Callable[[str], None] = lambda group_id: None
@@ -72,7 +78,7 @@ class OffsetStore:
         self._pending: dict[int, dict[int, _Pending]] = {}
         self._check_at: float | None = None
         topic.replay(self._on_record, self._on_marker)
-        topic.when_deleted(self._forget_all)
+        topic.add_deletion_listener(self._forget_all)
         self._forget_deleted_topics()
 
     # -- reading -----------------------------------------------------------------------------------------------------

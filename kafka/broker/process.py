@@ -8,22 +8,23 @@ pipe's other end is closed.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
+import queue
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka.broker import registry
-from kafka.broker.background import BackgroundThread
 from kafka.broker.broker import Broker
-from kafka.broker.descriptors import descriptor_limit, open_descriptors, plan_descriptors
+from kafka.broker.emulation import LATEST
 from kafka.broker.listeners import ListenerSpec, read_listeners
-from kafka.broker.log.files import is_out_of_descriptors, storage_error
-from kafka.broker.releases import LATEST
+from kafka.broker.log.files import MAX_OPEN_FILES, is_out_of_descriptors, storage_error
+from kafka.broker.log.flushing import SLICE_FILES
 from kafka.broker.server import WILDCARD_HOSTS, BrokerServer
 from kafka.broker.state_file import STATE_NAME, BrokerState, read_state, remove_state, starter_lock, write_state
 from kafka.errors import KafkaError
@@ -34,7 +35,162 @@ from kafka.net.tcp import TcpNetwork
 if TYPE_CHECKING:
     from kafka.broker.control import Control
 
+# A thread for what would keep the loop waiting: syncing files, removing them.
+#
+#     loop's thread      run(work, done) ──queue──> the thread: work()
+#                        done(result)   <──call_soon_threadsafe──┘      then the server's turn ends: Broker.tick
+#
+# Work comes one piece after the other, in its order; what it may touch is its own arguments. Everything else of a
+# broker is in one thread, and stays there: ``done`` runs on the loop.
+
+
 log = logging.getLogger(__name__)
+
+Work = tuple[Callable[[], Any], Callable[[Any], None]]
+Result = tuple[Callable[[Any], None], Any, Exception | None]
+
+
+class BackgroundThread:
+    """An :class:`~kafka.broker.log.flushing.FileExecutor`. ``on_done`` is called on the loop after each ``done``.
+    The thread starts with the first piece of work; while the system gives none, the loop does the work at once."""
+
+    def __init__(self, loop: Loop, on_done: Callable[[], object] = lambda: None) -> None:
+        self.on_done = on_done
+        self._loop = loop
+        self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        self._under_way = 0
+        self._thread: threading.Thread | None = None
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Have ``work`` done by the thread, and ``done`` called with its result on the loop."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._serve, name="embedded-broker-files", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                log.warning("files are synced and removed without a thread, so requests wait for the disk: %s", error)
+                done(work())
+                return
+            self._thread = thread
+        self._under_way += 1
+        self._work.put((work, done))
+
+    def drain(self) -> None:
+        """On the loop's thread: wait for all that is under way, and call what is to be called."""
+        while self._under_way:
+            self._finish(*self._results.get())
+
+    def close(self) -> None:
+        """Drain, and end the thread."""
+        self.drain()
+        if self._thread is not None:
+            self._work.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _serve(self) -> None:
+        while (found := self._work.get()) is not None:
+            work, done = found
+            try:
+                self._results.put((done, work(), None))
+            except Exception as error:
+                self._results.put((done, None, error))
+            with contextlib.suppress(RuntimeError):  # the loop has ended: whoever ends it drains
+                self._loop.call_soon_threadsafe(self._take_results)
+
+    def _take_results(self) -> None:
+        """What ``drain`` has not taken already."""
+        while not self._results.empty():
+            self._finish(*self._results.get())
+        self.on_done()
+
+    def _finish(self, done: Callable[[Any], None], result: Any, error: Exception | None) -> None:
+        self._under_way -= 1
+        if error is not None:
+            raise error
+        done(result)
+
+
+# How the process's open files (RLIMIT_NOFILE) are shared out: so many for logs, the rest for connections.
+#
+#     limit = open already + OWN + MOMENTARY + files of logs kept open + files of one slice of a sync + connections
+#
+# Each part is bounded by its owner (``FilePool``, ``Syncer``, ``ConnectionQuotas``), so that connections never take
+# what logs, state files and imports need. A limit that leaves too little for any part is an error of the start.
+
+
+OWN: Final = 8
+"""What a broker holds from its start to its end: the lock of its directory, its listeners, the pair for signals."""
+
+MOMENTARY: Final = 16
+"""What may be open for a moment: a module that is imported, a seal or state file and its directory, a log that is
+scanned (two) or compacted, directories that are removed (one for each level), a connection that is about to be refused,
+a source file of a traceback."""
+
+LEAST: Final = 4
+"""Of each other part."""
+
+
+class DescriptorLimitError(KafkaError):
+    """The process may have too few open files for a broker."""
+
+
+class DescriptorPlan(NamedTuple):
+    """The parts. ``connections`` None: any number."""
+
+    log_files: int = MAX_OPEN_FILES
+    sync_files: int = SLICE_FILES
+    connections: int | None = None
+
+
+def plan_descriptors(limit: int | None, taken: int) -> DescriptorPlan:
+    """The parts of what is left of ``limit`` (None: there is none) by the ``taken`` descriptors that are open.
+
+    DescriptorLimitError when that is too little.
+    """
+    if limit is None:
+        return DescriptorPlan()
+    rest = limit - taken - OWN - MOMENTARY
+    if rest < 3 * LEAST:
+        raise DescriptorLimitError(
+            f"the limit of open files is {limit} and {taken} are open: a broker needs a limit of at least "
+            f"{limit - rest + 3 * LEAST}; raise it with ulimit -n"
+        )
+    log_files = min(MAX_OPEN_FILES, max(LEAST, rest // 4))
+    sync_files = min(SLICE_FILES, max(LEAST, rest // 8))
+    return DescriptorPlan(log_files, sync_files, rest - log_files - sync_files)
+
+
+def descriptor_limit() -> int | None:
+    """How many open files this process may have; None: any number, or the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return None
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def open_descriptors() -> int:
+    """How many this process has."""
+    for directory in ("/proc/self/fd", "/dev/fd"):
+        with contextlib.suppress(OSError):
+            return len(os.listdir(directory)) - 1  # the listing's own
+    return 0
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process have as many open files as the system allows it: a connection is one, and so is a segment."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
 
 _IDLE_RETRY_S = 0.1
 
@@ -189,7 +345,7 @@ class RunningBroker:
         last = read_state(self.data_dir) if any(spec.port == 0 for spec in specs) else None
         if last is not None:
             try:
-                return self._listen_at([_as_before(spec, last) for spec in specs])
+                return self._listen_at([_same_port_as(spec, last) for spec in specs])
             except OSError as error:
                 log.debug("the ports which the last broker here had cannot be had: %s", error)
         try:
@@ -291,7 +447,7 @@ class RunningBroker:
         log.info("closed %s in %.0f ms", self.data_dir, (self._loop.time() - started) * 1000)
 
 
-def _as_before(spec: ListenerSpec, last: BrokerState) -> ListenerSpec:
+def _same_port_as(spec: ListenerSpec, last: BrokerState) -> ListenerSpec:
     """A listener that may have any port gets the one that it had."""
     if spec.port:
         return spec

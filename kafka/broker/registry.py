@@ -3,13 +3,13 @@
 A handler is a function in ``handlers/``, marked with what it handles::
 
     @handles(MetadataRequest)
-    def metadata(broker: Broker, call: Call[MetadataRequest]) -> MetadataResponse: ...
+    def metadata(broker: Broker, call: RequestContext[MetadataRequest]) -> MetadataResponse: ...
 
-It returns the response, or a :class:`~kafka.broker.reply.Reply` that is completed later. ``MODULES`` declares which
-module handles which APIs, and their versions, which are declared nowhere else: the broker's answer to ApiVersions
-comes from there, and a module is imported when the first request for it arrives. To add a handler, mark a function
-and add a row to ``MODULES``; to add a version, change the row. A module's docstring says what it does and how it
-differs from Apache Kafka (the documentation shows it).
+It returns the response, or a :class:`~kafka.broker.responses.PendingResponse` that is completed later. ``MODULES``
+declares which module handles which APIs, and their versions, which are declared nowhere else: the broker's answer to
+ApiVersions comes from there, and a module is imported when the first request for it arrives. To add a handler, mark a
+function and add a row to ``MODULES``; to add a version, change the row. A module's docstring says what it does and how
+it differs from Apache Kafka (the documentation shows it).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from kafka.broker.reply import Connection, Reply
+from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.protocol.registry import NAMES
 from kafka.wire.message import Request, Response, Struct
 
@@ -92,33 +92,39 @@ that any request may have (``wire.source.MAX_ELEMENTS``) would keep the loop for
 (``python -m test.hostile.measure``). A request with more ends its connection, as one that is too large does."""
 
 
-class Call(Generic[Q]):
+class RequestContext(Generic[Q]):
     """One request on its way through a handler. ``now``: monotonic s."""
 
     __slots__ = ("client_id", "connection", "now", "request", "version")
 
-    def __init__(self, request: Q, version: int, client_id: str | None, connection: Connection, now: float) -> None:
+    def __init__(
+        self, request: Q, version: int, client_id: str | None, connection: ConnectionContext, now: float
+    ) -> None:
         self.request = request
         self.version = version
         self.client_id = client_id
         self.connection = connection
         self.now = now
 
+    def at(self, now: float) -> RequestContext[Q]:
+        """The same request, handled at a later time."""
+        return RequestContext(self.request, self.version, self.client_id, self.connection, now)
 
-def too_many(call: Call[Any], most: int) -> Reply:
+
+def reject_too_many_elements(call: RequestContext[Any], most: int) -> PendingResponse:
     """End the connection of a request with more than ``most`` elements: refusing each of them would take as long as
     handling it."""
     log.warning(
         "%r: closed the connection: %s v%d has more than %d elements in its arrays; ask in several requests",
         call.connection, type(call.request).__name__, call.version, most,
     )  # fmt: skip
-    return Reply.hanging_up()
+    return PendingResponse.hanging_up()
 
 
-Outcome = Response | Reply
-Named = tuple[str | UUID, int]
+Outcome = Response | PendingResponse
+PartitionRef = tuple[str | UUID, int]
 """A partition by its topic's name or id, and its number."""
-HandlerFunction = Callable[["Broker", Call[Any]], Outcome]
+HandlerFunction = Callable[["Broker", RequestContext[Any]], Outcome]
 
 
 class Handler:
@@ -143,9 +149,9 @@ class Handler:
 
     def has_too_many_elements(self, request: Request[Any]) -> bool:
         """Whether a request has more elements than are handled at a time."""
-        return self.most_elements is not None and _elements_left(request, self.most_elements) < 0
+        return self.most_elements is not None and _remaining_elements(request, self.most_elements) < 0
 
-    def _first_call(self, broker: Broker, call: Call[Any]) -> Outcome:
+    def _first_call(self, broker: Broker, call: RequestContext[Any]) -> Outcome:
         return self.load()(broker, call)
 
 
@@ -162,17 +168,17 @@ _FUNCTIONS: Final[dict[int, HandlerFunction]] = {}
 """API key -> function, of the modules that are imported."""
 
 
-def _elements_left(message: Struct, most: int) -> int:
+def _remaining_elements(message: Struct, most: int) -> int:
     """``most`` less the elements of all arrays of a message, or, when that is below 0, of the first of them."""
     for name in message.fields:
         value = getattr(message, name)
         if isinstance(value, Struct):
-            most = _elements_left(value, most)
+            most = _remaining_elements(value, most)
         elif isinstance(value, list):
             most -= len(value)
             if most >= 0 and value and isinstance(value[0], Struct):
                 for one in value:
-                    most = _elements_left(one, most)
+                    most = _remaining_elements(one, most)
                     if most < 0:
                         break
         if most < 0:
@@ -183,14 +189,16 @@ def _elements_left(message: Struct, most: int) -> int:
 def handles(
     request: type[Q],
     *,
-    opens: Callable[[Q], list[Named]] | None = None,
+    opens: Callable[[Q], list[PartitionRef]] | None = None,
     most_opened: int | None = None,
-) -> Callable[[Callable[[Broker, Call[Q]], Outcome]], Callable[[Broker, Call[Q]], Outcome]]:
+) -> Callable[[Callable[[Broker, RequestContext[Q]], Outcome]], Callable[[Broker, RequestContext[Q]], Outcome]]:
     """Make the decorated function the handler of a request, in the versions that :data:`MODULES` declares. ``opens``:
     the partitions of a request whose logs it opens; when they are many, that is done first, in slices. A request with
     more of them than ``most_opened`` ends its connection, as those of :data:`MOST_ELEMENTS`."""
 
-    def register(function: Callable[[Broker, Call[Q]], Outcome]) -> Callable[[Broker, Call[Q]], Outcome]:
+    def register(
+        function: Callable[[Broker, RequestContext[Q]], Outcome],
+    ) -> Callable[[Broker, RequestContext[Q]], Outcome]:
         key, module = request.api_key, function.__module__.rpartition(".")[2]
         row = HANDLERS.get(key)
         if row is None or row.module != module:
@@ -203,10 +211,10 @@ def handles(
         if opens is not None:
 
             @functools.wraps(function)
-            def handle_when_open(broker: Broker, call: Call[Q]) -> Outcome:
+            def handle_when_open(broker: Broker, call: RequestContext[Q]) -> Outcome:
                 named = opens(call.request)
                 if most_opened is not None and len(named) > most_opened:
-                    return too_many(call, most_opened)
+                    return reject_too_many_elements(call, most_opened)
                 return broker.when_open(call, named, function)
 
             _FUNCTIONS[key] = handle_when_open

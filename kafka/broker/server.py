@@ -21,9 +21,9 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from kafka.broker.broker import Broker
-from kafka.broker.connection_quotas import ALL, PER_IP, ConnectionQuotas
 from kafka.broker.listeners import ListenerSpec, plaintext
-from kafka.broker.reply import Connection, Reply
+from kafka.broker.quotas import ALL, PER_IP, ConnectionQuotas
+from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.core.serving import ServerConnection
 from kafka.errors import KafkaProtocolError
 from kafka.net.loop import DeadlineTimer, LoopTimer
@@ -116,11 +116,11 @@ class BrokerServer:
         self.address: Address = self._listening[self.main_listener.name].address
         """As bound, of the main listener."""
         broker.advertised = broker.advertised_on[self.main_listener.name]
-        broker.answer_room = self.answer_room
+        broker.response_room = self.response_room
         self._set_accepting()
         self.end_turn()
 
-    def answer_room(self) -> int:
+    def response_room(self) -> int:
         """How many bytes of answers may still be made for peers that may not take them."""
         return MAX_ALL_PENDING_BYTES - sum(session.transport.pending_bytes for session in self._slow)
 
@@ -313,12 +313,12 @@ class _Session(TransportHandler):
     def __init__(self, server: BrokerServer, spec: ListenerSpec, transport: Transport) -> None:
         self.server = server
         self.transport = transport
-        self.connection = Connection()
-        self.connection.listener = spec.name
         max_bytes = server.max_request_bytes
+        sasl = None
         if spec.sasl is not None:
-            self.connection.sasl = server.broker.credentials.authentication(spec.sasl)
+            sasl = server.broker.credentials.authentication(spec.sasl)
             max_bytes = min(max_bytes, spec.sasl.max_receive_bytes)
+        self.connection = ConnectionContext(listener=spec.name, sasl=sasl)
         self.is_stranger = spec.sasl is not None
         """It has not said who it is: its frames have a limit of their own."""
         self._machine = ServerConnection(max_bytes, decode=server.broker.release.decode)
@@ -328,10 +328,9 @@ class _Session(TransportHandler):
 
     def connected(self) -> None:
         peer, local = self.transport.peer, self.transport.local
-        if peer is not None:
-            self.connection.host, self.connection.port = peer.host, peer.port
-        if local is not None:
-            self.connection.local_host = local.host
+        self.connection.set_addresses(
+            None if peer is None else (peer.host, peer.port), None if local is None else local.host
+        )
 
     @property
     def is_waiting(self) -> bool:
@@ -386,7 +385,7 @@ class _Session(TransportHandler):
             if reply.done:
                 self._answer(reply)
             else:
-                reply.on_done = self._answer_later
+                reply.call_when_done(self._answer_later)
             ended = now()
             if ended - began > EXPENSIVE_S:
                 self._expensive_until = ended + EXPENSIVE_FOR_S
@@ -397,7 +396,7 @@ class _Session(TransportHandler):
             server.end_turn()
         self._set_reading()
 
-    def _next_reply(self) -> Reply | None:
+    def _next_reply(self) -> PendingResponse | None:
         """What becomes of the next request, or SASL token; None when there is none."""
         broker, connection, now = self.server.broker, self.connection, self.server.loop.time()
         sasl = connection.sasl
@@ -412,11 +411,11 @@ class _Session(TransportHandler):
         received = self._machine.next_request()
         return None if received is None else broker.handle(connection, received, now)
 
-    def _answer(self, reply: Reply) -> None:
+    def _answer(self, reply: PendingResponse) -> None:
         if reply.hang_up:
             log.info("%r: hung up on %s", self.connection, _shown(self._machine.in_hand))
-            if reply.and_then is not None:
-                reply.and_then(self.transport)
+            if reply.after_send is not None:
+                reply.after_send(self.transport)
             self.transport.close()
             return
         asked = self._machine.in_hand
@@ -430,16 +429,16 @@ class _Session(TransportHandler):
             log.exception("%r: the answer to %s cannot be put into bytes; the connection ends", self.connection, shown)
             self.transport.close()
             return
-        if reply.mangle is not None:
-            chunks = reply.mangle(chunks)
+        if reply.transform is not None:
+            chunks = reply.transform(chunks)
         if chunks:
             self.transport.write(chunks)
             if self.transport.pending_bytes:
                 self.server._slow.add(self)
-        if reply.and_then is not None:
-            reply.and_then(self.transport)
+        if reply.after_send is not None:
+            reply.after_send(self.transport)
 
-    def _answer_later(self, reply: Reply) -> None:
+    def _answer_later(self, reply: PendingResponse) -> None:
         if self.transport.is_closing:
             return
         self._answer(reply)

@@ -20,11 +20,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from kafka.broker.client_metrics import Wanted, wanted_of
+from kafka.broker.config import INT, LIST, BrokerSetting, list_of
+from kafka.broker.groups.regex import check_regex, fits, new_work
 from kafka.errors import (
     BrokerResponseError,
     CorruptRecordError,
+    InvalidConfigurationError,
     InvalidRecordError,
+    InvalidRegularExpressionError,
     InvalidRequestError,
     TelemetryTooLargeError,
     ThrottlingQuotaExceededError,
@@ -38,7 +41,103 @@ from kafka.wire.crc32c import crc32c
 from kafka.wire.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from kafka.broker.reply import Connection
+    from kafka.broker.responses import ConnectionContext
+
+# Client metrics subscriptions: the settings of resources of type 16, and which of them are for a client (KIP-714).
+#
+#     metrics        beginnings of the names wanted, separated by commas; ``*``: all
+#     interval.ms    how often, 100 to 3,600,000
+#     match          what a client has to be, ``client_id=app-.*,client_software_name=...``: all of it; empty: any
+# client
+#
+# A client gets what all subscriptions together that match it want, at the shortest of their intervals. Texts and checks
+# are Apache Kafka 4.3.0's, measured. Who pushes what is in ``telemetry.py``.
+
+
+KIND: Final = "client-metrics"
+"""Under which the metadata keeps their settings."""
+
+METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
+DEFAULT_INTERVAL_MS: Final = 300_000
+LEAST_INTERVAL_MS: Final = 100
+MOST_INTERVAL_MS: Final = 3_600_000
+EVERYTHING: Final = "*"
+
+CLIENT_METRICS_SETTINGS: Final[Mapping[str, BrokerSetting]] = {
+    INTERVAL_MS: BrokerSetting(INTERVAL_MS, INT, str(DEFAULT_INTERVAL_MS)),
+    MATCH: BrokerSetting(MATCH, LIST, ""),
+    METRICS: BrokerSetting(METRICS, LIST, ""),
+}
+ATTRIBUTES: Final = frozenset(
+    {
+        "client_instance_id", "client_id", "client_software_name", "client_software_version",
+        "client_source_address", "client_source_port",
+    }
+)  # fmt: skip
+"""What ``match`` may look at."""
+
+
+class RequestedMetrics(NamedTuple):
+    """What a client is to push. ``metrics`` empty: nothing."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+
+
+def check_client_metrics(name: str, values: Mapping[str, str]) -> dict[str, str]:
+    """The values as they are kept; InvalidRequestError (42) or InvalidConfigurationError (40), as Kafka has it."""
+    if not name:
+        raise InvalidRequestError("Subscription name can't be empty")
+    for key in values:
+        if key not in CLIENT_METRICS_SETTINGS:
+            raise InvalidRequestError(f"Unknown client metrics configuration: {key}")
+    found = dict(values)
+    for key in (METRICS, MATCH):
+        if values.get(key, "").strip():
+            parts = [part.strip() for part in values[key].split(",")]
+            if not all(parts):
+                raise InvalidConfigurationError(f"Configuration '{key}' values must not be empty.")
+            found[key] = ",".join(parts)
+    if INTERVAL_MS in values:
+        CLIENT_METRICS_SETTINGS[INTERVAL_MS].check(values[INTERVAL_MS])
+        interval_ms = int(values[INTERVAL_MS])
+        if not LEAST_INTERVAL_MS <= interval_ms <= MOST_INTERVAL_MS:
+            raise InvalidRequestError(
+                f"Invalid value {interval_ms} for {INTERVAL_MS}, interval must be between {LEAST_INTERVAL_MS} and "
+                f"{MOST_INTERVAL_MS} (1 hour)"
+            )
+        found[INTERVAL_MS] = str(interval_ms)
+    patterns_of(values.get(MATCH, ""))
+    return found
+
+
+def patterns_of(match: str) -> dict[str, str]:
+    """Attribute -> the regular expression that all of it has to match."""
+    found = {}
+    for part in list_of(match):
+        pair = part.split("=")
+        try:
+            if len(pair) != 2 or pair[0].strip() not in ATTRIBUTES or not pair[1]:
+                raise ValueError
+            check_regex(pair[1].strip())
+            found[pair[0].strip()] = pair[1].strip()
+        except (ValueError, InvalidRegularExpressionError):
+            raise InvalidConfigurationError(f"Illegal client matching pattern: {part}") from None
+    return found
+
+
+def requested_metrics(subscriptions: Iterable[Mapping[str, str]], attributes: Mapping[str, str]) -> RequestedMetrics:
+    """What a client with these attributes is to push."""
+    metrics: set[str] = set()
+    interval_ms = DEFAULT_INTERVAL_MS
+    work = new_work()
+    for values in subscriptions:
+        patterns = patterns_of(values.get(MATCH, ""))
+        if all(fits(pattern, attributes.get(name, ""), work) for name, pattern in patterns.items()):
+            metrics.update(list_of(values.get(METRICS, "")))
+            interval_ms = min(interval_ms, int(values.get(INTERVAL_MS, DEFAULT_INTERVAL_MS)))
+    return RequestedMetrics((EVERYTHING,) if EVERYTHING in metrics else tuple(sorted(metrics)), interval_ms)
+
 
 TELEMETRY_KEYS: Final = frozenset({71, 72})
 ACCEPTED: Final = (ZSTD, LZ4, GZIP, SNAPPY)
@@ -81,11 +180,16 @@ class TelemetryPush(NamedTuple):
         return told._replace(client_instance_id=UUID(values[1]), metrics=bytes.fromhex(values[5]))
 
 
-class Instance:
+class ClientInstance:
     """One client. Its times are monotonic s; ``asked_at`` and ``pushed_at`` those of what was let pass."""
 
     def __init__(
-        self, instance_id: UUID, attributes: Mapping[str, str], wanted: Wanted, version: int, connection: Connection
+        self,
+        instance_id: UUID,
+        attributes: Mapping[str, str],
+        wanted: RequestedMetrics,
+        version: int,
+        connection: ConnectionContext,
     ) -> None:
         self.instance_id = instance_id
         self.attributes = attributes
@@ -132,13 +236,15 @@ class ClientTelemetry:
         self._subscriptions = subscriptions
         self._new_id = new_id
         self._version = 0
-        self._instances: OrderedDict[UUID, Instance] = OrderedDict()
+        self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
 
     def subscriptions_changed(self) -> None:
         """Clients are to be told of other metrics from now on."""
         self._version += 1
 
-    def subscribe(self, given: UUID, client_id: str | None, connection: Connection, now: float) -> Instance:
+    def subscribe(
+        self, given: UUID, client_id: str | None, connection: ConnectionContext, now: float
+    ) -> ClientInstance:
         """A client asks what to push; ThrottlingQuotaExceededError (89) when it does so too often."""
         instance = self._instance(self._new_id() if given == ZERO_UUID else given, client_id, connection, now)
         if not instance.may_ask(now):
@@ -147,7 +253,9 @@ class ClientTelemetry:
         instance.error = None
         return instance
 
-    def push(self, request: PushTelemetryRequest, client_id: str | None, connection: Connection, now: float) -> None:
+    def push(
+        self, request: PushTelemetryRequest, client_id: str | None, connection: ConnectionContext, now: float
+    ) -> None:
         """A client pushes; any error that it is told."""
         instance_id = request.client_instance_id
         if instance_id in RESERVED_IDS:
@@ -160,7 +268,7 @@ class ClientTelemetry:
             raise
         instance.error = None
 
-    def _push(self, instance: Instance, request: PushTelemetryRequest, client_id: str | None, now: float) -> None:
+    def _push(self, instance: ClientInstance, request: PushTelemetryRequest, client_id: str | None, now: float) -> None:
         instance_id = instance.instance_id
         was_terminating, instance.is_terminating = instance.is_terminating, request.terminating
         if was_terminating:
@@ -179,20 +287,22 @@ class ClientTelemetry:
         if request.metrics:
             self._keep(request, client_id, now)
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: ConnectionContext) -> None:
         """Forget the clients that came on it."""
         for instance_id in [one.instance_id for one in self._instances.values() if one.connection is connection]:
             del self._instances[instance_id]
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _instance(self, instance_id: UUID, client_id: str | None, connection: Connection, now: float) -> Instance:
+    def _instance(
+        self, instance_id: UUID, client_id: str | None, connection: ConnectionContext, now: float
+    ) -> ClientInstance:
         self._forget_idle(now)
         instance = self._instances.get(instance_id)
         if instance is None or instance.version < self._version:
             attributes = _attributes(instance_id, client_id, connection) if instance is None else instance.attributes
-            wanted = wanted_of(self._subscriptions(), attributes)
-            instance = Instance(instance_id, attributes, wanted, self._version, connection)
+            wanted = requested_metrics(self._subscriptions(), attributes)
+            instance = ClientInstance(instance_id, attributes, wanted, self._version, connection)
             self._instances[instance_id] = instance
         instance.seen_at = now
         self._instances.move_to_end(instance_id)
@@ -233,7 +343,7 @@ class ClientTelemetry:
                 del self.pushes[oldest]
 
 
-def _attributes(instance_id: UUID, client_id: str | None, connection: Connection) -> dict[str, str]:
+def _attributes(instance_id: UUID, client_id: str | None, connection: ConnectionContext) -> dict[str, str]:
     """What subscriptions may match. What is not known matches nothing, but for the empty text."""
     name, version = connection.software
     return {

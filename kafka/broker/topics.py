@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
+from kafka.broker.config import check_topic_settings
 from kafka.broker.log import Topic
-from kafka.broker.settings import check_topic_settings
 from kafka.errors import InvalidReplicationAssignmentError, InvalidTopicError, TopicAlreadyExistsError
 
 if TYPE_CHECKING:
-    from kafka.broker.broker import Broker
-    from kafka.broker.log.metadata_store import MetadataStore
+    from kafka.broker.log.metadata_store import IdAllocator, MetadataStore
 
 TopicIdPartition = tuple[UUID, int]
 """A topic's id, and the number of a partition."""
@@ -72,28 +71,30 @@ def check_topic_name(name: str) -> None:
     raise InvalidTopicError(f"Topic name is invalid: {why}")
 
 
-def check_new_topic(broker: Broker, name: str) -> None:
+def check_new_topic(metadata: MetadataStore, name: str) -> None:
     """Raise InvalidTopicError (17) or TopicAlreadyExistsError (36) unless a topic of this name can be made.
 
     Names that differ only in dots and underscores collide, because Kafka's metrics cannot tell them apart.
     """
     check_topic_name(name)
-    if broker.metadata.topic(name) is not None:
+    if metadata.topic(name) is not None:
         raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
-    other = broker.metadata.colliding(name)
+    other = metadata.colliding(name)
     if other is not None:
         raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
 
 
-def create_topic(broker: Broker, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> Topic:
-    """Check and make a topic; durable against a killed process when it returns. The caller then says
+def create_topic(
+    metadata: MetadataStore, ids: IdAllocator, name: str, partitions: int, settings: Mapping[str, str] | None = None
+) -> Topic:
+    """Check and make a topic; as durable as any append when it returns. The caller then calls
     ``broker.topics_changed``. Errors: 17, 36, 40, 56."""
-    check_new_topic(broker, name)
+    check_new_topic(metadata, name)
     check_topic_settings(settings or {})
-    return broker.metadata.create_topic(name, broker.ids.new_topic_id(), partitions, settings)
+    return metadata.create_topic(name, ids.new_topic_id(), partitions, settings)
 
 
-def check_replicas(broker: Broker, broker_ids: Sequence[int]) -> None:
+def check_replicas(node_id: int, broker_ids: Sequence[int]) -> None:
     """Raise InvalidReplicationAssignmentError (39) unless a partition can be on these brokers."""
     if not broker_ids:
         raise InvalidReplicationAssignmentError("The manual partition assignment includes an empty replica list.")
@@ -104,7 +105,7 @@ def check_replicas(broker: Broker, broker_ids: Sequence[int]) -> None:
             f"The manual partition assignment includes the broker {twice} more than once."
         )
     for broker_id in broker_ids:
-        if broker_id != broker.config.node_id:
+        if broker_id != node_id:
             raise InvalidReplicationAssignmentError(
                 f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
             )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from kafka.broker.reply import Connection, Reply
+from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.broker.topics import create_topic
 from kafka.core.serving import ServerConnection
 from kafka.errors import IllegalArgumentError, KafkaError, KafkaProtocolError
@@ -384,7 +384,7 @@ class Bench:
         self._set_scene()
         apis = [(row.key, row.least, row.most) for row in self.hand.broker.release.apis()]
         self.frames = RandomFrames(self.rng, apis, self.learner)
-        self.sessions: list[tuple[Connection, ServerConnection]] = []
+        self.sessions: list[tuple[ConnectionContext, ServerConnection]] = []
         self.waiting: dict[int, tuple[Request[Any], int] | None] = {}
         self.faults: list[str] = []
         self.longest_s = 0.0
@@ -419,7 +419,7 @@ class Bench:
         if rng.random() < 0.05:
             self.hand.now += rng.choice((0.001, 0.1, 1.0, 10.0, 61.0))
         if len(self.sessions) < 4 or rng.random() < 0.01:
-            self.sessions.append((Connection(), ServerConnection(decode=self.hand.broker.release.decode)))
+            self.sessions.append((ConnectionContext(), ServerConnection(decode=self.hand.broker.release.decode)))
         if len(self.sessions) > 6:
             self._end(rng.randrange(len(self.sessions)))
         at = rng.randrange(len(self.sessions))
@@ -460,10 +460,14 @@ class Bench:
         if reply.done:
             self._answer(connection, machine, reply, request)
         else:
-            reply.on_done = lambda reply: self._answer(connection, machine, reply, request)
+            reply.call_when_done(lambda reply: self._answer(connection, machine, reply, request))
 
     def _answer(
-        self, connection: Connection, machine: ServerConnection, reply: Reply, request: tuple[Request[Any], int] | None
+        self,
+        connection: ConnectionContext,
+        machine: ServerConnection,
+        reply: PendingResponse,
+        request: tuple[Request[Any], int] | None,
     ) -> None:
         if reply.hang_up:
             for at, (other, _) in enumerate(self.sessions):

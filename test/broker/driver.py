@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka.broker.broker import Broker
+from kafka.broker.emulation import LATEST
 from kafka.broker.registry import load
-from kafka.broker.releases import LATEST
-from kafka.broker.reply import Connection, Reply
+from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
 from kafka.protocol.fetch import FetchRequest, FetchResponse
 from kafka.protocol.framing import ReceivedRequest
@@ -45,7 +45,7 @@ class HandBroker:
         self.settings = settings
         self.fsync = fsync
         self.now = 0.0
-        self.connection = Connection()
+        self.connection = ConnectionContext()
         self.broker = self._open()
 
     def _open(self) -> Broker:
@@ -63,27 +63,29 @@ class HandBroker:
     def restart(self) -> None:
         """End the broker well, and open the directory again."""
         self.broker.close()
-        self.connection = Connection()
+        self.connection = ConnectionContext()
         self.broker = self._open()
 
     @property
     def epoch_ms(self) -> int:
         return int((self.now + EPOCH_S) * 1000)
 
-    def send(self, request: Request[Any], version: int | None = None, connection: Connection | None = None) -> Reply:
+    def send(
+        self, request: Request[Any], version: int | None = None, connection: ConnectionContext | None = None
+    ) -> PendingResponse:
         """Hand a request over; the reply, done or not. No tick."""
         version = newest(request) if version is None else version
         received = ReceivedRequest(decode(type(request), encode(request, version), version), version, 1, "hand")
         return self.broker.handle(connection or self.connection, received, self.now)
 
-    def ask(self, request: Request[R], version: int | None = None, connection: Connection | None = None) -> R:
+    def ask(self, request: Request[R], version: int | None = None, connection: ConnectionContext | None = None) -> R:
         """Hand a request over and get the answer, which has to be there after one tick."""
         reply = self.send(request, version, connection)
         self.tick()
         assert reply.done, f"{type(request).__name__} waits"
         return self.answer(request, reply, version)
 
-    def answer(self, request: Request[R], reply: Reply, version: int | None = None) -> R:
+    def answer(self, request: Request[R], reply: PendingResponse, version: int | None = None) -> R:
         """The response of a reply that is done, as the client decodes it."""
         assert reply.done
         assert reply.response is not None

@@ -83,10 +83,10 @@ def test_slow_readers_together_get_one_batch_at_a_time_when_much_is_pending(
 
 def test_a_slow_reader_that_leaves_takes_its_bytes_along(memory: InMemory) -> None:
     client = slow(memory, 1)
-    assert memory.server.answer_room() < server_module.MAX_ALL_PENDING_BYTES
+    assert memory.server.response_room() < server_module.MAX_ALL_PENDING_BYTES
     client.transport.abort()
     memory.settle()
-    assert memory.server.answer_room() == server_module.MAX_ALL_PENDING_BYTES
+    assert memory.server.response_room() == server_module.MAX_ALL_PENDING_BYTES
 
 
 def test_connections_above_the_limit_of_an_address_are_ended(memory: InMemory) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from kafka import KafkaProducer
 from kafka.broker.log import cleaner
-from kafka.broker.reply import Connection, Reply
-from kafka.broker.slices import MAX_INFLATED_BYTES, SLICE_RECORDS
+from kafka.broker.responses import ConnectionContext, PendingResponse
+from kafka.broker.time_slices import MAX_INFLATED_BYTES, SLICE_RECORDS
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.list_offsets import ListOffsetsRequest
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
@@ -98,10 +98,10 @@ def many(timestamp: int, records: int = RECORDS, key: bytes | None = b"") -> byt
     return builder.build()
 
 
-def turns_until_done(hand: HandBroker, reply: Reply) -> int:
+def turns_until_done(hand: HandBroker, reply: PendingResponse) -> int:
     """Tick until there is an answer. Another connection is answered in each turn meanwhile."""
     turns = 0
-    other = Connection()
+    other = ConnectionContext()
     while not reply.done:
         asked = hand.send(ApiVersionsRequest(), 4, other)
         assert asked.done
@@ -111,7 +111,7 @@ def turns_until_done(hand: HandBroker, reply: Reply) -> int:
     return turns
 
 
-def produced(hand: HandBroker, reply: Reply) -> ProduceResponse.PartitionProduceResponse:
+def produced(hand: HandBroker, reply: PendingResponse) -> ProduceResponse.PartitionProduceResponse:
     """The answer for the one partition."""
     (partition,) = hand.answer(produce_request("t", b""), reply, 9).responses[0].partition_responses
     return partition
@@ -167,7 +167,7 @@ def test_a_batch_of_many_good_records_is_looked_at_in_slices_and_taken(hand: Han
 def test_two_that_send_many_records_are_read_one_after_the_other(hand: HandBroker) -> None:
     hand.create_topic("t", partitions=2)
     data = many(hand.epoch_ms)
-    replies = [hand.send(produce_request("t", data, at), 9, Connection()) for at in range(2)]
+    replies = [hand.send(produce_request("t", data, at), 9, ConnectionContext()) for at in range(2)]
 
     def finish() -> None:
         for reply in replies:
@@ -180,7 +180,7 @@ def test_two_that_send_many_records_are_read_one_after_the_other(hand: HandBroke
 def test_a_topic_that_is_deleted_while_a_batch_is_looked_at_does_not_get_it(hand: HandBroker) -> None:
     hand.create_topic("t")
     reply = hand.send(produce_request("t", many(hand.epoch_ms)), 9)
-    other = Connection()
+    other = ConnectionContext()
     hand.tick()
     deleted = hand.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3, other)
     assert deleted.done
@@ -195,7 +195,7 @@ def test_a_topic_that_is_deleted_meanwhile_gets_none_of_the_batches_behind_eithe
     request.topic_data += produce_request("t", batch(b"v"), 1).topic_data
     reply = hand.send(request, 9)
     hand.tick()
-    assert hand.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3, Connection()).done
+    assert hand.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3, ConnectionContext()).done
     turns_until_done(hand, reply)
     assert isinstance(reply.response, ProduceResponse)
     (topic,) = reply.response.responses
@@ -205,7 +205,7 @@ def test_a_topic_that_is_deleted_meanwhile_gets_none_of_the_batches_behind_eithe
 def test_records_that_are_refused_when_their_topic_is_gone_open_no_log(hand: HandBroker) -> None:
     hand.create_topic("t")
     reply = hand.send(produce_request("t", many(hand.epoch_ms + 36_000_000)), 9)
-    assert hand.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3, Connection()).done
+    assert hand.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3, ConnectionContext()).done
     opened = len(hand.broker.logs.all_open_logs())
     turns_until_done(hand, reply)
     partition = produced(hand, reply)
@@ -231,7 +231,7 @@ def test_partitions_with_many_records_each_are_looked_at_a_few_at_a_time(hand: H
 
 def test_a_producer_that_has_gone_leaves_no_work_behind(hand: HandBroker) -> None:
     hand.create_topic("t")
-    connection = Connection()
+    connection = ConnectionContext()
     reply = hand.send(produce_request("t", many(hand.epoch_ms)), 9, connection)
     hand.tick()
     hand.broker.disconnected(connection, hand.now)

@@ -10,7 +10,7 @@ import pytest
 
 from kafka.broker.broker import OPENED_AT_ONCE, Broker
 from kafka.broker.log import DirectoryLockedError, flushing
-from kafka.broker.reply import Connection
+from kafka.broker.responses import ConnectionContext
 from kafka.errors import KafkaConfigurationError
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.fetch import FetchRequest
@@ -132,7 +132,7 @@ def test_a_request_that_names_many_partitions_opens_their_logs_in_slices_and_the
 ) -> None:
     count = 2 * OPENED_AT_ONCE + 1
     hand.create_topic("t", count)
-    reader = Connection()
+    reader = ConnectionContext()
     reply = hand.send(fetch_request("t", [0] * count, max_wait_ms=60_000), 11, reader)
     opened = [len(hand.broker.logs.all_open_logs())]
     while len(hand.broker.logs.all_open_logs()) < count:
@@ -149,7 +149,7 @@ def test_a_request_that_names_many_partitions_opens_their_logs_in_slices_and_the
 def test_a_request_whose_connection_ends_while_it_waits_after_its_slices_is_forgotten(hand: HandBroker) -> None:
     count = OPENED_AT_ONCE + 1
     hand.create_topic("t", count)
-    reader = Connection()
+    reader = ConnectionContext()
     reply = hand.send(fetch_request("t", [0] * count, max_wait_ms=60_000), 11, reader)
     hand.tick()
     hand.tick()

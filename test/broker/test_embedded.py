@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from kafka.broker import embedded
-from kafka.broker.embedded import LOG_NAME, EmbeddedBrokerError, Lease, ensure_running
+from kafka.broker.embedded import LOG_NAME, EmbeddedBrokerError, RunningEmbeddedBroker, ensure_running
 from kafka.broker.log import DirectoryLock, log_directory
 from kafka.broker.state_file import (
     DIRECTORY_LOCK_NAME,
@@ -41,7 +41,7 @@ from test.support.waiting import until
 DEADLINE_S = 30.0
 
 
-def port_of(lease: Lease) -> int:
+def port_of(lease: RunningEmbeddedBroker) -> int:
     return int(lease.bootstrap.rpartition(":")[2])
 
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from kafka.broker.registry import Call, load
-from kafka.broker.release import FEATURE_NEEDS
-from kafka.broker.releases import LATEST, RELEASES, Release, find_release
+from kafka.broker.emulation import FEATURE_NEEDS, LATEST, RELEASES, Release, find_release
+from kafka.broker.registry import RequestContext, load
 from kafka.cli import main
 from kafka.core.releases import OLD_RANGES
 from kafka.protocol.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
@@ -523,7 +522,7 @@ def test_3_9_lists_new_groups_and_refuses_them(play: Start) -> None:
         group_id="g", member_id="", member_epoch=0, rebalance_timeout_ms=1, subscribed_topic_names=["t"],
         topic_partitions=[],
     )  # fmt: skip
-    answer = hand.broker.release.refusal(Call(request, 0, "hand", hand.connection, hand.now))
+    answer = hand.broker.release.refusal(RequestContext(request, 0, "hand", hand.connection, hand.now))
     assert getattr(answer, "error_code", None) == 35
     assert "group.version" not in dict(hand.broker.release.finalized_features())
 

@@ -15,7 +15,7 @@ from kafka.broker.faults.damage import corrupted_batches, cut_off, flipped, trun
 from kafka.broker.faults.rule import make_rule
 from kafka.broker.faults.seen import MOST_TARGETS, RequestLog
 from kafka.broker.faults.targets import Target, targets
-from kafka.broker.reply import Connection
+from kafka.broker.responses import ConnectionContext
 from kafka.errors import CorruptRecordError, IllegalArgumentError, NotLeaderForPartitionError
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.coordinator import FindCoordinatorRequest
@@ -72,7 +72,7 @@ def test_an_api_is_named_as_one_likes(hand: HandBroker, api: Any) -> None:
 
 def test_all_conditions_have_to_hold(hand: HandBroker) -> None:
     hand.create_topic("t", 2)
-    other = Connection("10.0.0.1", 5)
+    other = ConnectionContext("10.0.0.1", 5)
     matching: dict[str, Any] = {
         "version": (3, 9), "topic": "t", "partition": 1, "client_id": "hand", "peer": "10.0.0.1:5",
         "connection": other.number,
@@ -106,8 +106,8 @@ def test_of_the_matching_requests_those_are_struck_that_the_rule_says(
     found = []
     for number in range(1, 11):
         before = rule.hits
-        hand.send(NOTHING, connection=Connection())
-        assert hand.send(heartbeat(), 4, Connection()).hang_up or rule.hits == before
+        hand.send(NOTHING, connection=ConnectionContext())
+        assert hand.send(heartbeat(), 4, ConnectionContext()).hang_up or rule.hits == before
         found += [number] * (rule.hits - before)
     assert found == struck
     assert (rule.seen, rule.hits) == (10, len(struck))
@@ -119,7 +119,7 @@ def test_of_two_rules_that_end_a_request_the_older_one_alone_has_struck(hand: Ha
     faults = hand.broker.faults
     for ends, which in [(faults.close, {}), (faults.drop, {}), (lambda api: faults.answer(api, 27), {"nth": 2})]:
         first, second = ends("Heartbeat"), faults.answer("Heartbeat", 14, **which)
-        hand.send(heartbeat(), 4, Connection())
+        hand.send(heartbeat(), 4, ConnectionContext())
         assert [(rule.seen, rule.hits) for rule in (first, second)] == [(1, 1), (1, 0)]
         first.remove()
         assert hand.ask(heartbeat(), 4).error_code == 14
@@ -204,7 +204,7 @@ def metadata_of(*names: str) -> ReceivedRequest:
 
 
 def test_the_log_of_requests_has_a_bound_in_number_and_in_bytes() -> None:
-    requests, connection = RequestLog(most=3, most_bytes=100_000), Connection()
+    requests, connection = RequestLog(most=3, most_bytes=100_000), ConnectionContext()
     for number in range(5):
         requests.add(connection, metadata_of(f"t{number}"), 0.0, lambda _: None)
     assert [(seen.number, seen.topics) for seen in requests.requests] == [(3, ("t2",)), (4, ("t3",)), (5, ("t4",))]
@@ -350,7 +350,7 @@ def test_a_late_answer_was_handled_in_time(hand: HandBroker) -> None:
 def test_a_late_request_is_handled_late_even_when_its_client_has_gone(hand: HandBroker) -> None:
     hand.create_topic("t")
     hand.broker.faults.delay("Produce", 5, when="before", nth=1)
-    connection = Connection()
+    connection = ConnectionContext()
     hand.send(produce_request("t", batch(b"late")), 9, connection)
     hand.broker.disconnected(connection, hand.now)
     hand.produce("t", batch(b"second"))
@@ -373,7 +373,7 @@ def test_a_throttled_connection_is_muted_and_others_are_not(hand: HandBroker) ->
     hand.broker.faults.throttle("Metadata", 2, nth=1)
     assert hand.ask(NOTHING).throttle_time_ms == 2000
     waiting = hand.send(NOTHING)
-    assert hand.send(NOTHING, connection=Connection()).done
+    assert hand.send(NOTHING, connection=ConnectionContext()).done
     hand.advance(1.9)
     assert not waiting.done
     hand.advance(0.2)
@@ -382,7 +382,7 @@ def test_a_throttled_connection_is_muted_and_others_are_not(hand: HandBroker) ->
 
 
 def test_a_throttled_connection_that_has_gone_is_forgotten(hand: HandBroker) -> None:
-    connection = Connection()
+    connection = ConnectionContext()
     rule = hand.broker.faults.throttle("JoinGroup", 2)
     request = JoinGroupRequest(
         group_id="g", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id="", protocol_type="consumer",
@@ -401,7 +401,7 @@ def test_a_dropped_request_is_never_answered(hand: HandBroker) -> None:
     hand.create_topic("t")
     hand.broker.faults.drop("Produce", when="after", first=1)
     hand.broker.faults.drop("Produce", first=2)
-    replies = [hand.send(produce_request("t", batch(b"%d" % n)), 9, Connection()) for n in range(2)]
+    replies = [hand.send(produce_request("t", batch(b"%d" % n)), 9, ConnectionContext()) for n in range(2)]
     hand.advance(1000)
     assert not any(reply.done or reply.hang_up for reply in replies)
     assert values(fetched(hand.ask(fetch_request("t"), 12))[0].records) == [], "the older of two rules ends it"

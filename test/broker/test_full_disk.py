@@ -180,7 +180,7 @@ def test_a_request_that_fails_while_it_waits_ends_its_connection_and_no_other(
     waiting = hand.send(fetch_request("t", offsets=(1,), max_wait_ms=5000), 12)
     assert bad.done
     monkeypatch.setattr(type(log), "end_offset", property(lambda self: 1 // (self is not log)))
-    hand.broker.purgatory.touch(log)
+    hand.broker.purgatory.notify(log)
     hand.tick()
     assert waiting.hang_up
     monkeypatch.undo()

@@ -24,9 +24,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafka.broker import BrokerSecurity
+from kafka.broker.emulation import RELEASES
 from kafka.broker.groups import regex
 from kafka.broker.registry import Handler, load
-from kafka.broker.releases import RELEASES
 from kafka.net.tls import Pem, client_context
 from kafka.protocol.framing import encode_request
 from kafka.protocol.groups import ListGroupsRequest

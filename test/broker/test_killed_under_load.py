@@ -120,4 +120,4 @@ def test_nothing_that_was_acknowledged_is_lost_and_nothing_comes_twice(tmp_path:
         assert counts["Expiring"]["start_offset"] > 0, "segments were deleted"
         assert member["beats_after_restarts"] > 0
         said = "".join(troubles(broker))
-        assert "Traceback" not in said and "failed; the connection ends" not in said, said
+        assert "Traceback" not in said and "failed; closing the connection" not in said, said

@@ -20,10 +20,10 @@ class Waiter:
 def test_a_touched_key_tries_who_waits_on_it_once_for_all_touches() -> None:
     purgatory = Purgatory()
     one, other = Waiter(), Waiter()
-    purgatory.park(["a", "b"], 10.0, one)
-    purgatory.park(["c"], 10.0, other)
-    purgatory.touch("a")
-    purgatory.touch("b")
+    purgatory.add(["a", "b"], 10.0, one)
+    purgatory.add(["c"], 10.0, other)
+    purgatory.notify("a")
+    purgatory.notify("b")
     assert purgatory.next_deadline == float("-inf")
     purgatory.run(1.0)
     assert one.calls == [(1.0, False)]
@@ -34,11 +34,11 @@ def test_a_touched_key_tries_who_waits_on_it_once_for_all_touches() -> None:
 def test_who_is_not_satisfied_waits_on() -> None:
     purgatory = Purgatory()
     waiter = Waiter(enough=2)
-    purgatory.park(["a"], 10.0, waiter)
-    purgatory.touch("a")
+    purgatory.add(["a"], 10.0, waiter)
+    purgatory.notify("a")
     purgatory.run(1.0)
     assert purgatory.next_deadline == 10.0
-    purgatory.touch("a")
+    purgatory.notify("a")
     purgatory.run(2.0)
     assert [now for now, _ in waiter.calls] == [1.0, 2.0]
     assert purgatory.next_deadline is None
@@ -47,12 +47,12 @@ def test_who_is_not_satisfied_waits_on() -> None:
 def test_time_gives_a_last_attempt_and_ends_the_wait() -> None:
     purgatory = Purgatory()
     waiter = Waiter(enough=99)
-    purgatory.park(["a"], 10.0, waiter)
+    purgatory.add(["a"], 10.0, waiter)
     purgatory.run(9.9)
     assert waiter.calls == []
     purgatory.run(10.0)
     assert waiter.calls == [(10.0, True)]
-    purgatory.touch("a")
+    purgatory.notify("a")
     purgatory.run(11.0)
     assert len(waiter.calls) == 1
 
@@ -60,8 +60,8 @@ def test_time_gives_a_last_attempt_and_ends_the_wait() -> None:
 def test_a_cancelled_request_is_never_tried_again() -> None:
     purgatory = Purgatory()
     waiter = Waiter()
-    parked = purgatory.park(["a"], 10.0, waiter)
-    purgatory.touch("a")
+    parked = purgatory.add(["a"], 10.0, waiter)
+    purgatory.notify("a")
     purgatory.cancel(parked)
     purgatory.run(10.0)
     assert waiter.calls == []
@@ -74,12 +74,12 @@ def test_what_an_attempt_touches_is_tried_in_the_next_run() -> None:
     waiter = Waiter()
 
     def chain(now: float, is_last: bool) -> bool:
-        purgatory.touch("b")
+        purgatory.notify("b")
         return True
 
-    purgatory.park(["a"], 10.0, chain)
-    purgatory.park(["b"], 10.0, waiter)
-    purgatory.touch("a")
+    purgatory.add(["a"], 10.0, chain)
+    purgatory.add(["b"], 10.0, waiter)
+    purgatory.notify("a")
     purgatory.run(1.0)
     assert waiter.calls == []
     purgatory.run(1.0)

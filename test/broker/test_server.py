@@ -17,7 +17,7 @@ import pytest
 from kafka.broker import BrokerOptions, RunningBroker, process
 from kafka.broker.broker import Broker
 from kafka.broker.process import ListenError
-from kafka.broker.reply import Connection, Reply
+from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.broker.server import EXPENSIVE_S, MAX_PENDING_BYTES, BrokerServer
 from kafka.core.serving import ServerConnection
 from kafka.errors import KafkaConfigurationError, KafkaStorageError
@@ -138,7 +138,7 @@ def test_nobody_waits_for_more_than_one_slow_request_however_many_send_them(
     memory.settle()
     handled: list[int] = []
 
-    def handled_slowly(connection: Connection, received: Any, now: float) -> Reply:
+    def handled_slowly(connection: ConnectionContext, received: Any, now: float) -> PendingResponse:
         handled.append(received.correlation_id)
         if received.correlation_id < 100:
             clock.advance(EXPENSIVE_S * 2.5)
@@ -173,7 +173,7 @@ def test_of_large_requests_one_is_handled_in_a_turn_whoever_sends_them(
     turns: list[int] = []
     turn = 0
 
-    def noted(connection: Connection, received: Any, now: float) -> Reply:
+    def noted(connection: ConnectionContext, received: Any, now: float) -> PendingResponse:
         turns.append(turn)
         return handle(connection, received, now)
 

@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-from kafka.broker.reply import Connection, Reply
-from kafka.broker.sliced_requests import SlicedRequests
+from kafka.broker.responses import ConnectionContext, PendingResponse
+from kafka.broker.time_slices import SlicedRequests
 from kafka.protocol.api_versions import ApiVersionsResponse
 from kafka.wire.message import Response
 
@@ -23,7 +23,7 @@ class Work:
         self._error = error
         self._hangs_up = hangs_up
 
-    def steps(self) -> Generator[bool, None, Response | Reply]:
+    def steps(self) -> Generator[bool, None, Response | PendingResponse]:
         try:
             for each in self._yields:
                 yield each
@@ -33,11 +33,15 @@ class Work:
             raise
         if self._error is not None:
             raise self._error
-        return Reply.hanging_up() if self._hangs_up else self.response
+        return PendingResponse.hanging_up() if self._hangs_up else self.response
 
 
-def started(requests: SlicedRequests, work: Work, connection: Connection | None = None) -> Response | Reply:
-    return requests.start(connection or Connection(), work.steps(), lambda reply, response: reply.complete(response))
+def started(
+    requests: SlicedRequests, work: Work, connection: ConnectionContext | None = None
+) -> Response | PendingResponse:
+    return requests.start(
+        connection or ConnectionContext(), work.steps(), lambda reply, response: reply.complete(response)
+    )
 
 
 def test_what_never_yields_is_answered_at_once() -> None:
@@ -51,11 +55,11 @@ def test_each_run_does_one_slice_of_one_request_and_the_others_have_their_turns(
     requests = SlicedRequests()
     first, second = Work(False, False), Work(False)
     replies = [started(requests, first), started(requests, second)]
-    assert all(isinstance(reply, Reply) and not reply.done for reply in replies)
+    assert all(isinstance(reply, PendingResponse) and not reply.done for reply in replies)
     seen = []
     while requests:
         requests.run()
-        seen.append((first.done, second.done, [isinstance(reply, Reply) and reply.done for reply in replies]))
+        seen.append((first.done, second.done, [isinstance(reply, PendingResponse) and reply.done for reply in replies]))
     assert seen == [
         (1, 0, [False, False]),
         (1, 1, [False, True]),
@@ -77,15 +81,15 @@ def test_who_holds_an_inflated_batch_goes_on_until_it_is_read() -> None:
 
 def test_a_request_whose_connection_ends_is_not_gone_on_with() -> None:
     requests = SlicedRequests()
-    connection, other = Connection(), Work(False)
+    connection, other = ConnectionContext(), Work(False)
     work = Work(False, True, True)
     reply = started(requests, work, connection)
     started(requests, other)
     requests.run()
-    assert connection.parked is not None
-    connection.parked()
+    assert connection.has_pending
+    connection.cancel_pending()
     assert (work.done, work.is_closed) == (1, True)
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, PendingResponse)
     assert not reply.done
     requests.run()
     assert (other.done, len(requests)) == (1, 0)
@@ -93,13 +97,13 @@ def test_a_request_whose_connection_ends_is_not_gone_on_with() -> None:
 
 def test_a_request_that_fails_in_a_later_slice_ends_its_connection_alone(caplog: pytest.LogCaptureFixture) -> None:
     requests = SlicedRequests()
-    connection, other = Connection(), Work(False)
+    connection, other = ConnectionContext(), Work(False)
     reply = started(requests, Work(False, error=ZeroDivisionError()), connection)
     started(requests, other)
     while requests:
         requests.run()
-    assert isinstance(reply, Reply)
-    assert (reply.done, reply.hang_up, connection.parked) == (True, True, None)
+    assert isinstance(reply, PendingResponse)
+    assert (reply.done, reply.hang_up, connection.has_pending) == (True, True, False)
     assert other.done == 1
     assert "a request failed; closing the connection" in caplog.text
 
@@ -108,5 +112,5 @@ def test_a_request_may_end_with_hanging_up() -> None:
     requests = SlicedRequests()
     reply = started(requests, Work(True, hangs_up=True))
     requests.run()
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, PendingResponse)
     assert (reply.done, reply.hang_up) == (True, True)

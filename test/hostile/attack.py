@@ -14,9 +14,8 @@ import sys
 import threading
 from typing import Final
 
+from kafka.broker.emulation import LATEST, EmulatedRelease, find_release
 from kafka.broker.registry import HANDLERS
-from kafka.broker.release import PlayedRelease
-from kafka.broker.releases import LATEST, find_release
 from kafka.protocol.framing import encode_request
 from test.hostile.generator import Case, cases
 
@@ -55,7 +54,7 @@ def _some(connection: socket.socket, size: int) -> bytes:
 
 def main() -> None:
     port, seed = map(int, sys.argv[1:])
-    apis = PlayedRelease(find_release(LATEST), HANDLERS).apis()
+    apis = EmulatedRelease(find_release(LATEST), HANDLERS).apis()
     chosen = [case for case in cases(apis) if case.api not in LEFT_OUT]
     threads = [
         threading.Thread(target=attack, args=(port, random.Random(seed + number), chosen), daemon=True)

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from kafka.broker.emulation import ApiRange
 from kafka.broker.groups.consumer_protocol import write_assignment, write_subscription
 from kafka.broker.registry import MOST_ELEMENTS
-from kafka.broker.release import ApiRange
 from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from kafka.protocol.groups import JoinGroupRequest, SyncGroupRequest
 from kafka.protocol.produce import ProduceRequest

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kafka.broker.reply import Connection, Reply
-from kafka.broker.settings import BROKER_SETTINGS
+from kafka.broker.config import BROKER_SETTINGS
+from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.broker.topics import MAX_PARTITIONS_PER_REQUEST
 from kafka.core.serving import ServerConnection
 from kafka.errors import KafkaProtocolError
@@ -57,14 +57,14 @@ class Scene:
         self._name_topics(request, version)
         return b"".join(encode_request(request, version, 7, "hostile"))
 
-    def turn(self, frame: bytes, connection: Connection | None = None) -> Turn:
+    def turn(self, frame: bytes, connection: ConnectionContext | None = None) -> Turn:
         """Receive, decode, handle, encode, tick; then what comes due within two seconds."""
         broker = self.hand.broker
-        connection = connection or Connection()
+        connection = connection or ConnectionContext()
         machine = ServerConnection(self.max_bytes, decode=broker.release.decode)
         answers: list[bytes] = []
 
-        def answer(reply: Reply) -> None:
+        def answer(reply: PendingResponse) -> None:
             if not reply.hang_up:
                 answers.append(b"".join(machine.answer(reply.response, reply.version)))
 
@@ -79,7 +79,7 @@ class Scene:
         if reply.done:
             answer(reply)
         else:
-            reply.on_done = answer
+            reply.call_when_done(answer)
         del received
         self.hand.tick()
         worst = time.process_time() - started

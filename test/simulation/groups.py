@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 from uuid import UUID
 
-from kafka.broker.reply import Connection
+from kafka.broker.responses import ConnectionContext
 from kafka.errors import FencedInstanceIdError, KafkaError, UnreleasedInstanceIdError
 from kafka.protocol.topics import CreatePartitionsRequest
 from kafka.structs import TopicPartition
@@ -286,7 +286,7 @@ class GroupStory(Story):
 
     # -- what the coordinator takes ------------------------------------------------------------------------------------
 
-    def on_answer(self, connection: Connection, request: Any, response: Any) -> None:
+    def on_answer(self, connection: ConnectionContext, request: Any, response: Any) -> None:
         accepted = {
             (topic.topic_id, topic.name, part.partition_index)
             for topic in response.topics

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka.broker.reply import Reply
+from kafka.broker.responses import PendingResponse
 
 
-def passed_on(reply: Reply, look: Callable[[Reply], object]) -> Reply:
+def passed_on(reply: PendingResponse, look: Callable[[PendingResponse], object]) -> PendingResponse:
     """The same reply, and a look at it when it is done."""
     if reply.done:
         look(reply)
         return reply
-    shown = Reply()
+    shown = PendingResponse()
 
-    def done(reply: Reply) -> None:
+    def done(reply: PendingResponse) -> None:
         look(reply)
         hand_over(reply, shown)
 
@@ -22,7 +22,7 @@ def passed_on(reply: Reply, look: Callable[[Reply], object]) -> Reply:
     return shown
 
 
-def hand_over(reply: Reply, shown: Reply) -> None:
+def hand_over(reply: PendingResponse, shown: PendingResponse) -> None:
     """End ``shown`` as ``reply`` has ended."""
     shown.version, shown.hang_up, shown.token = reply.version, reply.hang_up, reply.token
     shown.mangle, shown.and_then = shown.mangle or reply.mangle, shown.and_then or reply.and_then

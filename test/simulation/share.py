@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 from uuid import UUID
 
-from kafka.broker.reply import Connection
+from kafka.broker.responses import ConnectionContext
 from kafka.core.share.records import AcknowledgeType, ShareRecord
 from test.simulation.share_members import GROUP, TOPIC, Delivery, Key, Member
 from test.simulation.world import Story, World
@@ -162,7 +162,7 @@ class ShareStory(Story):
 
     # -- what the broker does ------------------------------------------------------------------------------------------
 
-    def on_answer(self, connection: Connection, request: Any, response: Any) -> None:
+    def on_answer(self, connection: ConnectionContext, request: Any, response: Any) -> None:
         member_id = request.member_id
         self.member_of[connection.number] = member_id
         now = self.world.now
@@ -190,7 +190,7 @@ class ShareStory(Story):
                 self.world.violate(f"{key}: delivery count {new.count} after {last.count}")
         former.append(new)
 
-    def on_disconnected(self, connection: Connection) -> None:
+    def on_disconnected(self, connection: ConnectionContext) -> None:
         member_id = self.member_of.pop(connection.number, None)
         if member_id is not None:
             self.gone_at[member_id] = self.world.now

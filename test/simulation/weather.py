@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafka.broker.reply import Reply
+from kafka.broker.responses import PendingResponse
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.groups import ListGroupsRequest
 
@@ -35,7 +35,7 @@ class Fate(NamedTuple):
     def waits_before(self) -> bool:
         return self.name == "request late"
 
-    def reply(self, reply: Reply, world: World) -> Reply:
+    def reply(self, reply: PendingResponse, world: World) -> PendingResponse:
         """What the connection gets instead of ``reply``."""
         if self.name == "request lost":
             if self.seconds > 0.5:
@@ -45,8 +45,8 @@ class Fate(NamedTuple):
             reply.mangle = lambda chunks: [_half(chunks)]
             reply.and_then = lambda transport: transport.close()
             return reply
-        shown = Reply()
-        act: Callable[[Reply], object]
+        shown = PendingResponse()
+        act: Callable[[PendingResponse], object]
         if self.name == "answer lost":
             act = lambda done: _hang_up(shown)  # noqa: E731
         elif self.name == "answer late":
@@ -66,12 +66,12 @@ class Fate(NamedTuple):
 FATES: Final = ("request lost", "request late", "answer lost", "answer halved", "answer late", "no answer")
 
 
-def _hang_up(shown: Reply) -> None:
+def _hang_up(shown: PendingResponse) -> None:
     shown.hang_up = True
     shown.complete(None)
 
 
-def _hand_over(done: Reply, shown: Reply) -> None:
+def _hand_over(done: PendingResponse, shown: PendingResponse) -> None:
     shown.version, shown.hang_up = done.version, done.hang_up
     shown.complete(done.response)
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from kafka.broker.broker import Broker
-from kafka.broker.reply import Connection, Reply
+from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.broker.server import BrokerServer
 from kafka.client.kafka_client import KafkaClient
 from kafka.net.loop import Loop
@@ -137,10 +137,10 @@ class Story:
     def check(self) -> None:
         """A last look at everything."""
 
-    def on_answer(self, connection: Connection, request: Any, response: Any) -> None:
+    def on_answer(self, connection: ConnectionContext, request: Any, response: Any) -> None:
         """The broker has answered a request of :attr:`watched`, whether or not the answer arrives."""
 
-    def on_disconnected(self, connection: Connection) -> None:
+    def on_disconnected(self, connection: ConnectionContext) -> None:
         """The broker knows that a connection has ended."""
 
     def on_broker_gone(self) -> None:
@@ -166,7 +166,7 @@ class World:
         self.broker_host = Host(self, BROKER)
         self._directory = directory
         self._initial_offsets = 0
-        self._internal = Connection()
+        self._internal = ConnectionContext()
         self.broker: Broker | None = None
         self.server: BrokerServer | None = None
         self.gone: set[int] = set()
@@ -300,13 +300,15 @@ class World:
         if self.story is not None:
             self.story.on_broker_gone()
 
-    def _on_disconnected(self, connection: Connection, now: float) -> None:
+    def _on_disconnected(self, connection: ConnectionContext, now: float) -> None:
         self.gone.add(connection.number)
         self._disconnected(connection, now)
         if self.story is not None:
             self.story.on_disconnected(connection)
 
-    def _handle(self, connection: Connection, received: ReceivedRequest | UnknownRequest, now: float) -> Reply:
+    def _handle(
+        self, connection: ConnectionContext, received: ReceivedRequest | UnknownRequest, now: float
+    ) -> PendingResponse:
         """Broker.handle, with the weather before and behind it."""
         broker, story = self.broker, self.story
         assert broker is not None
@@ -314,9 +316,9 @@ class World:
         if fate is not None:
             self.note("weather", fate.name, type(getattr(received, "request", None)).__name__, connection.host)
             if not fate.is_handled:
-                return fate.reply(Reply.hanging_up(), self)
+                return fate.reply(PendingResponse.hanging_up(), self)
             if fate.waits_before:
-                shown = Reply()
+                shown = PendingResponse()
                 self.later(fate.seconds, self._handle_late, broker, connection, received, shown)
                 return shown
         reply = broker.handle_now(connection, received, now)
@@ -324,7 +326,9 @@ class World:
             reply = passed_on(reply, lambda done: self._answered(connection, received, done))
         return reply if fate is None else fate.reply(reply, self)
 
-    def _handle_late(self, broker: Broker, connection: Connection, received: Any, shown: Reply) -> None:
+    def _handle_late(
+        self, broker: Broker, connection: ConnectionContext, received: Any, shown: PendingResponse
+    ) -> None:
         if self.broker is not broker or connection.number in self.gone:
             return
         reply = broker.handle_now(connection, received, self.broker_host.loop.time())
@@ -338,7 +342,7 @@ class World:
         assert self.server is not None
         self.server.end_turn()
 
-    def _answered(self, connection: Connection, received: ReceivedRequest, done: Reply) -> None:
+    def _answered(self, connection: ConnectionContext, received: ReceivedRequest, done: PendingResponse) -> None:
         if done.response is not None and self.story is not None:
             self.story.on_answer(connection, received.request, done.response)
 

@@ -65,14 +65,14 @@ DEEP: Final = (
     Deep("test/conformance/test_telemetry.py", "apache", "a broker with a plug-in of its own", _SAME),
     Deep("test/conformance/test_security.py", "apache", "a broker with listeners of its own", _SAME),
     Deep("test/conformance/test_old_brokers.py", "apache", "brokers of four old releases", _SAME),
-    Deep("test/conformance/test_old_logs.py", "", "old releases", "test/broker/test_conversion.py"),
+    Deep("test/conformance/test_old_logs.py", "", "old releases", "test/broker/test_log_validator.py"),
     Deep("test/conformance/test_task_children.py", "apache", "child processes", _SAME),
     Deep("test/conformance/test_consumer_drop_in.py", "apache", "kafka-python on Apache Kafka", _SAME),
     Deep("test/conformance/test_twin", "", "random requests to both brokers", "test/conformance [embedded]"),
     Deep("test/peers/", "apache", "others' clients, and ours beside them, on another broker", _SAME),
     Deep("test/peers/test_java_tools.py", "", "starts Java for each tool", "test/peers/test_codecs.py [embedded]"),
     Deep("test/peers/test_python_clients.py", "", "mostly waits", "test/peers/test_codecs.py, test_mixed_groups.py"),
-    Deep("test/peers/test_old_codecs.py", "", "old message sets", "test/broker/test_conversion.py, test/golden"),
+    Deep("test/peers/test_old_codecs.py", "", "old message sets", "test/broker/test_log_validator.py, test/golden"),
     Deep("test/peers/test_security.py", "", "others' clients behind TLS", "test/security/test_ways_in.py [embedded]"),
     Deep("test/security/test_old_releases.py", "", "old releases", "test/core/sasl"),
     Deep("test/security/", "apache", "our clients on another broker", _SAME),
@@ -120,7 +120,7 @@ COMPILED_SHORT: Final = (
 """What of the short tier runs a second time with the hot modules compiled."""
 
 SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "test/conformance/": ("kafka/core/versions.py", "kafka/core/releases.py", "kafka/broker/releases.py"),
+    "test/conformance/": ("kafka/core/versions.py", "kafka/core/releases.py", "kafka/broker/emulation.py"),
     "test/peers/": ("kafka/records/", "kafka/broker/handlers/"),
     "test/faults/test_pools": ("kafka/tasks/pools/",),
     "test/faults/": ("kafka/tasks/worker.py", "kafka/core/group/", "kafka/core/produce/sender.py"),

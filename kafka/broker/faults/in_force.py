@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from kafka.broker.faults.answers import Selection
 from kafka.broker.faults.rule import Rule
 from kafka.broker.faults.targets import Target
-from kafka.broker.reply import Connection
+from kafka.broker.responses import ConnectionContext
 from kafka.protocol.framing import ReceivedRequest, UnknownRequest
 
 Received = ReceivedRequest | UnknownRequest
@@ -56,7 +56,7 @@ class RuleInForce:
         self.remove()
 
 
-def is_for(rule: Rule, connection: Connection, received: Received, targets_of: TargetsOf) -> bool:
+def is_for(rule: Rule, connection: ConnectionContext, received: Received, targets_of: TargetsOf) -> bool:
     """Whether all that the rule says of requests holds for this one."""
     if isinstance(received, ReceivedRequest):
         key, version = received.request.api_key, received.version

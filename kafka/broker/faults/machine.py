@@ -19,7 +19,7 @@ from kafka.broker.faults.rule import Rule
 from kafka.broker.faults.seen import RequestLog
 from kafka.broker.faults.targets import Target, targets
 from kafka.broker.faults.vocabulary import Vocabulary
-from kafka.broker.reply import Connection, Reply
+from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.errors import IllegalArgumentError
 from kafka.net.delayed import TimerHeap
 from kafka.protocol.fetch import FetchRequest
@@ -57,9 +57,9 @@ class Faults(Vocabulary[RuleInForce]):
         self.broker = broker
         self._numbers = 0
         self._timers: TimerHeap[Callable[[], None]] = TimerHeap()
-        self._muted: dict[Connection, float] = {}
-        self._late: dict[Connection, int] = {}
-        self._gone: set[Connection] = set()
+        self._muted: dict[ConnectionContext, float] = {}
+        self._late: dict[ConnectionContext, int] = {}
+        self._gone: set[ConnectionContext] = set()
 
     # -- rules -------------------------------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class Faults(Vocabulary[RuleInForce]):
 
     # -- the machine -------------------------------------------------------------------------------------------------
 
-    def handle(self, connection: Connection, received: Received, now: float) -> Reply:
+    def handle(self, connection: ConnectionContext, received: Received, now: float) -> PendingResponse:
         """One request, in the broker's place."""
         if self.log is not None:
             self.log.add(connection, received, now + self.broker.epoch_offset, self.name_of)
@@ -125,7 +125,7 @@ class Faults(Vocabulary[RuleInForce]):
             passage.begin()
         return passage.reply
 
-    def _fired(self, connection: Connection, received: Received) -> list[RuleInForce]:
+    def _fired(self, connection: ConnectionContext, received: Received) -> list[RuleInForce]:
         """The rules that strike a request, the oldest first, counted."""
         fired: list[RuleInForce] = []
         is_over = False
@@ -147,7 +147,7 @@ class Faults(Vocabulary[RuleInForce]):
         """When to call :meth:`tick` next, in monotonic s."""
         return self._timers.next_when()
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: ConnectionContext) -> None:
         """A connection has ended. What is late on it is handled all the same: a broker that has read a request does."""
         self._muted.pop(connection, None)
         if connection in self._late:
@@ -202,7 +202,7 @@ class Faults(Vocabulary[RuleInForce]):
         """Call ``do`` when so much time has passed."""
         self._timers.push(self.broker.now + seconds, do)
 
-    def mute(self, connection: Connection, seconds: float) -> None:
+    def mute(self, connection: ConnectionContext, seconds: float) -> None:
         """Begin no other request of the connection for so long. It may have gone meanwhile, so what is over is let go
         here, not only when its next request comes."""
         now = self.broker.now

@@ -15,13 +15,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka.broker.codes import error_code
 from kafka.broker.faults import damage
 from kafka.broker.faults.answers import READ_ONLY, Selection, copied, level_for, merge, refusal, without
 from kafka.broker.faults.in_force import Received, RuleInForce
 from kafka.broker.faults.rule import PRODUCE_KEY, Rule
 from kafka.broker.faults.targets import topic_of
-from kafka.broker.reply import Connection, Reply
+from kafka.broker.responses import ConnectionContext, PendingResponse, error_code
 from kafka.errors import UnsupportedVersionError
 from kafka.protocol.framing import API_VERSIONS_KEY, ReceivedRequest
 from kafka.wire.message import Response
@@ -58,13 +57,16 @@ def leaves_nothing(rule: Rule, received: Received) -> bool:
 class Passage:
     """``fired``: the rules that strike it, the oldest first. ``reply`` is what the server gets for it."""
 
-    __slots__ = ("_faults", "_finish_with", "connection", "fired", "received", "reply")
+    __slots__ = ("_faults", "_finish_with", "_version", "connection", "fired", "received", "reply")
 
-    def __init__(self, faults: Faults, connection: Connection, received: Received, fired: list[RuleInForce]) -> None:
+    def __init__(
+        self, faults: Faults, connection: ConnectionContext, received: Received, fired: list[RuleInForce]
+    ) -> None:
         self.connection = connection
         self.received = received
         self.fired = fired
-        self.reply = Reply()
+        self.reply = PendingResponse()
+        self._version: int | None = None
         self._faults = faults
         self._finish_with: list[Callable[[Response], None]] = []
         """What is to be done with the broker's answer: parts of it are replaced."""
@@ -92,7 +94,7 @@ class Passage:
         if inner.done:
             self._handled(inner)
         else:
-            inner.on_done = lambda reply: self._handled(reply)
+            inner.call_when_done(self._handled)
 
     def _answer_before(self, rule: Rule) -> bool:
         """Answer instead of handling; False when a part of the request is left to be handled."""
@@ -145,7 +147,7 @@ class Passage:
 
     # -- on the way out ----------------------------------------------------------------------------------------------
 
-    def _handled(self, inner: Reply) -> None:
+    def _handled(self, inner: PendingResponse) -> None:
         """The broker has its answer."""
         late_s = sum(rule.seconds for rule in self.having("after", "delay"))
         if late_s:
@@ -153,14 +155,12 @@ class Passage:
         else:
             self._sent(inner)
 
-    def _sent(self, inner: Reply) -> None:
-        reply = self.reply
-        reply.version = inner.version
+    def _sent(self, inner: PendingResponse) -> None:
         response = inner.response
         if inner.hang_up:
-            reply.hang_up = True
-            reply.complete(None)
+            self.reply.complete(None, hang_up=True)
             return
+        self._version = inner.version
         if response is not None:
             for finish in self._finish_with:
                 finish(response)
@@ -192,10 +192,9 @@ class Passage:
         if rule.action == "kill":
             self._faults.end_process()
         elif rule.action == "close":
-            reply.hang_up = True
             if rule.reset:
-                reply.and_then = lambda transport: transport.abort()
-            reply.complete(None)
+                reply.close_after_send(lambda transport: transport.abort())
+            reply.complete(None, hang_up=True)
         elif _is_unanswered(self.received):  # Produce with acks=0: nobody waits, and the next one has its turn
             reply.complete(None)
 
@@ -203,14 +202,11 @@ class Passage:
         """Send the answer, damaged as it may be."""
         reply = self.reply
         received = self.received
-        if response is not None and _is_unanswered(received):
-            reply.hang_up = True
-            response = None
-        if response is None:
-            reply.complete(None)
+        if response is None or _is_unanswered(received):
+            reply.complete(None, hang_up=response is not None)
             return
         if response.api_key == API_VERSIONS_KEY and getattr(response, "error_code", 0) == _UNSUPPORTED_VERSION:
-            reply.version = 0  # as every client expects it (KIP-511)
+            self._version = 0  # as every client expects it (KIP-511)
         for rule in self.having("after", "throttle"):
             response = copied(response, throttle_time_ms=int(rule.seconds * 1000))
             if rule.mute:
@@ -227,7 +223,7 @@ class Passage:
             is_killed = ends[0].action == "kill"
             is_reset = ends[0].reset
 
-            def and_then(transport: Any) -> None:
+            def close(transport: Any) -> None:
                 if is_killed:
                     self._faults.end_process()
                 elif is_reset:
@@ -235,10 +231,10 @@ class Passage:
                 else:
                     transport.close()
 
-            reply.and_then = and_then
+            reply.close_after_send(close)
         if changes:
-            reply.mangle = lambda chunks: [_mangled(chunks, changes)]
-        reply.complete(response)
+            reply.transform_bytes(lambda chunks: [_transformed(chunks, changes)])
+        reply.complete(response, version=self._version)
 
     def _damage(self, each: RuleInForce, response: Response) -> Callable[[bytes], bytes] | None:
         rule = each.rule
@@ -251,7 +247,7 @@ class Passage:
         return None
 
 
-def _mangled(chunks: list[BytesLike], changes: list[Callable[[bytes], bytes]]) -> bytes:
+def _transformed(chunks: list[BytesLike], changes: list[Callable[[bytes], bytes]]) -> bytes:
     frame = b"".join(chunks)
     for change in changes:
         frame = change(frame)

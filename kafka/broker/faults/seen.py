@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kafka.broker.faults.targets import NameOf, Target, targets
-from kafka.broker.reply import Connection
+from kafka.broker.responses import ConnectionContext
 from kafka.protocol.framing import ReceivedRequest, UnknownRequest
 from kafka.protocol.registry import NAMES
 
@@ -71,7 +71,7 @@ class RequestLog:
         """How many there were, since the beginning."""
 
     def add(
-        self, connection: Connection, received: ReceivedRequest | UnknownRequest, epoch_s: float, name_of: NameOf
+        self, connection: ConnectionContext, received: ReceivedRequest | UnknownRequest, epoch_s: float, name_of: NameOf
     ) -> None:
         """A request has come."""
         self.count += 1

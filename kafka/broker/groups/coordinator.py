@@ -125,7 +125,7 @@ class GroupCoordinator:
         self._timers = GroupTimers()
         self.groups: dict[str, Group] = {}
         self._load()
-        state_topic.when_deleted(self._on_state_topic_deleted)
+        state_topic.add_deletion_listener(self._on_state_topic_deleted)
         offsets.use_group_rules(self._expires_from, self._offsets_expired)
         self._check_at = now() + self._check_interval_s
 

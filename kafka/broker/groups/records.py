@@ -28,7 +28,7 @@ from kafka.broker.groups.consumer_group import (
     PartitionEpochs,
     ResolvedRegex,
 )
-from kafka.broker.state.group_records import (
+from kafka.broker.state.records import (
     GROUP_KEYS,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -45,8 +45,10 @@ from kafka.broker.state.group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
     GroupMetadataKey,
     GroupMetadataValue,
+    decode_value,
+    encode_key,
+    encode_value,
 )
-from kafka.broker.state.record_codec import decode_value, encode_key, encode_value
 from kafka.broker.topics import TopicIdPartition, by_topic
 from kafka.wire.message import Message
 

@@ -13,11 +13,10 @@ import contextlib
 import shutil
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.codes import error_code, error_text
 from kafka.broker.features import KRAFT_VERSION, SAFE_DOWNGRADE, UPGRADE, FeatureUpdate
 from kafka.broker.log import Topic
-from kafka.broker.operations import ALL_CLUSTER_OPERATIONS, NOT_ASKED
-from kafka.broker.registry import Call, handles
+from kafka.broker.registry import RequestContext, handles
+from kafka.broker.responses import ALL_CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED, error_code, error_text
 from kafka.errors import (
     BrokerIdNotRegisteredError,
     BrokerResponseError,
@@ -60,7 +59,7 @@ NOT_OF_CONTROLLERS: Final = (
 
 
 @handles(DescribeClusterRequest)
-def describe_cluster(broker: Broker, call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
+def describe_cluster(broker: Broker, call: RequestContext[DescribeClusterRequest]) -> DescribeClusterResponse:
     wanted = call.request.endpoint_type
     if wanted != BROKERS:
         known = wanted == CONTROLLERS
@@ -83,7 +82,7 @@ def describe_cluster(broker: Broker, call: Call[DescribeClusterRequest]) -> Desc
         brokers=[DescribeClusterResponse.DescribeClusterBroker(broker_id=node_id, host=host, port=port)],
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS
         if call.request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        else OPERATIONS_NOT_REQUESTED,
     )
 
 
@@ -97,7 +96,7 @@ _NODES_SINCE: Final = 2
 
 
 @handles(DescribeQuorumRequest)
-def describe_quorum(broker: Broker, call: Call[DescribeQuorumRequest]) -> DescribeQuorumResponse:
+def describe_quorum(broker: Broker, call: RequestContext[DescribeQuorumRequest]) -> DescribeQuorumResponse:
     asked = [(topic.topic_name, one.partition_index) for topic in call.request.topics for one in topic.partitions]
     is_known = asked == [(METADATA_TOPIC, 0)]
     host, port = broker.endpoint(call.connection)
@@ -153,7 +152,7 @@ def _no_quorum(index: int, version: int) -> DescribeQuorumResponse.PartitionData
 
 
 @handles(UnregisterBrokerRequest)
-def unregister_broker(broker: Broker, call: Call[UnregisterBrokerRequest]) -> UnregisterBrokerResponse:
+def unregister_broker(broker: Broker, call: RequestContext[UnregisterBrokerRequest]) -> UnregisterBrokerResponse:
     wanted = call.request.broker_id
     if wanted == broker.config.node_id:
         code, text = InvalidRequestError.errno, f"Broker ID {wanted} is the one that is asked, and it is the only one"
@@ -163,7 +162,7 @@ def unregister_broker(broker: Broker, call: Call[UnregisterBrokerRequest]) -> Un
 
 
 @handles(AddRaftVoterRequest)
-def add_raft_voter(broker: Broker, call: Call[AddRaftVoterRequest]) -> AddRaftVoterResponse:
+def add_raft_voter(broker: Broker, call: RequestContext[AddRaftVoterRequest]) -> AddRaftVoterResponse:
     request = call.request
     code, text = _voter_refusal(broker, request, "Add", "adding")
     if code == UNSUPPORTED and CONTROLLER not in {listener.name for listener in request.listeners}:
@@ -177,7 +176,7 @@ def add_raft_voter(broker: Broker, call: Call[AddRaftVoterRequest]) -> AddRaftVo
 
 
 @handles(RemoveRaftVoterRequest)
-def remove_raft_voter(broker: Broker, call: Call[RemoveRaftVoterRequest]) -> RemoveRaftVoterResponse:
+def remove_raft_voter(broker: Broker, call: RequestContext[RemoveRaftVoterRequest]) -> RemoveRaftVoterResponse:
     code, text = _voter_refusal(broker, call.request, "Remove", "removing")
     return RemoveRaftVoterResponse(throttle_time_ms=0, error_code=code, error_message=text)
 
@@ -194,7 +193,7 @@ def _voter_refusal(
 
 
 @handles(UpdateFeaturesRequest)
-def update_features(broker: Broker, call: Call[UpdateFeaturesRequest]) -> UpdateFeaturesResponse:
+def update_features(broker: Broker, call: RequestContext[UpdateFeaturesRequest]) -> UpdateFeaturesResponse:
     request = call.request
     updates = [
         FeatureUpdate(
@@ -230,7 +229,7 @@ _VOLUME_SINCE: Final = 4
 
 
 @handles(DescribeLogDirsRequest)
-def describe_log_dirs(broker: Broker, call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
+def describe_log_dirs(broker: Broker, call: RequestContext[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
     wanted: list[tuple[Topic, list[int]]] = []
     if call.request.topics is None:
         wanted = [(topic, list(range(topic.partitions))) for topic in broker.metadata]
@@ -270,7 +269,9 @@ def describe_log_dirs(broker: Broker, call: Call[DescribeLogDirsRequest]) -> Des
 
 
 @handles(AlterReplicaLogDirsRequest)
-def alter_replica_log_dirs(broker: Broker, call: Call[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
+def alter_replica_log_dirs(
+    broker: Broker, call: RequestContext[AlterReplicaLogDirsRequest]
+) -> AlterReplicaLogDirsResponse:
     codes: dict[str, dict[int, int]] = {}
     for directory in call.request.dirs:
         is_ours = directory.path == broker.logs.path

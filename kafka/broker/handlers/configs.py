@@ -21,27 +21,32 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.client_metrics import CLIENT_METRICS_SETTINGS, KIND, check_client_metrics
-from kafka.broker.codes import error_code, error_text
-from kafka.broker.config import FROM_ALL_BROKERS, FROM_CLIENT_METRICS, FROM_DEFAULT, FROM_GROUP, FROM_TOPIC, Sourced
-from kafka.broker.features import ELIGIBLE_LEADERS, MIN_ISR
-from kafka.broker.groups.group_settings import GROUP_NUMBERS, check_consumer_settings
-from kafka.broker.quotas import Component, QuotaChange
-from kafka.broker.registry import Call, handles
-from kafka.broker.settings import (
+from kafka.broker.config import (
     BOOLEAN,
     BROKER_SETTINGS,
+    FROM_ALL_BROKERS,
+    FROM_CLIENT_METRICS,
+    FROM_DEFAULT,
+    FROM_GROUP,
+    FROM_TOPIC,
     INT,
     LIST,
     PASSWORD,
     STRING,
     TOPIC_SETTINGS,
+    SourcedValue,
     broker_setting,
     check_topic_combination,
     check_topic_settings,
     list_of,
 )
+from kafka.broker.features import ELIGIBLE_LEADERS, MIN_ISR
+from kafka.broker.groups.group_settings import GROUP_NUMBERS, check_consumer_settings
+from kafka.broker.quotas import QuotaChange, QuotaFilterComponent
+from kafka.broker.registry import RequestContext, handles
+from kafka.broker.responses import error_code, error_text
 from kafka.broker.share.group_configs import GROUP_SETTINGS, IntGroupConfig, check_group_settings
+from kafka.broker.telemetry import CLIENT_METRICS_SETTINGS, KIND, check_client_metrics
 from kafka.broker.topics import check_topic_name
 from kafka.errors import (
     BrokerResponseError,
@@ -88,28 +93,28 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 _Row = DescribeConfigsResponse.DescribeConfigsResourceResult
 
 
-def topic_sources(broker: Broker, own: Mapping[str, str], name: str) -> list[Sourced]:
+def topic_sources(broker: Broker, own: Mapping[str, str], name: str) -> list[SourcedValue]:
     """Every value that a topic's setting has, the one in force first; empty when only Kafka's default is there, under
     no name of the broker's. ``own``: what was set for the topic."""
     broker_name = TOPIC_SETTINGS[name].broker_name
-    found = [Sourced(name, own[name], FROM_TOPIC)] if name in own else []
+    found = [SourcedValue(name, own[name], FROM_TOPIC)] if name in own else []
     if broker_name is not None:
         is_null = BROKER_SETTINGS[broker_name].is_null
         found += [one for one in broker.config.sources(broker_name) if not (is_null and one.source == FROM_DEFAULT)]
     return found
 
 
-def topic_value(broker: Broker, own: Mapping[str, str], name: str) -> Sourced:
+def topic_value(broker: Broker, own: Mapping[str, str], name: str) -> SourcedValue:
     """The value in force of a topic's setting."""
     found = topic_sources(broker, own, name)
-    return found[0] if found else Sourced(name, TOPIC_SETTINGS[name].default, FROM_DEFAULT)
+    return found[0] if found else SourcedValue(name, TOPIC_SETTINGS[name].default, FROM_DEFAULT)
 
 
 # -- describe --------------------------------------------------------------------------------------------------------
 
 
 @handles(DescribeConfigsRequest)
-def describe_configs(broker: Broker, call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
+def describe_configs(broker: Broker, call: RequestContext[DescribeConfigsRequest]) -> DescribeConfigsResponse:
     request = call.request
     odd = [one.resource_type for one in request.resources if one.resource_type not in KINDS]
     results = []
@@ -197,7 +202,7 @@ def _describe(
 
 def _describe_broker(broker: Broker, name: str, wanted: Collection[str] | None, with_synonyms: bool) -> list[_Row]:
     if name == "":
-        found = [Sourced(key, value, FROM_ALL_BROKERS) for key, value in broker.config.dynamic.get("", {}).items()]
+        found = [SourcedValue(key, value, FROM_ALL_BROKERS) for key, value in broker.config.dynamic.get("", {}).items()]
         return [
             _row(one.name, one, [one] if with_synonyms else [], _type(one.name))
             for one in found
@@ -221,9 +226,11 @@ def _describe_group(broker: Broker, name: str, wanted: Collection[str] | None, w
     rows = []
     for key, setting in GROUP_SETTINGS.items():
         if wanted is None or key in wanted:
-            own = [Sourced(key, config.value(key), FROM_GROUP)] if key in config.overrides else []
+            own = [SourcedValue(key, config.value(key), FROM_GROUP)] if key in config.overrides else []
             is_number = isinstance(setting, IntGroupConfig)
-            default = Sourced("group." + key if is_number else key, setting.default(broker.share.limits), FROM_DEFAULT)
+            default = SourcedValue(
+                "group." + key if is_number else key, setting.default(broker.share.limits), FROM_DEFAULT
+            )
             kind = (
                 INT if is_number else BOOLEAN if setting.default(broker.share.limits) in ("true", "false") else STRING
             )
@@ -232,7 +239,7 @@ def _describe_group(broker: Broker, name: str, wanted: Collection[str] | None, w
     set_for_it = broker.metadata.config("group", name)
     for key, number in GROUP_NUMBERS.items():
         if wanted is None or key in wanted:
-            sources = [Sourced(key, set_for_it[key], FROM_GROUP)] if key in set_for_it else []
+            sources = [SourcedValue(key, set_for_it[key], FROM_GROUP)] if key in set_for_it else []
             sources += broker.config.sources(number.default)
             rows.append(_row(key, sources[0], sources if with_synonyms else [], INT))
     return rows
@@ -245,13 +252,13 @@ def _describe_client_metrics(
     rows = []
     for key, setting in CLIENT_METRICS_SETTINGS.items():
         if wanted is None or key in wanted:
-            sources = [Sourced(key, own[key], FROM_CLIENT_METRICS)] if key in own else []
-            in_force = sources[0] if sources else Sourced(key, setting.default, FROM_DEFAULT)
+            sources = [SourcedValue(key, own[key], FROM_CLIENT_METRICS)] if key in own else []
+            in_force = sources[0] if sources else SourcedValue(key, setting.default, FROM_DEFAULT)
             rows.append(_row(key, in_force, sources if with_synonyms else [], setting.type))
     return rows
 
 
-def _row(key: str, in_force: Sourced, synonyms: list[Sourced], kind: int, read_only: bool = False) -> _Row:
+def _row(key: str, in_force: SourcedValue, synonyms: list[SourcedValue], kind: int, read_only: bool = False) -> _Row:
     is_secret = kind == PASSWORD  # null is all that anybody is told, as by Kafka
     return _Row(
         name=key,
@@ -287,7 +294,7 @@ def _check_broker_name(broker: Broker, name: str, noun: str, text: str) -> None:
 
 @handles(IncrementalAlterConfigsRequest)
 def incremental_alter_configs(
-    broker: Broker, call: Call[IncrementalAlterConfigsRequest]
+    broker: Broker, call: RequestContext[IncrementalAlterConfigsRequest]
 ) -> IncrementalAlterConfigsResponse:
     request = call.request
     count_of = Counter((one.resource_type, one.resource_name) for one in request.resources)
@@ -379,7 +386,7 @@ def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_only: bo
         raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
     if not validate_only:
         broker.metadata.set_config("topic", name, changed)
-        broker.sync_metadata()
+        broker.flush_metadata()
         broker.logs.configure_topic(topic)
 
 
@@ -406,7 +413,7 @@ def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_only: b
     _check_min_isr(broker, name, changes)
     if not validate_only:
         broker.metadata.set_config("broker", name, changed)
-        broker.sync_metadata()
+        broker.flush_metadata()
         broker.config.dynamic[name] = changed
         broker.apply_topic_defaults()
 
@@ -433,7 +440,7 @@ def _alter_group(broker: Broker, name: str, changes: _Changes, validate_only: bo
     check_group_settings(broker.share.limits, own_of_share)
     if not validate_only:
         broker.metadata.set_config("group", name, changed)
-        broker.sync_metadata()
+        broker.flush_metadata()
         broker.share.configure(name, own_of_share)
 
 
@@ -441,7 +448,7 @@ def _alter_client_metrics(broker: Broker, name: str, changes: _Changes, validate
     changed = check_client_metrics(name, _changed(broker.metadata.config(KIND, name), changes, {}))
     if not validate_only:
         broker.metadata.set_config(KIND, name, changed)
-        broker.sync_metadata()
+        broker.flush_metadata()
         if broker.telemetry is not None:
             broker.telemetry.subscriptions_changed()
 
@@ -481,7 +488,7 @@ _Change = IncrementalAlterConfigsRequest.AlterableConfig
 
 
 @handles(AlterConfigsRequest)
-def alter_configs(broker: Broker, call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
+def alter_configs(broker: Broker, call: RequestContext[AlterConfigsRequest]) -> AlterConfigsResponse:
     request = call.request
     count_of = Counter((one.resource_type, one.resource_name) for one in request.resources)
     responses = []
@@ -522,7 +529,9 @@ def _replace(broker: Broker, resource: AlterConfigsRequest.AlterConfigsResource,
 
 
 @handles(ListConfigResourcesRequest)
-def list_config_resources(broker: Broker, call: Call[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
+def list_config_resources(
+    broker: Broker, call: RequestContext[ListConfigResourcesRequest]
+) -> ListConfigResourcesResponse:
     wanted = set(call.request.resource_types) if call.version else {CLIENT_METRICS}
     if not wanted <= KINDS:
         code = error_code(UnsupportedVersionError)
@@ -555,10 +564,10 @@ _Entity = tuple[tuple[str, "str | None"], ...]
 
 @handles(DescribeClientQuotasRequest)
 def describe_client_quotas(
-    broker: Broker, call: Call[DescribeClientQuotasRequest]
+    broker: Broker, call: RequestContext[DescribeClientQuotasRequest]
 ) -> DescribeClientQuotasResponse:
     request = call.request
-    components = [Component(one.entity_type, one.match_type, one.match) for one in request.components]
+    components = [QuotaFilterComponent(one.entity_type, one.match_type, one.match) for one in request.components]
     try:
         found = broker.quotas.find(components, request.strict)
     except BrokerResponseError as error:
@@ -581,7 +590,7 @@ def describe_client_quotas(
 
 
 @handles(AlterClientQuotasRequest)
-def alter_client_quotas(broker: Broker, call: Call[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
+def alter_client_quotas(broker: Broker, call: RequestContext[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
     request = call.request
     keys = [_entity(entry) for entry in request.entries]
     count_of = Counter(keys)
@@ -599,7 +608,7 @@ def alter_client_quotas(broker: Broker, call: Call[AlterClientQuotasRequest]) ->
         results[key] = code, text
     if not request.validate_only:
         broker.quotas.write_names()
-        broker.sync_metadata()
+        broker.flush_metadata()
     kind = AlterClientQuotasResponse
     return kind(
         throttle_time_ms=0,

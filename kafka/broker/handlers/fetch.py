@@ -18,12 +18,11 @@ import functools
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from kafka.broker.codes import error_code
-from kafka.broker.conversion import MAGIC_OF_FETCH, read_message_set
-from kafka.broker.fetch_sessions import IDS_SINCE, FetchContext, Row, Wanted, grouped
+from kafka.broker.fetch_sessions import IDS_SINCE, FetchContext, FetchPartitionState, Row, grouped
 from kafka.broker.log import PartitionLog, Topic, batch_bounds
-from kafka.broker.registry import Call, Named, handles
-from kafka.broker.reply import Reply
+from kafka.broker.log_validator import MAGIC_OF_FETCH, read_message_set
+from kafka.broker.registry import PartitionRef, RequestContext, handles
+from kafka.broker.responses import PendingResponse, error_code
 from kafka.errors import (
     BrokerResponseError,
     FencedLeaderEpochError,
@@ -49,12 +48,12 @@ LEADERS_SINCE: Final = 16
 _PartitionData = FetchResponse.PartitionData
 
 
-def _named(request: FetchRequest) -> list[Named]:
+def _named(request: FetchRequest) -> list[PartitionRef]:
     return [(topic.topic or topic.topic_id, one.partition) for topic in request.topics for one in topic.partitions]
 
 
 @handles(FetchRequest, opens=_named, most_opened=10_000)
-def fetch(broker: Broker, call: Call[FetchRequest]) -> FetchResponse | Reply:
+def fetch(broker: Broker, call: RequestContext[FetchRequest]) -> FetchResponse | PendingResponse:
     request = call.request
     try:
         context = broker.fetch_sessions.begin(request, call.version, call.now)
@@ -95,7 +94,7 @@ def _absent() -> _Absent:
 class _Found(NamedTuple):
     """A partition that is there."""
 
-    wanted: Wanted
+    wanted: FetchPartitionState
     topic: Topic
     log: PartitionLog
 
@@ -103,7 +102,7 @@ class _Found(NamedTuple):
 class _Fetch:
     """One fetch that may be tried several times."""
 
-    def __init__(self, broker: Broker, call: Call[FetchRequest], context: FetchContext) -> None:
+    def __init__(self, broker: Broker, call: RequestContext[FetchRequest], context: FetchContext) -> None:
         self._broker = broker
         self._call = call
         self._context = context
@@ -126,7 +125,7 @@ class _Fetch:
         self._read_bytes = 0
         self._ends: list[tuple[PartitionLog, int, int]] | None = None
 
-    def _resolve(self, wanted: Wanted) -> _Found:
+    def _resolve(self, wanted: FetchPartitionState) -> _Found:
         """Errors: UnknownTopicIdError (100), UnknownTopicOrPartitionError (3), InconsistentTopicIdError (103)."""
         by_id = self._call.version >= IDS_SINCE
         name: UUID | str = wanted.topic_id if by_id else wanted.topic
@@ -137,7 +136,7 @@ class _Fetch:
         wanted.topic = topic.name
         return _Found(wanted, topic, self._broker.logs.log(topic, wanted.number))
 
-    def _topic_by_id(self, wanted: Wanted) -> Topic:
+    def _topic_by_id(self, wanted: FetchPartitionState) -> Topic:
         metadata = self._broker.metadata
         found = metadata.topic_by_id(wanted.topic_id)
         if found is not None:
@@ -188,7 +187,7 @@ class _Fetch:
     def _read_all(self) -> tuple[list[Row], bool]:
         """What each partition gives, and whether something is among it that has to be told at once. In a session,
         partitions without news are left out; of what had nothing last time and has not moved, nothing is read."""
-        left = min(self._max_bytes, max(0, self._broker.answer_room())) if self._max_bytes >= 0 else self._max_bytes
+        left = min(self._max_bytes, max(0, self._broker.response_room())) if self._max_bytes >= 0 else self._max_bytes
         read_bytes = 0
         is_due = bool(self._anew)
         is_incremental = self._context.is_incremental
@@ -237,7 +236,9 @@ class _Fetch:
         self._read_bytes = read_bytes
         return rows, is_due
 
-    def _read(self, wanted: Wanted, log: PartitionLog, end: int, left: int, min_one: bool) -> _PartitionData:
+    def _read(
+        self, wanted: FetchPartitionState, log: PartitionLog, end: int, left: int, min_one: bool
+    ) -> _PartitionData:
         asked = wanted.asked
         offset = asked.fetch_offset
         if asked.current_leader_epoch >= 0:
@@ -308,7 +309,7 @@ class _Fetch:
             response.node_endpoints = [node]
         return response
 
-    def _name_leader(self, wanted: Wanted, data: _PartitionData) -> None:
+    def _name_leader(self, wanted: FetchPartitionState, data: _PartitionData) -> None:
         for found in self._found:
             if found.wanted is wanted:
                 data.current_leader = FetchResponse.LeaderIdAndEpoch(
@@ -316,11 +317,11 @@ class _Fetch:
                 )
 
 
-def _of_no_isolation_level(call: Call[FetchRequest]) -> FetchResponse:
+def _of_no_isolation_level(call: RequestContext[FetchRequest]) -> FetchResponse:
     """Kafka's answer is UNKNOWN_SERVER_ERROR (-1), before version 13 to each partition, too."""
     error = UnknownError(f"there is no isolation level {call.request.isolation_level}")
     topics = call.request.topics if call.version < IDS_SINCE else []
-    wanted = [Wanted(topic.topic, topic.topic_id, one) for topic in topics for one in topic.partitions]
+    wanted = [FetchPartitionState(topic.topic, topic.topic_id, one) for topic in topics for one in topic.partitions]
     rows = [(one, _failed(one, error, aborted=[])) for one in wanted]
     return FetchResponse(
         error_code=error_code(error), session_id=call.request.session_id, responses=grouped(rows)
@@ -328,7 +329,7 @@ def _of_no_isolation_level(call: Call[FetchRequest]) -> FetchResponse:
 
 
 def _failed(
-    wanted: Wanted, error: BrokerResponseError, aborted: list[FetchResponse.AbortedTransaction] | None
+    wanted: FetchPartitionState, error: BrokerResponseError, aborted: list[FetchResponse.AbortedTransaction] | None
 ) -> _PartitionData:
     return _PartitionData(
         partition_index=wanted.number,

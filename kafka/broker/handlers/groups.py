@@ -20,7 +20,6 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
-from kafka.broker.codes import error_code, error_text
 from kafka.broker.groups.classic_group import (
     ClassicGroup,
     ClassicState,
@@ -38,9 +37,14 @@ from kafka.broker.groups.consumer_group import (
 )
 from kafka.broker.groups.consumer_protocol import PROTOCOL_TYPE
 from kafka.broker.groups.group_settings import consumer_settings
-from kafka.broker.operations import ALL_GROUP_OPERATIONS, NOT_ASKED
-from kafka.broker.registry import Call, handles
-from kafka.broker.reply import Reply
+from kafka.broker.registry import RequestContext, handles
+from kafka.broker.responses import (
+    ALL_GROUP_OPERATIONS,
+    OPERATIONS_NOT_REQUESTED,
+    PendingResponse,
+    error_code,
+    error_text,
+)
 from kafka.broker.topics import TopicIdPartition, by_topic
 from kafka.errors import (
     BrokerResponseError,
@@ -85,7 +89,7 @@ _Listed = ListGroupsResponse.ListedGroup
 
 
 @handles(ListGroupsRequest)
-def list_groups(broker: Broker, call: Call[ListGroupsRequest]) -> ListGroupsResponse:
+def list_groups(broker: Broker, call: RequestContext[ListGroupsRequest]) -> ListGroupsResponse:
     states = {state.lower() for state in call.request.states_filter}
     types = {kind.lower() for kind in call.request.types_filter}
     return ListGroupsResponse(
@@ -114,7 +118,7 @@ def _all_groups(broker: Broker) -> list[_Listed]:
 
 
 @handles(DeleteGroupsRequest)
-def delete_groups(broker: Broker, call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
+def delete_groups(broker: Broker, call: RequestContext[DeleteGroupsRequest]) -> DeleteGroupsResponse:
     results = []
     for name in dict.fromkeys(call.request.groups_names):
         code = 0
@@ -149,9 +153,9 @@ FIRST_DESCRIBE_WITH_ERRORS: Final = 6
 
 
 @handles(JoinGroupRequest)
-def join_group(broker: Broker, call: Call[JoinGroupRequest]) -> Reply:
+def join_group(broker: Broker, call: RequestContext[JoinGroupRequest]) -> PendingResponse:
     request = call.request
-    reply = Reply()
+    reply = PendingResponse()
 
     def done(answer: JoinGroupResult) -> None:
         broker.complete(reply, call, _join_response(answer, call.version))
@@ -200,9 +204,9 @@ def _join_response(answer: JoinGroupResult, version: int) -> JoinGroupResponse:
 
 
 @handles(SyncGroupRequest)
-def sync_group(broker: Broker, call: Call[SyncGroupRequest]) -> Reply:
+def sync_group(broker: Broker, call: RequestContext[SyncGroupRequest]) -> PendingResponse:
     request = call.request
-    reply = Reply()
+    reply = PendingResponse()
 
     def done(answer: SyncGroupResult) -> None:
         response = SyncGroupResponse(
@@ -232,7 +236,7 @@ def sync_group(broker: Broker, call: Call[SyncGroupRequest]) -> Reply:
 
 
 @handles(HeartbeatRequest)
-def heartbeat(broker: Broker, call: Call[HeartbeatRequest]) -> HeartbeatResponse:
+def heartbeat(broker: Broker, call: RequestContext[HeartbeatRequest]) -> HeartbeatResponse:
     request = call.request
     code = 0
     try:
@@ -247,7 +251,7 @@ def heartbeat(broker: Broker, call: Call[HeartbeatRequest]) -> HeartbeatResponse
 
 
 @handles(LeaveGroupRequest)
-def leave_group(broker: Broker, call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
+def leave_group(broker: Broker, call: RequestContext[LeaveGroupRequest]) -> LeaveGroupResponse:
     request = call.request
     if not request.group_id:
         return LeaveGroupResponse(error_code=error_code(InvalidGroupIdError))
@@ -272,8 +276,8 @@ def leave_group(broker: Broker, call: Call[LeaveGroupRequest]) -> LeaveGroupResp
 
 
 @handles(DescribeGroupsRequest)
-def describe_groups(broker: Broker, call: Call[DescribeGroupsRequest]) -> DescribeGroupsResponse:
-    operations = ALL_GROUP_OPERATIONS if call.request.include_authorized_operations else NOT_ASKED
+def describe_groups(broker: Broker, call: RequestContext[DescribeGroupsRequest]) -> DescribeGroupsResponse:
+    operations = ALL_GROUP_OPERATIONS if call.request.include_authorized_operations else OPERATIONS_NOT_REQUESTED
     groups = []
     for group_id in call.request.groups:
         try:
@@ -289,7 +293,7 @@ def describe_groups(broker: Broker, call: Call[DescribeGroupsRequest]) -> Descri
                     protocol_type="",
                     protocol_data="",
                     members=[],
-                    authorized_operations=NOT_ASKED if has_error else operations,
+                    authorized_operations=OPERATIONS_NOT_REQUESTED if has_error else operations,
                 )
             )
     return DescribeGroupsResponse(groups=groups)
@@ -330,7 +334,7 @@ CONSUMER_MEMBER, CLASSIC_MEMBER = 1, 0
 
 @handles(ConsumerGroupHeartbeatRequest)
 def consumer_group_heartbeat(
-    broker: Broker, call: Call[ConsumerGroupHeartbeatRequest]
+    broker: Broker, call: RequestContext[ConsumerGroupHeartbeatRequest]
 ) -> ConsumerGroupHeartbeatResponse:
     request = call.request
     try:
@@ -350,7 +354,7 @@ def consumer_group_heartbeat(
     )
 
 
-def _consumer_heartbeat(broker: Broker, call: Call[ConsumerGroupHeartbeatRequest]) -> ConsumerHeartbeat:
+def _consumer_heartbeat(broker: Broker, call: RequestContext[ConsumerGroupHeartbeatRequest]) -> ConsumerHeartbeat:
     request = call.request
     owned = request.topic_partitions
     return ConsumerHeartbeat(
@@ -368,7 +372,7 @@ def _consumer_heartbeat(broker: Broker, call: Call[ConsumerGroupHeartbeatRequest
     )
 
 
-def _check_consumer_heartbeat(broker: Broker, call: Call[ConsumerGroupHeartbeatRequest]) -> None:
+def _check_consumer_heartbeat(broker: Broker, call: RequestContext[ConsumerGroupHeartbeatRequest]) -> None:
     """Raise what is wrong with a request whatever the group is."""
     request = call.request
     may_lack_id = call.version < FIRST_WITH_IDS_BY_CLIENTS and request.member_epoch in (JOIN_EPOCH, STATIC_LEAVE_EPOCH)
@@ -403,9 +407,9 @@ def _check_consumer_heartbeat(broker: Broker, call: Call[ConsumerGroupHeartbeatR
 
 @handles(ConsumerGroupDescribeRequest)
 def consumer_group_describe(
-    broker: Broker, call: Call[ConsumerGroupDescribeRequest]
+    broker: Broker, call: RequestContext[ConsumerGroupDescribeRequest]
 ) -> ConsumerGroupDescribeResponse:
-    operations = ALL_GROUP_OPERATIONS if call.request.include_authorized_operations else NOT_ASKED
+    operations = ALL_GROUP_OPERATIONS if call.request.include_authorized_operations else OPERATIONS_NOT_REQUESTED
     groups = []
     for group_id in call.request.group_ids:
         try:

@@ -14,15 +14,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.codes import error_code
-from kafka.broker.conversion import segment_offsets
 from kafka.broker.handlers.fetch import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch
 from kafka.broker.log import PartitionLog
 from kafka.broker.log.segment import TimestampOffset
-from kafka.broker.registry import Call, Named, handles
-from kafka.broker.reply import Reply
-from kafka.broker.sliced_requests import Steps
-from kafka.broker.slices import PARTITION_COST_BYTES, SliceBudget
+from kafka.broker.log_validator import segment_offsets
+from kafka.broker.registry import PartitionRef, RequestContext, handles
+from kafka.broker.responses import PendingResponse, error_code
+from kafka.broker.time_slices import PARTITION_COST_BYTES, SlicedHandler, TimeSliceBudget
 from kafka.errors import BrokerResponseError, InvalidRequestError, UnknownError, UnsupportedVersionError
 from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -47,14 +45,14 @@ _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
 @handles(ListOffsetsRequest)
-def list_offsets(broker: Broker, call: Call[ListOffsetsRequest]) -> Response | Reply:
+def list_offsets(broker: Broker, call: RequestContext[ListOffsetsRequest]) -> Response | PendingResponse:
     return broker.in_slices(call, _list_offsets(broker, call))
 
 
-def _list_offsets(broker: Broker, call: Call[ListOffsetsRequest]) -> Steps:
+def _list_offsets(broker: Broker, call: RequestContext[ListOffsetsRequest]) -> SlicedHandler:
     if call.request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _of_no_isolation_level(call.request)
-    budget = SliceBudget()
+    budget = TimeSliceBudget()
     seen: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
     for topic in call.request.topics:
@@ -96,7 +94,7 @@ def _of_no_isolation_level(request: ListOffsetsRequest) -> ListOffsetsResponse:
 
 
 def _find(
-    broker: Broker, call: Call[ListOffsetsRequest], name: str, wanted: ListOffsetsRequest.ListOffsetsPartition
+    broker: Broker, call: RequestContext[ListOffsetsRequest], name: str, wanted: ListOffsetsRequest.ListOffsetsPartition
 ) -> Generator[bool, None, _Answer]:
     isolation = call.request.isolation_level
     if call.version == 0:
@@ -140,12 +138,14 @@ def _at(log: PartitionLog, timestamp: int, end: int) -> Generator[bool, None, Ti
 _EpochEnd = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
-def _named(request: OffsetForLeaderEpochRequest) -> list[Named]:
+def _named(request: OffsetForLeaderEpochRequest) -> list[PartitionRef]:
     return [(topic.topic, one.partition) for topic in request.topics for one in topic.partitions]
 
 
 @handles(OffsetForLeaderEpochRequest, opens=_named)
-def offset_for_leader_epoch(broker: Broker, call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
+def offset_for_leader_epoch(
+    broker: Broker, call: RequestContext[OffsetForLeaderEpochRequest]
+) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(

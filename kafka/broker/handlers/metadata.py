@@ -3,7 +3,7 @@ FindCoordinator. This broker leads every partition and coordinates everything.
 
 ApiVersions lists the requests of the release that is played, as far as there are handlers; the features are that
 release's, too, except those whose APIs are not served. A version that the release lacks never comes this far
-(:mod:`kafka.broker.release`).
+(:mod:`kafka.broker.emulation`).
 
 Metadata creates a missing topic when the request allows it and ``auto.create.topics.enable`` is set, with the broker's
 ``num.partitions``. As in Apache Kafka, the response that creates it still says UNKNOWN_TOPIC_OR_PARTITION (3), and the
@@ -24,10 +24,9 @@ import re
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kafka.broker.codes import error_code
 from kafka.broker.log import Topic
-from kafka.broker.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED
-from kafka.broker.registry import Call, handles
+from kafka.broker.registry import RequestContext, handles
+from kafka.broker.responses import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_REQUESTED, error_code
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kafka.broker.topics import INTERNAL_TOPICS, check_topic_name, create_topic
 from kafka.errors import (
@@ -55,7 +54,7 @@ IDS_SINCE = 12
 
 
 @handles(MetadataRequest)
-def metadata(broker: Broker, call: Call[MetadataRequest]) -> MetadataResponse:
+def metadata(broker: Broker, call: RequestContext[MetadataRequest]) -> MetadataResponse:
     request = call.request
     node_id = broker.config.node_id
     fault = _request_error(call)
@@ -77,11 +76,11 @@ def metadata(broker: Broker, call: Call[MetadataRequest]) -> MetadataResponse:
         topics=topics,
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        else OPERATIONS_NOT_REQUESTED,
     )
 
 
-def _request_error(call: Call[MetadataRequest]) -> int:
+def _request_error(call: RequestContext[MetadataRequest]) -> int:
     """The error code of a request that names a topic in no way that its version has, as measured; 0 when it is well."""
     for wanted in call.request.topics or ():
         if call.version < IDS_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID):
@@ -135,7 +134,7 @@ def _create_or_report_missing(
             if name in INTERNAL_TOPICS:
                 broker.state.topic(name).ensure()
             else:
-                create_topic(broker, name, broker.config.number("num.partitions"))
+                create_topic(broker.metadata, broker.ids, name, broker.config.number("num.partitions"))
             made.append(name)
     except BrokerResponseError as error:
         code = error_code(error)
@@ -172,12 +171,12 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @handles(ApiVersionsRequest)
-def api_versions(broker: Broker, call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
+def api_versions(broker: Broker, call: RequestContext[ApiVersionsRequest]) -> ApiVersionsResponse:
     if call.version >= 3:
         for text in (call.request.client_software_name, call.request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 return ApiVersionsResponse(error_code=error_code(InvalidRequestError), api_keys=[])
-        call.connection.software = (call.request.client_software_name, call.request.client_software_version)
+        call.connection.set_software(call.request.client_software_name, call.request.client_software_version)
     release = broker.release
     return ApiVersionsResponse(
         error_code=0,
@@ -208,7 +207,7 @@ _Cursor = DescribeTopicPartitionsResponse.Cursor
 
 @handles(DescribeTopicPartitionsRequest)
 def describe_topic_partitions(
-    broker: Broker, call: Call[DescribeTopicPartitionsRequest]
+    broker: Broker, call: RequestContext[DescribeTopicPartitionsRequest]
 ) -> DescribeTopicPartitionsResponse:
     request = call.request
     named = [topic.name for topic in request.topics]
@@ -312,7 +311,7 @@ NO_SUCH_KIND: Final = (
 
 
 @handles(FindCoordinatorRequest)
-def find_coordinator(broker: Broker, call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+def find_coordinator(broker: Broker, call: RequestContext[FindCoordinatorRequest]) -> FindCoordinatorResponse:
     request = call.request
     host, port = broker.endpoint(call.connection)
     node_id = broker.config.node_id

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from kafka.broker.broker import NO_LIMIT
-from kafka.broker.codes import error_code
 from kafka.broker.log import Topic
 from kafka.broker.offset_store import CommittedOffset
-from kafka.broker.registry import Call, handles
+from kafka.broker.registry import RequestContext, handles
+from kafka.broker.responses import error_code
 from kafka.errors import (
     BrokerResponseError,
     GroupSubscribedToTopicError,
@@ -65,7 +65,7 @@ def _find(broker: Broker, name: str, topic_id: UUID | None) -> tuple[Topic | Non
 
 
 @handles(OffsetCommitRequest)
-def offset_commit(broker: Broker, call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
+def offset_commit(broker: Broker, call: RequestContext[OffsetCommitRequest]) -> OffsetCommitResponse:
     request = call.request
     has_ids = call.version >= FIRST_WITH_TOPIC_IDS
     refused: dict[tuple[str, UUID], list[_CommitPartition]] = {}
@@ -104,7 +104,7 @@ def offset_commit(broker: Broker, call: Call[OffsetCommitRequest]) -> OffsetComm
 
 def _commit(
     broker: Broker,
-    call: Call[OffsetCommitRequest],
+    call: RequestContext[OffsetCommitRequest],
     wanted: Sequence[tuple[Topic, _WantedPartition, _CommitPartition]],
 ) -> int:
     """Store what may be stored, and note what may not; the error of all, or 0."""
@@ -144,7 +144,7 @@ def _commit(
 
 
 @handles(OffsetFetchRequest)
-def offset_fetch(broker: Broker, call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
+def offset_fetch(broker: Broker, call: RequestContext[OffsetFetchRequest]) -> OffsetFetchResponse:
     request = call.request
     if call.version >= FIRST_FETCH_OF_GROUPS:
         return OffsetFetchResponse(
@@ -246,7 +246,7 @@ def _all_of(broker: Broker, group_id: str) -> dict[str, list[int]]:
 
 
 @handles(OffsetDeleteRequest)
-def offset_delete(broker: Broker, call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
+def offset_delete(broker: Broker, call: RequestContext[OffsetDeleteRequest]) -> OffsetDeleteResponse:
     request = call.request
     refused: dict[str, list[_DeletedPartition]] = {}
     answered: list[tuple[str, list[_DeletedPartition]]] = []

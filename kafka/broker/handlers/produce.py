@@ -20,16 +20,19 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kafka.broker.codes import error_code, error_text
-from kafka.broker.conversion import BATCHES_IN_PRODUCE_SINCE, batch_of
 from kafka.broker.log import PartitionLog, Topic
-from kafka.broker.record_checks import RecordCheck, RecordsWithoutKeyError, TimestampOutOfRangeError
-from kafka.broker.registry import Call, handles, too_many
-from kafka.broker.reply import Reply
-from kafka.broker.sliced_requests import Steps
-from kafka.broker.slices import PARTITION_COST_BYTES, SLICE_RECORDS, SliceBudget
+from kafka.broker.log_validator import (
+    BATCHES_IN_PRODUCE_SINCE,
+    RecordsWithoutKeyError,
+    RecordValidation,
+    TimestampOutOfRangeError,
+    convert_message_set,
+)
+from kafka.broker.registry import RequestContext, handles, reject_too_many_elements
+from kafka.broker.responses import PendingResponse, error_code, error_text
+from kafka.broker.time_slices import PARTITION_COST_BYTES, SLICE_RECORDS, SlicedHandler, TimeSliceBudget
 from kafka.broker.topics import INTERNAL_TOPICS
-from kafka.broker.transactions.admission import ADDS_SINCE_PRODUCE, NotAdmittedError, admit_batch
+from kafka.broker.transactions.verification import ADDS_SINCE_PRODUCE, VerificationFailedError, verify_batch
 from kafka.errors import (
     BrokerResponseError,
     CorruptRecordError,
@@ -79,17 +82,17 @@ _PartitionResponse = ProduceResponse.PartitionProduceResponse
 
 
 @handles(ProduceRequest)
-def produce(broker: Broker, call: Call[ProduceRequest]) -> Response | Reply:
+def produce(broker: Broker, call: RequestContext[ProduceRequest]) -> Response | PendingResponse:
     if sum([1 + len(topic.partition_data) for topic in call.request.topic_data]) > MOST_ELEMENTS:
-        return too_many(call, MOST_ELEMENTS)
+        return reject_too_many_elements(call, MOST_ELEMENTS)
     return broker.in_slices(call, _produce(broker, call))
 
 
-def _produce(broker: Broker, call: Call[ProduceRequest]) -> Steps:
+def _produce(broker: Broker, call: RequestContext[ProduceRequest]) -> SlicedHandler:
     request = call.request
     failed = False
     responses = []
-    budget = SliceBudget()
+    budget = TimeSliceBudget()
     fault = _fault(request)
     for (name, topic_id), wanted in _by_partition(request).items():
         partitions = []
@@ -107,7 +110,7 @@ def _produce(broker: Broker, call: Call[ProduceRequest]) -> Steps:
             ProduceResponse.TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions)
         )
     if request.acks == 0:
-        return Reply.hanging_up() if failed else Reply.of(None)
+        return PendingResponse.hanging_up() if failed else PendingResponse.of(None)
     return ProduceResponse(responses=responses)
 
 
@@ -122,7 +125,9 @@ def _by_partition(request: ProduceRequest) -> dict[tuple[str, UUID], dict[int, _
     return found
 
 
-def _topic(broker: Broker, call: Call[ProduceRequest], name: str, topic_id: UUID) -> Topic | BrokerResponseError:
+def _topic(
+    broker: Broker, call: RequestContext[ProduceRequest], name: str, topic_id: UUID
+) -> Topic | BrokerResponseError:
     try:
         return broker.topic(name) if call.version < 13 else broker.topic_by_id(topic_id)
     except BrokerResponseError as error:
@@ -144,7 +149,7 @@ def _records_of(data: ProduceRequest.PartitionProduceData) -> int:
 
 
 def _take(
-    broker: Broker, call: Call[ProduceRequest], topic: Topic | BrokerResponseError, given: _Given
+    broker: Broker, call: RequestContext[ProduceRequest], topic: Topic | BrokerResponseError, given: _Given
 ) -> Generator[bool, None, _PartitionResponse | BrokerResponseError]:
     """Of a partition that is named more than once, the last batch that is one is taken, as by Kafka; what was none is
     told nevertheless.
@@ -171,12 +176,12 @@ def _take(
     return fault or response or InvalidRecordError("no records")
 
 
-def _batch_in(call: Call[ProduceRequest], data: ProduceRequest.PartitionProduceData) -> BytesLike | None:
+def _batch_in(call: RequestContext[ProduceRequest], data: ProduceRequest.PartitionProduceData) -> BytesLike | None:
     """What looks like one batch; None: an old message set without messages. Errors: CorruptRecordError (2),
     InvalidRecordError (87), UnsupportedCompressionTypeError (76)."""
     batch = data.records
     if call.version < BATCHES_IN_PRODUCE_SINCE and isinstance(batch, (bytes, bytearray, memoryview)):
-        batch = batch_of(batch)
+        batch = convert_message_set(batch)
         if batch is None:
             return None
     if batch is None or isinstance(batch, (list, tuple)) or not len(batch):
@@ -238,7 +243,7 @@ def _has_transactional(records: bytes | bytearray | memoryview) -> bool:
 
 def _append(
     broker: Broker,
-    call: Call[ProduceRequest],
+    call: RequestContext[ProduceRequest],
     topic: Topic,
     partition: PartitionLog,
     index: int,
@@ -257,7 +262,7 @@ def _append(
     max_timestamp = header.max_timestamp
     now_ms = broker.epoch_ms()
     if call.version >= BATCHES_IN_PRODUCE_SINCE:
-        check = RecordCheck(partition.name, partition.config, batch, header, now_ms)
+        check = RecordValidation(partition.name, partition.config, batch, header, now_ms)
         found = check.at_once()
         if found is None:
             found = yield from check.in_turns()
@@ -298,12 +303,17 @@ def _is_transactional(batch: BytesLike) -> bool:
 
 
 def _admit(
-    broker: Broker, call: Call[ProduceRequest], topic: Topic, partition: PartitionLog, index: int, batch: BytesLike
+    broker: Broker,
+    call: RequestContext[ProduceRequest],
+    topic: Topic,
+    partition: PartitionLog,
+    index: int,
+    batch: BytesLike,
 ) -> None:
-    """Ask whether a transactional batch may be part of the transaction. Errors: those of ``admit_batch``."""
+    """Ask whether a transactional batch may be part of the transaction. Errors: those of ``verify_batch``."""
     producer_id, epoch, sequence = _PRODUCER.unpack_from(batch, _PRODUCER_AT)
     where, transactional_id = TopicPartition(topic.name, index), call.request.transactional_id
-    admit_batch(broker, where, partition, transactional_id, (producer_id, epoch), sequence, call.version)
+    verify_batch(broker.transactions, where, partition, transactional_id, (producer_id, epoch), sequence, call.version)
 
 
 def _refused(
@@ -320,5 +330,5 @@ def _refused(
         base_offset=_NONE,
         log_start_offset=start,
         record_errors=errors,
-        error_message=(error.text or None) if isinstance(error, NotAdmittedError) else error_text(error),
+        error_message=(error.text or None) if isinstance(error, VerificationFailedError) else error_text(error),
     )

@@ -25,9 +25,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.codes import error_code, error_text
-from kafka.broker.registry import Call, handles
-from kafka.broker.reply import Reply
+from kafka.broker.registry import RequestContext, handles
+from kafka.broker.responses import PendingResponse, error_code, error_text
 from kafka.core.sasl.scram import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_SHA_256, SCRAM_SHA_512, credential_of
 from kafka.errors import (
     BrokerResponseError,
@@ -73,7 +72,7 @@ from kafka.protocol.scram import (
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
-    from kafka.broker.credentials import Credentials
+    from kafka.broker.listener_security import Credentials
 
 _SECURITY_DISABLED: Final = error_code(SecurityDisabledError)
 _NO_AUTHORIZER: Final = "No Authorizer is configured."
@@ -86,18 +85,18 @@ def _has_unknown(wanted: DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilte
 
 
 @handles(DescribeAclsRequest)
-def describe_acls(broker: Broker, call: Call[DescribeAclsRequest]) -> DescribeAclsResponse | Reply:
+def describe_acls(broker: Broker, call: RequestContext[DescribeAclsRequest]) -> DescribeAclsResponse | PendingResponse:
     if _has_unknown(call.request):
-        return Reply.hanging_up()
+        return PendingResponse.hanging_up()
     text = "No Authorizer is configured on the broker"
     return DescribeAclsResponse(throttle_time_ms=0, error_code=_SECURITY_DISABLED, error_message=text, resources=[])
 
 
 @handles(CreateAclsRequest)
-def create_acls(broker: Broker, call: Call[CreateAclsRequest]) -> CreateAclsResponse | Reply:
+def create_acls(broker: Broker, call: RequestContext[CreateAclsRequest]) -> CreateAclsResponse | PendingResponse:
     for one in call.request.creations:
         if 0 in (one.resource_type, one.resource_pattern_type, one.operation, one.permission_type):
-            return Reply.hanging_up()
+            return PendingResponse.hanging_up()
     return CreateAclsResponse(
         throttle_time_ms=0,
         results=[
@@ -108,9 +107,9 @@ def create_acls(broker: Broker, call: Call[CreateAclsRequest]) -> CreateAclsResp
 
 
 @handles(DeleteAclsRequest)
-def delete_acls(broker: Broker, call: Call[DeleteAclsRequest]) -> DeleteAclsResponse | Reply:
+def delete_acls(broker: Broker, call: RequestContext[DeleteAclsRequest]) -> DeleteAclsResponse | PendingResponse:
     if any(_has_unknown(one) for one in call.request.filters):
-        return Reply.hanging_up()
+        return PendingResponse.hanging_up()
     return DeleteAclsResponse(
         throttle_time_ms=0,
         filter_results=[
@@ -126,12 +125,12 @@ def delete_acls(broker: Broker, call: Call[DeleteAclsRequest]) -> DeleteAclsResp
 
 
 @handles(SaslHandshakeRequest)
-def sasl_handshake(broker: Broker, call: Call[SaslHandshakeRequest]) -> SaslHandshakeResponse:
+def sasl_handshake(broker: Broker, call: RequestContext[SaslHandshakeRequest]) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=error_code(IllegalSaslStateError), mechanisms=[])
 
 
 @handles(SaslAuthenticateRequest)
-def sasl_authenticate(broker: Broker, call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
+def sasl_authenticate(broker: Broker, call: RequestContext[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
         error_code=error_code(IllegalSaslStateError),
         error_message="SaslAuthenticate request received after successful authentication",
@@ -152,7 +151,7 @@ _DescribeScramResult = DescribeUserScramCredentialsResponse.DescribeUserScramCre
 
 @handles(DescribeUserScramCredentialsRequest)
 def describe_user_scram_credentials(
-    broker: Broker, call: Call[DescribeUserScramCredentialsRequest]
+    broker: Broker, call: RequestContext[DescribeUserScramCredentialsRequest]
 ) -> DescribeUserScramCredentialsResponse:
     wanted = [user.name for user in call.request.users or ()]
     counts = Counter(wanted)
@@ -187,7 +186,7 @@ def _described_credentials(credentials: Credentials, name: str, times: int) -> _
 
 @handles(AlterUserScramCredentialsRequest)
 def alter_user_scram_credentials(
-    broker: Broker, call: Call[AlterUserScramCredentialsRequest]
+    broker: Broker, call: RequestContext[AlterUserScramCredentialsRequest]
 ) -> AlterUserScramCredentialsResponse:
     errors: dict[str, BrokerResponseError] = {}
     good: dict[str, _Deletion | _Upsertion] = {}
@@ -215,7 +214,7 @@ def alter_user_scram_credentials(
                 change.name, mechanism, credential_of(mechanism, salted, salt, change.iterations)
             )
     if good:
-        broker.sync_metadata()
+        broker.flush_metadata()
     names = dict.fromkeys(change.name for change in changes)
     return AlterUserScramCredentialsResponse(
         throttle_time_ms=0,
@@ -256,7 +255,7 @@ _ANONYMOUS: Final = "ANONYMOUS"
 
 
 @handles(CreateDelegationTokenRequest)
-def create_token(broker: Broker, call: Call[CreateDelegationTokenRequest]) -> CreateDelegationTokenResponse:
+def create_token(broker: Broker, call: RequestContext[CreateDelegationTokenRequest]) -> CreateDelegationTokenResponse:
     kind, name = call.request.owner_principal_type, call.request.owner_principal_name
     is_owned = call.version >= 3 and bool(name)
     code = _TOKENS_NOT_ALLOWED
@@ -278,15 +277,17 @@ def create_token(broker: Broker, call: Call[CreateDelegationTokenRequest]) -> Cr
 
 
 @handles(RenewDelegationTokenRequest)
-def renew_token(broker: Broker, call: Call[RenewDelegationTokenRequest]) -> RenewDelegationTokenResponse:
+def renew_token(broker: Broker, call: RequestContext[RenewDelegationTokenRequest]) -> RenewDelegationTokenResponse:
     return RenewDelegationTokenResponse(error_code=_TOKENS_NOT_ALLOWED, expiry_timestamp_ms=-1, throttle_time_ms=0)
 
 
 @handles(ExpireDelegationTokenRequest)
-def expire_token(broker: Broker, call: Call[ExpireDelegationTokenRequest]) -> ExpireDelegationTokenResponse:
+def expire_token(broker: Broker, call: RequestContext[ExpireDelegationTokenRequest]) -> ExpireDelegationTokenResponse:
     return ExpireDelegationTokenResponse(error_code=_TOKENS_NOT_ALLOWED, expiry_timestamp_ms=-1, throttle_time_ms=0)
 
 
 @handles(DescribeDelegationTokenRequest)
-def describe_tokens(broker: Broker, call: Call[DescribeDelegationTokenRequest]) -> DescribeDelegationTokenResponse:
+def describe_tokens(
+    broker: Broker, call: RequestContext[DescribeDelegationTokenRequest]
+) -> DescribeDelegationTokenResponse:
     return DescribeDelegationTokenResponse(error_code=_TOKENS_NOT_ALLOWED, tokens=[], throttle_time_ms=0)

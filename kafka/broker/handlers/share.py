@@ -29,13 +29,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from kafka.broker.codes import error_code, error_text
 from kafka.broker.handlers.groups import heartbeat_error, heartbeat_response
 from kafka.broker.handlers.offsets import errors_first
 from kafka.broker.log import PartitionLog, Topic
-from kafka.broker.operations import ALL_GROUP_OPERATIONS, NOT_ASKED
-from kafka.broker.registry import Call, Named, handles
-from kafka.broker.reply import Reply
+from kafka.broker.log.producer_state import aborted_batches
+from kafka.broker.registry import PartitionRef, RequestContext, handles
+from kafka.broker.responses import (
+    ALL_GROUP_OPERATIONS,
+    OPERATIONS_NOT_REQUESTED,
+    PendingResponse,
+    error_code,
+    error_text,
+)
 from kafka.broker.share.coordinator import ASSIGNOR, ShareGroup, check_heartbeat
 from kafka.broker.share.group_configs import ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
@@ -43,7 +48,6 @@ from kafka.broker.share.sessions import FINAL_EPOCH, ShareSession
 from kafka.broker.share.state_store import ShareKey
 from kafka.broker.share.states import AckBatch, Acquired, AcquireMode, check_ack_batches
 from kafka.broker.topics import TopicIdPartition, by_topic
-from kafka.broker.transactions.visibility import aborted_batches
 from kafka.errors import (
     BrokerResponseError,
     GroupIdNotFoundError,
@@ -94,7 +98,7 @@ NO_ERROR: Final = PartitionError(0, None)
 
 
 @handles(ShareAcknowledgeRequest)
-def share_acknowledge(broker: Broker, call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
+def share_acknowledge(broker: Broker, call: RequestContext[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
     request = call.request
     group_id, member_id = request.group_id or "", request.member_id or ""
     try:
@@ -184,7 +188,9 @@ def close_session(broker: Broker, group_id: str, member_id: str, now: float) -> 
 
 
 @handles(ShareGroupHeartbeatRequest)
-def share_group_heartbeat(broker: Broker, call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
+def share_group_heartbeat(
+    broker: Broker, call: RequestContext[ShareGroupHeartbeatRequest]
+) -> ShareGroupHeartbeatResponse:
     request = call.request
     group_id = request.group_id
     try:
@@ -220,7 +226,7 @@ def share_group_heartbeat(broker: Broker, call: Call[ShareGroupHeartbeatRequest]
 
 
 @handles(ShareGroupDescribeRequest)
-def share_group_describe(broker: Broker, call: Call[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
+def share_group_describe(broker: Broker, call: RequestContext[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
     groups = []
     for group_id in call.request.group_ids:
         try:
@@ -252,7 +258,7 @@ def _described_group(
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=ASSIGNOR,
-        authorized_operations=ALL_GROUP_OPERATIONS if with_operations else NOT_ASKED,
+        authorized_operations=ALL_GROUP_OPERATIONS if with_operations else OPERATIONS_NOT_REQUESTED,
         members=[
             ShareGroupDescribeResponse.Member(
                 member_id=member.member_id,
@@ -284,7 +290,7 @@ _Offset = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePar
 
 @handles(DescribeShareGroupOffsetsRequest)
 def describe_share_group_offsets(
-    broker: Broker, call: Call[DescribeShareGroupOffsetsRequest]
+    broker: Broker, call: RequestContext[DescribeShareGroupOffsetsRequest]
 ) -> DescribeShareGroupOffsetsResponse:
     groups = []
     for wanted in call.request.groups:
@@ -354,7 +360,7 @@ def _offset(broker: Broker, group_id: str, topic: Topic | None, number: int) -> 
 
 @handles(AlterShareGroupOffsetsRequest)
 def alter_share_group_offsets(
-    broker: Broker, call: Call[AlterShareGroupOffsetsRequest]
+    broker: Broker, call: RequestContext[AlterShareGroupOffsetsRequest]
 ) -> AlterShareGroupOffsetsResponse:
     request = call.request
     group = broker.share.groups.get(request.group_id)
@@ -417,7 +423,7 @@ def _check_numbers(broker: Broker, request: AlterShareGroupOffsetsRequest) -> No
 
 @handles(DeleteShareGroupOffsetsRequest)
 def delete_share_group_offsets(
-    broker: Broker, call: Call[DeleteShareGroupOffsetsRequest]
+    broker: Broker, call: RequestContext[DeleteShareGroupOffsetsRequest]
 ) -> DeleteShareGroupOffsetsResponse:
     request = call.request
     responses = []
@@ -451,12 +457,12 @@ _BATCH: Final = struct.Struct(">qi11xi")
 _LAST_DELTA_END: Final = 27
 
 
-def _named_partitions(request: ShareFetchRequest) -> list[Named]:
+def _named_partitions(request: ShareFetchRequest) -> list[PartitionRef]:
     return [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
 
 
 @handles(ShareFetchRequest, opens=_named_partitions, most_opened=2_400)
-def share_fetch(broker: Broker, call: Call[ShareFetchRequest]) -> ShareFetchResponse | Reply:
+def share_fetch(broker: Broker, call: RequestContext[ShareFetchRequest]) -> ShareFetchResponse | PendingResponse:
     request = call.request
     group_id, member_id = request.group_id or "", request.member_id or ""
     acks = ack_batches(request.topics)
@@ -496,7 +502,7 @@ def share_fetch(broker: Broker, call: Call[ShareFetchRequest]) -> ShareFetchResp
     return broker.park(call.connection, fetch.watched(), _waits_until(call), fetch.attempt)
 
 
-def _waits_until(call: Call[ShareFetchRequest]) -> float:
+def _waits_until(call: RequestContext[ShareFetchRequest]) -> float:
     return call.now + call.request.max_wait_ms / 1000
 
 
@@ -525,7 +531,7 @@ class _ShareFetch:
     def __init__(
         self,
         broker: Broker,
-        call: Call[ShareFetchRequest],
+        call: RequestContext[ShareFetchRequest],
         group_id: str,
         member_id: str,
         session: ShareSession[TopicIdPartition],

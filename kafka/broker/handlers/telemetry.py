@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka.broker.codes import error_code
-from kafka.broker.registry import Call, handles
+from kafka.broker.registry import RequestContext, handles
+from kafka.broker.responses import error_code
 from kafka.broker.telemetry import ACCEPTED
 from kafka.errors import BrokerResponseError, UnsupportedVersionError
 from kafka.protocol.telemetry import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @handles(GetTelemetrySubscriptionsRequest)
 def get_telemetry_subscriptions(
-    broker: Broker, call: Call[GetTelemetrySubscriptionsRequest]
+    broker: Broker, call: RequestContext[GetTelemetrySubscriptionsRequest]
 ) -> GetTelemetrySubscriptionsResponse:
     telemetry = broker.telemetry
     try:
@@ -62,7 +62,7 @@ def get_telemetry_subscriptions(
 
 
 @handles(PushTelemetryRequest)
-def push_telemetry(broker: Broker, call: Call[PushTelemetryRequest]) -> PushTelemetryResponse:
+def push_telemetry(broker: Broker, call: RequestContext[PushTelemetryRequest]) -> PushTelemetryResponse:
     telemetry = broker.telemetry
     code = 0
     try:

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.codes import error_code, error_text
+from kafka.broker.config import TOPIC_SETTINGS, check_topic_settings, list_of
 from kafka.broker.handlers.configs import topic_value
 from kafka.broker.log import Topic
-from kafka.broker.registry import Call, Named, handles
-from kafka.broker.settings import TOPIC_SETTINGS, check_topic_settings, list_of
+from kafka.broker.registry import PartitionRef, RequestContext, handles
+from kafka.broker.responses import error_code, error_text
 from kafka.broker.topics import (
     INTERNAL_TOPICS,
     MAX_PARTITIONS_PER_REQUEST,
@@ -69,7 +69,7 @@ _DeleteResult = DeleteTopicsResponse.DeletableTopicResult
 
 
 @handles(CreateTopicsRequest)
-def create_topics(broker: Broker, call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
+def create_topics(broker: Broker, call: RequestContext[CreateTopicsRequest]) -> CreateTopicsResponse:
     request = call.request
     count_of = Counter(wanted.name for wanted in request.topics)
     total = sum(_partitions_asked_for(broker, wanted) for wanted in request.topics)
@@ -100,7 +100,7 @@ def _create_error(name: str, error: BrokerResponseError) -> _CreateResult:
 
 
 def _create(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> _CreateResult:
-    check_new_topic(broker, wanted.name)
+    check_new_topic(broker.metadata, wanted.name)
     settings: dict[str, str] = {}
     for setting in wanted.configs:
         if setting.value is None:
@@ -111,7 +111,7 @@ def _create(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, validate
     if validate_only:
         topic = Topic(wanted.name, broker.ids.new_topic_id(), partitions)
     else:
-        topic = create_topic(broker, wanted.name, partitions, settings)
+        topic = create_topic(broker.metadata, broker.ids, wanted.name, partitions, settings)
     shown = {name: topic_value(broker, settings, name) for name in TOPIC_SETTINGS}
     return _CreateResult(
         name=wanted.name,
@@ -162,13 +162,13 @@ def _check_assignments(broker: Broker, wanted: CreateTopicsRequest.CreatableTopi
             "A manual partition assignment was specified, but numPartitions was not set to -1."
         )
     for assignment in wanted.assignments:
-        check_replicas(broker, assignment.broker_ids)
+        check_replicas(broker.config.node_id, assignment.broker_ids)
     if sorted(one.partition_index for one in wanted.assignments) != list(range(len(wanted.assignments))):
         raise InvalidReplicationAssignmentError("partitions should be a consecutive 0-based integer sequence")
 
 
 @handles(DeleteTopicsRequest)
-def delete_topics(broker: Broker, call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
+def delete_topics(broker: Broker, call: RequestContext[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     request = call.request
     if call.version < 6:
         wanted = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
@@ -217,9 +217,9 @@ def _topic_to_delete(broker: Broker, wanted: DeleteTopicsRequest.DeleteTopicStat
 
 def _delete_topic(broker: Broker, topic: Topic) -> None:
     for log in broker.logs.open_logs(topic):
-        broker.purgatory.touch(log)
+        broker.purgatory.notify(log)
     broker.logs.delete_topic(topic.name)
-    broker.state.deleted(topic.name)
+    broker.state.on_topic_deleted(topic.name)
     broker.offsets.topic_deleted(topic.name)
     broker.share.topic_deleted(topic.topic_id)
     broker.sessions.drop_partitions((topic.topic_id, number) for number in range(topic.partitions))
@@ -232,7 +232,7 @@ TO_THE_END = -1
 
 
 @handles(CreatePartitionsRequest)
-def create_partitions(broker: Broker, call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
+def create_partitions(broker: Broker, call: RequestContext[CreatePartitionsRequest]) -> CreatePartitionsResponse:
     request = call.request
     count_of = Counter(wanted.name for wanted in request.topics)
     more = 0
@@ -279,16 +279,16 @@ def _check_growth(broker: Broker, wanted: CreatePartitionsRequest.CreatePartitio
                 "were specified."
             )
         for assignment in wanted.assignments:
-            check_replicas(broker, assignment.broker_ids)
+            check_replicas(broker.config.node_id, assignment.broker_ids)
     return more
 
 
-def _named_partitions(request: DeleteRecordsRequest) -> list[Named]:
+def _named_partitions(request: DeleteRecordsRequest) -> list[PartitionRef]:
     return [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
 
 
 @handles(DeleteRecordsRequest, opens=_named_partitions)
-def delete_records(broker: Broker, call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
+def delete_records(broker: Broker, call: RequestContext[DeleteRecordsRequest]) -> DeleteRecordsResponse:
     wanted: dict[str, dict[int, int]] = {}  # of a partition that is named twice the last counts
     for topic in call.request.topics:
         for one in topic.partitions:
@@ -340,7 +340,7 @@ _ElectionResult = ElectLeadersResponse.ReplicaElectionResult
 
 
 @handles(ElectLeadersRequest)
-def elect_leaders(broker: Broker, call: Call[ElectLeadersRequest]) -> ElectLeadersResponse:
+def elect_leaders(broker: Broker, call: RequestContext[ElectLeadersRequest]) -> ElectLeadersResponse:
     request = call.request
     is_unknown = request.election_type not in _ELECTION_TYPES
     if request.topic_partitions is None:
@@ -378,7 +378,7 @@ def _elect(broker: Broker, name: str, number: int, kind: int) -> ElectLeadersRes
 
 @handles(AlterPartitionReassignmentsRequest)
 def alter_partition_reassignments(
-    broker: Broker, call: Call[AlterPartitionReassignmentsRequest]
+    broker: Broker, call: RequestContext[AlterPartitionReassignmentsRequest]
 ) -> AlterPartitionReassignmentsResponse:
     request = call.request
     return AlterPartitionReassignmentsResponse(
@@ -409,7 +409,7 @@ def _reassign(
         if wanted.replicas is None:
             code = error_code(NoReassignmentInProgressError)
         else:
-            check_replicas(broker, wanted.replicas)
+            check_replicas(broker.config.node_id, wanted.replicas)
     except BrokerResponseError as error:
         code, text = error_code(error), error_text(error)
     return AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
@@ -419,6 +419,6 @@ def _reassign(
 
 @handles(ListPartitionReassignmentsRequest)
 def list_partition_reassignments(
-    broker: Broker, call: Call[ListPartitionReassignmentsRequest]
+    broker: Broker, call: RequestContext[ListPartitionReassignmentsRequest]
 ) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(throttle_time_ms=0, error_code=0, error_message=None, topics=[])

@@ -31,18 +31,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.codes import error_code, error_text
 from kafka.broker.groups.regex import check_regex, resolve
 from kafka.broker.handlers.offsets import errors_first
 from kafka.broker.offset_store import CommittedOffset
-from kafka.broker.registry import Call, handles
-from kafka.broker.reply import Reply
+from kafka.broker.registry import RequestContext, handles
+from kafka.broker.responses import PendingResponse, error_code, error_text
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS
 from kafka.broker.topics import INTERNAL_TOPICS, check_topic_name
-from kafka.broker.transactions.admission import admit_offsets
-from kafka.broker.transactions.markers import Marker, write_marker
-from kafka.broker.transactions.states import BY_TITLE
-from kafka.broker.transactions.transaction import Producer
+from kafka.broker.transactions.markers import TransactionMarker
+from kafka.broker.transactions.transaction_metadata import BY_TITLE, Producer
+from kafka.broker.transactions.verification import verify_offsets
 from kafka.errors import (
     BrokerResponseError,
     InvalidGroupIdError,
@@ -108,7 +106,7 @@ def _code(error: BrokerResponseError, version: int) -> int:
 
 
 @handles(AddPartitionsToTxnRequest)
-def add_partitions(broker: Broker, call: Call[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
+def add_partitions(broker: Broker, call: RequestContext[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
     request = call.request
     if call.version < _BATCHED_SINCE:
         producer = (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
@@ -208,7 +206,7 @@ def _results(topics: Sequence[_AddedTopic], codes: Mapping[TopicPartition, int],
 
 
 @handles(AddOffsetsToTxnRequest)
-def add_offsets(broker: Broker, call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
+def add_offsets(broker: Broker, call: RequestContext[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
     request = call.request
     code = 0
     try:
@@ -224,7 +222,7 @@ def add_offsets(broker: Broker, call: Call[AddOffsetsToTxnRequest]) -> AddOffset
 
 
 @handles(EndTxnRequest)
-def end_transaction(broker: Broker, call: Call[EndTxnRequest]) -> EndTxnResponse | Reply:
+def end_transaction(broker: Broker, call: RequestContext[EndTxnRequest]) -> EndTxnResponse | PendingResponse:
     request = call.request
     is_new = call.version >= EPOCH_BUMP_SINCE_END
     try:
@@ -237,20 +235,19 @@ def end_transaction(broker: Broker, call: Call[EndTxnRequest]) -> EndTxnResponse
     except BrokerResponseError as error:
         return EndTxnResponse(throttle_time_ms=0, error_code=_code(error, call.version))
     response = EndTxnResponse(throttle_time_ms=0, error_code=0, producer_id=producer_id, producer_epoch=epoch)
-    reply = Reply()
+    reply = PendingResponse()
 
-    def ended(holds: bool) -> None:
-        reply.hang_up = not holds
-        reply.complete(response)
+    def ended(is_durable: bool) -> None:
+        reply.complete(response, hang_up=not is_durable)
 
-    return reply if broker.transactions.when_ended(request.transactional_id, ended) else response
+    return reply if broker.transactions.call_when_ended(request.transactional_id, ended) else response
 
 
 # -- offsets ----------------------------------------------------------------------------------------------------------
 
 
 @handles(TxnOffsetCommitRequest)
-def commit_offsets(broker: Broker, call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
+def commit_offsets(broker: Broker, call: RequestContext[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     """Offsets that hold when the transaction is committed, and are nobody's until then."""
     request = call.request
     refused: dict[str, list[_OffsetResult]] = {}
@@ -298,7 +295,7 @@ def commit_offsets(broker: Broker, call: Call[TxnOffsetCommitRequest]) -> TxnOff
 
 
 def _commit_pending(
-    broker: Broker, call: Call[TxnOffsetCommitRequest], offsets: Mapping[TopicPartition, CommittedOffset]
+    broker: Broker, call: RequestContext[TxnOffsetCommitRequest], offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> None:
     """Check who commits, and keep the offsets as pending ones."""
     request = call.request
@@ -307,7 +304,7 @@ def _commit_pending(
     producer = (request.producer_id, request.producer_epoch)
     home = broker.transactions.offsets_partition(request.group_id)
     log = broker.state.topic(home.topic).log(home.partition)
-    admit_offsets(broker, home, log, request.transactional_id, producer, call.version)
+    verify_offsets(broker.transactions, home, log, request.transactional_id, producer, call.version)
     broker.groups.check_commit(
         request.group_id,
         request.member_id,
@@ -327,7 +324,7 @@ PRODUCER_FENCED_SINCE_INIT: Final = 4
 
 
 @handles(InitProducerIdRequest)
-def init_producer_id(broker: Broker, call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
+def init_producer_id(broker: Broker, call: RequestContext[InitProducerIdRequest]) -> InitProducerIdResponse:
     request = call.request
     try:
         if (request.producer_id < 0) != (request.producer_epoch < 0):
@@ -355,7 +352,7 @@ _DescribedPartition = DescribeProducersResponse.PartitionResponse
 
 @handles(DescribeTransactionsRequest)
 def describe_transactions(
-    broker: Broker, call: Call[DescribeTransactionsRequest]
+    broker: Broker, call: RequestContext[DescribeTransactionsRequest]
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         throttle_time_ms=0,
@@ -396,7 +393,7 @@ def _described_transaction(broker: Broker, transactional_id: str) -> _DescribedT
 
 
 @handles(ListTransactionsRequest)
-def list_transactions(broker: Broker, call: Call[ListTransactionsRequest]) -> ListTransactionsResponse:
+def list_transactions(broker: Broker, call: RequestContext[ListTransactionsRequest]) -> ListTransactionsResponse:
     request = call.request
     unknown = list(dict.fromkeys(name for name in request.state_filters if name not in BY_TITLE))
     states = {BY_TITLE[name] for name in request.state_filters if name in BY_TITLE}
@@ -436,7 +433,7 @@ def _matching_ids(broker: Broker, pattern: str | None) -> frozenset[str] | None:
 
 
 @handles(DescribeProducersRequest)
-def describe_producers(broker: Broker, call: Call[DescribeProducersRequest]) -> DescribeProducersResponse:
+def describe_producers(broker: Broker, call: RequestContext[DescribeProducersRequest]) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         throttle_time_ms=0,
         topics=[
@@ -489,7 +486,7 @@ _Codes = dict[int, dict[TopicPartition, int]]
 
 
 @handles(WriteTxnMarkersRequest)
-def write_markers(broker: Broker, call: Call[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
+def write_markers(broker: Broker, call: RequestContext[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
     codes: _Codes = {}
     for one in call.request.markers:
         there = []
@@ -501,7 +498,7 @@ def write_markers(broker: Broker, call: Call[WriteTxnMarkersRequest]) -> WriteTx
         is_nobodys = one.producer_id < 0 or one.producer_epoch < 0
         if is_nobodys and any(partition.topic != CONSUMER_OFFSETS for partition in there):
             return _response(_all_failed(call.request.markers))  # as in Kafka, with those before it written
-        marker = Marker(
+        marker = TransactionMarker(
             one.producer_id, one.producer_epoch, one.transaction_result, one.coordinator_epoch, one.transaction_version
         )
         for partition in there:
@@ -547,9 +544,9 @@ def _response(codes: _Codes) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(markers=results)
 
 
-def _write(broker: Broker, partition: TopicPartition, marker: Marker) -> int:
+def _write(broker: Broker, partition: TopicPartition, marker: TransactionMarker) -> int:
     try:
-        write_marker(broker, partition, marker)
+        broker.markers.write(partition, marker)
     except BrokerResponseError as error:
         return error_code(error)
     return 0

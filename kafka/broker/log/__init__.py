@@ -26,12 +26,12 @@ from kafka.broker.log.producer_state import ProducerStates
 from kafka.broker.log.segment import batch_bounds
 
 __all__ = [
-    "LogAppendInfo",
     "DirectoryLock",
     "DirectoryLockedError",
     "FilePool",
     "FlushPolicy",
     "Journal",
+    "LogAppendInfo",
     "LogConfig",
     "LogDirectory",
     "MetadataStore",

@@ -124,7 +124,8 @@ class LogDirectory:
     """The data directory of one broker; DirectoryLockedError when another process has it.
 
     ``epoch_ms`` gives the time of day in ms. ``defaults``: topic configuration that the broker's settings give.
-    ``executor`` runs blocking file work (``flushing.py``).
+    ``leader_epoch`` returns that of a partition whose log is opened; None: the log's own. ``executor`` runs blocking
+    file work (``flushing.py``).
     """
 
     def __init__(
@@ -136,13 +137,13 @@ class LogDirectory:
         defaults: Mapping[str, str] | None = None,
         max_open_files: int = MAX_OPEN_FILES,
         executor: FileExecutor | None = None,
+        leader_epoch: Callable[[Topic, int], int | None] = lambda topic, partition: None,
     ) -> None:
         self.path = os.path.abspath(path)
         self.flush_policy = flush if flush is not None else FlushPolicy.parse("interval")
         self.defaults = dict(defaults or {})
         self._epoch_ms = epoch_ms
-        self.leader_epoch: Callable[[Topic, int], int | None] = lambda topic, partition: None
-        """The leader epoch of a partition whose log is opened; None: the log's own."""
+        self._leader_epoch = leader_epoch
         self._logs: dict[tuple[UUID, int], PartitionLog] = {}
         self._last_values: dict[str, str] = {}
         self._last_config = LogConfig()
@@ -184,7 +185,7 @@ class LogDirectory:
                 self.pool.close()  # connections have the rest: files are opened again as they are needed
                 found = self._open(topic, partition)
             self._logs[key] = found
-            epoch = self.leader_epoch(topic, partition)
+            epoch = self._leader_epoch(topic, partition)
             if epoch is not None:
                 found.leader_epoch = epoch
         return found
@@ -259,6 +260,12 @@ class LogDirectory:
             for found in logs:
                 found.configure(config)
 
+    def set_defaults(self, defaults: Mapping[str, str]) -> None:
+        """Replace the topic configuration that the broker's settings give, and apply it to all open logs."""
+        self.defaults = dict(defaults)
+        for topic in self.metadata:
+            self.configure_topic(topic)
+
     def delete_topic(self, name: str) -> Topic:
         """Delete a topic and its files. What a crash leaves of them is deleted at the next start.
 
@@ -321,6 +328,14 @@ class LogDirectory:
     def has_unflushed(self) -> bool:
         """Whether anything was written that is not known to be on the disk."""
         return self.flusher.has_unflushed
+
+    def call_when_flushed(self, step: Callable[[], None]) -> None:
+        """With fsync=always call ``step`` when all that was written before is on the disk, or has failed to get there;
+        else at once. ``step`` finds out itself which log has failed."""
+        if self.flush_policy.sync_before_answer and self.has_unflushed:
+            self.flusher.add_waiter(lambda error: step())
+        else:
+            step()
 
     def tick(self, now: float) -> float | None:
         """Begin to flush what is due at ``now`` (monotonic s); when to come again, or None."""

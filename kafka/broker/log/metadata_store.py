@@ -11,16 +11,19 @@ Nothing is validated here: names, limits and permissions are checked by the hand
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
+import random
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.broker.log.files import FilePool, OutOfDescriptorsError, replace_file
 from kafka.broker.private_files import open_private
+from kafka.broker.responses import error_text
 from kafka.errors import KafkaStorageError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 log = logging.getLogger(__name__)
@@ -254,14 +257,14 @@ class MetadataStore:
 
     def grow_topic(self, name: str, partitions: int) -> Topic:
         """Give a topic more partitions. UnknownTopicOrPartitionError (3)."""
-        topic = self._known(name)
+        topic = self.known_topic(name)
         born = [*topic.born, (topic.partitions, self.starts)]
         self._write({f"topic/{name}": _topic_value(topic.topic_id, partitions, born)})
         return self._topics[name]
 
     def delete_topic(self, name: str) -> Topic:
         """Delete a topic and its configuration, and return it. UnknownTopicOrPartitionError (3)."""
-        topic = self._known(name)
+        topic = self.known_topic(name)
         self._write({f"topic/{name}": None, f"config/topic/{name}": None})
         return topic
 
@@ -318,7 +321,8 @@ class MetadataStore:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _known(self, name: str) -> Topic:
+    def known_topic(self, name: str) -> Topic:
+        """The topic of this name. UnknownTopicOrPartitionError (3)."""
         topic = self._topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError(f"no topic {name}")
@@ -368,3 +372,58 @@ def _collision_key(name: str) -> str:
 
 def _topic_value(topic_id: UUID, partitions: int, born: Sequence[tuple[int, int]]) -> dict[str, Any]:
     return {"id": topic_id.hex, "partitions": partitions, "born": [list(row) for row in born]}
+
+
+# What the broker gives out and never takes back: its cluster's id, topics' ids, producers' ids, leader epochs.
+#
+# All but topic ids (which are chance) are kept in the metadata, so that no restart gives one out again.
+
+
+EPOCHS_PER_START: Final = 2
+"""What a restart adds to each partition's leader epoch, as with Apache Kafka 4.3.0 (measured): the leader is lost, then
+found again."""
+
+PRODUCER_ID_BLOCK: Final = 1000
+"""Producer ids are made durable by the block, as in Kafka; what is left of one at a restart is never given out."""
+
+
+class IdAllocator:
+    """``sync``: puts the metadata on the disk. Making one counts a start."""
+
+    def __init__(self, metadata: MetadataStore, rng: random.Random, sync: Callable[[], None]) -> None:
+        self._metadata = metadata
+        self._rng = rng
+        self._sync = sync
+        self._producer_ids = range(0)
+        self._count_start()
+        self.cluster_id: str = metadata.meta("cluster_id") or self._new_cluster_id()
+
+    def leader_epoch(self, topic: Topic, partition: int) -> int:
+        """The leader epoch of a partition, opened or not."""
+        return EPOCHS_PER_START * (self._metadata.starts - topic.born_at(partition))
+
+    def new_topic_id(self) -> UUID:
+        """A random id (version 4)."""
+        return UUID(int=self._rng.getrandbits(128), version=4)
+
+    def new_producer_id(self) -> int:
+        """A producer id that was never given out."""
+        if not self._producer_ids:
+            first = int(self._metadata.meta("next_producer_id", 0))
+            self._metadata.set_meta("next_producer_id", first + PRODUCER_ID_BLOCK)
+            self._sync()
+            self._producer_ids = range(first, first + PRODUCER_ID_BLOCK)
+        first = self._producer_ids[0]
+        self._producer_ids = self._producer_ids[1:]
+        return first
+
+    def _count_start(self) -> None:
+        try:
+            self._metadata.count_start()
+        except KafkaStorageError as error:
+            log.error("leader epochs will repeat after the next start: %s", error_text(error))
+
+    def _new_cluster_id(self) -> str:
+        text = base64.urlsafe_b64encode(self._rng.randbytes(16)).rstrip(b"=").decode()
+        self._metadata.set_meta("cluster_id", text)
+        return text

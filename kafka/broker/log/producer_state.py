@@ -32,7 +32,7 @@ from kafka.errors import (
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
-from kafka.records import BatchHeader
+from kafka.records import BatchHeader, iter_batches
 
 REMEMBERED_BATCHES = 5
 LAST_SEQUENCE = 2**31 - 1
@@ -323,4 +323,23 @@ def _numbers(values: Sequence[object]) -> list[int]:
     found = [value for value in values if isinstance(value, int)]
     if len(found) != len(values):
         raise TypeError("a producer's id, epochs, times and offsets are numbers")
+    return found
+
+
+def aborted_batches(data: bytes | memoryview, aborted: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """First and last offset of each aborted batch in ``data``, without markers. ``aborted``: the result of
+    :meth:`PartitionLog.aborted_transactions` for its offsets: producer id and first offset. Consumers filter aborted
+    batches themselves; for a share group the broker does."""
+    waiting = sorted(((first, producer_id) for producer_id, first in aborted), reverse=True)
+    dropping: set[int] = set()
+    found: list[tuple[int, int]] = []
+    for header in iter_batches(data, check_crcs=False):
+        while waiting and waiting[-1][0] <= header.last_offset:
+            dropping.add(waiting.pop()[1])
+        if header.producer_id not in dropping or not header.is_transactional:
+            continue
+        if header.is_control:
+            dropping.discard(header.producer_id)  # its abort marker
+        else:
+            found.append((header.base_offset, header.last_offset))
     return found

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 
 from kafka.broker.log.files import FilePool, is_out_of_descriptors, replace_file, storage_error
 from kafka.broker.private_files import open_private
-from kafka.broker.slices import SliceBudget, read_batch
+from kafka.broker.time_slices import TimeSliceBudget, read_batch
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records import HEADER_BYTES, BatchHeader, check_crc, parse_header
 from kafka.records.compression import InflationLimitError
@@ -596,7 +596,7 @@ def find_first_since(segments: Sequence[Segment], start_offset: int, timestamp: 
     codec is not installed, or that inflates above the bound, only the header can be read: its first record is taken,
     and its last one by :func:`find_max_timestamp`. Both searches are generators, which yield as in ``slices.py``.
     """
-    budget = SliceBudget()
+    budget = TimeSliceBudget()
     for segment in segments:
         if segment.max_timestamp < timestamp or segment.next_offset <= start_offset:
             continue

@@ -5,7 +5,7 @@
     __consumer_offsets    ShareGroupMetadata   a group and its epoch
 
 When much of the log is superseded by later snapshots, the whole state is written once more, and what lies before it is
-deleted (:meth:`~kafka.broker.state.state_topic.StateTopic.begin_anew`). Merged state
+deleted (:meth:`~kafka.broker.state.state_topic.StateTopic.rewrite`). Merged state
 is stored here only for share partitions that nobody uses; one in use is asked for it.
 
 The most frequent record, an update, is packed by hand: a test compares it with what the codec makes.
@@ -21,17 +21,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from kafka.broker.share.states import ACKNOWLEDGED, ARCHIVED, StateRange
-from kafka.broker.state.group_records import GROUP_KEYS, ShareGroupMetadataKey, ShareGroupMetadataValue
-from kafka.broker.state.record_codec import decode_value, encode_key, encode_value
-from kafka.broker.state.share_records import (
+from kafka.broker.state.records import (
+    GROUP_KEYS,
     SHARE_KEYS,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
     ShareSnapshotKey,
     ShareSnapshotValue,
     ShareUpdateKey,
     ShareUpdateValue,
+    decode_value,
+    encode_key,
+    encode_value,
 )
-from kafka.broker.state.state_log import Entry, RenewableStateLog, StateLog
-from kafka.broker.state.state_topic import kafka_uuid
+from kafka.broker.state.state_topic import Entry, StateTopic, kafka_uuid
 from kafka.errors import KafkaStorageError
 from kafka.wire.primitives import uvarint
 
@@ -75,8 +78,8 @@ class ShareStateStore:
 
     def __init__(
         self,
-        shares: RenewableStateLog,
-        groups: StateLog,
+        shares: StateTopic,
+        groups: StateTopic,
         is_topic: Callable[[UUID], bool] = lambda topic_id: True,
     ) -> None:
         self._shares = shares
@@ -85,7 +88,7 @@ class ShareStateStore:
         self._partitions: dict[ShareKey, _StoredPartition] = {}
         shares.replay(self._on_record, _on_marker)
         groups.replay(self._on_group, _on_marker)
-        shares.when_deleted(self._topic_deleted)
+        shares.add_deletion_listener(self._topic_deleted)
         for key in [key for key in self._partitions if not is_topic(key.topic_id)]:
             self.forget(key)
 
@@ -130,8 +133,8 @@ class ShareStateStore:
             stored.epoch = 0
             return
         # before, as what is in use changes only when this is written
-        if self._shares.should_begin_anew(stored.state_partition):
-            self._shares.begin_anew(stored.state_partition, self._snapshots(stored.state_partition))
+        if self._shares.should_rewrite(stored.state_partition):
+            self._shares.rewrite(stored.state_partition, self._snapshots(stored.state_partition))
         if len(changes) == 1:
             value = _UPDATE_OF_ONE.pack(0, stored.epoch, _LEADER_EPOCH, start_offset, 2, *changes[0])
         else:

@@ -1,27 +1,29 @@
-"""Commit and abort markers: what ends a transaction in a partition's log.
+"""Commit and abort markers: they end a transaction in a partition's log.
 
-For the partitions of ``__consumer_offsets`` a marker also makes the pending offsets of its producer current, or drops
-them. Who decides is the coordinator, or an operator with WriteTxnMarkers.
+In ``__consumer_offsets`` a marker also applies the pending offsets of its producer, or drops them. The coordinator
+decides, or an operator with WriteTxnMarkers.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafka.broker.log import LogDirectory, PartitionLog
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS
-from kafka.broker.transactions.transaction import EPOCH_BUMP_SINCE
+from kafka.broker.transactions.transaction_metadata import EPOCH_BUMP_SINCE
 from kafka.errors import InvalidProducerEpochError, TransactionCoordinatorFencedError, UnknownTopicOrPartitionError
 from kafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from kafka.broker.broker import Broker
+    from kafka.broker.offset_store import OffsetStore
 
 log = logging.getLogger(__name__)
 
 
-class Marker(NamedTuple):
-    """One transaction's end. ``version``: the transaction version; from 2 on a marker has an epoch of its own."""
+class TransactionMarker(NamedTuple):
+    """The end of one transaction. ``version``: the transaction version; from 2 on a marker has an epoch of its own."""
 
     producer_id: int
     epoch: int
@@ -30,56 +32,70 @@ class Marker(NamedTuple):
     version: int
 
 
-def write_marker(broker: Broker, partition: TopicPartition, marker: Marker) -> None:
-    """Append a marker to a partition's log.
+class MarkerWriter:
+    """Writes markers to the logs. ``on_append`` is called with each log that was appended to."""
 
-    Errors: UnknownTopicOrPartitionError (3), InvalidProducerEpochError (47), TransactionCoordinatorFencedError (52),
-    KafkaStorageError (56).
-    """
-    found = broker.logs.log(broker.topic(partition.topic), partition.partition)
-    found.append_marker(
-        marker.producer_id,
-        marker.epoch,
-        marker.committed,
-        marker.coordinator_epoch,
-        broker.epoch_ms(),
-        must_be_newer=marker.version >= EPOCH_BUMP_SINCE,
-    )
-    if partition.topic == CONSUMER_OFFSETS:
-        broker.offsets.complete(marker.producer_id, marker.committed, [partition.partition])
-    broker.appended(found)
+    def __init__(
+        self,
+        logs: LogDirectory,
+        offsets: OffsetStore,
+        *,
+        epoch_ms: Callable[[], int],
+        on_append: Callable[[PartitionLog], None],
+    ) -> None:
+        self._logs = logs
+        self._offsets = offsets
+        self._epoch_ms = epoch_ms
+        self._on_append = on_append
 
+    def write(self, partition: TopicPartition, marker: TransactionMarker) -> None:
+        """Append a marker to a partition's log.
 
-def end_everywhere(broker: Broker, partitions: frozenset[TopicPartition], marker: Marker, *, again: bool) -> None:
-    """Write the markers of a decided transaction; KafkaStorageError (56) leaves the rest for the next attempt.
+        Errors: UnknownTopicOrPartitionError (3), InvalidProducerEpochError (47), TransactionCoordinatorFencedError
+        (52), KafkaStorageError (56).
+        """
+        found = self._log(partition)
+        found.append_marker(
+            marker.producer_id,
+            marker.epoch,
+            marker.committed,
+            marker.coordinator_epoch,
+            self._epoch_ms(),
+            must_be_newer=marker.version >= EPOCH_BUMP_SINCE,
+        )
+        if partition.topic == CONSUMER_OFFSETS:
+            self._offsets.complete(marker.producer_id, marker.committed, [partition.partition])
+        self._on_append(found)
 
-    ``again``: some may be there already, from an attempt that failed or a process that was killed: a partition gets
-    one only where the transaction is still open. A topic that was deleted has nothing to end; a partition that refuses
-    the marker has been taken over by somebody else's, and only a warning is left to give.
-    """
-    for partition in sorted(partitions):
-        try:
-            if again and _is_ended(broker, partition, marker):
+    def write_all(self, partitions: frozenset[TopicPartition], marker: TransactionMarker, *, is_retry: bool) -> None:
+        """Write the markers of a decided transaction; after KafkaStorageError (56) the rest is for the next attempt.
+
+        ``is_retry``: some may be written already, by an attempt that failed or a process that was killed: a partition
+        gets one only where the transaction is still open. A deleted topic is skipped; a partition that refuses the
+        marker belongs to a newer producer's transaction, which is only logged.
+        """
+        for partition in sorted(partitions):
+            try:
+                if not (is_retry and self._is_ended(partition, marker)):
+                    self.write(partition, marker)
+            except UnknownTopicOrPartitionError:
                 continue
-            write_marker(broker, partition, marker)
-        except UnknownTopicOrPartitionError:
-            continue
-        except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
-            log.warning("%s-%d takes no marker of its transaction: %s", *partition, error)
+            except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
+                log.warning("%s-%d refused the marker of its transaction: %s", *partition, error)
 
+    def check_written(self, partitions: frozenset[TopicPartition]) -> None:
+        """KafkaStorageError (56) when a marker written to one of these partitions may be lost."""
+        for name, number in partitions:
+            topic = self._logs.metadata.topic(name)
+            found = None if topic is None else self._logs.log_if_open(topic.topic_id, number)
+            if found is not None and found.failure is not None:
+                raise found.failure
 
-def check_written(broker: Broker, partitions: frozenset[TopicPartition]) -> None:
-    """KafkaStorageError (56) when a marker that was written in one of these partitions may be lost."""
-    for topic, number in partitions:
-        found = broker.metadata.topic(topic)
-        opened = None if found is None else broker.logs.log_if_open(found.topic_id, number)
-        if opened is not None and opened.failure is not None:
-            raise opened.failure
+    def _log(self, partition: TopicPartition) -> PartitionLog:
+        return self._logs.log(self._logs.metadata.known_topic(partition.topic), partition.partition)
 
-
-def _is_ended(broker: Broker, partition: TopicPartition, marker: Marker) -> bool:
-    found = broker.logs.log(broker.topic(partition.topic), partition.partition)
-    entry = found.producers.entries.get(marker.producer_id)
-    if entry is None or entry.txn_start_offset is not None:
-        return False
-    return entry.epoch >= marker.epoch and entry.coordinator_epoch >= 0
+    def _is_ended(self, partition: TopicPartition, marker: TransactionMarker) -> bool:
+        entry = self._log(partition).producers.entries.get(marker.producer_id)
+        if entry is None or entry.txn_start_offset is not None:
+            return False
+        return entry.epoch >= marker.epoch and entry.coordinator_epoch >= 0

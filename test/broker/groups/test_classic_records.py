@@ -3,8 +3,7 @@ from __future__ import annotations
 from kafka.broker.groups.classic_group import ClassicGroup, ClassicState
 from kafka.broker.groups.consumer_protocol import write_subscription
 from kafka.broker.groups.records import classic_entry, has_members, load_classic
-from kafka.broker.state.group_records import GroupMetadataValue
-from kafka.broker.state.record_codec import decode_value, encode_value
+from kafka.broker.state.records import GroupMetadataValue, decode_value, encode_value
 from test.broker.groups.test_classic_group import Hand
 
 

@@ -19,7 +19,7 @@ from kafka.broker.groups.consumer_group import (
     DurableGroupState,
 )
 from kafka.broker.groups.records import DurableGroupStateBuilder, changes
-from kafka.broker.state.group_records import GROUP_KEYS
+from kafka.broker.state.records import GROUP_KEYS
 from kafka.broker.topics import TopicIdPartition, TopicInfo
 from kafka.errors import BrokerResponseError, FencedMemberEpochError, UnknownMemberIdError
 from test.broker.groups.hand import HandGroup

@@ -10,7 +10,7 @@ import pytest
 
 from kafka.broker.groups.consumer_group import ConsumerHeartbeat
 from kafka.broker.groups.consumer_protocol import read_assignment, write_assignment, write_subscription
-from kafka.broker.reply import Connection
+from kafka.broker.responses import ConnectionContext
 from kafka.errors import KafkaStorageError
 from kafka.protocol.consumer_group import ConsumerGroupDescribeRequest
 from kafka.protocol.groups import DeleteGroupsRequest, DescribeGroupsRequest, JoinGroupResponse, ListGroupsRequest
@@ -111,7 +111,7 @@ def test_a_member_that_waits_keeps_its_place_when_its_connection_ends(hand: Hand
     first = stable(hand, "g")
     protocols = (("range", write_subscription(["t"])),)
     second = hand.ask(join("g", protocols=protocols), 9).member_id
-    connection = Connection()
+    connection = ConnectionContext()
     reply = hand.send(join("g", second, protocols=protocols), 9, connection)
     assert not reply.done
     hand.broker.disconnected(connection, hand.now)
@@ -188,7 +188,7 @@ def test_requests_sent_ahead_are_answered_with_what_was_decided_for_all(hand: Ha
     hand.broker.close()
     hand.settings = {"group.initial.rebalance.delay.ms": "3000"}
     hand.broker = hand._open()
-    replies = [hand.send(join("g"), 3, Connection()) for _ in range(2)]
+    replies = [hand.send(join("g"), 3, ConnectionContext()) for _ in range(2)]
     assert not any(reply.done for reply in replies)
     hand.advance(6.1)
     answers = [reply.response for reply in replies]
@@ -316,7 +316,7 @@ def test_a_restart_in_the_middle_of_a_rebalance_is_the_generation_before(hand: H
     protocols = (("range", write_subscription(["t"])),)
     first = stable(hand, "g")
     second = hand.ask(join("g", protocols=protocols), 9).member_id
-    hand.send(join("g", second, protocols=protocols), 9, Connection())
+    hand.send(join("g", second, protocols=protocols), 9, ConnectionContext())
     assert state(hand, "g") == "PreparingRebalance"
     if stage == "completing":
         assert hand.ask(join("g", first, protocols=protocols), 9).generation_id == 2

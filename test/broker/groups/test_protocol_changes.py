@@ -129,7 +129,7 @@ def test_the_groups_end_with_their_topic(hand: HandBroker) -> None:
     assert not reply.done
     hand.ask(consumer("n", "a", 0, ["t"]))
     hand.broker.logs.delete_topic("__consumer_offsets")
-    hand.broker.state.deleted("__consumer_offsets")
+    hand.broker.state.on_topic_deleted("__consumer_offsets")
     assert hand.broker.groups.groups == {}
     assert reply.done
     assert [one.error_code for one in hand.ask(DeleteGroupsRequest(groups_names=["g", "n"])).results] == [69, 69]

@@ -13,7 +13,7 @@ from kafka.broker.groups.consumer_group import (
     metadata_hash,
 )
 from kafka.broker.groups.records import LoadedGroups, changes, tombstones
-from kafka.broker.state.group_records import (
+from kafka.broker.state.records import (
     GROUP_KEYS,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -26,8 +26,10 @@ from kafka.broker.state.group_records import (
     GroupMetadataKey,
     OffsetCommitKey,
     ShareGroupMetadataKey,
+    decode_value,
+    encode_key,
+    encode_value,
 )
-from kafka.broker.state.record_codec import decode_value, encode_key, encode_value
 from kafka.broker.topics import TopicInfo
 
 Entry = tuple[bytes, bytes | None]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafka.broker.emulation import LATEST, RELEASES
 from kafka.broker.registry import load
-from kafka.broker.releases import LATEST, RELEASES
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from test.broker.driver import HandBroker
 

@@ -154,7 +154,7 @@ def test_answers_shrink_to_one_batch_when_the_server_has_no_room_for_more(hand: 
     hand.create_topic("t", 2)
     for partition in (0, 0, 1):
         hand.produce("t", batch(b"x"), partition)
-    hand.broker.answer_room = lambda: -5
+    hand.broker.response_room = lambda: -5
     assert [len(values(one.records)) for one in fetched(hand.ask(fetch_request("t", (0, 0)), 12))] == [1, 0]
 
 

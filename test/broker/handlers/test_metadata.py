@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from kafka.broker.handlers.metadata import MOST_MADE
-from kafka.broker.reply import Connection
+from kafka.broker.responses import ConnectionContext
 from kafka.protocol.cluster import DescribeClusterRequest
 from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
@@ -95,7 +95,7 @@ def test_who_asks_may_do_everything(hand: HandBroker) -> None:
 
 def test_a_broker_on_all_addresses_tells_each_client_the_one_that_it_came_to(hand: HandBroker) -> None:
     hand.broker.advertised = (None, 9)
-    connection = Connection("10.0.0.2", 5, local_host="10.0.0.1")
+    connection = ConnectionContext("10.0.0.2", 5, local_host="10.0.0.1")
     assert hand.ask(MetadataRequest(topics=[]), connection=connection).brokers[0].host == "10.0.0.1"
 
 

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker import record_checks
-from kafka.broker.reply import Connection
+from kafka.broker import log_validator
+from kafka.broker.responses import ConnectionContext
 from kafka.errors import UnsupportedCodecError
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
 from kafka.protocol.produce import ProduceRequest
@@ -132,7 +132,7 @@ def test_of_records_that_cannot_be_read_here_the_header_has_to_do(
     def unreadable(*_: object, **__: object) -> None:
         raise UnsupportedCodecError("no library for this compression")
 
-    monkeypatch.setattr(record_checks, "BatchValidator", unreadable)
+    monkeypatch.setattr(log_validator, "BatchValidator", unreadable)
     answer = hand.produce("t", batch(timestamp=int(EPOCH_S * 1000) + time_ms))
     assert (answer.error_code, answer.record_errors) == (code, [])
 
@@ -145,7 +145,7 @@ def test_a_request_that_names_too_many_partitions_ends_its_connection(hand: Hand
 
     hand.create_topic("t")
     assert hand.send(request(15_999), 9).hang_up is False
-    assert hand.send(request(16_000), 9, Connection()).hang_up
+    assert hand.send(request(16_000), 9, ConnectionContext()).hang_up
 
 
 def test_nobody_writes_to_the_brokers_own_topics(hand: HandBroker) -> None:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.reply import Connection, Reply
+from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.protocol.groups import DeleteGroupsRequest, ListGroupsRequest
 from kafka.protocol.share import (
     AlterShareGroupOffsetsRequest,
@@ -103,7 +103,7 @@ class Group:
             else [],
         )
 
-    def park(self, request: ShareFetchRequest, connection: Connection | None = None) -> Reply:
+    def park(self, request: ShareFetchRequest, connection: ConnectionContext | None = None) -> PendingResponse:
         reply = self.hand.send(request, connection=connection)
         self.hand.tick()
         assert not reply.done
@@ -265,7 +265,7 @@ def test_a_released_record_comes_again_with_a_higher_count(group: Group) -> None
 def test_a_lock_that_ends_gives_the_record_to_who_waits(group: Group) -> None:
     group.hand.produce("t", batch(b"a"))
     group.hand.ask(group.fetch_request(0))
-    other = Connection()
+    other = ConnectionContext()
     request = group.fetch_request(0, "other", max_wait_ms=60_000)
     reply = group.park(request, other)
     group.hand.advance(14.9)
@@ -294,7 +294,7 @@ def test_a_release_wakes_nobody_as_in_kafka(group: Group) -> None:
     group.hand.produce("t", batch(b"a"))
     group.hand.ask(group.fetch_request(0))
     request = group.fetch_request(0, "other", max_wait_ms=1000)
-    reply = group.park(request, Connection())
+    reply = group.park(request, ConnectionContext())
     group.acknowledge(1, [(0, 0, RELEASE)])
     group.hand.advance(0.9)
     assert not reply.done
@@ -426,7 +426,7 @@ def test_wrong_acknowledgements_are_refused_for_the_partition(group: Group, acks
 def test_another_ones_record_cannot_be_acknowledged(group: Group) -> None:
     group.hand.produce("t", batch(b"a"))
     group.hand.ask(group.fetch_request(0))
-    group.hand.ask(group.fetch_request(0, "other"), connection=Connection())
+    group.hand.ask(group.fetch_request(0, "other"), connection=ConnectionContext())
     assert group.acknowledge(1, [(0, 0, ACCEPT)], "other") == (0, 121)
     assert group.acknowledge(1, [(0, 0, ACCEPT)]) == (0, 0)
 
@@ -455,7 +455,7 @@ def test_closing_a_session_applies_its_acknowledgements_and_releases_the_rest(gr
 
 def test_a_lost_connection_releases_at_once_what_its_member_held(group: Group) -> None:
     group.hand.produce("t", batch(b"a"))
-    lost = Connection()
+    lost = ConnectionContext()
     group.hand.ask(group.fetch_request(0), connection=lost)
     group.hand.broker.disconnected(lost, group.hand.now)
     assert acquired(group.hand.ask(group.fetch_request(0, "other"))) == [(0, 0, 2)]
@@ -463,7 +463,7 @@ def test_a_lost_connection_releases_at_once_what_its_member_held(group: Group) -
 
 
 def test_a_waiting_fetch_of_a_lost_connection_acquires_nothing(group: Group) -> None:
-    lost = Connection()
+    lost = ConnectionContext()
     group.park(group.fetch_request(0, max_wait_ms=1000), lost)
     group.hand.broker.disconnected(lost, group.hand.now)
     group.hand.produce("t", batch(b"a"))
@@ -484,7 +484,7 @@ def test_too_many_sessions_are_told_after_the_wait(hand: HandBroker) -> None:
     hand.broker.sessions.max_sessions = 1
     hand.ask(group.fetch_request(0))
     request = group.fetch_request(0, "other", max_wait_ms=300)
-    reply = group.park(request, Connection())
+    reply = group.park(request, ConnectionContext())
     hand.advance(0.3)
     assert hand.answer(request, reply).error_code == 133
 

@@ -9,9 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.client_metrics import KIND, Wanted, wanted_of
-from kafka.broker.reply import Connection
-from kafka.broker.telemetry import KEPT_PUSHES, MOST_BYTES, MOST_KEPT_BYTES
+from kafka.broker.responses import ConnectionContext
+from kafka.broker.telemetry import KEPT_PUSHES, KIND, MOST_BYTES, MOST_KEPT_BYTES, RequestedMetrics, requested_metrics
 from kafka.errors import InvalidConfigurationError, KafkaConfigurationError
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.configs import ListConfigResourcesRequest
@@ -42,7 +41,9 @@ def subscribe(hand: HandBroker, name: str = "s", **values: str) -> None:
     assert alter(hand, CLIENT_METRICS, name, *changes) == (0, None)
 
 
-def get(hand: HandBroker, given: UUID = ID, connection: Connection | None = None) -> GetTelemetrySubscriptionsResponse:
+def get(
+    hand: HandBroker, given: UUID = ID, connection: ConnectionContext | None = None
+) -> GetTelemetrySubscriptionsResponse:
     return hand.ask(GetTelemetrySubscriptionsRequest(client_instance_id=given), connection=connection)
 
 
@@ -54,7 +55,7 @@ def push(
     given: UUID = ID,
     terminating: bool = False,
     codec: int = 0,
-    connection: Connection | None = None,
+    connection: ConnectionContext | None = None,
 ) -> int:
     request = PushTelemetryRequest(
         client_instance_id=given,
@@ -88,9 +89,9 @@ def test_all_subscriptions_that_match_are_put_together_at_the_shortest_interval(
 def test_a_subscription_matches_by_what_the_client_is() -> None:
     values = [{"metrics": "m", "match": "client_software_name=kafka-.*,client_software_version=1"}]
     me = {"client_software_name": "kafka-x", "client_software_version": "1"}
-    assert wanted_of(values, me) == Wanted(("m",), 300_000)
-    assert wanted_of(values, {**me, "client_software_version": "12"}).metrics == (), "the whole of it"
-    assert wanted_of(values, {}).metrics == ()
+    assert requested_metrics(values, me) == RequestedMetrics(("m",), 300_000)
+    assert requested_metrics(values, {**me, "client_software_version": "12"}).metrics == (), "the whole of it"
+    assert requested_metrics(values, {}).metrics == ()
 
 
 def test_the_software_is_what_api_versions_has_told(hand: HandBroker) -> None:
@@ -159,7 +160,7 @@ def test_the_last_push_may_come_early_and_nothing_follows_it(hand: HandBroker) -
 
 def test_a_client_is_forgotten_with_its_connection_or_when_it_is_silent(hand: HandBroker) -> None:
     subscribe(hand, metrics="m.", interval_ms="1000")
-    other = Connection()
+    other = ConnectionContext()
     number = get(hand, connection=other).subscription_id
     assert get(hand).error_code == 89
     hand.broker.disconnected(other, hand.now)
@@ -276,7 +277,7 @@ def test_subscriptions_are_listed_until_nothing_of_them_is_set(hand: HandBroker)
 
 def test_a_pattern_that_nobody_can_read_is_an_error() -> None:
     with pytest.raises(InvalidConfigurationError):
-        wanted_of([{"match": "client_id=("}], {})
+        requested_metrics([{"match": "client_id=("}], {})
 
 
 def test_pushes_of_all_clients_together_are_kept_up_to_a_number_of_bytes(hand: HandBroker) -> None:

@@ -13,13 +13,11 @@ from typing import Any
 
 import pytest
 
-from kafka.broker.background import BackgroundThread
-from kafka.broker.held_answers import HeldAnswers
 from kafka.broker.log import FilePool, FlushPolicy
 from kafka.broker.log.files import FileDeleter, OutOfDescriptorsError, replace_file
 from kafka.broker.log.flushing import RETRY_BACKOFF_S, SLICE_FILES, InlineExecutor, LogFlusher
-from kafka.broker.process import BrokerOptions, RunningBroker
-from kafka.broker.reply import Reply
+from kafka.broker.process import BackgroundThread, BrokerOptions, RunningBroker
+from kafka.broker.responses import DelayedResponses, PendingResponse
 from kafka.errors import KafkaStorageError
 from kafka.net.loop import Loop
 from kafka.protocol.produce import ProduceRequest
@@ -105,8 +103,8 @@ def test_answers_wait_for_the_sync_that_covers_them_and_share_it(always: HandBro
 def test_an_answer_that_comes_later_waits_for_the_disk_too(always: HandBroker, executor: HandExecutor) -> None:
     """Whatever a handler has parked: here an answer that somebody else's request completes."""
     broker = always.broker
-    parked = Reply()
-    shown = HeldAnswers(broker.logs, FlushPolicy.parse("always")).show(parked, ProduceRequest.api_key)
+    parked = PendingResponse()
+    shown = DelayedResponses(broker.logs, FlushPolicy.parse("always")).delay(parked, ProduceRequest.api_key)
     broker.logs.log(broker.topic("t"), 0).append(batch(b"a"), now_ms=0)
     parked.complete(None)
     assert not shown.done

@@ -35,15 +35,15 @@ class MemoryJournal:
         for key, value in list(self.entries):
             on_record(0, key, value, None)
 
-    def should_begin_anew(self, partition: int) -> bool:
+    def should_rewrite(self, partition: int) -> bool:
         return len(self.entries) > self.rewrite_above
 
-    def begin_anew(self, partition: int, holding: Sequence[Entry]) -> None:
+    def rewrite(self, partition: int, holding: Sequence[Entry]) -> None:
         if not self.fails:
             groups = [(key, value) for key, value in self.entries if key[1] > 1]
             self.entries[:] = [*groups, *holding]
 
-    def when_deleted(self, callback: Callable[[], None]) -> None:
+    def add_deletion_listener(self, callback: Callable[[], None]) -> None:
         """Nobody deletes this one."""
 
     def store(self) -> ShareStateStore:

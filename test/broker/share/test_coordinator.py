@@ -261,7 +261,7 @@ def test_state_is_whole_again_after_its_topic_was_deleted_under_a_group_at_work(
     take(partition, 10)
     partition.acknowledge("m", [AckBatch(4, 5, (ACCEPT,))], 0.0)
     broker.logs.delete_topic("__share_group_state")
-    broker.state.deleted("__share_group_state")
+    broker.state.on_topic_deleted("__share_group_state")
     partition.acknowledge("m", [AckBatch(0, 0, (ACCEPT,))], 0.0)
     copy = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy"))
     again = Broker(str(copy), fsync="never")

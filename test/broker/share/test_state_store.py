@@ -8,9 +8,14 @@ import pytest
 
 from kafka.broker.share.state_store import ShareKey, SharePartitionState, ShareStateStore
 from kafka.broker.share.states import ACKNOWLEDGED, ARCHIVED, AVAILABLE, StateRange
-from kafka.broker.state.group_records import ShareGroupMetadataValue
-from kafka.broker.state.record_codec import decode_value
-from kafka.broker.state.share_records import SHARE_KEYS, ShareSnapshotKey, ShareSnapshotValue, ShareUpdateValue
+from kafka.broker.state.records import (
+    SHARE_KEYS,
+    ShareGroupMetadataValue,
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateValue,
+    decode_value,
+)
 from test.broker.share.memory_journal import Entries, Entry, MemoryJournal
 
 TOPIC = UUID(int=1)
@@ -170,10 +175,10 @@ class TwoPartitions(MemoryJournal):
         self.homes.append(partition)
         super().append(partition, records, producer=producer)
 
-    def should_begin_anew(self, partition: int) -> bool:
+    def should_rewrite(self, partition: int) -> bool:
         return len(self.entries) >= 4
 
-    def begin_anew(self, partition: int, holding: Sequence[Entry]) -> None:
+    def rewrite(self, partition: int, holding: Sequence[Entry]) -> None:
         self.anew.append((partition, list(holding)))
 
 

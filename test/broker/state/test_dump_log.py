@@ -11,9 +11,8 @@ import pytest
 from kafka.broker.offset_store import CommittedOffset
 from kafka.broker.share.state_store import ShareKey
 from kafka.broker.share.states import ACKNOWLEDGED, StateRange
-from kafka.broker.state.record_codec import encode_key, encode_value
+from kafka.broker.state.records import TransactionLogKey, TransactionLogValue, encode_key, encode_value
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from kafka.broker.state.transaction_records import TransactionLogKey, TransactionLogValue
 from kafka.structs import TopicPartition
 from test.broker.driver import HandBroker
 from test.support import jars

@@ -5,17 +5,25 @@ from __future__ import annotations
 import inspect
 import pathlib
 import zipfile
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from kafka.broker.share.state_store import ShareKey, ShareStateStore
 from kafka.broker.share.states import ACKNOWLEDGED, AVAILABLE, StateRange
-from kafka.broker.state import group_records, share_records, transaction_records
-from kafka.broker.state.group_records import GROUP_KEYS, ConsumerGroupMemberMetadataValue, OffsetCommitKey
-from kafka.broker.state.record_codec import decode_value, encode_key, encode_value
-from kafka.broker.state.share_records import SHARE_KEYS, ShareUpdateKey, ShareUpdateValue
+from kafka.broker.state import records
+from kafka.broker.state.records import (
+    GROUP_KEYS,
+    SHARE_KEYS,
+    TRANSACTION_KEYS,
+    ConsumerGroupMemberMetadataValue,
+    OffsetCommitKey,
+    ShareUpdateKey,
+    ShareUpdateValue,
+    decode_value,
+    encode_key,
+    encode_value,
+)
 from kafka.errors import KafkaStorageError
 from kafka.wire.message import Message
 from kafka.wire.types import ZERO_UUID
@@ -25,16 +33,23 @@ from test.support.apache_kafka import LATEST, require_apache_kafka
 from test.support.schema_views import class_view, parse_range, schema_view
 from test.support.schemas import parse_schema
 
-MODULES: dict[str, ModuleType] = {
-    "kafka-group-coordinator": group_records,
-    "kafka-transaction-coordinator": transaction_records,
-    "kafka-share-coordinator": share_records,
+
+def jar_of(name: str) -> str:
+    """The coordinator whose schema a class has."""
+    if name.startswith(("ShareSnapshot", "ShareUpdate")):
+        return "kafka-share-coordinator"
+    return "kafka-transaction-coordinator" if name.startswith("TransactionLog") else "kafka-group-coordinator"
+
+
+KEYS = {
+    "kafka-share-coordinator": SHARE_KEYS,
+    "kafka-transaction-coordinator": TRANSACTION_KEYS,
+    "kafka-group-coordinator": GROUP_KEYS,
 }
 CLASSES: list[tuple[str, type[Message]]] = [
-    (jar, found)
-    for jar, module in MODULES.items()
-    for _, found in inspect.getmembers(module, inspect.isclass)
-    if issubclass(found, Message) and found.__module__ == module.__name__
+    (jar_of(name), found)
+    for name, found in inspect.getmembers(records, inspect.isclass)
+    if issubclass(found, Message) and found.__module__ == records.__name__
 ]
 
 
@@ -43,7 +58,7 @@ def schemas() -> dict[str, dict[str, Any]]:
     require_apache_kafka()
     folder = pathlib.Path(jars.broker_classpath(LATEST).removesuffix("*"))
     found: dict[str, dict[str, Any]] = {}
-    for jar in MODULES:
+    for jar in sorted({jar for jar, _ in CLASSES}):
         with zipfile.ZipFile(folder / f"{jar}-{LATEST}.jar") as archive:
             for path in archive.namelist():
                 if path.startswith("common/message/") and path.endswith(".json"):
@@ -82,11 +97,11 @@ def test_a_record_says_what_kafkas_schema_says(
 def test_every_key_has_its_value_and_is_decoded() -> None:
     for jar, cls in CLASSES:
         if cls.__name__.endswith("Key"):
-            keys = next(value for name, value in vars(MODULES[jar]).items() if name.endswith("_KEYS"))
+            keys = KEYS[jar]
             empty = cls(**{name: 0 if name == "partition" else "x" for name in cls.fields if name != "topic_id"}
                         | ({"topic_id": ZERO_UUID} if "topic_id" in cls.fields else {}))  # fmt: skip
             assert keys.decode(encode_key(empty)) == empty
-            assert getattr(MODULES[jar], cls.__name__.removesuffix("Key") + "Value").api_key == cls.api_key
+            assert getattr(records, cls.__name__.removesuffix("Key") + "Value").api_key == cls.api_key
 
 
 def test_a_kind_that_is_not_known_is_passed_over_and_nonsense_is_an_error() -> None:

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 from kafka.broker.broker import Broker
 from kafka.broker.log.files import FilePool
 from kafka.broker.state import state_topic
-from kafka.broker.state.single_record import single_record_batch
-from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, java_hash
+from kafka.broker.state.state_topic import (
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    java_hash,
+    single_record_batch,
+)
 from kafka.errors import KafkaStorageError
 from kafka.protocol.configs import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
@@ -144,7 +149,7 @@ def test_a_client_may_delete_an_internal_topic_and_make_it_anew(hand: HandBroker
     topic = hand.broker.state.topic(CONSUMER_OFFSETS)
     topic.append(0, [(K + b"k", b"v")])
     told: list[str] = []
-    topic.when_deleted(lambda: told.append("deleted"))
+    topic.add_deletion_listener(lambda: told.append("deleted"))
     gone = DeleteTopicsRequest.DeleteTopicState(name=CONSUMER_OFFSETS)
     assert hand.ask(DeleteTopicsRequest(topics=[gone], timeout_ms=1000)).responses[0].error_code == 0
     assert told == ["deleted"]
@@ -169,11 +174,11 @@ def test_a_start_opens_only_the_partitions_that_have_records(hand: HandBroker) -
 
 def test_beginning_anew_keeps_what_holds_and_drops_the_rest(hand: HandBroker) -> None:
     topic = hand.broker.state.topic(SHARE_GROUP_STATE)
-    assert not topic.should_begin_anew(0)
-    while not topic.should_begin_anew(0):
+    assert not topic.should_rewrite(0)
+    while not topic.should_rewrite(0):
         topic.append(0, [(K + b"k", bytes(50_000))])
     before = topic.log(0).size_bytes
-    topic.begin_anew(0, [(K + b"k", b"holds")])
+    topic.rewrite(0, [(K + b"k", b"holds")])
     assert topic.log(0).size_bytes < before / 100
     assert replayed(hand.broker, SHARE_GROUP_STATE) == [(0, K + b"k", b"holds", None)]
     topic.append(0, [(K + b"k", b"later")])

@@ -8,10 +8,9 @@ from unittest import mock
 import pytest
 
 from kafka.broker.log import FilePool
-from kafka.broker.state.record_codec import decode_value
+from kafka.broker.log.producer_state import aborted_batches
+from kafka.broker.state.records import TRANSACTION_KEYS, TransactionLogValue, decode_value
 from kafka.broker.state.state_topic import TRANSACTION_STATE
-from kafka.broker.state.transaction_records import TRANSACTION_KEYS, TransactionLogValue
-from kafka.broker.transactions.visibility import aborted_batches
 from kafka.errors import KafkaStorageError
 from kafka.protocol.topics import DeleteTopicsRequest
 from kafka.protocol.transactions import (

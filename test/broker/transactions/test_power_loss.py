@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka.broker.reply import Reply
+from kafka.broker.responses import PendingResponse
 from kafka.protocol.transactions import EndTxnRequest
 from test.broker.driver import HandBroker
 from test.broker.log.test_flushing import HandExecutor
@@ -39,7 +39,7 @@ def markers(hand: HandBroker) -> int:
     return sum(hand.broker.logs.log(hand.broker.topic(topic), 0).end_offset - 1 for topic in TOPICS)
 
 
-def ending(hand: HandBroker, producer: tuple[int, int]) -> tuple[EndTxnRequest, Reply]:
+def ending(hand: HandBroker, producer: tuple[int, int]) -> tuple[EndTxnRequest, PendingResponse]:
     request = EndTxnRequest(
         transactional_id="x", producer_id=producer[0], producer_epoch=producer[1], committed=True
     )
@@ -108,7 +108,7 @@ def test_a_topic_of_decisions_that_is_deleted_meanwhile_hurts_nobody(hand: HandB
     hand.broker.logs.flusher.executor = executor = HandExecutor()
     _, reply = ending(hand, producer)
     hand.broker.logs.delete_topic("__transaction_state")
-    hand.broker.state.deleted("__transaction_state")
+    hand.broker.state.on_topic_deleted("__transaction_state")
     executor.drain()
     hand.tick()
     executor.drain()

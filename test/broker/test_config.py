@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.broker.config import FROM_ALL_BROKERS, FROM_DEFAULT, FROM_STATIC, FROM_THIS_BROKER, BrokerConfig
-from kafka.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS, check_topic_settings
+from kafka.broker.config import (
+    BROKER_SETTINGS,
+    FROM_ALL_BROKERS,
+    FROM_DEFAULT,
+    FROM_STATIC,
+    FROM_THIS_BROKER,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    check_topic_settings,
+)
 from kafka.errors import InvalidConfigurationError, KafkaConfigurationError
 
 

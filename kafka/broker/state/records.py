@@ -1,17 +1,73 @@
-"""Records of ``__consumer_offsets``: committed offsets, classic groups, consumer groups, share groups.
+"""The records of the internal topics, in Apache Kafka's own formats; a test compares them with its coordinators'
+schemas.
 
-A key and its value have the same number, as their ``api_key``; versions of values are chosen by who writes them.
-Streams groups (17 to 23) are not kept here; their records, and offsets in the form before 0.9 (0), are passed over when
-somebody's files are read. To add a kind: its two classes, and its key in ``GROUP_KEYS``.
+    key    kind     i16    which record it is: the ``api_key`` of its class
+           fields          the key's class, version 0
+    value  version  i16    of the value's class
+           fields          ...
+
+    __consumer_offsets     committed offsets, classic groups, consumer groups, share groups (GROUP_KEYS)
+    __share_group_state    share partitions: snapshots, and updates since (KIP-932; SHARE_KEYS)
+    __transaction_state    transactional ids (KIP-98, KIP-890; TRANSACTION_KEYS)
+
+A key and its value have the same ``api_key``; the writer chooses the value's version. Streams groups (17 to 23) are not
+stored; their records, and offsets in the format before 0.9 (0), are ignored when another broker's files are read. To
+add a kind: its two classes, and its key in its topic's decoder.
+
+A snapshot's key and an update's differ in their kind, so that compaction keeps the updates; updates with a lower
+``snapshot_epoch`` than the snapshot's are outdated.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import struct
+from collections.abc import Iterable
+from typing import Final, Generic, TypeVar
 
-from kafka.broker.state.record_codec import Keys
+from kafka.errors import KafkaError, KafkaStorageError
+from kafka.wire.codec import decode, encode
 from kafka.wire.message import Message, Struct, field
-from kafka.wire.types import ZERO_UUID, Bytes, Int8, Int32, Int64, String, Uuid
+from kafka.wire.types import ZERO_UUID, Bytes, Int8, Int16, Int32, Int64, String, Uuid
+
+M = TypeVar("M", bound=Message)
+
+_PREFIX: Final = struct.Struct(">h")
+
+
+def encode_key(key: Message) -> bytes:
+    """A key's bytes."""
+    return _PREFIX.pack(key.api_key) + encode(key, 0)
+
+
+def encode_value(value: Message, version: int) -> bytes:
+    """A value's bytes, in this version."""
+    return _PREFIX.pack(version) + encode(value, version)
+
+
+def decode_value(cls: type[M], data: bytes) -> M:
+    """The value; KafkaStorageError for bytes that cannot be decoded."""
+    try:
+        (version,) = _PREFIX.unpack_from(data)
+        return decode(cls, memoryview(data)[_PREFIX.size :], version)
+    except (KafkaError, struct.error) as error:
+        raise KafkaStorageError(f"cannot decode a record's value as {cls.__name__}: {data[:64]!r}: {error}") from error
+
+
+class KeyDecoder(Generic[M]):
+    """Decodes the keys of one topic."""
+
+    def __init__(self, classes: Iterable[type[M]]) -> None:
+        self._classes = {cls.api_key: cls for cls in classes}
+
+    def decode(self, data: bytes) -> M | None:
+        """The key; None for an unknown kind (of a later release). KafkaStorageError for bytes that cannot be
+        decoded."""
+        try:
+            (kind,) = _PREFIX.unpack_from(data)
+            cls = self._classes.get(kind)
+            return None if cls is None else decode(cls, memoryview(data)[_PREFIX.size :], 0)
+        except (KafkaError, struct.error) as error:
+            raise KafkaStorageError(f"cannot decode a record's key: {data[:64]!r}: {error}") from error
 
 
 class OffsetCommitKey(Message, api_key=1, versions=(0, 0)):
@@ -300,7 +356,7 @@ class ShareGroupStatePartitionMetadataValue(Message, api_key=15, versions=(0, 0)
     deleting_topics: list[ShareGroupStatePartitionMetadataValue.TopicInfo]
 
 
-GROUP_KEYS: Final = Keys[Message](
+GROUP_KEYS: Final = KeyDecoder[Message](
     (
         OffsetCommitKey,
         GroupMetadataKey,
@@ -320,3 +376,88 @@ GROUP_KEYS: Final = Keys[Message](
     )
 )
 """Decodes keys of ``__consumer_offsets``."""
+
+
+class ShareSnapshotKey(Message, api_key=0, versions=(0, 0)):
+    """A share partition, as a whole."""
+
+    group_id: String
+    topic_id: Uuid
+    partition: Int32
+
+
+class ShareSnapshotValue(Message, api_key=0, versions=(0, 0), flexible=0):
+    """All that holds of it: what came before is of no use any more. Times in ms."""
+
+    class StateBatch(Struct):
+        first_offset: Int64
+        last_offset: Int64
+        delivery_state: Int8
+        delivery_count: Int16
+
+    snapshot_epoch: Int32
+    state_epoch: Int32
+    leader_epoch: Int32
+    start_offset: Int64
+    delivery_complete_count: Int32 = field(default=-1, tag=0)
+    create_timestamp: Int64
+    write_timestamp: Int64
+    state_batches: list[ShareSnapshotValue.StateBatch]
+
+
+class ShareUpdateKey(Message, api_key=1, versions=(0, 0)):
+    """A change of a share partition."""
+
+    group_id: String
+    topic_id: Uuid
+    partition: Int32
+
+
+class ShareUpdateValue(Message, api_key=1, versions=(0, 0), flexible=0):
+    """What has changed; laid over the snapshot of the same epoch and the updates since."""
+
+    class StateBatch(Struct):
+        first_offset: Int64
+        last_offset: Int64
+        delivery_state: Int8
+        delivery_count: Int16
+
+    snapshot_epoch: Int32
+    leader_epoch: Int32
+    start_offset: Int64
+    delivery_complete_count: Int32 = field(default=-1, tag=0)
+    state_batches: list[ShareUpdateValue.StateBatch]
+
+
+SHARE_KEYS: Final = KeyDecoder[Message]((ShareSnapshotKey, ShareUpdateKey))
+"""Decodes keys of ``__share_group_state``."""
+
+
+class TransactionLogKey(Message, api_key=0, versions=(0, 0)):
+    """A transactional id."""
+
+    transactional_id: String
+
+
+class TransactionLogValue(Message, api_key=0, versions=(0, 1), flexible=1):
+    """Its producer, its state, and the partitions of the transaction under way; times in ms."""
+
+    class PartitionsSchema(Struct):
+        topic: String
+        partition_ids: list[Int32]
+
+    producer_id: Int64
+    previous_producer_id: Int64 = field(default=-1, since=1, tag=0, tag_since=1)
+    next_producer_id: Int64 = field(default=-1, since=1, tag=1, tag_since=1)
+    producer_epoch: Int16
+    next_producer_epoch: Int16 = field(default=-1, since=1, tag=3, tag_since=1)
+    transaction_timeout_ms: Int32
+    transaction_status: Int8
+    transaction_partitions: list[TransactionLogValue.PartitionsSchema] | None = field(null_since=0)
+    transaction_last_update_timestamp_ms: Int64
+    transaction_start_timestamp_ms: Int64
+    client_transaction_version: Int16 = field(default=0, since=1, tag=2, tag_since=1)
+
+
+TRANSACTION_KEYS: Final = KeyDecoder[Message]((TransactionLogKey,))
+"""Decodes keys of ``__transaction_state``."""

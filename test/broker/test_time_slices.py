@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.broker.slices import MAX_INFLATED_BYTES, SLICE_RECORDS, SliceBudget, read_batch
+from kafka.broker.time_slices import MAX_INFLATED_BYTES, SLICE_RECORDS, TimeSliceBudget, read_batch
 from kafka.records import GZIP, parse_header
 from kafka.records.compression import InflationLimitError, inflation_bound
 from test.records import fuzz
@@ -57,6 +57,6 @@ def test_a_batch_that_inflates_above_the_bound_is_an_error() -> None:
 
 
 def test_bytes_and_records_add_up_to_slices() -> None:
-    budget = SliceBudget()
+    budget = TimeSliceBudget()
     assert [budget.spend(1 << 20) for _ in range(4)] == [False, True, False, True]
     assert [budget.spend(0, 8_192) for _ in range(4)] == [False, True, False, True]

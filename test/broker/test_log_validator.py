@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka.broker.conversion import batch_of, message_set_of
+from kafka.broker.log_validator import convert_message_set, down_convert
 from kafka.errors import CorruptRecordError, InvalidTimestampError, UnsupportedCompressionTypeError
 from kafka.protocol.fetch import FetchResponse
 from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -70,7 +70,7 @@ def stored(broker: HandBroker, topic: str) -> list[Any]:
 @pytest.mark.parametrize("compression", CODECS_OF_SETS)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_set_is_one_batch_of_the_same_compression(magic: int, compression: int) -> None:
-    batch = batch_of(encode_message_set(SAMPLE, magic, compression))
+    batch = convert_message_set(encode_message_set(SAMPLE, magic, compression))
     assert batch is not None
     (header,) = iter_batches(batch)
     assert (header.magic, header.codec, header.base_offset, header.has_producer_id) == (2, compression, 0, False)
@@ -79,12 +79,12 @@ def test_a_set_is_one_batch_of_the_same_compression(magic: int, compression: int
 
 @pytest.mark.parametrize("data", [b"", message()[:-1], b"\0" * 11])
 def test_a_set_without_a_whole_message_is_nothing(data: bytes) -> None:
-    assert batch_of(data) is None
+    assert convert_message_set(data) is None
 
 
 def test_wrappers_and_plain_messages_may_be_mixed_as_before_0_11() -> None:
     data = message(b"1") + wrapper(message(b"2") + message(b"3")) + wrapper(message(b"4", magic=1), magic=1) + b"\0" * 5
-    batch = batch_of(data)
+    batch = convert_message_set(data)
     assert batch is not None
     assert [record[3] for record in read(batch)] == [b"1", b"2", b"3", b"4"]
 
@@ -101,7 +101,7 @@ ANY_OFFSETS = {
 
 @pytest.mark.parametrize("what", ANY_OFFSETS)
 def test_producers_may_write_any_offsets(what: str) -> None:
-    batch = batch_of(ANY_OFFSETS[what])
+    batch = convert_message_set(ANY_OFFSETS[what])
     assert batch is not None
     assert [(record[0], record[3]) for record in read(batch)] == [(0, b"1"), (1, b"2")]
 
@@ -109,30 +109,30 @@ def test_producers_may_write_any_offsets(what: str) -> None:
 @pytest.mark.parametrize("what", [what for what in BAD if "offset" not in what])
 def test_a_bad_set_is_corrupt(what: str) -> None:
     with pytest.raises(CorruptRecordError):
-        batch_of(BAD[what])
+        convert_message_set(BAD[what])
 
 
 @pytest.mark.parametrize("attributes", [8, 8 | GZIP])
 def test_a_producer_is_not_the_brokers_clock(attributes: int) -> None:
     value = gzip.compress(message(magic=1)) if attributes & GZIP else b"v"
     with pytest.raises(InvalidTimestampError):
-        batch_of(message(value, magic=1, attributes=attributes))
+        convert_message_set(message(value, magic=1, attributes=attributes))
 
 
 def test_many_small_bombs_are_one_large_one() -> None:
     with pytest.raises(CorruptRecordError, match="bound"):
-        batch_of(wrapper(message(bytes(30_000_000))) * 5)
+        convert_message_set(wrapper(message(bytes(30_000_000))) * 5)
 
 
 def test_a_codec_that_is_not_installed_is_an_unsupported_compression(monkeypatch: pytest.MonkeyPatch) -> None:
     data = encode_message_set(SAMPLE, 1, LZ4)
-    batch = batch_of(data)
+    batch = convert_message_set(data)
     assert batch is not None
     monkeypatch.setitem(sys.modules, "cramjam", None)
     with pytest.raises(UnsupportedCompressionTypeError, match="compression"):
-        batch_of(data)
+        convert_message_set(data)
     with pytest.raises(UnsupportedCompressionTypeError, match="compression"):
-        message_set_of(batch, 1, 0)
+        down_convert(batch, 1, 0)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -237,8 +237,8 @@ def test_zstd_is_refused(old: HandBroker) -> None:
 
 def test_control_batches_are_left_out_and_stepped_over() -> None:
     marker = control_batch(ControlMarker(COMMIT, 0), 0, 7, 0, 0, 0)
-    assert message_set_of(marker, 1, 0) == (b"", 1)
-    old_set, after = message_set_of(marker + encode_v2(1, b"x"), 1, 0)
+    assert down_convert(marker, 1, 0) == (b"", 1)
+    old_set, after = down_convert(marker + encode_v2(1, b"x"), 1, 0)
     assert ([record[0] for record in read(old_set)], after) == ([1], 2)
 
 

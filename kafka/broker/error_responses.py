@@ -1,6 +1,6 @@
 """Answers of APIs that a release lists and has switched off (table): one row for each API that any release refuses.
 
-Which release refuses which API, and with what error code, is in :mod:`kafka.broker.releases`. The form of each answer
+Which release refuses which API, and with what error code, is in :mod:`kafka.broker.emulation`. The form of each answer
 was measured: heartbeats and share requests say it once, descriptions once for each group.
 """
 
@@ -23,10 +23,10 @@ from kafka.protocol.share import (
 )
 from kafka.wire.message import Request, Response
 
-_Refusal = Callable[[Any, int], Response]
+_ErrorResponse = Callable[[Any, int], Response]
 
 
-def _described(kind: type[ConsumerGroupDescribeResponse] | type[ShareGroupDescribeResponse]) -> _Refusal:
+def _described(kind: type[ConsumerGroupDescribeResponse] | type[ShareGroupDescribeResponse]) -> _ErrorResponse:
     made: Any = kind
 
     def refuse(request: Any, code: int) -> Response:
@@ -84,7 +84,7 @@ def _offsets(request: Any, code: int) -> Response:
     return kind(topics=topics)
 
 
-_REFUSALS: Final[Mapping[int, _Refusal]] = {
+_ERROR_RESPONSES: Final[Mapping[int, _ErrorResponse]] = {
     8: _commit,
     9: _offsets,
     12: lambda _, code: HeartbeatResponse(error_code=code),
@@ -109,6 +109,6 @@ _REFUSALS: Final[Mapping[int, _Refusal]] = {
 """API key -> how its answer says no."""
 
 
-def refused(request: Request[Any], code: int) -> Response:
+def error_response(request: Request[Any], code: int) -> Response:
     """The answer that refuses the whole request with an error code."""
-    return _REFUSALS[request.api_key](request, code)
+    return _ERROR_RESPONSES[request.api_key](request, code)

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.broker.descriptors import (
+from kafka.broker.log.files import MAX_OPEN_FILES
+from kafka.broker.log.flushing import SLICE_FILES
+from kafka.broker.process import (
     LEAST,
     MOMENTARY,
     OWN,
@@ -17,8 +19,6 @@ from kafka.broker.descriptors import (
     open_descriptors,
     plan_descriptors,
 )
-from kafka.broker.log.files import MAX_OPEN_FILES
-from kafka.broker.log.flushing import SLICE_FILES
 
 
 @given(limit=st.integers(0, 1 << 21), taken=st.integers(0, 2000))

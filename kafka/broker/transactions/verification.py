@@ -1,12 +1,12 @@
-"""Whether a batch or an offset may be part of a transaction (KIP-890): asked before a log sees it.
+"""KIP-890 transaction verification: may a batch or an offset be part of a transaction? Checked before the append.
 
     the log has an open transaction of this producer and epoch    yes
     else, Produce from v12, TxnOffsetCommit from v5               the coordinator adds the partition
-    else, with transaction.partition.verification.enable          the coordinator is asked; older clients must have
+    else, with transaction.partition.verification.enable          the coordinator verifies it; older clients must have
                                                                   added the partition themselves
     else                                                          yes, as before KIP-890
 
-What the coordinator says is told in the words of the request's version:
+The coordinator's error is translated for the request's version:
 
                                 Produce up to v10    v11      from v12   TxnOffsetCommit up to v3   from v4
     not part of it                    48             120      (added)             48                 120
@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka.broker.log import PartitionLog
-from kafka.broker.transactions.transaction import EPOCH_BUMP_SINCE, Producer
+from kafka.broker.transactions.transaction_metadata import EPOCH_BUMP_SINCE, Producer
 from kafka.errors import (
     BrokerResponseError,
     ConcurrentTransactionsError,
@@ -34,7 +34,7 @@ from kafka.errors import (
 from kafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from kafka.broker.broker import Broker
+    from kafka.broker.transactions.coordinator import TransactionCoordinator
 
 ADDS_SINCE_PRODUCE = 12
 ADDS_SINCE_OFFSET_COMMIT = 5
@@ -43,8 +43,8 @@ _ABORTABLE_SINCE_OFFSET_COMMIT = 4
 _TEXT_SINCE = 8
 
 
-class NotAdmittedError(BrokerResponseError):
-    """The coordinator's refusal; ``errno`` as the client is to see it, ``text`` where Kafka gives one."""
+class VerificationFailedError(BrokerResponseError):
+    """The coordinator's error; ``errno`` is the client's error code, ``text`` its message where Kafka has one."""
 
     def __init__(self, error: BrokerResponseError, text: str = "") -> None:
         super().__init__(text)
@@ -52,8 +52,8 @@ class NotAdmittedError(BrokerResponseError):
         self.text = text
 
 
-def admit_batch(
-    broker: Broker,
+def verify_batch(
+    coordinator: TransactionCoordinator,
     partition: TopicPartition,
     log: PartitionLog,
     transactional_id: str | None,
@@ -61,52 +61,53 @@ def admit_batch(
     sequence: int,
     version: int,
 ) -> None:
-    """A transactional batch in Produce of this version, which begins with ``sequence``; NotAdmittedError."""
+    """Verify a transactional batch of Produce in this version, with this first sequence; VerificationFailedError."""
     if not log.producers.has_open_transaction(*producer):
         log.producers.expect_first(*producer, sequence)
     try:
-        _admit(broker, partition, log, transactional_id, producer, adds=version >= ADDS_SINCE_PRODUCE)
+        _verify(coordinator, partition, log, transactional_id, producer, adds=version >= ADDS_SINCE_PRODUCE)
     except TransactionAbortableError as error:
         if version >= _ABORTABLE_SINCE_PRODUCE:
-            raise NotAdmittedError(error) from None
+            raise VerificationFailedError(error) from None
         text = "Partition was not added to the transaction" if version >= _TEXT_SINCE else ""
-        raise NotAdmittedError(InvalidTxnStateError(), text) from None
+        raise VerificationFailedError(InvalidTxnStateError(), text) from None
     except ProducerFencedError:
-        raise NotAdmittedError(InvalidProducerEpochError()) from None
+        raise VerificationFailedError(InvalidProducerEpochError()) from None
     except (ConcurrentTransactionsError, NotCoordinatorError) as error:
         if version >= ADDS_SINCE_PRODUCE and isinstance(error, ConcurrentTransactionsError):
-            raise NotAdmittedError(error) from None
-        raise NotAdmittedError(
+            raise VerificationFailedError(error) from None
+        raise VerificationFailedError(
             NotEnoughReplicasError(),
             "Unable to verify the partition has been added to the transaction. Underlying error: "
             f"{error.message}",
         ) from None
     except BrokerResponseError as error:
-        raise NotAdmittedError(error) from None
+        raise VerificationFailedError(error) from None
 
 
-def admit_offsets(
-    broker: Broker,
+def verify_offsets(
+    coordinator: TransactionCoordinator,
     partition: TopicPartition,
     log: PartitionLog,
     transactional_id: str,
     producer: Producer,
     version: int,
 ) -> None:
-    """Offsets for a partition of ``__consumer_offsets`` in TxnOffsetCommit of this version; NotAdmittedError."""
+    """Verify offsets for a partition of ``__consumer_offsets`` of TxnOffsetCommit in this version;
+    VerificationFailedError."""
     try:
-        _admit(broker, partition, log, transactional_id, producer, adds=version >= ADDS_SINCE_OFFSET_COMMIT)
+        _verify(coordinator, partition, log, transactional_id, producer, adds=version >= ADDS_SINCE_OFFSET_COMMIT)
     except TransactionAbortableError as error:
         is_known = version >= _ABORTABLE_SINCE_OFFSET_COMMIT
-        raise NotAdmittedError(error if is_known else InvalidTxnStateError()) from None
+        raise VerificationFailedError(error if is_known else InvalidTxnStateError()) from None
     except ProducerFencedError:
-        raise NotAdmittedError(InvalidProducerEpochError()) from None
+        raise VerificationFailedError(InvalidProducerEpochError()) from None
     except BrokerResponseError as error:
-        raise NotAdmittedError(error) from None
+        raise VerificationFailedError(error) from None
 
 
-def _admit(
-    broker: Broker,
+def _verify(
+    coordinator: TransactionCoordinator,
     partition: TopicPartition,
     log: PartitionLog,
     transactional_id: str | None,
@@ -116,10 +117,10 @@ def _admit(
 ) -> None:
     entry = log.producers.entries.get(producer[0])
     if entry is not None and entry.epoch > producer[1]:
-        raise ProducerFencedError(f"epoch {producer[1]} came; the partition has seen {entry.epoch}")
+        raise ProducerFencedError(f"producer epoch {producer[1]} is fenced: the partition has seen {entry.epoch}")
     if log.producers.has_open_transaction(*producer):
         return
     if adds:
-        broker.transactions.add_partitions(transactional_id, producer, [partition], EPOCH_BUMP_SINCE)
-    elif broker.transactions.verifies:
-        broker.transactions.verify(transactional_id, producer, partition)
+        coordinator.add_partitions(transactional_id, producer, [partition], EPOCH_BUMP_SINCE)
+    elif coordinator.verifies:
+        coordinator.verify(transactional_id, producer, partition)

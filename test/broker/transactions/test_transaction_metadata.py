@@ -7,25 +7,23 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka.broker.transactions.states import (
+from kafka.broker.transactions.transaction_metadata import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
+    LAST_GIVEN_EPOCH,
+    MAX_EPOCH,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
-)
-from kafka.broker.transactions.transaction import (
-    LAST_GIVEN_EPOCH,
-    MAX_EPOCH,
-    Transaction,
+    TransactionMetadata,
+    after_add_partitions,
+    after_end,
+    after_fence,
+    after_init,
+    after_markers,
     check_member,
-    completed,
-    ended,
-    fenced,
-    initialized,
     must_abort_first,
-    with_partitions,
 )
 from kafka.errors import (
     BrokerResponseError,
@@ -46,50 +44,50 @@ def new_id() -> int:
     return NEXT_ID
 
 
-def given(epoch: int = 0, **fields: object) -> Transaction:
+def given(epoch: int = 0, **fields: object) -> TransactionMetadata:
     """Producer 7 with an id; ``last_epoch`` as after an InitProducerId of its own."""
-    found = Transaction(7, 60_000, 1, epoch=epoch)
+    found = TransactionMetadata(7, 60_000, 1, epoch=epoch)
     return found._replace(**fields)  # type: ignore[arg-type]
 
 
-def ongoing(epoch: int = 0) -> Transaction:
-    return with_partitions(given(epoch), (7, epoch), [A], NEW, 5)
+def ongoing(epoch: int = 0) -> TransactionMetadata:
+    return after_add_partitions(given(epoch), (7, epoch), [A], NEW, 5)
 
 
 # -- InitProducerId ---------------------------------------------------------------------------------------------------
 
 
 def test_the_first_epoch_is_0_and_each_new_owner_gets_the_next() -> None:
-    first = initialized(Transaction(7, 1, 1), 500, None, new_id, 2)
+    first = after_init(TransactionMetadata(7, 1, 1), 500, None, new_id, 2)
     assert (first.producer, first.timeout_ms, first.updated_ms) == ((7, 0), 500, 2)
-    second = initialized(first, 600, None, new_id, 3)
+    second = after_init(first, 600, None, new_id, 3)
     assert (second.producer, second.last_epoch, second.timeout_ms) == ((7, 1), -1, 600)
 
 
 def test_a_living_producer_raises_its_epoch_and_may_ask_twice() -> None:
-    bumped = initialized(given(3), 1, (7, 3), new_id, 2)
+    bumped = after_init(given(3), 1, (7, 3), new_id, 2)
     assert bumped.producer == (7, 4)
-    assert initialized(bumped, 1, (7, 3), new_id, 3).producer == (7, 4)
-    assert initialized(bumped, 1, (7, 4), new_id, 3).producer == (7, 5)
+    assert after_init(bumped, 1, (7, 3), new_id, 3).producer == (7, 4)
+    assert after_init(bumped, 1, (7, 4), new_id, 3).producer == (7, 5)
 
 
 @pytest.mark.parametrize("expected", [(7, 2), (7, 20), (8, 3), (8, LAST_GIVEN_EPOCH)])
 def test_a_producer_that_was_replaced_is_fenced(expected: tuple[int, int]) -> None:
     with pytest.raises(ProducerFencedError):
-        initialized(given(3), 1, expected, new_id, 2)
+        after_init(given(3), 1, expected, new_id, 2)
 
 
 def test_a_producer_that_nobody_remembers_is_welcome_with_whatever_it_brings() -> None:
-    assert initialized(Transaction(7, 1, 1), 1, (5, 2), new_id, 2).producer == (7, 0)
+    assert after_init(TransactionMetadata(7, 1, 1), 1, (5, 2), new_id, 2).producer == (7, 0)
 
 
 def test_exhausted_epochs_give_a_new_producer_id_that_the_old_one_may_ask_for_again() -> None:
-    rotated = initialized(given(LAST_GIVEN_EPOCH), 1, (7, LAST_GIVEN_EPOCH), new_id, 2)
+    rotated = after_init(given(LAST_GIVEN_EPOCH), 1, (7, LAST_GIVEN_EPOCH), new_id, 2)
     assert (rotated.producer, rotated.previous_producer_id) == ((NEXT_ID, 0), 7)
-    assert initialized(rotated, 1, (7, LAST_GIVEN_EPOCH), new_id, 3).producer == (NEXT_ID, 0)
-    assert initialized(given(LAST_GIVEN_EPOCH), 1, None, new_id, 2).producer == (NEXT_ID, 0)
+    assert after_init(rotated, 1, (7, LAST_GIVEN_EPOCH), new_id, 3).producer == (NEXT_ID, 0)
+    assert after_init(given(LAST_GIVEN_EPOCH), 1, None, new_id, 2).producer == (NEXT_ID, 0)
     with pytest.raises(ProducerFencedError):
-        initialized(rotated, 1, (7, 5), new_id, 3)
+        after_init(rotated, 1, (7, 5), new_id, 3)
 
 
 def test_an_ongoing_transaction_is_aborted_first_and_a_decided_one_waited_for() -> None:
@@ -106,23 +104,23 @@ def test_an_ongoing_transaction_is_aborted_first_and_a_decided_one_waited_for() 
 
 
 def test_a_fence_leaves_an_epoch_that_only_its_producer_may_learn() -> None:
-    done = completed(fenced(ongoing(4), NEW, new_id, 6), 7)
+    done = after_markers(after_fence(ongoing(4), NEW, new_id, 6), 7)
     assert (done.state, done.producer, done.last_epoch) == (COMPLETE_ABORT, (7, 5), 4)
-    assert initialized(done, 1, (7, 4), new_id, 8).producer == (7, 5)
-    assert initialized(done, 1, None, new_id, 8).producer == (7, 6)
+    assert after_init(done, 1, (7, 4), new_id, 8).producer == (7, 5)
+    assert after_init(done, 1, None, new_id, 8).producer == (7, 6)
 
 
 def test_a_fence_by_a_broker_before_kip_890_tells_nobody() -> None:
-    done = completed(fenced(ongoing(4), 1, new_id, 6), 7)
+    done = after_markers(after_fence(ongoing(4), 1, new_id, 6), 7)
     assert done.producer == (7, 5)
     with pytest.raises(ProducerFencedError):
-        initialized(done, 1, (7, 4), new_id, 8)
+        after_init(done, 1, (7, 4), new_id, 8)
 
 
 def test_the_last_epoch_is_kept_for_the_fence() -> None:
-    decided = fenced(ongoing(LAST_GIVEN_EPOCH), NEW, new_id, 6)
+    decided = after_fence(ongoing(LAST_GIVEN_EPOCH), NEW, new_id, 6)
     assert decided.epoch == MAX_EPOCH
-    assert completed(decided, 7).producer == (NEXT_ID, 0)
+    assert after_markers(decided, 7).producer == (NEXT_ID, 0)
 
 
 # -- partitions -------------------------------------------------------------------------------------------------------
@@ -130,11 +128,11 @@ def test_the_last_epoch_is_kept_for_the_fence() -> None:
 
 @pytest.mark.parametrize("state", [EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT])
 def test_the_first_partition_begins_the_transaction(state: object) -> None:
-    begun = with_partitions(given(state=state), (7, 0), [A], NEW, 50)
+    begun = after_add_partitions(given(state=state), (7, 0), [A], NEW, 50)
     assert (begun.state, begun.start_ms, begun.partitions) == (ONGOING, 50, frozenset({A}))
-    more = with_partitions(begun, (7, 0), [A, B], NEW, 60)
+    more = after_add_partitions(begun, (7, 0), [A, B], NEW, 60)
     assert (more.start_ms, more.updated_ms, more.partitions) == (50, 60, frozenset({A, B}))
-    assert with_partitions(more, (7, 0), [B], NEW, 70) is more
+    assert after_add_partitions(more, (7, 0), [B], NEW, 70) is more
 
 
 @pytest.mark.parametrize(
@@ -147,9 +145,9 @@ def test_the_first_partition_begins_the_transaction(state: object) -> None:
         (given(state=PREPARE_ABORT), (8, 9), ConcurrentTransactionsError),
     ],
 )
-def test_who_may_not_add_partitions(found: Transaction, producer: tuple[int, int], error: type) -> None:
+def test_who_may_not_add_partitions(found: TransactionMetadata, producer: tuple[int, int], error: type) -> None:
     with pytest.raises(error):
-        with_partitions(found, producer, [A], NEW, 5)
+        after_add_partitions(found, producer, [A], NEW, 5)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +161,7 @@ def test_who_may_not_add_partitions(found: Transaction, producer: tuple[int, int
         (given(state=PREPARE_ABORT), (7, 1), ProducerFencedError),
     ],
 )
-def test_what_verification_says(found: Transaction, producer: tuple[int, int], error: type | None) -> None:
+def test_what_verification_says(found: TransactionMetadata, producer: tuple[int, int], error: type | None) -> None:
     if error is None:
         check_member(found, producer, A)
     else:
@@ -174,10 +172,10 @@ def test_what_verification_says(found: Transaction, producer: tuple[int, int], e
 # -- ends -------------------------------------------------------------------------------------------------------------
 
 
-def finish(found: Transaction, producer: tuple[int, int], committed: bool, version: int) -> Transaction:
+def finish(found: TransactionMetadata, producer: tuple[int, int], committed: bool, version: int) -> TransactionMetadata:
     """As the coordinator does: decided, then completed."""
-    following = ended(found, producer, committed, version, new_id, 10)
-    return following if following is found else completed(following, 11)
+    following = after_end(found, producer, committed, version, new_id, 10)
+    return following if following is found else after_markers(following, 11)
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -208,9 +206,9 @@ def test_an_abort_of_nothing_after_a_commit_is_not_taken_for_a_retry() -> None:
 
 
 def test_the_end_that_uses_up_the_epochs_gives_a_new_producer_id() -> None:
-    decided = ended(ongoing(LAST_GIVEN_EPOCH), (7, LAST_GIVEN_EPOCH), True, NEW, new_id, 10)
+    decided = after_end(ongoing(LAST_GIVEN_EPOCH), (7, LAST_GIVEN_EPOCH), True, NEW, new_id, 10)
     assert (decided.producer_id, decided.epoch, decided.producer) == (7, MAX_EPOCH, (NEXT_ID, 0))
-    done = completed(decided, 11)
+    done = after_markers(decided, 11)
     assert done.producer == (NEXT_ID, 0)
     assert finish(done, (7, LAST_GIVEN_EPOCH), True, NEW) is done
     with pytest.raises(InvalidTxnStateError):
@@ -231,22 +229,24 @@ def test_the_end_that_uses_up_the_epochs_gives_a_new_producer_id() -> None:
         (given(4, state=PREPARE_ABORT), (7, 1), NEW, ConcurrentTransactionsError),
     ],
 )
-def test_who_may_not_end(found: Transaction, producer: tuple[int, int], version: int, error: type) -> None:
+def test_who_may_not_end(found: TransactionMetadata, producer: tuple[int, int], version: int, error: type) -> None:
     with pytest.raises(error):
-        ended(found, producer, True, version, new_id, 5)
+        after_end(found, producer, True, version, new_id, 5)
 
 
 def test_no_order_of_calls_leaves_the_table_or_lets_an_epoch_go_back() -> None:
     """Every sequence of four calls, with the present producer and with one that is late."""
-    calls: dict[str, Callable[[Transaction, tuple[int, int]], Transaction]] = {
-        "init": lambda found, who: initialized(found, 1, None, new_id, 9),
-        "bump": lambda found, who: initialized(found, 1, who, new_id, 9),
-        "add": lambda found, who: with_partitions(found, who, [A], NEW, 9),
+    calls: dict[str, Callable[[TransactionMetadata, tuple[int, int]], TransactionMetadata]] = {
+        "init": lambda found, who: after_init(found, 1, None, new_id, 9),
+        "bump": lambda found, who: after_init(found, 1, who, new_id, 9),
+        "add": lambda found, who: after_add_partitions(found, who, [A], NEW, 9),
         "commit": lambda found, who: finish(found, who, True, NEW),
         "abort": lambda found, who: finish(found, who, False, NEW),
         "old commit": lambda found, who: finish(found, who, True, OLD),
         "old abort": lambda found, who: finish(found, who, False, OLD),
-        "fence": lambda found, who: completed(fenced(found, NEW, new_id, 9), 9) if found.state is ONGOING else found,
+        "fence": lambda found, who: (
+            after_markers(after_fence(found, NEW, new_id, 9), 9) if found.state is ONGOING else found
+        ),
     }
     for names in itertools.product(calls, repeat=4):
         found = given(1)

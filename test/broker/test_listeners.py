@@ -16,9 +16,8 @@ import pytest
 
 from kafka.broker.broker import Broker
 from kafka.broker.config import BrokerConfig
-from kafka.broker.jaas import JaasError, parse_jaas
-from kafka.broker.listeners import read_listeners
-from kafka.broker.security import BrokerSecurity, read_properties, read_users, write_properties
+from kafka.broker.listener_security import JaasError, parse_jaas
+from kafka.broker.listeners import BrokerSecurity, read_listeners, read_properties, read_users, write_properties
 from kafka.broker.server import BrokerServer
 from kafka.broker.state_file import read_state
 from kafka.core.connection import ClientConnection
