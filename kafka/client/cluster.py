@@ -604,6 +604,8 @@ def invalid_partitions_error(topic: MetadataResponse.MetadataResponseTopic) -> I
     for each partition is made by these numbers."""
     count = len(topic.partitions)
     numbers = {entry.partition_index for entry in topic.partitions}
+    # A broker with ZooKeeper may leave out a partition that never had a leader: the topic is refused until the
+    # partition has one.
     if len(numbers) == count and (not count or min(numbers) == 0 and max(numbers) == count - 1):
         return None
     wrong = next((n for n in numbers if not 0 <= n < count), None)

@@ -312,6 +312,8 @@ class KafkaConsumer(HasTelemetry):
         group_id = settings["group_id"]
         machine = make_member(settings, client.retry_backoff, self._topics.topic_of_id)
         group = GroupDriver(client, machine, self._topics, self._notifier.on_news, reports.put)
+        # Generation -1 and no member id. The coordinator refuses such commits with UNKNOWN_MEMBER_ID while the group
+        # has members (seen on 2.8.2, 3.9.1 and 4.3.0).
         by_hand = ConsumerGroupMetadata(group_id)
 
         def speaker() -> ConsumerGroupMetadata:

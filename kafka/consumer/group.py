@@ -96,7 +96,8 @@ class GroupDriver:
         self._wanted = GroupSubscription()
         self._coordinator = Coordinator(machine.group_id)
         self._lane = f"group-{next(_numbers)}"
-        """A broker answers the requests of a connection in turn, and holds a JoinGroup until all have joined."""
+        """A broker answers the requests of a connection in turn, and holds a JoinGroup until all have joined. Commits
+        go over another connection, since a member may commit while its group rebalances."""
         self._alarm = DeadlineTimer(self._loop, self.pump)
         self._is_pumping = False
         self._pump_again = False

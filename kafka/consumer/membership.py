@@ -377,6 +377,8 @@ class GroupMembership:
                 log.warning("the offsets of revoked partitions were not committed: %s", error)
         yield self._host.submit(commits.settled)
         fault = self._tell("on_partitions_revoked", effect.partitions)
+        # The partitions go to other members only when no commit is in flight. A later answer would be of a former
+        # member, and a retry must not be sent under the new epoch.
         yield self._host.submit(commits.settled)  # what the listener has committed
         yield self._host.submit(self._take_away, effect)
         if fault is not None:
@@ -429,6 +431,7 @@ class GroupMembership:
 
     def _begin(self, effect: Assign) -> None:
         assert self._group is not None and self._initial_offsets is not None
+        # After the listener, which may commit or seek. A listener that asks for a position starts the look-up itself.
         self._initial_offsets.look_up(sorted(effect.added))
         self._group.carried_out(effect)
 

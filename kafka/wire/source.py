@@ -80,7 +80,8 @@ class Source:
         return plain, tagged, absent
 
     def is_tagged(self, each: Field) -> bool:
-        """Whether a field travels as a tagged one. A structure that is null is 0 there, and -1 in line."""
+        """Whether a field travels as a tagged one. A structure that is null is 0 there, and -1 in line (seen
+        in ConsumerGroupMemberMetadataValue)."""
         return self.flexible and each.spec.tagged(self.version)
 
     def groups(self, plain: list[Field]) -> Iterator[list[Field]]:

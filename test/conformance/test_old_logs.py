@@ -61,6 +61,7 @@ def test_messages_of_an_old_format_are_read_from_a_later_broker(
 def test_an_idempotent_producer_is_told_that_such_a_topic_keeps_no_sequences(
     bootstrap: str, old_topic: tuple[str, int]
 ) -> None:
+    """Java's producer gets the same error, 43."""
     with (
         KafkaProducer(bootstrap_servers=bootstrap) as producer,
         pytest.raises(UnsupportedForMessageFormatError, match=old_topic[0]),

@@ -12,7 +12,8 @@ other settings to start is one more line in :meth:`ApacheKafka._settings`.
 
 Facts about old releases that shape this file: a broker that has lost its ZooKeeper waits for it and ignores SIGTERM, so
 the broker ends first; a broker that was killed stays registered in ZooKeeper until its session has run out, and cannot
-start again before; an open port says nothing, so a broker counts as started when it answers a Metadata request.
+start again before (0.9 and 0.10 end at once; 4.3, without ZooKeeper, waits 9 s by default); an open port says nothing,
+so a broker counts as started when it answers a Metadata request.
 """
 
 from __future__ import annotations

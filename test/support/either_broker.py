@@ -67,7 +67,7 @@ def running(kind: str, settings: Mapping[str, str]) -> Iterator[str]:
             yield embedded.bootstrap
     else:
         require_apache_kafka(release or LATEST)
-        if release.startswith("0."):  # the default since 1.0; before, a request to delete a topic waits in vain
+        if release.startswith("0."):  # before 1.0 off: DeleteTopics then runs into its time limit
             settings = {**settings, "delete.topic.enable": "true"}
         with ApacheKafka(release or LATEST, dict(settings)) as apache:
             yield apache.bootstrap

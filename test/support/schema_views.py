@@ -51,6 +51,8 @@ def _within(text: str | None, version: int) -> bool:
 
 def _schema_default(text: Any, kind: str, array: bool, nullable: bool) -> Any:
     """A JSON default as the Python value that our classes would hold."""
+    # The text ``"null"`` is the default null. A JSON ``null`` means that there is no default: such a field is written
+    # even when it is null.
     if text is not None and str(text) == "null":
         return None
     if array:

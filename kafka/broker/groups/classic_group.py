@@ -621,6 +621,8 @@ class ClassicGroup(ClassicRoster):
                 self._add(request, member_id, callback, now)
             else:
                 self._replace_static(request, old, member_id, callback, now)
+        # The id alone creates the group: it is listed as Empty, can be deleted, and its name is taken. An id that
+        # nobody joins with holds up every rebalance for its session timeout (seen on 4.3.0).
         elif request.needs_known_id:
             self.pending.add(member_id)
             self._timers.set(GroupTimeout.SESSION, member_id, now + request.session_timeout_ms / 1000)

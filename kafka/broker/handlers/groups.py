@@ -218,6 +218,7 @@ def sync_group(broker: Broker, call: RequestContext[SyncGroupRequest]) -> Pendin
         broker.complete(reply, call, response)
 
     has_protocol = request.protocol_type is not None and request.protocol_name is not None
+    # Apache Kafka 4.3.0 checks this before the group's name, too.
     if call.version >= FIRST_SYNC_WITH_PROTOCOL and not has_protocol:
         done(SyncGroupResult(InconsistentGroupProtocolError))
     elif not request.group_id:

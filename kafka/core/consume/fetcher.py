@@ -407,6 +407,8 @@ class Fetcher:
                 question = EpochQuery(leader, now_leads.epoch, position.fetch_epoch)
                 self._questions.setdefault(leader, {})[partition] = question
                 return None
+        # Not wanted: the session forgets the partition. A broker that kept it, with its offset, would send the same
+        # records with each answer.
         if position.is_paused or position.buffered_bytes >= self._limits.max_partition_bytes:
             return None
         if position.buffered and position.buffered[-1].error is not None:
@@ -486,6 +488,8 @@ class Fetcher:
             return self._refused(node, listing, entry.error_code, now)
         position.note_offsets(entry.high_watermark, entry.last_stable_offset, entry.log_start_offset)
         if entry.preferred_read_replica >= 0:
+            # The broker answers at once, without records. A follower learns of the high watermark with its own next
+            # fetch, so single records come up to 0.5 s later from it (seen on 4.3.0).
             position.prefer_replica(entry.preferred_read_replica, now + self._read_replica_age_s)
         data = entry.records
         if data is None or not len(data):
@@ -586,6 +590,8 @@ class Fetcher:
             answer = told[position.partition]
             if isinstance(answer, EpochEnd):
                 news = self._validate(position, answer) or news
+            # The hint to a new leader (KIP-951) may come up to 0.2 s before that leader knows that it leads (seen on
+            # 4.3.0): it refuses this request, which is sent again after ``retry_backoff_ms``, as in Java.
             elif not isinstance(answer, UnsupportedVersionError):  # else: nobody can tell, and it counts as valid
                 position.invalidate()
                 if getattr(answer, "retriable", False):

@@ -106,6 +106,8 @@ class FetchSession:
             return
         self._wake_fetcher[partition] = None
         if listed is not None and listed.topic_id != listing.topic_id:
+            # Up to version 12 a broker adds what a request lists before it removes what the request forgets, so one
+            # request cannot replace a partition of a topic that was made anew.
             self._is_to_reopen = True  # made anew: how to forget the former depends on the version
 
     def drop(self, partition: TopicPartition) -> None:
@@ -173,6 +175,7 @@ class FetchSession:
             self.epoch = 1 if told != NO_SESSION else OPENING
         elif told == self.session_id:
             self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+        # A fetch that drops the session's last partition ends the session: the answer has session id 0.
         elif told == NO_SESSION:  # its last partition was forgotten, or the broker needed the room
             self._reopen(SessionErrorAction.GONE)
         else:
@@ -247,7 +250,8 @@ def _by_topic(session_partitions: Iterable[SessionPartition]) -> dict[str, list[
 #
 # A broker answers the fetches of a session, as all requests of a connection, one after the other, and may hold one for
 # ``max_wait_ms``. What is wanted meanwhile would wait for that: a seek, a partition that is new here, one whose buffer
-# was read. So it is asked for at once, by a fetch that belongs to no session and disturbs none; the session learns of
+# was read. A second fetch of the session does not help, on any connection: its epoch is wrong until the first is
+# answered. So it is asked for at once, by a fetch that belongs to no session and disturbs none; the session learns of
 # it with its next fetch. The broker holds that other fetch shortly only, so that another seek does not wait for it in
 # turn.
 

@@ -406,7 +406,9 @@ class GroupLeader:
     ) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
         """Run the assignor. What a user's own one raises comes out as it is; IllegalStateError: it broke its promise.
 
-        Nothing for a static leader that came back to its group: everybody keeps what he has (KIP-814)."""
+        Nothing for a static leader that came back to its group: everybody keeps what he has (KIP-814). The leader does
+        not know for which topics that was made, so new partitions and newly subscribed topics wait for the next
+        rebalance, as in Java."""
         self._picture = self._view(known)
         if self._skips:
             return []
