@@ -42,6 +42,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 MYPY = "mypy>=2.4"
 """The first whose compiler was tried with this package; it runs where the package does (Python 3.10 and later)."""
 
+# A compiled class over a plain one over a compiled one has attributes that its base never sees: compile all classes of
+# a hierarchy, or only its base. Transports stay plain because ``pending_bytes`` is a property in some of them, and
+# compiled code would read the base's attribute; ``Future`` because users set ``Future.error_on_callbacks``.
 COMPILED = (
     "kafka/_compiled.py",
     "kafka/client/connection.py",

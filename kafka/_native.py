@@ -1,7 +1,8 @@
 """What compiled classes tell their compiler, and plain Python passes over. This module itself is never compiled.
 
 ``acyclic=True``: the garbage collector need not look at the class's objects. For objects that are made by the million,
-and whose cycles, if any, are broken when their work is done.
+and whose cycles, if any, are broken when their work is done. (With tuples, the collector took a quarter of a consumer's
+time.) A record's value that refers to its record is never collected.
 
 ``allow_interpreted_subclasses=True``: a class in plain Python may derive from it. Others may not.
 

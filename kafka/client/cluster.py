@@ -352,6 +352,7 @@ class ClusterMetadata:
             self.failed_update(for_code(metadata.error_code)("Metadata"))
             return
         if not metadata.brokers:
+            # A broker of 0.8 answers with no brokers, not even itself, until a topic exists.
             self.failed_update(MetadataEmptyBrokerList("the response to Metadata has no brokers"))
             return
         not_asked = frozenset() if self._asked is None else self._wanted - self._asked

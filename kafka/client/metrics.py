@@ -121,7 +121,8 @@ class ClientMetrics:
         self.on_answered(pending, response, latency_ms, now)
 
     def on_answered(self, pending: PendingRequest, response: Response, latency_ms: float, now: float) -> None:
-        """For what a kind of client measures of single APIs."""
+        """For what a kind of client measures of single APIs (commits, heartbeats, joins), by the type of the response:
+        the machines of groups know nothing of metrics."""
 
     def _add_since(self, name: str, sampled: Any, count: int, now: float) -> None:
         if count != self._seen[name]:

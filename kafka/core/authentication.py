@@ -90,7 +90,9 @@ Authenticating = Generator[NextSaslRequest | Token, Any, Authenticated]
 
 
 def authenticate(mechanism: ClientMechanism, software: tuple[str, str]) -> Authenticating:
-    """Everything for a new connection. ``software``: our name and version, for ApiVersions."""
+    """Everything for a new connection. ``software``: our name and version, for ApiVersions. That is asked once more
+    after authentication, as of any listener and as in Java; Metadata cannot go along with the first one, since a broker
+    closes the connection on it."""
     greeting = negotiate_versions(software)
     probe = next(greeting)
     while True:

@@ -42,7 +42,9 @@ from kafka.wire.types import ZERO_UUID
 DEFAULT_INTERVAL_S: Final = 300.0
 """Where no subscription says another one."""
 MOST_AT_ONCE: Final = 2
-"""So often in a row an error is followed by the next attempt without a wait."""
+"""So often in a row an error is followed by the next attempt without a wait. After UNKNOWN_SUBSCRIPTION_ID brokers of
+4.3.0 allow that; the first releases with telemetry throttle it. Brokers count the interval of pushes from the arrival
+of requests, to the millisecond, so the machine counts it from the answer."""
 NO_COMPRESSION: Final = 0
 
 

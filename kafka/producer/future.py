@@ -191,6 +191,7 @@ class FutureRecordMetadata:
         _: object,
     ) -> None:
         pending_records, _, is_done = self._settled()
+        # Asked of the place where the record is now: another callback of the same record may have followed it already.
         if not is_done:  # it has moved: this was the end of its former PendingRecords only
             self._add(wanted, f, args, kwargs)
             return

@@ -186,6 +186,7 @@ class RecordSender:
         if target is not None:
             if IS_COMPILED:  # no KeyboardInterrupt can come in between here
                 latch = self._latch
+                # In plain Python, Ctrl-C there would leave the lock locked. `with` takes three times as long, compiled.
                 latch.acquire()
                 try:
                     batch = target.open

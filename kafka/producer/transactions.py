@@ -254,6 +254,9 @@ class TransactionDialogues:
         machine = self._machine
         failures = 0
         while True:
+            # AddPartitionsToTxn is tried again also when the transaction is to be aborted. Otherwise it is not known
+            # whether the coordinator has begun the transaction: EndTxn 4 without one is an error, and a transaction
+            # without EndTxn runs into its timeout, which fences its producer.
             if not machine.allows(api):
                 raise machine.refusal()
             try:
@@ -410,7 +413,9 @@ class Transactions:
     # -- called for the user -------------------------------------------------------------------------------------------
 
     def run(self, name: str) -> Future[None]:
-        """One of :data:`_OPERATIONS`, or the same one that is under way already."""
+        """One of :data:`_OPERATIONS`, or the same one that is under way already. After a timeout nothing else is
+        allowed before the same call was repeated and has told how it ended, as in Java: a commit must not be followed
+        by an abort."""
         running = self._operation
         if running is not None and not running.is_signalled:
             if running.name == name:

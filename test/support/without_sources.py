@@ -2,7 +2,8 @@
 
     python test/support/without_sources.py FOLDER
 
-Run by ``tox -e compiled``, whose package was compiled when it was installed.
+Run by ``tox -e compiled``, whose package was compiled when it was installed: ``python -m pytest`` and ``python -m
+kafka`` look into the current folder first, and at the root of the sources that is plain Python.
 """
 
 from __future__ import annotations

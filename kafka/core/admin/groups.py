@@ -645,6 +645,7 @@ def share_group_offsets(
 
     def ask(node: int, groups: Sequence[str]) -> Dialogue[Mapping[str, ShareOffsets | BrokerResponseError]]:
         answer = yield from send(
+            # A group that does not exist is answered with no topics and no error (seen on 4.3.0).
             node, DescribeShareGroupOffsetsRequest(groups=[_share_offsets(group, wanted[group]) for group in groups])
         )
         found: dict[str, ShareOffsets | BrokerResponseError] = {}

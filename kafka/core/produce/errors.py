@@ -224,6 +224,9 @@ def producer_id_error_action(error: BaseException) -> ProducerIdErrorAction:
 #
 # A new code, or a request that learns one, is an entry in :data:`TRANSACTION_ERROR_ACTIONS`; the test walks all of it.
 #
+# INVALID_PRODUCER_EPOCH in Produce is abortable: after a timeout at the broker it looks like a fence, and the abort
+# finds out which it is (KIP-588).
+#
 # Source: what the Java client 4.3.0 does with each; KIP-98, KIP-360, KIP-588 (47 in Produce), KIP-890 (120), KIP-1050.
 
 

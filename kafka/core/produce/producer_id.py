@@ -61,7 +61,8 @@ class ProducerIdState:
         return self.state is ProducerIdPhase.READY
 
     def raise_epoch(self) -> None:
-        """Have an epoch that was never used. After the last one (32767) a new id is needed."""
+        """Have an epoch that was never used. After the last one (32767) a new id is needed. Here and not by a
+        request: InitProducerId with an id and an epoch, without a transactional id, gives a new id (seen on 4.3.0)."""
         if self.state is not ProducerIdPhase.READY or self.is_given:
             return
         if self.value.epoch < LAST_EPOCH:

@@ -372,7 +372,9 @@ def _text(error: BaseException) -> str:
 
 
 MAX_IN_FLIGHT_PER_PARTITION: Final = 5
-"""As many batches a partition's leader remembers for each producer (KIP-98)."""
+"""As many batches a partition's leader remembers for each producer (KIP-98). The repetition of one of them is answered
+with its offset, of an older one with OUT_OF_ORDER_SEQUENCE_NUMBER (seen on 4.3.0; older releases answer
+DUPLICATE_SEQUENCE_NUMBER)."""
 QUIET_S: Final = 60.0
 """After so long without a batch a leader may have forgotten the producer (``producer.id.expiration.ms``, a day)."""
 
@@ -557,6 +559,8 @@ class Sender:
             numbers.forget_leader()
         identity = self.identity
         head = queue.retry[0] if queue.retry else None
+        # A batch that may be in the log keeps its old number until the leader has said whether it is. Java numbers that
+        # batch anew, too, and can write it twice.
         if head is not None and head.sequence >= 0 and (head.in_doubt or not numbers.has_gap):
             return True
         if queue.in_flight:
@@ -577,6 +581,8 @@ class Sender:
         if queue.retry:
             return queue.retry[0]
         if not queue.closed:
+            # Only now: records could be appended while the batch waited to be sent, so a busy producer makes larger
+            # batches without any linger_ms.
             self.accumulator.close_open(queue)
         return queue.closed[0]
 

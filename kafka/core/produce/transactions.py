@@ -153,7 +153,8 @@ class TransactionManager:
 
     def may_send(self, queue: PartitionQueue, *, in_doubt: bool) -> bool:
         """Whether a batch of the partition may go out now. ``in_doubt``: it went out before, and may be in the log: as
-        long as nobody knows, the transaction cannot be told to end (what is late would be in the log for ever)."""
+        long as nobody knows, the transaction cannot be told to end. A request that arrives behind the marker would
+        begin a transaction that nobody ends; version 1 has no other help against that (KIP-890)."""
         if self.state not in _OPEN or self._is_end_told:
             return in_doubt and self.state is not TransactionPhase.FATAL_ERROR
         if self.version >= 2:
@@ -173,7 +174,8 @@ class TransactionManager:
     def batch_failed(self, batch: ProducerBatch, error: BaseException) -> None:
         """A batch has failed for good. One that has a number leaves a gap: what follows it in the partition can only
         be written under another epoch, or, where nobody gives one, when the number is used again: so it must be known
-        that it was not used."""
+        that it was not used. Brokers before 2.5 give no next epoch. InitProducerId without an epoch would, but would
+        also fence a producer that has taken over meanwhile (seen on 0.11.0.3 and 1.1.1)."""
         if batch.sequence >= 0:
             self._rewinds.setdefault(batch.queue, 0 if isinstance(error, UnknownProducerIdError) else batch.sequence)
         if transaction_error_action(TransactionRequestKind.PRODUCE, error) is not TransactionErrorAction.ABORT:
@@ -227,7 +229,8 @@ class TransactionManager:
 
     def prepare_end(self, version: int) -> None:
         """The end is about to be told. ``version``: what the cluster speaks now; it holds from the next transaction on,
-        but for that the step from 1 to 2 needs an epoch of its own."""
+        but for that the step from 1 to 2 needs an epoch of its own: late batches of the last transaction of version 1
+        would fit into the first one of version 2."""
         self._is_end_told = True
         if self.version < 2 <= version:
             self.needs_bump = self.needs_bump or self.can_bump

@@ -522,7 +522,8 @@ OPENING: Final = 0
 CLOSING: Final = -1
 MAX_EPOCH: Final = 2**31 - 1
 WAIT_IDLE_MS: Final = 500
-"""Longest long poll: a record released elsewhere wakes no waiting fetch, it is found by the next one."""
+"""Longest long poll: a record released elsewhere wakes no waiting fetch, it is found by the next one. New records, an
+expired lock and a start offset that moved do wake it."""
 WAIT_HOLDING_MS: Final = 100
 """Longest long poll while something is held: an acknowledgement has to wait for it."""
 
@@ -844,7 +845,7 @@ class ShareSession:
 
     def abandon(self, exchange: ShareExchange | None, error: KafkaError) -> ShareResponseOutcome:
         """Its connection is closed without another word: what was said and not answered, or not said, is refused with
-        ``error``. ``exchange``: the one that is out."""
+        ``error``: a ``commit()`` that saw neither would pass for success. ``exchange``: the one that is out."""
         self._in_flight = False
         return self._session_lost(exchange.acks if exchange is not None else {}, error)._replace(error=None)
 
