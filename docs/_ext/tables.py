@@ -124,12 +124,12 @@ def settings_later() -> Rows:
 
 def recoveries_rows() -> Rows:
     """What becomes of a batch that a broker refuses."""
-    from kafka.core.produce.errors import SHARE_HEARTBEAT_ERROR_ACTIONS
+    from kafka.core.produce.errors import PRODUCE_ERROR_HANDLING
 
     yield ("error", "code", "what becomes of the batch")
-    for error, found in SHARE_HEARTBEAT_ERROR_ACTIONS.items():
+    for error, found in PRODUCE_ERROR_HANDLING.items():
         note = f". {found.note[:1].upper()}{found.note[1:]}" if found.note else ""
-        yield f"``{error.__name__}``", str(error.errno), _escaped(found.fate.value + note)  # type: ignore[attr-defined]
+        yield f"``{error.__name__}``", str(error.errno), _escaped(found.action.value + note)  # type: ignore[attr-defined]
 
 
 def identity_recoveries_rows() -> Rows:
@@ -137,14 +137,14 @@ def identity_recoveries_rows() -> Rows:
     from kafka.core.produce.errors import PRODUCER_ID_ERROR_ACTIONS
 
     yield ("error", "code", "what becomes of the producer's id")
-    for error, fate in PRODUCER_ID_ERROR_ACTIONS.items():
-        yield f"``{error.__name__}``", str(error.errno), _escaped(fate.value)  # type: ignore[attr-defined]
+    for error, action in PRODUCER_ID_ERROR_ACTIONS.items():
+        yield f"``{error.__name__}``", str(error.errno), _escaped(action.value)  # type: ignore[attr-defined]
 
 
 def transaction_recoveries_rows() -> Rows:
     """What becomes of a transaction when one of its requests is answered by an error."""
     from kafka.core.produce.errors import (
-        SHARE_HEARTBEAT_ERROR_ACTIONS,
+        TRANSACTION_ERROR_ACTIONS,
         ProduceErrorAction,
         TransactionErrorAction,
         TransactionRequestKind,
@@ -162,14 +162,14 @@ def transaction_recoveries_rows() -> Rows:
 
     def cell(api: TransactionRequestKind, error: type[Any]) -> str:
         if api is TransactionRequestKind.PRODUCE:
-            fate = produce_error_action(error("x"), is_first=True, is_numbered=True)
-            if fate in (ProduceErrorAction.RETRY, ProduceErrorAction.SUCCEEDED):
-                return "again" if fate is ProduceErrorAction.RETRY else "it is there"
+            action = produce_error_action(error("x"), is_first=True, is_numbered=True)
+            if action in (ProduceErrorAction.RETRY, ProduceErrorAction.SUCCEEDED):
+                return "again" if action is ProduceErrorAction.RETRY else "it is there"
         return shown[transaction_error_action(api, error("x"))]
 
     asked = [api for api in TransactionRequestKind if api is not TransactionRequestKind.FIND]
     yield ("error", "code", *(api.value for api in asked))
-    named = {error for rows in SHARE_HEARTBEAT_ERROR_ACTIONS.values() for error in rows if "errno" in vars(error)}
+    named = {error for rows in TRANSACTION_ERROR_ACTIONS.values() for error in rows if "errno" in vars(error)}
     for error in sorted(named, key=lambda each: each.errno):  # type: ignore[attr-defined]
         yield f"``{error.__name__}``", str(error.errno), *(cell(api, error) for api in asked)  # type: ignore[attr-defined]
 
@@ -414,8 +414,8 @@ def setup(app: Any) -> dict[str, bool]:
         "kafka-import-table": (import_rows, ARCHITECTURE, 0),
         "kafka-settings-table": (settings_rows, package / "config.py", 1),
         "kafka-settings-later": (settings_later, package / "config.py", 0),
-        "kafka-recoveries-table": (recoveries_rows, package / "core" / "produce" / "fate.py", 0),
-        "kafka-identity-recoveries-table": (identity_recoveries_rows, package / "core" / "produce" / "fate.py", 0),
+        "kafka-recoveries-table": (recoveries_rows, package / "core" / "produce" / "action.py", 0),
+        "kafka-identity-recoveries-table": (identity_recoveries_rows, package / "core" / "produce" / "action.py", 0),
         "kafka-transaction-recoveries-table": (
             transaction_recoveries_rows, package / "core" / "produce" / "recoveries.py", 0,
         ),

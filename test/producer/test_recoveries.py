@@ -50,15 +50,15 @@ def topic(broker: EmbeddedBroker) -> str:
     return name
 
 
-def with_fate(*fates: ProduceErrorAction) -> list[Any]:
+def with_action(*actions: ProduceErrorAction) -> list[Any]:
     # type: ignore[attr-defined]
     return [
-        pytest.param(row, id=f"{row.errno}") for row, found in PRODUCE_ERROR_HANDLING.items() if found.fate in fates
+        pytest.param(row, id=f"{row.errno}") for row, found in PRODUCE_ERROR_HANDLING.items() if found.action in actions
     ]
 
 
-def with_identity_fate(fate: ProducerIdErrorAction) -> list[Any]:
-    return [pytest.param(row, id=f"{row.errno}") for row, found in PRODUCER_ID_ERROR_ACTIONS.items() if found is fate]  # type: ignore[attr-defined]
+def with_producer_id_action(action: ProducerIdErrorAction) -> list[Any]:
+    return [pytest.param(row, id=f"{row.errno}") for row, found in PRODUCER_ID_ERROR_ACTIONS.items() if found is action]  # type: ignore[attr-defined]
 
 
 def send(producer: KafkaProducer, topic: str, *values: int) -> list[FutureRecordMetadata]:
@@ -119,7 +119,7 @@ def log_of(broker: EmbeddedBroker, topic: str) -> list[int]:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-@pytest.mark.parametrize("error", with_fate(ProduceErrorAction.RETRY, ProduceErrorAction.RENUMBER))
+@pytest.mark.parametrize("error", with_action(ProduceErrorAction.RETRY, ProduceErrorAction.RENUMBER))
 def test_answered_once_or_several_times_nothing_is_lost_doubled_or_moved(
     broker: EmbeddedBroker, topic: str, error: Code, times: int
 ) -> None:
@@ -136,7 +136,7 @@ def test_answered_once_or_several_times_nothing_is_lost_doubled_or_moved(
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize(
     "error",
-    [row for row in with_fate(ProduceErrorAction.RETRY) if PRODUCE_ERROR_HANDLING[row.values[0]].leaves_doubt],
+    [row for row in with_action(ProduceErrorAction.RETRY) if PRODUCE_ERROR_HANDLING[row.values[0]].leaves_doubt],
 )
 def test_answered_although_it_is_in_the_log_it_is_there_once(
     broker: EmbeddedBroker, topic: str, error: Code, times: int
@@ -149,7 +149,7 @@ def test_answered_although_it_is_in_the_log_it_is_there_once(
     assert log_of(broker, topic) == list(range(20))
 
 
-@pytest.mark.parametrize("error", with_fate(ProduceErrorAction.RETRY, ProduceErrorAction.RENUMBER))
+@pytest.mark.parametrize("error", with_action(ProduceErrorAction.RETRY, ProduceErrorAction.RENUMBER))
 def test_answered_always_it_fails_with_that_error_when_retries_are_used_up_and_the_rest_goes_on(
     broker: EmbeddedBroker, topic: str, error: Code
 ) -> None:
@@ -161,7 +161,7 @@ def test_answered_always_it_fails_with_that_error_when_retries_are_used_up_and_t
     assert log_of(broker, topic) == list(range(1, 10))
 
 
-@pytest.mark.parametrize("error", with_fate(ProduceErrorAction.RETRY))
+@pytest.mark.parametrize("error", with_action(ProduceErrorAction.RETRY))
 def test_answered_always_it_fails_with_the_time_that_is_over_and_names_the_error(
     broker: EmbeddedBroker, topic: str, error: Code
 ) -> None:
@@ -176,7 +176,7 @@ def test_answered_always_it_fails_with_the_time_that_is_over_and_names_the_error
     assert log_of(broker, topic) == [1]
 
 
-@pytest.mark.parametrize("error", with_fate(ProduceErrorAction.FAIL))
+@pytest.mark.parametrize("error", with_action(ProduceErrorAction.FAIL))
 def test_what_is_final_fails_its_records_and_no_others(broker: EmbeddedBroker, topic: str, error: Code) -> None:
     with KafkaProducer(bootstrap_servers=broker.bootstrap, **FAST) as producer:
         futures = send(producer, topic, 0)
@@ -190,7 +190,7 @@ def test_what_is_final_fails_its_records_and_no_others(broker: EmbeddedBroker, t
     assert log_of(broker, topic) == [0, *range(2, 10), 12]
 
 
-@pytest.mark.parametrize("error", with_fate(ProduceErrorAction.SPLIT))
+@pytest.mark.parametrize("error", with_action(ProduceErrorAction.SPLIT))
 def test_what_is_too_large_is_split_and_a_single_record_fails(
     broker: EmbeddedBroker, topic: str, error: Code
 ) -> None:
@@ -212,7 +212,7 @@ def test_what_is_too_large_is_split_and_a_single_record_fails(
     assert log_of(broker, topic) == [*range(20), 23]
 
 
-@pytest.mark.parametrize("error", with_fate(ProduceErrorAction.FATAL))
+@pytest.mark.parametrize("error", with_action(ProduceErrorAction.FATAL))
 def test_what_is_fatal_fails_all_and_every_later_call(broker: EmbeddedBroker, topic: str, error: Code) -> None:
     with KafkaProducer(bootstrap_servers=broker.bootstrap, **FAST) as producer:
         assert outcomes(send(producer, topic, 0)) == [None]
@@ -233,7 +233,7 @@ def test_a_repetition_that_is_called_one_is_a_success_without_an_offset(broker: 
 
 
 @pytest.mark.parametrize("times", [1, 3])
-@pytest.mark.parametrize("error", with_identity_fate(ProducerIdErrorAction.ASK_AGAIN))
+@pytest.mark.parametrize("error", with_producer_id_action(ProducerIdErrorAction.ASK_AGAIN))
 def test_the_id_is_asked_for_again(broker: EmbeddedBroker, topic: str, error: Code, times: int) -> None:
     with (
         broker.faults.answer("InitProducerId", error, first=times) as fault,
@@ -244,7 +244,7 @@ def test_the_id_is_asked_for_again(broker: EmbeddedBroker, topic: str, error: Co
     assert log_of(broker, topic) == list(range(5))
 
 
-@pytest.mark.parametrize("error", with_identity_fate(ProducerIdErrorAction.ASK_AGAIN))
+@pytest.mark.parametrize("error", with_producer_id_action(ProducerIdErrorAction.ASK_AGAIN))
 def test_an_id_that_is_never_given_fails_the_records_when_their_time_is_over(
     broker: EmbeddedBroker, topic: str, error: Code
 ) -> None:
@@ -258,7 +258,7 @@ def test_an_id_that_is_never_given_fails_the_records_when_their_time_is_over(
     assert log_of(broker, topic) == [1]
 
 
-@pytest.mark.parametrize("error", with_identity_fate(ProducerIdErrorAction.FAIL_WAITING))
+@pytest.mark.parametrize("error", with_producer_id_action(ProducerIdErrorAction.FAIL_WAITING))
 def test_an_id_that_is_not_allowed_fails_what_waits_and_may_be_allowed_later(
     broker: EmbeddedBroker, topic: str, error: Code
 ) -> None:
@@ -269,7 +269,7 @@ def test_an_id_that_is_not_allowed_fails_what_waits_and_may_be_allowed_later(
     assert log_of(broker, topic) == [1]
 
 
-@pytest.mark.parametrize("error", with_identity_fate(ProducerIdErrorAction.END))
+@pytest.mark.parametrize("error", with_producer_id_action(ProducerIdErrorAction.END))
 def test_an_id_that_is_refused_for_good_fails_all(broker: EmbeddedBroker, topic: str, error: Code) -> None:
     with KafkaProducer(bootstrap_servers=broker.bootstrap, **FAST) as producer:
         with broker.faults.answer("InitProducerId", error):

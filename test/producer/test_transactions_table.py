@@ -84,8 +84,8 @@ def outcome_of(api: TransactionRequestKind, code: int) -> TransactionErrorAction
     """What the tables say; None: it is as if nothing had happened."""
     error = for_code(code)("x")
     if api is TransactionRequestKind.PRODUCE:
-        fate = produce_error_action(error, is_first=True, is_numbered=True)
-        if fate in (ProduceErrorAction.RETRY, ProduceErrorAction.SUCCEEDED):
+        action = produce_error_action(error, is_first=True, is_numbered=True)
+        if action in (ProduceErrorAction.RETRY, ProduceErrorAction.SUCCEEDED):
             return None
     recovery = transaction_error_action(api, error)
     return None if recovery.is_retry else recovery

@@ -84,7 +84,7 @@ class ProduceErrorAction(enum.Enum):
 class ProduceErrorHandling(NamedTuple):
     """One row. ``leaves_doubt``: the batch may be in the log nevertheless."""
 
-    fate: ProduceErrorAction
+    action: ProduceErrorAction
     leaves_doubt: bool = False
     note: str = ""
 
@@ -158,9 +158,9 @@ def produce_error_action(
     """What to do about ``error``. ``is_first``: no earlier batch of the partition is still unanswered; otherwise a gap
     in the sequence only says that the earlier one failed too, and both are to be sent again. ``is_numbered``: the batch
     has a sequence."""
-    fate = error_handling_for(error).fate
-    if fate is not ProduceErrorAction.RENUMBER:
-        return fate
+    action = error_handling_for(error).action
+    if action is not ProduceErrorAction.RENUMBER:
+        return action
     if not is_numbered:
         return ProduceErrorAction.FAIL
     if isinstance(error, OutOfOrderSequenceNumberError) and not is_first:

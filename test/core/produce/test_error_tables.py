@@ -37,7 +37,7 @@ BY_NAME = {error.message: error for code, error in ERRORS_BY_CODE.items() if cod
 
 # -- Produce ---------------------------------------------------------------------------------------------------------
 
-FATES: dict[str, tuple[ProduceErrorAction, str]] = {
+PRODUCE_ACTIONS: dict[str, tuple[ProduceErrorAction, str]] = {
     "MESSAGE_TOO_LARGE": (ProduceErrorAction.SPLIT, "Sender.completeBatch: splitAndReenqueue"),
     "RECORD_LIST_TOO_LARGE": (
         ProduceErrorAction.SPLIT,
@@ -79,7 +79,7 @@ NOT_IN_THE_LOG_THOUGH_RETRIED = {
 
 def expected_fate(name: str) -> ProduceErrorAction:
     return (
-        FATES[name][0] if name in FATES else ProduceErrorAction.RETRY if name in RETRIABLE else ProduceErrorAction.FAIL
+        PRODUCE_ACTIONS[name][0] if name in PRODUCE_ACTIONS else ProduceErrorAction.RETRY if name in RETRIABLE else ProduceErrorAction.FAIL
     )
 
 
@@ -133,7 +133,7 @@ def test_a_sequence_that_does_not_fit_depends_on_what_was_sent_before(
 
 # -- InitProducerId of an idempotent producer ------------------------------------------------------------------------
 
-IDENTITY_FATES: dict[str, tuple[ProducerIdErrorAction, str]] = {
+PRODUCER_ID_ACTIONS: dict[str, tuple[ProducerIdErrorAction, str]] = {
     "CLUSTER_AUTHORIZATION_FAILED": (
         ProducerIdErrorAction.FAIL_WAITING,
         "KIP-98 and KAFKA-9242: abortable, asked again",
@@ -152,8 +152,8 @@ the end: "Unexpected error in InitProducerIdResponse", PRODUCER_FENCED and INVAL
 
 def test_of_each_error_of_an_id_the_producer_does_what_java_does() -> None:
     def expected(name: str) -> ProducerIdErrorAction:
-        if name in IDENTITY_FATES:
-            return IDENTITY_FATES[name][0]
+        if name in PRODUCER_ID_ACTIONS:
+            return PRODUCER_ID_ACTIONS[name][0]
         return ProducerIdErrorAction.ASK_AGAIN if name in RETRIABLE else ProducerIdErrorAction.END
 
     assert {name: producer_id_error_action(error()) for name, error in BY_NAME.items()} == {

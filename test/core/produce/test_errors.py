@@ -38,11 +38,11 @@ CODES = sorted(
     }
 )
 """Every code that there is."""
-RETRIED = [code for code in CODES if error_handling_for(for_code(code)()).fate is ProduceErrorAction.RETRY]
-RENUMBERED = [code for code in CODES if error_handling_for(for_code(code)()).fate is ProduceErrorAction.RENUMBER]
-FAILED = [code for code in CODES if error_handling_for(for_code(code)()).fate is ProduceErrorAction.FAIL]
-FATAL = [code for code in CODES if error_handling_for(for_code(code)()).fate is ProduceErrorAction.FATAL]
-SPLIT = [code for code in CODES if error_handling_for(for_code(code)()).fate is ProduceErrorAction.SPLIT]
+RETRIED = [code for code in CODES if error_handling_for(for_code(code)()).action is ProduceErrorAction.RETRY]
+RENUMBERED = [code for code in CODES if error_handling_for(for_code(code)()).action is ProduceErrorAction.RENUMBER]
+FAILED = [code for code in CODES if error_handling_for(for_code(code)()).action is ProduceErrorAction.FAIL]
+FATAL = [code for code in CODES if error_handling_for(for_code(code)()).action is ProduceErrorAction.FATAL]
+SPLIT = [code for code in CODES if error_handling_for(for_code(code)()).action is ProduceErrorAction.SPLIT]
 
 
 def test_what_brokers_answer_to_produce_and_to_init_producer_id_is_in_the_tables() -> None:
@@ -55,7 +55,7 @@ def test_what_brokers_answer_to_produce_and_to_init_producer_id_is_in_the_tables
 def test_each_code_has_one_fate_and_retriable_ones_are_never_final() -> None:
     assert sorted(RETRIED + RENUMBERED + FAILED + FATAL + SPLIT + [DUPLICATE]) == CODES
     assert all(
-        error_handling_for(for_code(code)()).fate is ProduceErrorAction.RETRY
+        error_handling_for(for_code(code)()).action is ProduceErrorAction.RETRY
         for code in CODES
         if for_code(code).retriable
     )
