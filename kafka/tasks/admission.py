@@ -1,9 +1,9 @@
-"""From a lease to a job that may run, and from an outcome to what ends its lease: records and tables meet here.
+"""Decides which leased records become jobs that run, and how a lease is settled after an outcome.
 
 :class:`AdmissionPolicy` reads a leased record, asks :func:`kafka.tasks.outcome.admit`, and makes a :class:`Job`; it
 asks
 :func:`kafka.tasks.outcome.decide` about an outcome and has the records made that carry the decision out. It keeps no
-job and no lease: the worker does.
+jobs and no leases: the worker does.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MAX_LINE_CHARACTERS = 300
 
 
 MAX_UNKNOWN_NAMES = 100
-"""Unknown tasks that the log names; whoever enqueues others' names without end fills no log."""
+"""Unknown task names that are logged, so that invented names cannot flood the log."""
 
 
 _NO_HISTORY = JobHistory()
@@ -85,7 +85,7 @@ class AdmissionPolicy:
         self._options = options
         self._limits: dict[Task[..., Any], tuple[float | None, float | None]] = {}
         self._policies: dict[tuple[str, bool], JobPolicy] = {}
-        self._unknown: set[str] = set()  # those that were told
+        self._unknown: set[str] = set()  # names that were logged
         self._limited_log = LimitedLog(log)
 
     def admit(self, lease: JobLease, now_ms: int) -> Job | Settlement | AdmissionHold:

@@ -217,7 +217,7 @@ class App:
             self._backend.flush(seconds)
 
     def job(self, job_id: str) -> JobHandle[Any]:
-        """The handle of a job of this app that somebody enqueued."""
+        """The handle of a job of this app, by its id."""
         if not is_id(job_id):
             raise IllegalArgumentError(f"{job_id!r} is not a job id (32 lower-case hex digits)")
         return JobHandle(job_id, self.backend(), self.settings.result_ttl)
@@ -251,7 +251,8 @@ class App:
         if backend is not None:
             backend.close(seconds)
 
-    # -- for the queue's own parts ------------------------------------------------------------------------------------
+    # -- used by the task queue itself
+    # ------------------------------------------------------------------------------------
 
     def backend(self) -> Backend:
         """The connected back end; connects on first use."""

@@ -73,28 +73,29 @@ class Backend(Protocol):
         """What a worker of ``queues`` needs, living on ``loop``."""
 
     def snapshot_reader(self) -> SnapshotReader:
-        """A reader of what the app's workers say of themselves, with a connection of its own."""
+        """A reader of the snapshots of the app's workers, with a connection of its own."""
 
     def close(self, timeout: float | None = None) -> None:
         """Flush and close the clients."""
 
 
 class SnapshotPublisher(Protocol):
-    """Where workers tell of themselves, so that whoever asks finds all of an app's, on whichever machine.
+    """Publishes workers' snapshots, so that all workers of an app can be listed from any machine.
 
-    On the loop's thread. Nobody waits for it, and nothing that a worker does depends on it: what cannot be written is
-    told in the log, once, and otherwise forgotten.
+    On the loop's thread. It never blocks, and nothing that a worker does depends on it: a snapshot that cannot be
+    written is logged once and dropped.
     """
 
     def publish(self, worker_id: str, text: bytes | None) -> None:
-        """Say ``text`` of this worker from now on; None: it has left. Dropped while the last one is under way."""
+        """Publish ``text`` as the snapshot of this worker; None: it has stopped. It replaces one that is still
+        waiting."""
 
     def close(self, timeout_s: float) -> None:
-        """Let what is under way arrive, driving the loop for ``timeout_s`` seconds at most; then let go."""
+        """Wait for the snapshot under way, driving the loop for at most ``timeout_s`` seconds; then disconnect."""
 
 
 class PublishedSnapshot(NamedTuple):
-    """What is known of one worker: what it said last, and the seconds since then."""
+    """The last snapshot of one worker, and its age in seconds."""
 
     worker_id: str
     text: bytes
@@ -102,11 +103,12 @@ class PublishedSnapshot(NamedTuple):
 
 
 class SnapshotReader(Protocol):
-    """What workers have said lately; for one thread that may block. Changes nothing at the brokers."""
+    """Reads the snapshots that workers have published lately; for one thread, may block. Changes nothing at the
+    brokers."""
 
     def read(self, wait_s: float = 0.0) -> list[PublishedSnapshot]:
-        """The workers that have said something within the last minute and have not left; takes in news for ``wait_s``
-        seconds first."""
+        """The workers that have published a snapshot within the last minute and have not stopped; reads new snapshots
+        for ``wait_s`` seconds first."""
 
     def close(self) -> None:
         """Disconnect."""
@@ -143,7 +145,7 @@ def scheme_of(bootstrap_servers: str) -> str:
 
 
 def open_backend(app: str, settings: Settings) -> Backend:
-    """The connected back end of an app; :class:`KafkaConfigurationError` for a scheme that nobody serves."""
+    """The connected back end of an app; :class:`KafkaConfigurationError` for an unknown scheme."""
     scheme = scheme_of(settings.bootstrap_servers)
     if scheme not in BACKENDS:
         raise KafkaConfigurationError(

@@ -1,11 +1,11 @@
-"""How a worker gets its jobs and gives its answers: lease, renew, settle; and publish before settle.
+"""How a worker gets jobs and settles them: lease, renew, settle; and publish before settle.
 
 Two interfaces that the worker drives and two kinds of values that pass through them. Everything happens on the worker's
-loop, in its thread, and nothing blocks. The delivery is told how many more jobs are wanted and reports leases when they
-come; whether it fetches, long-polls or waits is its own affair. Share groups are one delivery, consumer groups will be
-another; the tests have one in memory with a manual clock.
+loop, in its thread, and nothing blocks. The worker requests a number of jobs, and the delivery reports leases when they
+arrive; whether it fetches, long-polls or waits is up to the delivery. Share groups are one delivery, consumer groups
+will be another; the tests have one in memory with a manual clock.
 
-A lease's ``stage`` belongs to the worker, ``lost`` to whoever learns first that the lock is gone.
+A lease's ``stage`` and ``lost`` are written by :class:`kafka.tasks.leases.Leases`.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class BrokerContact(NamedTuple):
 
 
 class DeliveryEvents(Protocol):
-    """What a delivery tells the worker, on the loop's thread."""
+    """Callbacks of a delivery, on the loop's thread."""
 
     def leased(self, leases: list[JobLease]) -> None:
         """Jobs have come, as many as were asked for at most."""
@@ -141,7 +141,7 @@ class JobDelivery(Protocol):
         """Ask for up to ``count`` more jobs from ``source``, instead of what was asked before; 0: none.
 
         Never more come, whatever a producer has put into one batch: what is held is bounded by what is asked for.
-        (The broker sends a batch again for each part of it, so a few of many is dear.)
+        (The broker sends a batch again for each part of it, so a few of many are expensive.)
         """
 
     def drain(self, drained: Callable[[], object]) -> None:

@@ -18,7 +18,8 @@ from kafka.tasks.suspects import Suspects
 
 
 class Dispatcher:
-    """Between a worker's lines and its pool. ``on_started`` is told of jobs that went to the pool, many at a time."""
+    """Moves jobs between a worker's buffers and its pool. ``on_started`` is called with the jobs that went to the
+    pool, many at a time."""
 
     __slots__ = ("_leases", "_buffers", "_lost_jobs", "_on_started", "_pool", "_suspects")
 

@@ -60,7 +60,7 @@ def _state(worker: DumpedWorker, pool: Pool | None, now: float) -> Iterator[str]
         rss = "" if child.rss_bytes is None else f", {child.rss_bytes / 1_048_576:.0f} MiB"
         runs = "" if child.job_id is None else f", runs {child.job_name} {child.job_id} for {child.age_s or 0.0:.1f} s"
         yield f"  child {child.pid} (generation {child.generation}): {child.state}, {child.jobs} jobs ended{rss}{runs}"
-    begun = {child.job_id for child in pool.children()}  # told above, with their ages, which their children know
+    begun = {child.job_id for child in pool.children()}  # reported above with their ages
     running = [job for job in worker.running() if job.envelope.id not in begun]
     for job in running[:MAX_JOBS]:
         age = "not started" if job.started_at is None else f"for {now - job.started_at:.1f} s"

@@ -1,7 +1,7 @@
-"""What a run of a task has enqueued: its success is told only when all of that has arrived.
+"""Jobs that a run of a task has enqueued: its success is reported only when the broker has all of them.
 
 ``delay`` returns before the broker has answered. A child killed just after its outcome was written would take along
-what was still under way: a job that says SUCCESS, and whose next step nobody ever runs. So :mod:`kafka.tasks.runner`
+what was still under way: a job in the state SUCCESS whose next step never runs. So :mod:`kafka.tasks.runner`
 collects the handles that are made while the task's function runs (in its thread or coroutine, of whatever app) and
 waits for them, as a part of the run: its limits hold, and a job that cannot be enqueued is the run's error. A run that
 enqueues nothing pays for one context variable. A run that fails does not wait.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafka.tasks.jobs import JobHandle
 
 PRUNE_EVERY = 1000
-"""After so many more jobs those that have arrived are let go: a run may enqueue millions."""
+"""After so many more jobs those that have arrived are dropped from the list: a run may enqueue millions."""
 
 
 class EnqueuedJobs:

@@ -25,7 +25,7 @@ class JobFailed(TaskError):
 
     ``type`` is the class (``OSError``, ``shop.errors.NoStock``), ``text`` its message, ``traceback`` the worker's text,
     ``host`` the worker's host name, ``job_id`` the job. The error's own text holds type and message; its cause is a
-    :class:`RemoteTraceback`, so that Python shows both when nobody catches it.
+    :class:`RemoteTraceback`, so that Python shows both when it is not caught.
     """
 
     def __init__(self, type: str, text: str = "", traceback: str = "", host: str = "", job_id: str = "") -> None:

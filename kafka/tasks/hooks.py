@@ -1,4 +1,5 @@
-"""``@app.success_handler`` and ``@app.error_handler``: functions of the user's that are told how a run of a job ended.
+"""``@app.success_handler`` and ``@app.error_handler``: the user's functions that are called when a run of a job has
+ended.
 
 They run where the job ran, after it and within its limits, so they can neither block the worker's loop nor end the
 worker. A job whose process was killed, or whose thread was given up at the hard limit, has no such place any more: the
@@ -36,7 +37,7 @@ HANDLER_S = 60.0
 """Hard limit of the error handlers when they run as a job of their own."""
 
 MOST_ARGUMENTS = 262_144
-"""Bytes of a killed job's payload above which its handlers are not told the arguments."""
+"""Bytes of a killed job's payload above which its handlers do not get the arguments."""
 
 _FACTS = ("cause", "signal", "exit_code", "rss_bytes", "peak_rss_bytes", "cpu_s")
 """Of a :class:`ChildLost`, for its :class:`WorkerLost`."""
@@ -46,7 +47,7 @@ ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType | 
 
 @dataclass(frozen=True)
 class FinishedJob:
-    """What a handler is told of a job. ``args`` and ``kwargs`` are those of the call; None when they cannot be read,
+    """The job as a handler gets it. ``args`` and ``kwargs`` are those of the call; None when they cannot be read,
     or are large and the job was killed.
     """
 
@@ -95,7 +96,7 @@ class Handlers:
 def _call(handler: Callable[..., object], *args: Any) -> None:
     try:
         handler(*args)
-    except BaseException:  # also SystemExit, and a limit of the job's: its outcome stands
+    except BaseException:  # also SystemExit and a time limit: the outcome does not change
         log.exception("handler %r failed for job %s; the job's outcome does not change", handler, args[0])
 
 

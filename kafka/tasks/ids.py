@@ -55,7 +55,7 @@ def steady_wall() -> float:
 
 
 def _elapsed_clock() -> Callable[[], float]:
-    """A clock that nobody sets; on Linux one that goes on while the machine sleeps."""
+    """A monotonic clock; on Linux one that goes on while the machine sleeps (CLOCK_BOOTTIME)."""
     boot_time = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic if boot_time is None else partial(time.clock_gettime, boot_time)
 
@@ -67,12 +67,12 @@ _EPOCH = time.time() - _elapsed()
 class BrokerTimeEstimate:
     """This process's wall clock, corrected to the broker's.
 
-    A step of the wall clock must not come in: until the next answer had told of it, each job with an ``expires`` of
+    A step of the wall clock must not come in: until the next answer had corrected it, each job with an ``expires`` of
     less would have expired, and ids would point beside their results.
 
     A record appended at ``append_ms`` was sent and acknowledged in between two readings of our own clock, so the
     difference lies between ``append - acknowledged`` and ``append - sent``. An offset inside these bounds is left as it
-    is (it cannot be told from a slow answer), one outside is moved to the nearer bound.
+    is (it cannot be distinguished from a slow answer), one outside is moved to the nearer bound.
     """
 
     __slots__ = ("_wall", "offset_ms")

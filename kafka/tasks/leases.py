@@ -20,8 +20,8 @@ for a while before others may have it. GONE: settled, or its lock is lost and no
 """
 
 _UNFINISHED = (1, 1, 1, 1, 0, 0, 0, 0)
-"""By stage: 1 for a job that has not ended, or may be one: nobody has looked at it yet. One whose lock is lost while it
-runs counts until the pool gives it back.
+"""By stage: 1 for a job that has not ended, or may be one: the worker has not looked at it yet. One whose lock is
+lost while it runs counts until the pool gives it back.
 """
 
 _UNSETTLED = (0, 0, 0, 0, 1, 1, 0, 0)
@@ -39,9 +39,9 @@ class Leases:
     settled, ``unfinished_count`` jobs that are new, buffered, waiting or running, ``unfinished_suspects`` those among
     them that are suspects, ``suspects`` all leases of suspects. ``held_bytes``: their payloads.
 
-    Each delivery of a suspect that does not end in a settlement is a crash to whoever gets it next. A lock that is lost
-    while the worker lives is none, so that is remembered, and told when the record comes back here (``lease.excused``).
-    If it comes to another worker, it counts: that one cannot know.
+    Each delivery of a suspect that does not end in a settlement is counted as a crash by the worker that gets it next.
+    A lock that is lost while the worker lives is none, so it is remembered and counted when the record comes back here
+    (``lease.excused``). If it comes to another worker, it counts: that one cannot know.
     """
 
     __slots__ = (
@@ -92,6 +92,11 @@ class Leases:
         if stage == FINISHED:
             self._forget(lease)
             lease.job = None  # a job has its lease: left to the garbage collector, the two cost it a fifth of a worker
+
+    def finish(self, lease: JobLease, is_settled: bool) -> None:
+        """It is settled; or nothing more is done about it: then its lock times out, and it is not excused for that."""
+        lease.lost = lease.lost or not is_settled
+        self.set_stage(lease, FINISHED)
 
     def mark_lost(self, lease: JobLease, is_excused: bool) -> bool:
         """Its lock is gone. False when that changes nothing: it is over, or known to be lost. ``is_excused``: that

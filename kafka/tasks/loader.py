@@ -16,11 +16,12 @@ from kafka.tasks.app import App
 from kafka.tasks.errors import LoadError, did_you_mean
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
-"""A setting that cannot be is told where it was written, not where it was checked."""
+"""Errors are reported where an invalid setting was written, not where this package checked it."""
 
 
 def load(target: str, directory: str | None = None) -> App:
-    """The app that ``target`` names; :class:`LoadError` else. Errors inside the module are told with their place."""
+    """The app that ``target`` names; :class:`LoadError` else. Errors inside the module are reported with their file
+    and line."""
     module_name, _, path = target.partition(":")
     is_file = module_name.endswith(".py")
     if not module_name or is_file or not all(part.isidentifier() for part in module_name.split(".")):

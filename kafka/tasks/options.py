@@ -1,7 +1,7 @@
 """The options of a task (``@app.task(...)``) and of one call (``task.using(...)``), checked where they are written; and
 the numbers of a worker, which come from an app's settings and the command line.
 
-An option that nobody knows, one that makes no sense, and one that this release does not carry yet each raise at once:
+An unknown option, one that makes no sense, and one that this release does not carry yet each raise at once:
 nothing is cut or ignored in silence. A new option is one more row of a table here, and a field of its class.
 """
 

@@ -1,4 +1,4 @@
-"""What becomes of a job: two pure functions over plain data.
+"""Decides what happens to a job: two pure functions over plain data.
 
 :func:`admit` looks at a job that was just leased and says why it should *not* run (None: run it). :func:`decide` maps
 an outcome to a :class:`JobDecision`. Neither touches a record: :mod:`kafka.tasks.state_records` makes the records of a
@@ -192,7 +192,7 @@ class InvalidRecord:
 
 @dataclass(frozen=True, slots=True)
 class LockLost:
-    """The lease is not ours any more: somebody else runs the job."""
+    """The acquisition lock is lost: another worker runs the job."""
 
 
 Outcome: TypeAlias = (
@@ -202,7 +202,7 @@ Outcome: TypeAlias = (
 
 
 class LeaseVerdict(Enum):
-    """What the delivery is told about a lease. DROP: nothing, it is no longer ours."""
+    """How a lease is settled. DROP: not at all, its lock is lost."""
 
     ACCEPT = "accept"
     RELEASE = "release"

@@ -41,8 +41,9 @@ class Job:
     """One attempt of a job in this worker.
 
     ``soft_s`` and ``hard_s`` are the limits that hold for it (None: none). ``cancelled`` is set by the worker and read
-    by the task through its context; ``started_at`` and ``ran_s`` (monotonic seconds) are set by whoever runs it.
-    ``is_timed_out`` is set by the pool at the hard limit: the job has ended without its run, whose end is told nobody.
+    by the task through its context; ``started_at`` and ``ran_s`` (monotonic seconds) are set by the thread or child
+    that runs it. ``is_timed_out`` is set by the pool at the hard limit: the job has ended without its run, whose
+    outcome is dropped.
     """
 
     __slots__ = (
@@ -82,7 +83,7 @@ class SignalWindow(Protocol):
     disarm: Callable[[int], object]
     """Called with 0 when the function has ended: a function of C, so that nothing can happen between."""
     waiting: InterruptibleCoroutine | None
-    """While the function is a coroutine: what to strike when the coroutine does not run itself."""
+    """While the function is a coroutine: the coroutine to interrupt when it is not the one that runs."""
 
     def open(self) -> None:
         """The function is about to be called. May raise :class:`SoftTimeLimit`."""
@@ -182,11 +183,11 @@ class _ForkCheckedAwaitable(_AwaitableWrapper):
 
 
 def run(job: Job, window: SignalWindow | None = None) -> Outcome:
-    """Run the job in this thread and say what came of it. Takes the time of the run down in ``job``.
+    """Run the job in this thread and return its outcome. Stores the duration of the run in ``job``.
 
     ``window`` None: this is the worker's own process. A coroutine is run to its end on an event loop of its own. The
-    app's handlers are called here, too. :class:`SoftTimeLimit` passes when it strikes while the function's own error is
-    dealt with.
+    app's handlers are called here, too. :class:`SoftTimeLimit` propagates when it is raised while the function's own
+    error is handled.
     """
     job.started_at = started_at = time.monotonic()
     error: BaseException | None = None
@@ -206,14 +207,14 @@ def run(job: Job, window: SignalWindow | None = None) -> Outcome:
         window.close()
         outcome = outcome_of_value(job, value)
     except BaseException as raised:
-        struck = raised
+        failure = raised
         try:
             disarm(0)
         except BaseException as late:  # of the handler of an alarm that came as the function raised
-            struck = late
-        window.function_ended(struck)
+            failure = late
+        window.function_ended(failure)
         window.close()
-        outcome, error = outcome_of_error(job, struck)
+        outcome, error = outcome_of_error(job, failure)
     finally:
         enqueued.end()
     try:
@@ -228,7 +229,7 @@ async def run_async(job: Job, limited_by: Callable[[], type[BaseException] | Non
 
     ``limited_by``: the limit for which the coroutine was cancelled, if it was. Its CancelledError then means that.
     """
-    import asyncio  # whoever awaits this has it already
+    import asyncio  # imported already where this is awaited
 
     job.started_at = started_at = time.monotonic()
     error: BaseException | None = None
@@ -337,10 +338,10 @@ def _run_coroutine(coroutine: CoroutineType[Any, Any, Any], window: SignalWindow
 
 
 class _LoopCoroutine(_AwaitableWrapper):
-    """A coroutine on a loop of its own that can be struck: implements :class:`InterruptibleCoroutine`.
+    """A coroutine on a loop of its own that can be interrupted: implements :class:`InterruptibleCoroutine`.
 
-    A strike is a cancellation that arrives as another error. When the coroutine has ended, and the loop waits for
-    others that do not end when they are cancelled, a strike stops the loop; ``late`` is the error then.
+    An interrupt is a cancellation that arrives as another error. When the coroutine has ended, and the loop waits for
+    others that do not end when they are cancelled, an interrupt stops the loop; ``late`` is the error then.
     """
 
     __slots__ = ("_coroutine", "_error", "_loop", "_task", "late")

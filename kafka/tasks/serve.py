@@ -87,8 +87,8 @@ def run_worker(
     garbage collector is set to look seldom (:mod:`kafka.tasks.pools.gc_tuning`); when they do, its log handlers show
     which job a line is of (:mod:`kafka.tasks.pools.job_logging`).
 
-    In the main thread signals stop it (:data:`SIGNALS`); in another, whoever got it through ``on_start`` does, on the
-    loop's thread: ``loop.call_soon_threadsafe(worker.stop)``.
+    In the main thread signals stop it (:data:`SIGNALS`); in another thread, the caller stops the worker that
+    ``on_start`` got, on the loop's thread: ``loop.call_soon_threadsafe(worker.stop)``.
 
     Raises before anything is leased: :class:`UnknownQueue` and :class:`kafka.errors.IllegalArgumentError` for a wrong
     use, the clients' errors when the broker cannot be reached, OSError when the port cannot be had. Raises afterwards:

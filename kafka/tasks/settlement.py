@@ -3,11 +3,11 @@
 Owns what is between "the job has ended" and "its lease is accepted". Groups are whatever the worker hands over in one
 turn of its loop, so results are batched by themselves when jobs are short. What can go wrong on the way:
 
-* a result that its topic does not take (too large): the job has failed for good instead, which is told as that of any
-  other, and the lease is accepted after that; another state record that is too large is written without its texts;
+* a result that its topic does not take (too large): the job has failed permanently instead, which is recorded as for
+  any other, and the lease is accepted after that; another state record that is too large is written without its texts;
 * a state record appended after the time that a look-up scans: a copy goes to the late topic first;
-* a job that moves to the suspects counts as settled when the broker has *answered* its ACCEPT: whoever starts it before
-  that, and dies of it, leaves two of it behind;
+* a job that moves to the suspects counts as settled when the broker has *answered* its ACCEPT: a worker that starts it
+  before that and dies of it leaves two records of it;
 * the record of what is no job is too large for the dead topic: it is written without what it held;
 * any other error (the producer has tried for its delivery timeout): the lease is left alone, its lock runs out and the
   job runs again. For a suspect that would be a crash, and a job that was delivered before the broker may drop: such a
@@ -63,9 +63,9 @@ class Settlement:
 
 
 class Settler:
-    """Sends groups of endings. ``on_settled(leases, well)`` is told when their part here is over; ``on_too_large`` says
-    how a job ends instead whose result, this record, its topic does not take; ``on_refused``, that these leases are
-    kept until :meth:`retry_refused`.
+    """Publishes and settles groups of settlements. ``on_settled(leases, well)`` is called when their part here is
+    over; ``on_too_large`` says how a job ends instead whose result, this record, its topic does not take;
+    ``on_refused``, that these leases are kept until :meth:`retry_refused`.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from kafka.tasks.suspects import Suspects
 from kafka.tasks.topics import TopicNames
 
 MOVING_S: Final = 5.0
-"""So long jobs that move to the suspects are waited for: moves take milliseconds, but for a broker that is silent, and
+"""So long jobs that move to the suspects are waited for: moves take milliseconds, unless a broker does not answer, and
 a producer tries for two minutes."""
 
 MAX_HELD_BYTES: Final = 64 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""The line of the suspects: jobs leased from ``APP.QUEUE.suspect``, and when each may start.
+"""The queue of suspects: jobs leased from ``APP.QUEUE.suspect``, and when each may start.
 
 They are fetched by record limit, as many as start at once, and before other jobs: as long as they come, nothing waits
 in the pool, so that the next free slot is theirs. (With the pool filled ahead they waited until the queue itself was
@@ -10,7 +10,7 @@ one by one, until one comes that has no crash behind it. One that has none share
 worker died, usually with hundreds of innocent ones in its buffer, and running them strictly one by one would make the
 last wait for all the others (the promise is two seconds). A false crash can happen to it once, below the limit of
 three; after that it is alone. No suspect starts while the worker moves jobs to the suspects and the broker has not
-answered that they are settled: what dies of it then would be there twice. (Within limits: ``lines.py``.)
+answered that they are settled: what dies of it then would be there twice. (Within limits: ``source_buffers.py``.)
 
 One that has to be alone waits until the pool is empty, and slots idle meanwhile. So after a second it is given back,
 and the others have their turn for as long; then it may wait for twice as long, and so on. It runs in the end, however

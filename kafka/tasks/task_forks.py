@@ -4,7 +4,7 @@ A copy that came back from the task's function would go on into the pool and the
 their sockets and locks. So a run remembers how many forks lay behind its process as it began (:data:`fork_count`, a
 number that only the hook of ``os.fork`` writes: to ask for the process's id is a system call for each job), and where
 that has changed :func:`exit_forked_copy` ends the process. Runs in child processes have a way of their own, since the
-channel has to be let go of at once (:mod:`kafka.tasks.pools.child`).
+channel has to be closed at once (:mod:`kafka.tasks.pools.child`).
 """
 
 from __future__ import annotations

@@ -184,7 +184,8 @@ class TopicAdmin(Protocol):
         """The effective configs of a topic."""
 
     def create(self, plan: TopicPlan) -> None:
-        """Create a topic; :class:`TopicAlreadyExistsError` when somebody else just did. It is usable in both cases."""
+        """Create a topic; :class:`TopicAlreadyExistsError` when another client just did. The topic is usable in both
+        cases."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The worker: leases in, jobs to the pool, outcomes to verdicts, and everything kept alive meanwhile.
+"""The worker: leases jobs, runs them in the pool, settles the leases by their outcomes, and renews them meanwhile.
 
 One object on one loop in one thread; tasks run elsewhere (in the pool). It decides nothing about a job by itself
 (:mod:`kafka.tasks.admission`, by the tables of :mod:`kafka.tasks.outcome`), makes no records
@@ -113,7 +113,7 @@ class Worker:
         self._on_left = on_left
         self._state_records = StateRecords(names, host)
         self._leases = Leases()
-        self._arrived: deque[JobLease] = deque()  # leases that nobody has looked at yet
+        self._arrived: deque[JobLease] = deque()  # leases that are not admitted yet
         self._suspects = Suspects()
         self._shutdown = WorkerShutdown(self._options.stop_grace_s, self._options.kill_grace_s)
         self._lost_jobs = LostJobHandlers(tasks.get(ERROR_TASK))
@@ -152,7 +152,7 @@ class Worker:
 
     @property
     def stage(self) -> WorkerStage:
-        """How far its stop has come."""
+        """The stage of its shutdown."""
         return self._shutdown.stage
 
     @property
@@ -160,7 +160,7 @@ class Worker:
         """Its pool; None before it has begun."""
         return self._pool if self._is_started else None
 
-    # -- what the delivery tells --------------------------------------------------------------------------------------
+    # -- events of the delivery --------------------------------------------------------------------------------------
 
     def leased(self, leases: list[JobLease]) -> None:
         """See :class:`kafka.tasks.delivery.DeliveryEvents`."""
@@ -177,7 +177,7 @@ class Worker:
             self._admit()
 
     def _admit(self) -> None:
-        """Look at some of what has come; at the others in the turns that follow."""
+        """Admit the next leases that have arrived, TURN_LEASES at most; the others in the turns that follow."""
         now, now_ms = self._timers.time(), self._now_ms()
         count, bytes_left = 0, TURN_BYTES
         while self._arrived and count < TURN_LEASES and bytes_left > 0:
@@ -232,7 +232,7 @@ class Worker:
             log.info("worker stopped: %d jobs done, %d returned to their queues", counts["done"], counts["given_back"])
             self._on_left()
 
-    # -- what the pool and the clock tell -----------------------------------------------------------------------------
+    # -- events of the pool and the clock -----------------------------------------------------------------------------
 
     def finished(self) -> None:
         """Jobs of the pool have ended, or it can take jobs now and could not before."""
@@ -283,7 +283,7 @@ class Worker:
             self._next_stage()
         self._dispatch_and_arm()
 
-    # -- what its user tells ------------------------------------------------------------------------------------------
+    # -- commands ------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Stop; called again, go one stage further. Before :meth:`start`: start, and leave at once."""
@@ -334,7 +334,8 @@ class Worker:
         """The jobs that are with the pool."""
         return [lease.job for lease in self._leases.running()]
 
-    # -- one job's way ------------------------------------------------------------------------------------------------
+    # -- callbacks of its parts
+    # ------------------------------------------------------------------------------------------------
 
     def _publish_started(self, jobs: list[Job]) -> None:
         state, now_ms = self._state_records.state, self._now_ms()
@@ -347,8 +348,7 @@ class Worker:
     def _on_settled(self, leases: list[JobLease], well: bool) -> None:
         was_moving = self._leases.moving
         for lease in leases:
-            lease.lost = lease.lost or not well  # its lock runs out by itself, and is not spared for that
-            self._leases.set_stage(lease, FINISHED)
+            self._leases.finish(lease, well)
         if not well:
             self._counts["unsettled"] += len(leases)
         if (
@@ -372,17 +372,18 @@ class Worker:
         return self._completion.result_too_large(settlement, record)
 
     def _was_ended_by_shutdown(self, job: Job, outcome: Outcome) -> bool:
-        """It ended because this worker stops: it runs again elsewhere, and that is no failure of its own."""
+        """Whether it ended because this worker stops: it runs again elsewhere, and does not count as a failure."""
         if isinstance(outcome, ChildLost):
             return self.stage >= WorkerStage.ABANDONING
         if not isinstance(outcome, AttemptFailed) or not job.cancelled:
             return False
         return self._shutdown.is_interrupting and outcome.error_info.type.endswith("SoftTimeLimit")
 
-    # -- all jobs' ways -----------------------------------------------------------------------------------------------
+    # -- once per turn of the loop
+    # -----------------------------------------------------------------------------------------------
 
     def _dispatch_and_arm(self) -> None:
-        """Start what can start, ask for what there is room for, set the timer."""
+        """Start the jobs that can start, request as many as there is room for, and set the timer."""
         self._check_pool()
         if not self._shutdown.has_begun:
             self._dispatcher.fill(self._timers.time())
@@ -435,8 +436,8 @@ class Worker:
             log.warning("lost the acquisition locks of %d jobs (%s); other workers will run them", count, reason)
 
     def _check_clock(self, now: float) -> None:
-        """Whether the process stood still for so long that locks have run out meanwhile. A job may have done that to
-        it, so no suspect is spared.
+        """Mark locks as lost that have timed out while this process did not run. A job may be the cause, so no suspect
+        is excused.
         """
         stood_still_s, self._clock_checked_at = now - self._clock_checked_at, now
         if stood_still_s > self._delivery.lock_s * 2 / 3:
@@ -445,7 +446,7 @@ class Worker:
             )
 
     def _yield_isolation(self, now: float) -> None:
-        """A suspect has waited to be the only job here, and slots have idled, for long enough."""
+        """Give back a suspect that has waited long enough for an empty pool, while slots were idle."""
         job = self._suspects.take_due(self._pool, self._leases.suspects, now)
         if job is not None:
             self._buffers.pause(job.lease.source, now + SUSPECT_PAUSE_S)
@@ -453,7 +454,7 @@ class Worker:
             self._completion.flush()
 
     def _release_unknown_tasks(self, leases: list[JobLease], is_due: bool) -> None:
-        """Of tasks that are unknown here: others may have them."""
+        """Release leases of tasks that this worker does not declare, so that other workers get them."""
         if not leases:
             return
         for lease in leases:

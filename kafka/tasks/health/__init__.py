@@ -1,13 +1,13 @@
-"""What a worker tells of itself: to probes, to Prometheus, and to whoever asks which workers an app has.
+"""What a worker reports about itself: to probes, to Prometheus, and to ``python -m kafka inspect``.
 
     checks.py      is it ready, and if not, why: pure decisions
     snapshot.py    a worker at one instant, and as JSON
     http.py        bytes -> request, answer -> bytes: pure
-    server.py      connections of strangers, bounded in number, size and time, on the worker's loop
+    server.py      connections of HTTP clients, bounded in number, size and time, on the worker's loop
     metrics.py     a snapshot as Prometheus's text; needs the extra ``metrics``
-    outage.py      no broker can be reached: what the log says of that
-    monitor.py     all of it for one worker: reads the worker, answers, posts snapshots every few seconds
-    directory.py   the other side: the snapshots of all of an app's workers
+    outage.py      no broker is reachable: what is logged
+    monitor.py     all of it for one worker: reads the worker, answers, publishes snapshots every few seconds
+    directory.py   the reader: the snapshots of all of an app's workers
 
 Nothing here runs for each job: what a probe, a scrape or a snapshot needs is read when it is asked for, from numbers
 that the worker, its pool and its delivery keep anyway. Another path to answer is a row of ``monitor.PATHS``, another

@@ -1,4 +1,4 @@
-"""The workers of an app on all machines, as they tell of themselves: what ``python -m kafka inspect`` reads.
+"""The workers of an app on all machines, from their snapshots: what ``python -m kafka inspect`` reads.
 
 A worker that ended in good order says so and is gone from here. One that was killed stands here for a minute more, ever
 more *silent*; so does one whose process stands still, or that cannot reach the brokers.
@@ -49,10 +49,11 @@ class Directory:
         self._unreadable: set[str] = set()
 
     def workers(self, wait_s: float = 0.0) -> list[Seen]:
-        """All workers that told of themselves within the last minute and have not left, in the order of host and pid.
+        """All workers that published a snapshot within the last minute and have not stopped, in the order of host
+        and pid.
 
-        Takes in news for ``wait_s`` seconds first. When there is no word of a worker at all that is not old, it waits
-        for as long as one that lives is silent at most: the clocks of this machine and the broker may differ.
+        Reads new snapshots for ``wait_s`` seconds first. When all snapshots are old, it waits for as long as a live
+        worker takes between two at most: the clocks of this machine and the broker may differ.
         """
         if self._reader is None:
             self._reader = self._open()

@@ -125,7 +125,7 @@ def refusal_response(refused: HttpRefusal) -> HttpResponse:
 
 
 def encode(answer: HttpResponse, unix_time: float, head_only: bool = False) -> bytes:
-    """The answer's bytes; ``head_only``: without the body, whose length is told all the same."""
+    """The answer's bytes; ``head_only``: without the body, whose length is in the header all the same."""
     lines = [
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
         f"Date: {_date(unix_time)}",

@@ -6,7 +6,7 @@ pool or a connection, so that probes are answered while children still import th
 
     Monitor --listen()--> answers: "starting" --start(pool, side)--> answers what is so, posts --close()--> has left
 
-On the worker's loop. A pool that runs jobs on that very loop (``inline``) answers nobody while a job runs.
+On the worker's loop. A pool that runs jobs on that very loop (``inline``) answers no request while a job runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ POST_S: Final = 5.0
 FIRST_POST_S: Final = 1.0
 """Until the first one: a worker that is gone by then needs no topic, and the worker's own beginnings come first."""
 LEAVE_S: Final = 1.0
-"""How long the last word of a worker may take."""
+"""How long a stopping worker waits for its last snapshot."""
 MOST_RUNNING: Final = 1000
 
 _POOL = "pool_"
@@ -112,7 +112,7 @@ class Monitor:
         self._look_for_brokers(backend)
 
     def close(self) -> None:
-        """The worker has left. May drive the loop for a moment: the last word is that it is gone."""
+        """The worker has left. May drive the loop for a moment: the last snapshot says that it has stopped."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,6 +1,6 @@
-"""Whether any broker can be reached, as a worker's log tells it: one line when none can, one when that is over.
+"""Logs one line when no broker is reachable, and one when a broker is reachable again.
 
-Two signs, looked at every :data:`CHECK_S` seconds: no connection stands, or all groups have been silent for too long (a
+Two signs, looked at every :data:`CHECK_S` seconds: no connection stands, or no group has answered for too long (a
 broker that hangs, or a network that swallows everything, leaves connections as they are). Time comes as an argument.
 """
 
@@ -24,7 +24,8 @@ LATE_CHECK_S: Final = 2.0
 
 
 class BrokerOutage:
-    """Tells of outages. ``since`` is when the one under way began, on the clock of ``now``; None: there is none."""
+    """Detects and logs outages. ``since`` is when the one under way began, on the clock of ``now``; None: there is
+    none."""
 
     def __init__(self) -> None:
         self.since: float | None = None

@@ -1,4 +1,4 @@
-"""Connections of strangers on the worker's loop: one request each, and nothing that they do costs the worker more.
+"""HTTP connections on the worker's loop: one request each, bounded in number, size and time.
 
     accepted --whole request--> answered --all of it taken--> ended
         |  too slow: 408            |  the peer does not read: reset after LIFE_S
@@ -6,8 +6,8 @@
         |  connection is reset      |  reset that the system sends for it would take our answer along
 
 There is no thread. A connection lives for :data:`LIFE_S` whatever happens, and there are :data:`MAX_CONNECTIONS` of
-them: with one more the oldest goes, since a probe that is served ends within milliseconds and the oldest is whoever is
-not in a hurry. So 200 idle connections keep no probe out.
+them: with one more the oldest goes, since a probe that is served ends within milliseconds and the oldest is a client
+that is not in a hurry. So 200 idle connections keep no probe out.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class HealthServer:
         except OSError as error:
             self._network.close()
             # one line for people, without "[Errno 98]"
-            told = OSError(f"--health-port: {_listen_error(host, port, error)}")
-            told.errno = error.errno
-            raise told from None
+            failure = OSError(f"--health-port: {_listen_error(host, port, error)}")
+            failure.errno = error.errno
+            raise failure from None
         self.address: Address = self._listener.address
 
     @property
@@ -124,7 +124,7 @@ class HealthServer:
 
 
 class _Connection(TransportHandler):
-    """One stranger."""
+    """The connection of one HTTP client."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A worker at one instant: what ``inspect`` shows and what Prometheus is told, as data and as JSON.
+"""A worker at one instant: what ``inspect`` shows and Prometheus scrapes, as data and as JSON.
 
 JSON is what travels between machines and releases: a reader ignores what it does not know and takes defaults for what
 it misses, and refuses (:class:`kafka.tasks.errors.BadRecord`) what has a wrong type. Texts are the user's own (names of

@@ -1,4 +1,4 @@
-"""What has to be true of the cluster before a queue is used: topics are there, share groups have their settings.
+"""Prepares the cluster before a queue is used: topics exist, share groups have their settings.
 
 :class:`Administration` is the :class:`kafka.tasks.topics.TopicAdmin` of :func:`kafka.tasks.topics.ensure_topics`, over
 whichever way its owner has of waiting for a dialogue: an app's user thread waits for the I/O thread, a worker drives
@@ -85,7 +85,8 @@ class Administration:
         usable = admin.dialogues.wait_for_topics([plan.name], timeout_s=self._timeout_s)
         try:
             self._wait(admin.dialogues.create_topics([topic], backoff=self._backoff, timeout_s=self._timeout_s))
-        except TopicAlreadyExistsError:  # whoever made it just now: the broker that we ask may not know of it yet
+        # another client has just created it: the broker that we ask may not know it yet
+        except TopicAlreadyExistsError:
             self._wait(usable)
             raise
         log.info("created topic %s with %d partitions", plan.name, plan.partitions)
@@ -236,7 +237,7 @@ def begin_groups(
     now: Callable[[], float],
     timeout_s: float = SEEN_TIMEOUT_S,
 ) -> None:
-    """Let share groups that have no place in these partitions begin at their first records, before anybody joins.
+    """Let share groups that have no place in these partitions begin at their first records, before any member joins.
 
     What a group has by its setting, the *leader* of a partition has to know when the first member fetches there: one
     that has not heard of it yet begins at the end, and the jobs that wait are never seen. A place that is written down

@@ -23,7 +23,7 @@ RECONNECT_MAX_S = 5.0
 
 
 def connect(settings: Settings, loop: Any) -> KafkaClient:
-    """A client on ``loop`` that has spoken to a broker. Blocks, driving the loop.
+    """A client on ``loop`` that is connected to a broker. Blocks, driving the loop.
 
     Errors: ``NoBrokersAvailable``; those of :func:`kafka.broker.embedded.ensure_running`.
     """
@@ -57,7 +57,8 @@ def connect(settings: Settings, loop: Any) -> KafkaClient:
 
 
 def connect_in_thread(settings: Settings, name: str) -> IoThread:
-    """A client that has spoken to a broker, on a loop and in a thread of its own. Blocks; errors as of ``connect``."""
+    """A client that is connected to a broker, on a loop and in a thread of its own. Blocks; errors as of
+    ``connect``."""
     loop = make_loop()
     try:
         client = connect(settings, loop)

@@ -24,7 +24,8 @@ FETCH_BYTES = 8 * 1024 * 1024
 
 LOOK_EVERY_S = 0.5
 """Suspects are looked for so often, and no poll waits for them: each of their deliveries counts as a crash, and a poll
-that waits while its worker is killed gets records that nobody runs. It takes as many requests as polls that wait."""
+that waits while its worker is killed acquires records that are not run. It takes as many requests as polls that
+wait."""
 
 _TYPES = {
     LeaseVerdict.ACCEPT: AcknowledgeType.ACCEPT,

@@ -150,7 +150,7 @@ class ResultReader:
             self._stop_waiting(job_id, event)
 
     def close(self) -> None:
-        """Let go of the consumers, and of everybody who waits."""
+        """Close the consumers and wake all waiting threads."""
         self._is_closed = True
         self._tailing.close()
         self._reader.close()

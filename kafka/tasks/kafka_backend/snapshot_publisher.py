@@ -1,8 +1,7 @@
 """Workers' snapshots to the topic ``APP.workers``: the worker's side, on its loop.
 
-The topic is made by the first word, beside everything else and waited for by nobody. The last word wins: while one is
-under way, what is posted replaces what waits. A broker that is away or refuses costs a line in the log, and the worker
-nothing else.
+The topic is created with the first snapshot, in the background. While a snapshot is being sent, a new one replaces the
+one that waits. When a broker is unreachable or refuses, that is logged, and the worker is not affected.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from kafka.tasks.topics import TopicPlan
 log = logging.getLogger(__name__)
 
 STALE_S: Final = 10.0
-"""A word that has not arrived after so long is given up."""
+"""Delivery timeout of a snapshot."""
 WARN_AFTER_FAILURES: Final = 2
 """Failures in a row: what was under way in an outage may fail just after it."""
 BATCH_BYTES: Final = 65_536
@@ -69,7 +68,7 @@ class KafkaSnapshotPublisher:
             self._producer = None
 
     def _publish_next(self) -> None:
-        """Take the next step towards what is to be said: the producer, or the record."""
+        """Make the producer, or send the snapshot that waits."""
         if self._next is None or self._is_off:
             return
         self._is_busy = True
@@ -118,7 +117,7 @@ class KafkaSnapshotPublisher:
         self._publish_next()
 
     def _refused(self, error: BaseException) -> None:
-        """There is no topic: a worker that is told so once is left alone with it."""
+        """The topic cannot be created; after an error that is not retriable no snapshot is published any more."""
         self._is_off = not getattr(error, "retriable", False)
         self._failed(error)
 

@@ -1,9 +1,9 @@
 """The topic ``APP.workers`` as it is read: the last minute of it, and then what comes.
 
 Where the last minute begins is asked of the broker by time, counted back from the newest record: that is the broker's
-clock (LogAppendTime), and ours may differ. How old a word is needs a clock, too: ours, put right by what is learnt on
-the way. A word that comes while we wait is new, whatever our clock says; one from the future shows how far behind ours
-is; and when everything looks old, one that lives has to say something within :data:`FIRST_SNAPSHOT_WAIT_S`.
+clock (LogAppendTime), and ours may differ. The age of a snapshot needs a clock, too: ours, put right by what is learnt
+on the way. A snapshot that comes while we wait is new, whatever our clock says; one from the future shows how far
+behind ours is; and when everything looks old, one that lives has to say something within :data:`FIRST_SNAPSHOT_WAIT_S`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kafka.tasks.kafka_backend.connection import connect_in_thread
 from kafka.tasks.settings import Settings
 
 KEPT_S: Final = 60.0
-"""A worker that has been silent for longer is not spoken of."""
+"""A worker whose last snapshot is older is not listed."""
 FIRST_SNAPSHOT_WAIT_S: Final = 6.0
-"""A worker that lives says something within that time."""
+"""A live worker publishes a snapshot within that time."""
 FRESH_S: Final = 15.0
 POLL_S: Final = 0.1
 

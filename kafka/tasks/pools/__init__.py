@@ -92,7 +92,7 @@ def _marked(run: Run) -> Run:
 
 
 def check_pool(name: str) -> str:
-    """``name`` itself when there is such a pool here; an error that names those that there are else."""
+    """``name`` itself when there is such a pool here; an error that lists the pools otherwise."""
     if name not in POOLS:
         raise IllegalArgumentError(f"unknown pool {name!r}{did_you_mean(name, POOLS)}")
     if name in PROCESS_POOLS:
@@ -101,5 +101,5 @@ def check_pool(name: str) -> str:
 
 
 def default_pool() -> str:
-    """The pool of a worker that is told none: prefork where the platform has it."""
+    """The default pool: prefork where the platform has it."""
     return "prefork" if start_methods() else "threads"

@@ -6,11 +6,11 @@ its limits are weaker than in the pool ``threads``, which is the one for such ta
 
 * Soft limit, and the worker's stop: ``asyncio.Task.cancel()``. The coroutine sees ``CancelledError`` where it waits and
   may clean up; let out, it is a failure with ``SoftTimeLimit``. A plain function sees ``ctx.cancelled``.
-* Hard limit: the job ends at once for the outside, and its slot is free; the coroutine is cancelled once more, and what
+* Hard limit: the worker sees the job end at once, and its slot is free; the coroutine is cancelled once more, and what
   it still does is dropped. Best effort, as a coroutine that never waits, or waits for more in its ``finally``, goes on.
 
 Jobs and outcomes cross between the two threads by one deque each way; either side is woken once for all of them. A run
-is ended by whoever takes it out of ``_running`` first: the event loop, or the worker at its hard limit.
+is ended by the thread that takes it out of ``_running`` first: the event loop, or the worker at its hard limit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CLOSE_S = 2.0
 
 
 def _no_wake() -> None:
-    """Nobody waits any more."""
+    """The worker does not wait for outcomes any more."""
 
 
 class _Run:

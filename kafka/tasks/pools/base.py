@@ -24,8 +24,8 @@ Finished: TypeAlias = "tuple[Job, Outcome]"
 class ChildSnapshot:
     """One child process as it is now. ``job_id``, ``job_name`` and ``age_s`` (of the run) only while it runs one.
 
-    ``state`` is a word of :class:`kafka.tasks.pools.supervision.ChildStage`; ``jobs`` counts those that it has ended;
-    ``last_activity_s`` is how long ago it gave a sign of life. It travels as a part of
+    ``state`` is a value of :class:`kafka.tasks.pools.supervision.ChildStage`; ``jobs`` counts those that it has ended;
+    ``last_activity_s`` is how long ago it was last active. It travels as a part of
     :class:`kafka.tasks.health.snapshot.WorkerSnapshot`, whose rules hold for its fields, too.
     """
 
@@ -102,7 +102,7 @@ class Pool(Protocol):
         """
 
     def stop(self, grace: float) -> list[Job]:
-        """Wait up to ``grace`` seconds for running jobs, then let go; the jobs that never finished."""
+        """Wait up to ``grace`` seconds for running jobs, then close the pool; returns the jobs that did not finish."""
 
     def grow(self, count: int = 1) -> None:
         """``count`` slots more; ``concurrency`` says how many there are then."""

@@ -1,6 +1,7 @@
-"""The first lines of a process that ``launch.py`` or ``zygote.py`` executes: from a spec to a child, or a fork server.
+"""The first lines of a process that ``launch.py`` or ``fork_server.py`` executes: from a spec to a child, or a fork
+server.
 
-The import of the app is the user's code and may take long; what it is busy with is told every few seconds.
+The import of the app is the user's code and may take long; progress is reported every few seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kafka.tasks.pools.channel import ChildChannel, ChildFds
 from kafka.tasks.pools.child import ChildParameters, become_child
 
 PROGRESS_S = 5.0
-"""An import that takes longer is told about, and again each time."""
+"""An import that takes longer is reported, and again after each such interval."""
 
 
 def main(spec: dict[str, Any], role: str, numbers: Sequence[int]) -> NoReturn:

@@ -1,18 +1,19 @@
-"""The channel between the worker and one child: made for the child, gone with it, used by nobody else.
+"""The channel between the worker and one child: made for the child, closed with it, used by no other process.
 
 Four things, and each of two processes has its side of them::
 
-                 parent (ParentChannel)                              child (ChildChannel)
-    jobs         sends a packet for each job       ---->          receives them one by one
+                 parent (ParentChannel)                         child (ChildChannel)
+    jobs         sends a packet for each job       ---->        receives them one by one
                  receives them, too: recall()
-    news         reads frames, never waits         <----          writes frames, waits for room
-    lifeline     holds it open                     ---->          is killed by the kernel when it closes (hygiene.py)
-    page         reads the child's words, writes its own          the other way round (page.py)
+    messages     reads frames, never waits         <----        writes frames, waits for room
+    lifeline     holds it open                     ---->        killed by the kernel when it closes (process_setup.py)
+    page         reads the child's words, writes its own        the other way round (shared_page.py)
 
 *Who receives a packet has the job*, and the kernel decides who: the parent keeps a duplicate of the child's end of
 jobs, and to recall is to receive from it without waiting. So a recalled job cannot run and one that runs cannot be
 recalled, with no question asked and whatever the child is doing. (With ACK and NACK messages a child inside a long C
-call would keep all that it was sent.) What would not fit into a packet or a frame goes through a file (``spill.py``).
+call would keep all that it was sent.) What would not fit into a packet or a frame goes through a file
+(``large_payloads.py``).
 
 The kernel's buffer bounds how many jobs a child may have ahead; a dead child's undelivered jobs are still in it, and
 come back by the same recall.
@@ -74,7 +75,7 @@ MAX_MESSAGES = 4096
 
 MOST_FILES = 4
 """Descriptors that have come without their frames. A child passes one with each large outcome, and the kernel keeps the
-two together; whoever passes others would use up those of the parent."""
+two together; other descriptors that user code passes would use up those of the parent."""
 
 _CUT = int(socket.MSG_CTRUNC)  # a number: `&` with a member of an enumeration takes 1 us
 _LARGEST_PACKET = PACKET_BYTES + large_payloads.FILE_FROM_BYTES
@@ -252,7 +253,7 @@ class ParentChannel:
             raise ChannelDamaged("received a frame without the file of its body")
         try:
             return large_payloads.read_file(self._files.pop(0), None if self._spare is None else self._spare.most_bytes)
-        except OSError as error:  # frames behind it are lost with it, so nobody may go on as if nothing was
+        except OSError as error:  # frames behind it are lost, too, so the channel cannot be used any more
             raise ChannelDamaged(f"could not read the file of a frame's body: {error}") from error
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The child: takes jobs from its channel, runs them one by one, writes what came of each, until there are no more.
 
-It knows no broker, no limit and no other child. How it came to be is the affair of ``launch.py``, ``hygiene.py`` and
-``zygote.py``; :func:`become_child` is where all ways meet, and does not return. It ends for four reasons:
+It knows no broker, no limit and no other child. How it came to be is described in ``launch.py``, ``process_setup.py``
+and ``fork_server.py``; all of them end in :func:`become_child`, which does not return. It ends for four reasons:
 
 * the end of the jobs, after the last that it was sent: exit code 0;
 * a channel that user code has closed or damaged: exit code :data:`EXIT_BROKEN_CHANNEL`;
@@ -166,7 +166,7 @@ class JobLoop:
                     signal.alarm(0)  # also one that a handler of the app has left armed; 0.4 us
                 except BaseException:
                     pass
-        except SoftTimeLimit as late:  # it struck as the function ended
+        except SoftTimeLimit as late:  # raised as the function ended
             error_info = ErrorInfo(type(late).__name__, "the soft time limit was reached as the task ended")
             return AttemptFailed(error_info, task.retries(late)), time.monotonic() - self._page.started_at
         except BaseException as late:  # of a handler of the task's own
@@ -174,7 +174,7 @@ class JobLoop:
         return outcome, job.ran_s
 
     def on_task_fork(self) -> None:
-        """In a process that a task has forked: let go of the channel, so that its end is the child's end."""
+        """In a process that a task has forked: close the channel, so that it ends with the child."""
         self.is_forked_copy = True
         self._window.exit_copy = self._exit_copy
         self._ends.close()

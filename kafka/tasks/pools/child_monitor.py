@@ -1,6 +1,6 @@
 """Looks at living children: at their jobs' limits when one may be due, and once a second at memory and state.
 
-It finds what is wrong and says so to whoever keeps the children (:class:`ChildActions`); it starts and buries nobody.
+It detects what is wrong and calls the supervision (:class:`ChildActions`); it starts and reaps no child.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SAMPLE_AGAIN_S = 0.1
 BLAMELESS_S = 0.05
 """A job that had begun so shortly before is not to blame for what its child held as the last one ended."""
 FROZEN_S = 5.0
-"""A stopped child that has begun no job is replaced after that long: what it has received is with nobody else."""
+"""A stopped child that has begun no job is replaced after that long: a job that it has received cannot be recalled."""
 
 
 class ChildActions(Protocol):
-    """Who keeps the children."""
+    """What the monitor asks the supervision to do."""
 
     def read_messages(self, child: ChildProcess) -> None:
         """Read what the child has sent."""
@@ -74,7 +74,7 @@ class ChildMonitor:
             self._schedule_check(child)
 
     def interrupt(self, child: ChildProcess) -> None:
-        """Strike the job that it runs, as at its soft limit."""
+        """Raise the soft limit in the job that it runs."""
         running = child.running()
         if running is not None:
             running.job.cancelled = True

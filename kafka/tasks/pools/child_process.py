@@ -1,7 +1,7 @@
 """One child of a pool as the parent keeps it: its stage, the jobs it was given, what it was last seen to do.
 
 The table ``jobs`` (sequence number -> job, in the order of giving) is the only truth about which job is with this
-child: a job is in it from the moment of giving until its result was read, it was taken back, or the child was buried.
+child: a job is in it from the moment of giving until its result was read, it was taken back, or the child has ended.
 :mod:`kafka.tasks.pools.supervision` moves the stage, the pool fills and empties the table.
 """
 
@@ -121,7 +121,7 @@ class ChildProcess:
         return taken
 
     def state(self, now: float) -> ChildSnapshot:
-        """As others are told."""
+        """Its state for statistics and snapshots."""
         running = self.running() if self.stage is not ChildStage.BOOTING else None
         page = self.handle.page
         word = self.stage.value
@@ -150,7 +150,7 @@ class ChildProcess:
         self.check_timer = self.stage_timer = None
 
     def close_watches(self) -> None:
-        """Its descriptors are nobody's business any more. Before they are closed."""
+        """Stop watching its descriptors, before they are closed."""
         for watch in (self.messages_watch, self.pid_watch):
             if watch is not None:
                 watch.close()

@@ -20,7 +20,7 @@ Deadline = Timer[Action]
 
 
 class PoolDeadlines:
-    """What is due when. Without a loop, somebody calls :meth:`run_due`."""
+    """What is due when. Without a loop, the pool calls :meth:`run_due`."""
 
     def __init__(self, loop: Loop | None) -> None:
         self.time: Callable[[], float] = loop.time if loop is not None else time.monotonic

@@ -30,7 +30,7 @@ class KillReason:
 
 @dataclass(frozen=True, slots=True)
 class ChildExit:
-    """The end of a child. ``expected``: nobody has to be told (it retired). ``is_ours``: this side killed it.
+    """The end of a child. ``expected``: it had retired, nothing is logged. ``is_ours``: the worker killed it.
     ``peak_rss_bytes``: the most that it ever held; ``cpu_s``: what it used of the processor, for all of its jobs.
     """
 
@@ -59,7 +59,7 @@ class ChildExit:
 def child_exit(
     code: int | None, signum: int | None, kill_reason: KillReason | None, oom_kills: int, retiring: bool = False
 ) -> ChildExit:
-    """What killed a child that ended with an exit code, or by a signal, or in a way that nobody can tell (both None).
+    """What killed a child that ended with an exit code, or by a signal, or in an unknown way (both None).
 
     ``oom_kills``: the kernel's kills in our control group since the last death.
     """

@@ -164,7 +164,7 @@ class ForkServerLauncher:
 
 class AdoptedChild(DirectChild):
     """The reaper of a child whose server has died. A dying process closes its descriptors before its children get their
-    new parent, so for a moment it is nobody's that could be waited for.
+    new parent, so for a moment no process can wait for it.
     """
 
     def exited(self) -> ExitStatus | None:
@@ -276,7 +276,8 @@ class _Server:
         self._statuses: dict[int, int] = {}
 
     def run(self) -> None:
-        """Fork and reap; back when the worker is gone, or when the app could not be loaded and that has been told."""
+        """Fork and reap; back when the worker is gone, or when the app could not be loaded and the children have
+        reported that."""
         waker, wakened = os.pipe()
         os.set_blocking(waker, False)
         os.set_blocking(wakened, False)

@@ -26,7 +26,7 @@ HEAD = struct.Struct("<HBBIII")
 HEAD_BYTES = HEAD.size
 
 LARGEST_BODY = 128 * 1024
-"""A longer body is none of ours: large ones go through a file (``spill.py``)."""
+"""A longer body is none of ours: large ones go through a file (``large_payloads.py``)."""
 
 IN_FILE = 1
 """Flag: the body is in the file whose descriptor came with the frame."""

@@ -1,7 +1,7 @@
 """Payloads that are too large for a packet or a frame: in an anonymous file whose descriptor is passed along.
 
-The file is whole before anybody learns of it, so neither side ever waits for the other in the middle of 10 MB, and a
-sender that is killed meanwhile leaves nothing behind.
+The file is complete before its descriptor is passed, so neither side ever waits for the other in the middle of 10 MB,
+and a sender that is killed meanwhile leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -103,6 +103,6 @@ def received_fds(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
 
 
 def close_all(fds: Sequence[int]) -> None:
-    """Close descriptors that came along and that nobody wants."""
+    """Close received descriptors that are not used."""
     for fd in fds:
         os.close(fd)

@@ -97,7 +97,7 @@ class ProcessHandle(Protocol):
 
 
 class LaunchedChild:
-    """A child: the parent's ends of its channel, and whoever knows of its exit."""
+    """A child: the parent's ends of its channel, and the handle that knows its exit status."""
 
     def __init__(
         self, ends: ParentChannel, reaper: ProcessHandle, orphans: Orphans, process_per_job: bool = False
@@ -173,7 +173,7 @@ class LaunchedChild:
             try:
                 if self.page.runner_pid == pid:
                     signal.pidfd_send_signal(pidfd, signum)
-            except (ProcessLookupError, PermissionError):  # a job may have become somebody else
+            except (ProcessLookupError, PermissionError):  # a job may have changed its user
                 pass
             finally:
                 os.close(pidfd)
@@ -217,7 +217,7 @@ class DirectChild:
         return self._exit
 
     def signal(self, signum: int, group: bool = False) -> None:
-        if self._exit is None:  # afterwards the number may be somebody else's
+        if self._exit is None:  # afterwards the pid may be reused
             send_signal(self.pid, signum, group)
 
     def close(self) -> None:
@@ -228,7 +228,7 @@ class DirectChild:
 
 def reap(pid: int) -> ExitStatus | None:
     """How the process ended; None while it lives. Its group ends with it: as long as it is not reaped, the group's
-    number can be nobody else's.
+    id cannot be reused.
     """
     try:
         if hasattr(os, "waitid"):
@@ -236,7 +236,7 @@ def reap(pid: int) -> ExitStatus | None:
                 return None
             send_signal(pid, KILL, group=True)
         ended, status, usage = os.wait4(pid, os.WNOHANG)
-    except ChildProcessError:  # somebody else has reaped it
+    except ChildProcessError:  # another part of the program has reaped it
         return ExitStatus()
     if not ended:
         return None
@@ -244,8 +244,9 @@ def reap(pid: int) -> ExitStatus | None:
 
 
 def reap_group(pid: int, usages: dict[int, tuple[int, float]]) -> bool:
-    """Whether nobody is left of the group of a child that has ended. All of it had its SIGKILL, and what lives of it
-    still has come to this process, the subreaper. ``usages``: peak memory and CPU seconds by pid are put there."""
+    """Whether no process is left of the group of a child that has ended. All of it had its SIGKILL, and what lives
+    of it still has come to this process, the subreaper. ``usages``: peak memory and CPU seconds by pid are put
+    there."""
     if pid <= 1:  # wait4 would mean this process's own group, or all of its children
         raise ValueError(f"{pid} is not the process group of a child")
     with contextlib.suppress(ChildProcessError):
@@ -278,7 +279,7 @@ def send_signal(pid: int, signum: int, group: bool = False) -> None:
 
 
 def largest_outcome(app: App | None) -> int | None:
-    """Bytes of the file that a child may pass; None: without the app nobody knows."""
+    """Bytes of the file that a child may pass; None: not known without the app."""
     return None if app is None else app.settings.max_payload_bytes + large_payloads.OVERHEAD_BYTES
 
 

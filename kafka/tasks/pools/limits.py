@@ -36,8 +36,8 @@ class StartedJob(NamedTuple):
 
 
 SOFT_REPEAT_S = 1.0
-"""A job that runs on after its soft limit is struck again so much later: the first one may have come where nobody could
-catch it. A child that has raised it ignores the others."""
+"""A job that runs on after its soft limit gets the exception again so much later: the first one may have been raised
+where it could not be caught. A child that has raised it ignores the others."""
 
 
 class ChildLimits:
@@ -59,7 +59,7 @@ class ChildLimits:
         return True
 
     def on_soft_limit(self, seq: int, now: float) -> None:
-        """The running job is told to end, at its limit or for another reason: see AGAIN."""
+        """The running job was asked to end, at its soft limit or for another reason: see AGAIN."""
         self._soft_limit_seq = seq
         self._again_at = now + SOFT_REPEAT_S
         if self.check_at is None or self.check_at > self._again_at:
@@ -111,7 +111,7 @@ def least_limit(job: Job) -> float:
 
 
 def timeout_text(job: Job) -> str:
-    """What people are told of a job that has reached its hard limit."""
+    """The error text of a job that has reached its hard limit."""
     return f"it ran for longer than its timeout of {job.hard_s:g} s"
 
 

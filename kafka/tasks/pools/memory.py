@@ -1,4 +1,4 @@
-"""What the system says of a child's memory: its present RSS and state, and whether the kernel killed somebody.
+"""What the system says of a child's memory: its present RSS and state, and whether the OOM killer has killed a process.
 
 Present, never the peak: ``ru_maxrss`` of a process that holds 14 MB can say 321 MB, and a fork inherits it. All is read
 from ``/proc`` and the control group (version 2); where they are missing the answers are None, and a memory limit is

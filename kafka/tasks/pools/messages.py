@@ -1,4 +1,4 @@
-"""What parent and child say to one another, as bytes: a job as a packet, and the bodies of the child's frames.
+"""The messages between parent and child, as bytes: a job as a packet, and the bodies of the child's frames.
 
 A packet (parent to child; one message of the socket, so it has no length of its own)::
 
@@ -131,7 +131,8 @@ def encode_done(seq: int, outcome: Outcome, ran_s: float, started_at: float) -> 
 
 
 def decode_message(frame: Frame, body: bytes) -> ChildMessage:
-    """What a frame says; ``body`` is its own or that of its file. :class:`ChannelDamaged` for what nobody can say."""
+    """The message in a frame; ``body`` is its own or that of its file. :class:`ChannelDamaged` for what cannot be
+    decoded."""
     try:
         return _MESSAGES[frame.kind](body)
     except (KeyError, ValueError, TypeError, struct.error, RecursionError) as error:

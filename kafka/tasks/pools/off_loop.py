@@ -1,8 +1,8 @@
 """What the pools ``threads`` and ``asyncio`` share: their jobs run in other threads of the worker's process.
 
-Outcomes come to the worker's thread through one deque, and it is woken once for all that it has not fetched yet. Nobody
-tells when a job begins: limits are looked at when the first one could be due at the earliest. How a job is run, struck
-and stopped is for the two themselves.
+Outcomes come to the worker's thread through one deque, and it is woken once for all that it has not fetched yet. The
+start of a job is not reported: limits are looked at when the first one could be due at the earliest. How a job is run,
+interrupted and stopped is for the two themselves.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class OffLoopPool(SimplePool):
         self._check_at = at if self._check_at is None else min(at, self._check_at)
 
     def _time_out(self, job: Job, limit: float) -> None:
-        """The job has run for too long: it ends for the outside, whatever its task still does. Its error handlers are
-        the worker's to call: where it runs they would come late, or never.
+        """The job has run for too long: it has ended for the worker, whatever its task still does. Its error
+        handlers are the worker's to call: where it runs they would come late, or never.
         """
         job.cancelled = job.is_timed_out = True
         job.ran_s = limit

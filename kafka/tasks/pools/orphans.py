@@ -2,14 +2,14 @@
 
 Linux only. Worker and children are subreapers: a daemon that a task starts stays below its child while that lives, and
 comes to the worker when the child dies. So a foreign process whose parent is the worker is an orphan of a dead child,
-or something that the worker's own program has started; to end one of the latter would be a crime. An orphan is known
+or something that the worker's own program has started; which must not be killed. An orphan is known
 by one of two marks, and whatever has neither is left alone:
 
 * the variable :data:`MARK` in the environment that it was executed with, which children set in their own;
 * it was never executed: its environment lies where this process's does, in memory copied by forks, and it is in another
   session than this process (children have their own sessions, so all that they fork are in others).
 
-A broker that ``embedded:DIR`` has started serves others as well, and is left alone whoever started it.
+A broker that ``embedded:DIR`` has started serves others as well, and is left alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MARK = "KAFKA_TASKS_CHILD_OF"
 """Environment variable of children: the worker's pid."""
 
 ZOMBIE_S = 5.0
-"""A zombie that nobody of this program has reaped for so long is nobody's."""
+"""A zombie that was not reaped for so long is reaped here."""
 
 END_S = 1.0
 """At the end of the pool, what was killed has so long to die, and what comes from it to be killed, too."""
@@ -47,7 +47,7 @@ class Orphans:
         """What was killed had children, perhaps in sessions of their own: they come when it is dead."""
 
     def on_child_exit(self, pid: int) -> None:
-        """A child has ended and was reaped: zombies of its session are nobody's."""
+        """A child has ended and was reaped: zombies of its session may be reaped."""
         self.own.discard(pid)
         self._died.add(pid)
 
@@ -76,7 +76,7 @@ class Orphans:
         self.reap_zombies()
 
     def reap_zombies(self) -> None:
-        """Reap what has ended and is nobody else's."""
+        """Reap the zombies that no other part of the program waits for."""
         if self._more_may_come:
             self.kill_orphans()
         now = time.monotonic()
@@ -112,7 +112,7 @@ def _is_orphan(pid: int) -> bool:
 
 
 def is_shared_broker(pid: int) -> bool:
-    """Whether it is the broker of ``embedded:DIR``, which whoever used it first has started."""
+    """Whether it is the broker of ``embedded:DIR``, which its first user has started."""
     words = _read(pid, "cmdline").split(b"\0")
     return b"broker" in words and b"kafka" in words
 

@@ -1,14 +1,15 @@
-"""Jobs run in child processes that are kept: the line of jobs, who is given which, and what came of them.
+"""Jobs run in long-lived child processes: the queue of jobs, which child gets which, and their outcomes.
 
-The children themselves are :mod:`kafka.tasks.pools.supervision`'s; this module owns the line of jobs that no child has,
-and the outcomes that the worker has not fetched. One job has one place: the line, one child's table, or the outcomes.
+The children themselves are :mod:`kafka.tasks.pools.supervision`'s; this module owns the queue of jobs that no child
+has, and the outcomes that the worker has not fetched. A job is in one place: the queue, one child's table, or the
+outcomes.
 
 Handing out. An idle child is served first. While jobs are long each child has one (fair). When the worker wants more
 jobs with the pool than there are slots, because they are short, they are written ahead into the children's channels,
 evenly: a child then goes from one job to the next without the parent, which else needs a turn of its loop for each.
 Nothing is committed by that: what a child has not received can be taken out of its channel again, even while it is
 stuck in C code, and an idle child gets half of what waits behind a busy one. So no job waits behind a long one while
-anybody is idle.
+a child is idle.
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ class PreforkPool:
         self._busy = 0
         self._seq = 0
         self._deferred: list[Job] = []
-        """Jobs that could not be written: back in the line after a while. Those behind them need not wait for that."""
+        """Jobs that could not be sent: back in the queue after a while. Those behind them need not wait for that."""
         self._logged_deferred: set[Job] = set()
-        """Those of which the log has been told, and that could not be written since."""
+        """Jobs whose write error was logged and that could not be sent since."""
         self._counts = {"done": 0, "put_back": 0}
         self._reported_state = (False, False)
         self._is_per_job = settings.process_per_job
@@ -94,7 +95,7 @@ class PreforkPool:
         """The settings that hold for this kind of pool."""
         return given
 
-    # -- how it is ----------------------------------------------------------------------------------------------------
+    # -- state ----------------------------------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
@@ -220,7 +221,7 @@ class PreforkPool:
     def dump(self) -> None:
         self._stacks.request_dumps(self.supervision.children.values())
 
-    # -- how many -----------------------------------------------------------------------------------------------------
+    # -- size -----------------------------------------------------------------------------------------------------
 
     def grow(self, count: int = 1) -> None:
         self._resize(self.concurrency + count)
@@ -238,7 +239,7 @@ class PreforkPool:
         self.supervision.change_later()  # this may be the callback of a descriptor: that of signals
         self.on_children_changed()
 
-    # -- handing out --------------------------------------------------------------------------------------------------
+    # -- dispatch --------------------------------------------------------------------------------------------------
 
     def _dispatch_later(self) -> None:
         """After the callbacks of this turn, so that all jobs of one turn are dealt out together."""
@@ -260,7 +261,7 @@ class PreforkPool:
                 break
 
     def _distribute(self, available: list[ChildProcess]) -> None:
-        """Jobs from the line to the children, so that all have the same number, as far as there is room."""
+        """Send jobs from the queue to the children, so that all have the same number, as far as there is room."""
         queue = self._queue
         room = self.supervision.room
         given = sum(len(child.jobs) for child in available)
@@ -336,7 +337,8 @@ class PreforkPool:
         self._queue.extendleft(job for _, job in reversed(back))
         return bool(back)
 
-    # -- what the supervision tells -----------------------------------------------------------------------------------
+    # -- callbacks of the supervision
+    # -----------------------------------------------------------------------------------
 
     def on_jobs_done(self, child: ChildProcess, messages: Sequence[JobDone]) -> int:
         jobs, done = child.jobs, self._done
@@ -366,7 +368,7 @@ class PreforkPool:
         return count
 
     def on_jobs_returned(self, jobs: list[tuple[int, Job]]) -> None:
-        """One that was cancelled meanwhile never will run: somebody else runs it."""
+        """A job that was cancelled meanwhile does not run: another worker has it."""
         self._counts["put_back"] += len(jobs)
         cancelled = [job for _, job in jobs if job.cancelled]
         if cancelled:
@@ -414,7 +416,7 @@ class PreforkPool:
 
     def on_sample(self, now: float) -> None:
         if self._is_per_job:
-            self._dispatch_later()  # nobody tells when the process of a job has come to its end
+            self._dispatch_later()  # the end of the process of a job is not reported
         if self._scaler is None:
             return
         busy = sum(bool(child.jobs) for child in self.supervision.available)

@@ -1,9 +1,9 @@
 """A child that runs no job itself: it forks a process for each, and waits until that has ended.
 
 The pool ``fork`` on Linux. To make a whole child for each job cost 8 ms of CPU: a fork of the worker, a channel, the
-hygiene, the news that it is up, a burial. Here all that is done once, and a job costs a fork of a process that is ready
-to run it: 3 to 4 ms, nearly all of that page faults (550) and page tables. So what runs here for each job is short, and
-nothing is done twice: each further function of Python is two pages more to copy.
+its setup, the handshake, the cleanup at its end. Here all that is done once, and a job costs a fork of a process that
+is ready to run it: 3 to 4 ms, nearly all of that page faults (550) and page tables. So what runs here for each job is
+short, and nothing is done twice: each further function of Python is two pages more to copy.
 
 Nothing of a job reaches the next one: the process of a job ends with it, and the child lets nothing live that it has
 left behind. As the worker sees it, nothing else is new. The process of a job is in the child's group and writes to the
@@ -15,8 +15,8 @@ who ends                              what follows
 ====================================  =================================================================================
 the job's process, its job done       the next job
 the job's process, its job not done   the child writes what it used to the page, and ends like it
-the child, killed by others           its group is killed; it is buried when nobody of the group is left (launch.py)
-the worker                            the kernel kills the group (hygiene.py), and who has left it dies with the child
+the child, killed by others           its group is killed; it is reaped when no process of the group is left (launch.py)
+the worker                            the kernel kills the group (process_setup.py); who has left it dies with the child
 ====================================  =================================================================================
 
 Signals for a group (SIGTERM at the hard limit) reach the job's process directly. The child has them blocked meanwhile,
@@ -176,7 +176,7 @@ def _kill_leftovers() -> None:
                 log.error("a process left behind by a job did not end after SIGKILL; this child ends")
                 os._exit(EXIT_BROKEN_CHANNEL)
             time.sleep(0.001)
-    except ChildProcessError:  # there is nobody: the rule
+    except ChildProcessError:  # no child is left: the usual case
         pass
 
 

@@ -4,7 +4,7 @@ outlive the worker.
 For one that was forked from the worker or from the fork server all of it counts; one that was executed anew has no
 foreign descriptors, handlers or copies of random numbers, but it goes the same way.
 
-The worker's death. The child and all that it forks are one group. The kernel is told to kill that group when the
+The worker's death. The child and all that it forks are one group. The kernel kills that group when the
 lifeline closes, and the worker alone holds its other end (``F_SETOWN``, ``F_SETSIG``, ``O_ASYNC``). So nothing has to
 run here for it: measured, a child in an endless loop and a process that it has forked are gone 15 ms after ``kill
 -9`` of the worker. ``PR_SET_PDEATHSIG`` would kill the child alone. Where the kernel cannot do that (macOS), a thread
@@ -81,7 +81,7 @@ def descriptor_limit() -> int:
 
 
 def set_descriptor_limit(limit: int) -> None:
-    """May have so many. A child that is started while somebody keeps the worker short would be short for ever."""
+    """May have so many. A child that is started while the worker's limit is lowered would keep the low limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != limit:
         with contextlib.suppress(ValueError, OSError):
@@ -98,7 +98,7 @@ def reseed_numpy() -> None:
 
 def stop_ignoring_sigchld() -> None:
     """In the worker: children that end wait for it. With SIGCHLD ignored, as a process may inherit it, the kernel reaps
-    them, and nobody learns how they ended."""
+    them, and their exit status is lost."""
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 

@@ -1,4 +1,4 @@
-"""What the supervision sees of a child process and of whoever starts it: interfaces, and the values that pass.
+"""What the supervision uses of a child process and of its launcher: interfaces, and the values that pass.
 
 The one implementation starts real processes (:mod:`kafka.tasks.pools.launch`); the tests have a fake in memory. None of
 these methods blocks, and none raises because a process is gone: a death is found by ``messages_eof``, ``pidfd`` and
@@ -24,7 +24,7 @@ class ChildPhase(IntEnum):
 
 
 class ExitStatus(NamedTuple):
-    """How a process ended: exit code or signal (both None: nobody can tell), and what it used.
+    """How a process ended: exit code or signal (both None: unknown), and what it used.
 
     ``max_rss_bytes`` is the most that it held, or one of those that it had started and waited for. A process that is
     executed (``spawn``) has the peak of the worker in it, too: Linux counts what was there before.
@@ -88,11 +88,11 @@ class ChildPage(Protocol):
 
     @property
     def heartbeat_at(self) -> float:
-        """When the child last gave a sign of life (monotonic)."""
+        """When the child was last active (monotonic)."""
 
     @property
     def runner_pid(self) -> int:
-        """The process that runs the job, where the child has forked one for it; 0: the child itself, or nobody."""
+        """The process that runs the job, where the child has forked one for it; 0: the child itself, or none."""
 
     @property
     def lost_usage(self) -> tuple[int, float] | None:
@@ -162,7 +162,7 @@ class Launcher(Protocol):
         """A new process. OSError when the system refuses."""
 
     def reap_zombies(self) -> None:
-        """Reap what has ended and nobody waits for."""
+        """Reap zombies that nothing else waits for."""
 
     def close(self) -> None:
         """End what the launcher itself runs, if anything; after the last child."""

@@ -1,9 +1,9 @@
-"""Which children have ended: told by a pidfd, by the end of a channel, or found by asking.
+"""Detects which children have ended: by a pidfd, by the end of a channel, or by polling.
 
 A pidfd and the end of the news are reported by the loop; their callbacks only note the child
 (:meth:`Reaper.check_later`), and :meth:`Reaper.check` asks the system after all callbacks of the turn, where
 descriptors may be closed. Where the system has no pidfd (macOS, some sandboxes) the end of the channel is followed by a
-few questions, and everybody is asked each half second: a process that a task has left behind may hold the channel open
+few polls, and all children are polled each half second: a process that a task has left behind may hold the channel open
 for ever. No handler of SIGCHLD: it would be a second owner of exit statuses, and others' libraries install theirs.
 """
 
@@ -29,7 +29,7 @@ EOF_S = 1.0
 
 
 class ExitHandler(Protocol):
-    """Who buries."""
+    """What the supervision does about a child that has ended."""
 
     def on_exit(self, child: ChildProcess, end: ExitStatus) -> None:
         """The process has ended, and is reaped."""
@@ -66,12 +66,12 @@ class Reaper:
         self._to_check[child] = None
 
     def check_all(self) -> None:
-        """Ask everybody, now."""
+        """Check all children now."""
         self._to_check.update(dict.fromkeys(self._children.values()))
         self.check()
 
     def check(self) -> None:
-        """Have those buried that have ended; look after those whose channel has."""
+        """Report the children that have ended; give those whose channel is closed EOF_S to end."""
         while self._to_check:
             child = next(iter(self._to_check))
             del self._to_check[child]

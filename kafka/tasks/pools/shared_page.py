@@ -9,8 +9,9 @@ each word is written as a whole, by one side alone::
     1      child    sequence number of the job that it has begun last; 0 before the first
     2      child    sequence number of the job whose outcome it has written whole
     3      child    when that of word 1 was begun (monotonic seconds; the same clock in all processes of a machine)
-    4      child    when it last gave a sign of life (the same clock)
-    5      child    the process that runs the job of word 1, where that is one of its own (forking.py); 0: the child
+    4      child    when it was last active (the same clock)
+    5      child    the process that runs the job of word 1, where that is one of its own (process_per_job.py); 0: the
+    child
     6      child    the most memory that the process of word 5 held, in bytes, once it is lost
     7      child    the CPU seconds that it used, once it is lost
     8      parent   sequence number of a job that is cancelled
@@ -119,7 +120,7 @@ class SharedPage:
         self._words[_FILES] += 1
 
     def set_runner(self, pid: int) -> None:
-        """The next job runs in that process; 0: in none any more, and the number may become somebody else's."""
+        """The next job runs in that process; 0: in none any more, and the pid may be reused."""
         self._words[_RUNNER] = pid
 
     def lost(self, peak_bytes: int, cpu_s: float) -> None:

@@ -2,8 +2,8 @@
 
 The parent writes the job's number on the page and sends a signal. The handler raises only while the window is open for
 that very job: it opens just before the task's function is called and closes just after, so neither the encoding of the
-result nor the writing of a frame nor the next job is ever struck. To raise closes the window: one strike a job, and no
-second one inside the code that deals with the first.
+result nor the writing of a frame nor the next job is ever interrupted. Raising closes the window: one exception per
+job, and no second one inside the code that deals with the first.
 
 The interpreter runs the handler between two bytecodes of the main thread. Where that is decides what happens (the tests
 walk all of these points):
@@ -18,7 +18,7 @@ in an event loop, or in another task   raised where the task's own coroutine wai
 in a callback of a loop that the       nothing; the parent signals again after a second, since the loop would log the
    task's function runs itself         error and go on
 between two of its callbacks           the same: a callback that the loop has taken and not called yet would be lost,
-                                       and whoever waits for it, as `asyncio.run` does at its end, would wait for ever
+                                       and code that waits for it, as `asyncio.run` does at its end, would wait for ever
 in a finaliser, whose errors Python    nothing more comes of that one (:func:`sys.unraisablehook`); as above
    drops
 in C code that does not return         raised as it returns; the hard limit does not wait for that
@@ -26,7 +26,7 @@ as the function returns or raises      raised in ``runner.run``; the job ends wi
 after the window is closed             nothing: the job had ended in time
 =====================================  ==========================================================
 
-What a task's own handler of an alarm raises is the task's, as long as it strikes there. When the function has ended,
+What a task's own handler of an alarm raises is the task's, as long as it is raised there. When the function has ended,
 the alarm is disarmed (:attr:`SoftLimitWindow.disarm`) by the first call that is made, and that is one of C: the
 interpreter runs handlers before a function of Python and after one of C, so there is no place between, and what was to
 come has come when that call is over. It still counts for the function: the run fails with it. Python 3.10 also runs
@@ -62,7 +62,7 @@ class SoftLimitWindow:
         self._page = page
         self._open_for = 0
         self._raised_for = 0
-        """The job that was struck, while its window was open."""
+        """The job in which it was raised, while its window was open."""
         self._former_hook: Callable[[Any], object] = sys.unraisablehook
         self.waiting: InterruptibleCoroutine | None = None
         self.disarm: Callable[[int], object] = signal.alarm
@@ -95,14 +95,14 @@ class SoftLimitWindow:
         raise SoftTimeLimit(SOFT_LIMIT_TEXT)
 
     def _on_unraisable(self, unraisable: Any) -> None:
-        """Python drops an error that nobody can catch. When that was the strike, another one may follow."""
+        """Python drops an error that cannot be caught. When that was ours, another one may follow."""
         if self._raised_for and isinstance(unraisable.exc_value, SoftTimeLimit):
             self._open_for, self._raised_for = self._raised_for, 0
         else:
             self._former_hook(unraisable)
 
     def open(self) -> None:
-        """From here on the job may be struck; at once, when its limit has passed already."""
+        """From here on the soft limit may be raised in the job; at once, when its limit has passed already."""
         self._open_for = self.seq
         self.on_signal(0, None)
 

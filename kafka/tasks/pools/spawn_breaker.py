@@ -23,7 +23,7 @@ def delay_s(failures: int) -> float:
 
 
 class SpawnBreaker:
-    """How the starts of a pool went so far."""
+    """Counts the failed starts and crashes of a pool's children."""
 
     def __init__(self, most_failures: int) -> None:
         self.boot_failures = 0
@@ -60,7 +60,8 @@ class SpawnBreaker:
         self.next_at = max(self.next_at, now + delay_s(self.boot_failures))
 
     def on_crash(self, now: float, why: str, lived_s: float = 0.0) -> None:
-        """A child that was up died, and nobody here had killed it. One that had lived for long begins a row anew."""
+        """A child that was up died without being killed by the worker. One that had lived for long starts a new
+        count."""
         self.last_error = why
         self.crashes = 1 if lived_s > MAX_DELAY_S else self.crashes + 1
         self.next_at = max(self.next_at, now + delay_s(self.crashes - IMMEDIATE_RESTARTS))

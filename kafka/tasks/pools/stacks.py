@@ -41,7 +41,7 @@ MOST_BYTES = 1 << 20
 
 
 def stacks_file() -> int:
-    """A descriptor of the file: what is written goes to its end, whoever writes."""
+    """A descriptor of the file: writes by any process are appended."""
     fd = anonymous_file("kafka-stacks", 0)
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
     return fd

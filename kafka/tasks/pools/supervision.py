@@ -1,16 +1,17 @@
-"""Children from their start to their burial: who is started when, watched how, killed why, replaced by whom.
+"""The life of children: when one is started, how it is watched, why it is killed or replaced, what follows its end.
 
 It owns the children of a pool. It hands out no job and keeps no outcome: whose jobs those are (:class:`PoolCallbacks`,
-the pool) is told what ended, what came back and what was lost. It looks at living children through ``monitor``,
-learns who has died from ``deathwatch``, and what is due or true is decided in pure modules: ``limits``, ``breaker``,
+the pool) is called with the jobs that ended, came back or were lost. It looks at living children through ``monitor``,
+learns of exits from ``reaper``, and what is due or true is decided in pure modules: ``limits``, ``spawn_breaker``,
 ``scaling``, ``reaper``.
 
-Callbacks of descriptors only read and take notes; watches are made and ended, and children buried, by what runs after
-all callbacks of the turn. A watch belongs to one :class:`ChildProcess`, so to one generation: a descriptor's number
-that is given out again can never meet its forerunner's state.
+Callbacks of descriptors only read and take notes; watches are made and ended, and ended children are handled, by what
+runs after all callbacks of the turn. A watch belongs to one :class:`ChildProcess`, so to one generation: a
+descriptor's number that is given out again can never meet its forerunner's state.
 
-The burial, in this order: read the news to their end (a finished result may be there), take back what was not received,
-and only then ask the page which job had begun. That one is lost; all others go back into the line, without a crash.
+The end of a child is handled in this order: read its messages to their end (a finished result may be there), take back
+what was not received, and only then ask the page which job had begun. That one is lost; all others go back into the
+line, without a crash.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ MOST_PROGRESS_TEXT = 10_000
 """What a child says before it is up: so often, and so many characters of each."""
 
 PROGRESS_LOG_DELAY_S = 0.5
-"""What a child says before it is up is told after that, unless it has ended: then they are a part of why."""
+"""A progress message is logged after that, unless the child has ended: then it is a part of the reason."""
 RETIRE_S = 5.0
 """A retired child without a job has so long to end."""
 ABANDON_S = 1.0
@@ -57,7 +58,7 @@ STARTS_PER_TURN = 16
 
 
 class PoolCallbacks(Protocol):
-    """Whose jobs the children run."""
+    """Callbacks of the supervision, implemented by the pool."""
 
     def on_jobs_done(self, child: ChildProcess, messages: Sequence[JobDone]) -> int:
         """Results of that child were read. How many of them were of jobs that it had."""
@@ -95,14 +96,14 @@ class Supervision:
         self.slots = settings.slots
         self.is_strict = is_strict
         self.children: dict[int, ChildProcess] = {}
-        """Generation -> child, in the order of starting, until it is buried."""
+        """Generation -> child, in the order of starting, until it has ended."""
         self.available: list[ChildProcess] = []
-        """Those that may be given jobs."""
+        """Children that may be given jobs."""
         self.breaker = SpawnBreaker(settings.breaker_failures)
         self.counts = {"started": 0, "replaced": 0, "boot_failures": 0}
         self.lost_by_cause: dict[str, int] = {}
         self.is_closing = False
-        """Nobody is started any more."""
+        """No child is started any more."""
         self.deadlines = PoolDeadlines(loop)
         self.monitor = ChildMonitor(settings, self, self.deadlines, look)
         self.reaper = Reaper(self.children, self, self.deadlines, loop)
@@ -117,7 +118,7 @@ class Supervision:
         self._is_change_due = False
         self._next_maintenance: Deadline | None = None
 
-    # -- how many -----------------------------------------------------------------------------------------------------
+    # -- size -----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start the first children."""
@@ -264,7 +265,7 @@ class Supervision:
         self._owner.on_children_changed()
 
     def _on_crash(self, child: ChildProcess, death: ChildExit, running: StartedJob | None, now: float) -> None:
-        if not death.is_ours:  # that was told before it was done
+        if not death.is_ours:  # logged when it was killed
             level = _level(running)
             log.log(level, "%s died: %s%s", child, death, "" if running is None else f"; it was running {running.job}")
         was_open = self.breaker.open_reason(now) is not None
@@ -276,7 +277,8 @@ class Supervision:
         if why is not None and not was_open and not self.available:
             log.debug("the pool is degraded: %s", why)  # for others the worker says what that means for it
 
-    # -- what children tell -------------------------------------------------------------------------------------------
+    # -- messages of children
+    # -------------------------------------------------------------------------------------------
 
     def read_messages(self, child: ChildProcess) -> None:
         """Read what the child has sent."""
@@ -307,12 +309,12 @@ class Supervision:
             self.reaper.check_later(child)
 
     def on_channel_damaged(self, child: ChildProcess, why: str) -> None:
-        """Nothing that the child says can be relied on any more."""
+        """The channel cannot be used any more: kill the child."""
         self.kill(child, KillReason("channel", why), KILL)
         self.reaper.check_later(child)
 
     def _log_progress(self, child: ChildProcess, text: str) -> None:
-        if child.stage is ChildStage.BOOTING:  # else it is up, or these were its last words, which its end has told
+        if child.stage is ChildStage.BOOTING:  # else it is up, or its end was logged with this text
             log.info("child %d (process %d): %s", child.generation, child.pid, text)
 
     def _after_jobs(self, child: ChildProcess) -> None:
@@ -362,7 +364,7 @@ class Supervision:
                 self.kill(child, KillReason("exit", text), KILL)
 
     def abandon(self, grace_s: float = ABANDON_S) -> None:
-        """Kill everything, and start nobody any more."""
+        """Kill all children, and start no more."""
         self.is_closing = True
         for child in list(self.children.values()):
             if child.stage is not ChildStage.KILLING:
@@ -440,7 +442,7 @@ class Supervision:
             self.read_messages(child)
 
     def close(self) -> None:
-        """After the last burial."""
+        """Release everything; after the last child has ended."""
         self.is_closing = True
         self.deadlines.clear()
         self._launcher.reap_zombies()

@@ -5,14 +5,14 @@ outcomes that it has not fetched yet. The loop's thread keeps running beside the
 call that holds the GIL for longer than two thirds of the lock can starve it.
 
 Limits are best effort, as threads cannot be killed. At the soft limit :class:`SoftTimeLimit` is raised inside the task
-as an asynchronous exception, which a blocking C call sees only when it returns. At the hard limit the job ends at once
-for the outside (its outcome is Failed with ``TimeLimit``), ``TimeLimit`` is raised inside the task, and another thread
+as an asynchronous exception, which a blocking C call sees only when it returns. At the hard limit the worker sees the
+job end at once (its outcome is Failed with ``TimeLimit``), ``TimeLimit`` is raised inside the task, and another thread
 takes the slot; whatever the old one still does, its result is dropped.
 
-The dangerous moment is an exception that strikes as the task returns. So exceptions are only raised under the slot's
+The dangerous moment is an exception that is raised as the task returns. So exceptions are only raised under the slot's
 lock while ``slot.job`` is that job, and the thread leaves the job under the same lock and then meets what may still be
-pending; ``_finish_job`` repeats itself when it is struck. No exception reaches a thread that has moved on, and no
-outcome is lost.
+pending; ``_finish_job`` repeats itself when an exception is raised in it. No exception reaches a thread that has moved
+on, and no outcome is lost.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _clear_pending_exception() -> None:
     """Have no exception pending in this thread when this returns.
 
     To set none (NULL) would be wrong: up to Python 3.12 the interpreter is told that something is pending, finds
-    nothing, and never forgets it. It looks again at each call from then on, and as soon as anybody sets a profile
+    nothing, and never forgets it. It looks again at each call from then on, and as soon as a profile
     or trace function (debuggers, coverage, cProfile) 3.11 does nothing else. So another one is set, and met.
     """
     try:
