@@ -535,6 +535,8 @@ class BrokerConnection:
             return
         doing = "cannot connect" if state is ConnectionState.CONNECTING else "the connection was lost"
         fault = transport_error(self.name, doing, error)
+        # With TLS 1.3 the client has finished its handshake before the broker has looked at the client's certificate.
+        # The refusal comes with the first bytes that are read, during ApiVersions, and is no outcome of that.
         if state in (ConnectionState.AUTHENTICATING, ConnectionState.CHECKING_API_VERSIONS) and not isinstance(
             fault, AuthenticationError
         ):

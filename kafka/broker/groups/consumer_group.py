@@ -644,6 +644,7 @@ class ConsumerGroup:
     ) -> None:
         """Raise the error of a commit that is not allowed for these partitions. An older epoch is valid for
         partitions that the member has had since then (KIP-1251)."""
+        # An empty group takes commits from anyone, under any member id (seen on 4.3.0).
         if epoch < 0 and self.is_empty:
             return
         member = self.member(member_id)
