@@ -309,11 +309,11 @@ def methods_rows(name: str) -> Rows:
 
 def faults_rows() -> Rows:
     """Actions of faults, with their arguments and moments."""
-    from kafka.broker.faults import ACTIONS, Vocabulary
+    from kafka.broker.faults import ACTIONS, FaultRuleBuilder
 
     yield ("call", "moments (the first by default)", "what happens")
     for name, action in ACTIONS.items():
-        method = getattr(Vocabulary, name)
+        method = getattr(FaultRuleBuilder, name)
         own = [each for each in _arguments(method) if each not in ("when", "**match")]
         has_choice = "when" in inspect.signature(method).parameters
         moments = ", ".join(f"``{when}``" for when in action.whens) if has_choice else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
     from kafka.broker.emulation import LATEST, RELEASES, find_release
-    from kafka.broker.faults import ApiName, Rule, SeenRequest, Vocabulary, api_name
+    from kafka.broker.faults import ApiName, FaultRuleBuilder, Rule, SeenRequest, api_name
     from kafka.broker.listeners import BrokerSecurity, read_properties, read_users, tls_settings, write_properties
     from kafka.broker.log import DirectoryLockedError
     from kafka.broker.private_files import open_private, prepare_directory
@@ -33,7 +33,7 @@ _HOME = {
     "RunningBroker": "kafka.broker.process",
     "SeenRequest": "kafka.broker.faults",
     "TelemetryPush": "kafka.broker.telemetry",
-    "Vocabulary": "kafka.broker.faults",
+    "FaultRuleBuilder": "kafka.broker.faults",
     "api_name": "kafka.broker.faults",
     "find_release": "kafka.broker.emulation",
     "open_private": "kafka.broker.private_files",
@@ -54,11 +54,11 @@ __all__ = [
     "BrokerSecurity",
     "BrokerServer",
     "DirectoryLockedError",
+    "FaultRuleBuilder",
     "Rule",
     "RunningBroker",
     "SeenRequest",
     "TelemetryPush",
-    "Vocabulary",
     "api_name",
     "find_release",
     "open_private",

@@ -47,7 +47,7 @@ from kafka.protocol.framing import API_VERSIONS_KEY, ReceivedRequest, UnknownReq
 from kafka.wire.message import Response
 
 if TYPE_CHECKING:
-    from kafka.broker.faults import Faults
+    from kafka.broker.faults import FaultInjector
     from kafka.broker.groups.coordinator import GroupCoordinator
     from kafka.broker.listener_security import Credentials
     from kafka.broker.share.coordinator import ShareGroupCoordinator
@@ -96,7 +96,7 @@ class Broker:
         self.advertised_on: dict[str, tuple[str | None, int]] = {}
         """The same by listener name, where there are several."""
         self.wake_policy = WAKE_AS_KAFKA_4_3
-        self._faults: Faults | None = None
+        self._faults: FaultInjector | None = None
         self._now = now
         self.rng = rng or random.Random()
         self._secret_rng = rng or random.SystemRandom()
@@ -188,7 +188,7 @@ class Broker:
         self, connection: ConnectionContext, received: ReceivedRequest | UnknownRequest, now: float
     ) -> PendingResponse:
         """Handle one request. ``now``: monotonic s. The caller sends at most one per connection at a time."""
-        if self._faults is not None and self._faults.is_armed:
+        if self._faults is not None and self._faults.is_active:
             self._now = now
             return self._faults.handle(connection, received, now)
         return self.handle_now(connection, received, now)
@@ -342,12 +342,12 @@ class Broker:
         return self._groups
 
     @property
-    def faults(self) -> Faults:
+    def faults(self) -> FaultInjector:
         """The fault injector; its modules are imported at its first use."""
         if self._faults is None:
-            from kafka.broker.faults import Faults
+            from kafka.broker.faults import FaultInjector
 
-            self._faults = Faults(self)
+            self._faults = FaultInjector(self)
         return self._faults
 
     @cached_property

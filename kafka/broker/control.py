@@ -1,15 +1,15 @@
-"""A broker's remote control: what ``kafka.testing`` does to a running broker, over a socket pair, never the network.
+"""The control channel: ``kafka.testing`` controls a running broker over a socket pair, never over the network.
 
-One JSON object a line, both ways; pickles never, because what comes over a descriptor is data and no code::
+One JSON object a line, both ways; never pickles, so that the peer can send only data::
 
     -> {"id": 7, "do": "add", "with": {"number": 1, "rule": {...}}}
     <- {"id": 7, "is": null}                 or  {"id": 7, "error": "one line"}
-    <- {"hits": {"1": [4, 2]}}               unasked: rule 1 has been considered 4 times and has struck twice
+    <- {"hits": {"1": [4, 2]}}               unasked: rule 1 has matched 4 requests and was applied twice
 
-What waits for something (``wait_hits``, ``wait_requests``) is answered when it has come about, or is withdrawn by
-``forget``. The descriptor is one more that the loop watches, so all is done on the loop's thread, between requests, and
-the broker stays the machine of one thread that it is. Before a broker serves it does what was sent ahead, up to
-``serve``: rules of an earlier life are in force before the first request.
+A command that waits (``wait_hits``, ``wait_requests``) is answered when its condition holds, or is withdrawn by
+``forget``. The loop watches the descriptor, so all commands run on the loop's thread, between requests. A broker
+carries out the commands up to ``serve`` before it serves: rules from before a restart are active before the first
+request.
 
 A new command is a method and its row in ``COMMANDS``; its caller is in ``kafka/testing``.
 """
@@ -40,14 +40,14 @@ log = logging.getLogger(__name__)
 
 READ_BYTES: Final = 65536
 MOST_STEPS: Final = 10_000
-"""Of one ``advance``: a timer that sets itself again and again must not keep it from its end."""
+"""The most steps of one ``advance``, in case a timer sets itself again and again."""
 
 
-class _Later(Exception):  # noqa: N818  # a way out of a command, no error
-    """The answer comes when what it waits for has come about."""
+class _Deferred(Exception):  # noqa: N818  # control flow, not an error
+    """The command is answered later, when its condition holds."""
 
 
-class Control:
+class ControlChannel:
     """The broker's end of the pair ``sock``. ``is_process``: the broker has a process of its own, which may be killed.
 
     Its owner calls :meth:`wait_for_serve` once before the loop runs; the loop does the rest until :meth:`close`.
@@ -72,34 +72,32 @@ class Control:
         self._is_paused = False
         self._is_serving = False
         self._is_ended = False
-        self._is_telling = False
-        self._told: dict[int, tuple[int, int]] = {}
+        self._is_report_scheduled = False
+        self._reported: dict[int, tuple[int, int]] = {}
         self._waiting: dict[int, Callable[[], Any]] = {}
-        """Id of a command -> its answer, or None as long as there is none."""
+        """Id of a waiting command -> a function that returns its answer, or None as long as there is none."""
         self._faults = broker.faults
         self._log = self._faults.record()
-        self._faults.on_news = self._news
-        if is_process:
-            self._faults.die = self._die
+        self._faults.attach(self._schedule_report, self._kill_process if is_process else None)
         sock.setblocking(True)
         self._watch = loop.watch(sock, on_readable=self._readable)
 
     def wait_for_serve(self) -> None:
-        """Do what was sent ahead. Returns at once when the other end is gone."""
+        """Carry out the commands up to ``serve``; returns at once when the other end is closed."""
         while not (self._is_serving or self._is_ended):
             self._receive()
 
     def close(self) -> None:
-        """Say the last and let go."""
-        self._tell()
+        """Send the last report and close."""
+        self._report()
         self._watch.close()
         self._sock.close()
 
-    # -- the line ----------------------------------------------------------------------------------------------------
+    # -- input and output----------------------------------------------------------------------------------------------
 
     def _readable(self) -> None:
         self._receive()
-        while self._is_paused and not self._is_ended:  # nothing but this line is served, as if the process were stopped
+        while self._is_paused and not self._is_ended:  # serve nothing but commands, as if the process were stopped
             self._receive()
 
     def _receive(self) -> None:
@@ -120,31 +118,31 @@ class Control:
         answer: dict[str, Any] = {"id": number}
         try:
             answer["is"] = COMMANDS[command["do"]](self, **{"id": number, **command.get("with", {})})
-        except _Later:
+        except _Deferred:
             return
         except KafkaError as error:
             answer["error"] = str(error.args[0]) if error.args else str(error)
         except Exception as error:
-            log.exception("the command %s has failed", command.get("do"))
+            log.exception("the control command %s failed", command.get("do"))
             answer["error"] = f"{type(error).__name__}: {error}"
         self._send(answer)
 
     def _send(self, *messages: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # nobody is there any more
+        with contextlib.suppress(OSError):  # the other end is closed
             self._sock.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in messages))
 
-    def _news(self) -> None:
-        if not self._is_telling:
-            self._is_telling = True
-            self._loop.call_soon(self._tell)
+    def _schedule_report(self) -> None:
+        if not self._is_report_scheduled:
+            self._is_report_scheduled = True
+            self._loop.call_soon(self._report)
 
-    def _tell(self) -> None:
-        """Say what has changed, and answer what has waited for it."""
-        self._is_telling = False
+    def _report(self) -> None:
+        """Send changed counts, and answer commands whose condition holds now."""
+        self._is_report_scheduled = False
         changed = {}
-        for number, each in self._faults.in_force.items():
-            if self._told.get(number) != (each.seen, each.hits):
-                self._told[number] = changed[number] = (each.seen, each.hits)
+        for number, each in self._faults.active_rules.items():
+            if self._reported.get(number) != (each.seen, each.hits):
+                self._reported[number] = changed[number] = (each.seen, each.hits)
         messages: list[dict[str, Any]] = [{"hits": changed}] if changed else []
         for number, attempt in list(self._waiting.items()):
             found = attempt()
@@ -154,8 +152,8 @@ class Control:
         if messages:
             self._send(*messages)
 
-    def _die(self) -> None:
-        self._tell()
+    def _kill_process(self) -> None:
+        self._report()
         os.kill(os.getpid(), signal.SIGKILL)
 
     # -- commands ----------------------------------------------------------------------------------------------------
@@ -164,7 +162,7 @@ class Control:
         self._is_serving = True
 
     def add(self, id: int, number: int, rule: dict[str, Any], seen: int = 0, hits: int = 0) -> None:
-        self._told[number] = (seen, hits)
+        self._reported[number] = (seen, hits)
         self._faults.add(Rule.from_json(rule), number, seen, hits)
 
     def remove(self, id: int, number: int) -> tuple[int, int]:
@@ -176,8 +174,8 @@ class Control:
         self._faults.clear()
 
     def hits(self, id: int, number: int) -> tuple[int, int]:
-        each = self._faults.in_force.get(number)
-        return (each.seen, each.hits) if each is not None else self._told.get(number, (0, 0))
+        each = self._faults.active_rules.get(number)
+        return (each.seen, each.hits) if each is not None else self._reported.get(number, (0, 0))
 
     def wait_hits(self, id: int, number: int, count: int) -> bool:
         return bool(self._when(id, lambda: True if self.hits(id, number)[1] >= count else None))
@@ -203,7 +201,7 @@ class Control:
         self._waiting.pop(what, None)
 
     def advance(self, id: int, seconds: float) -> None:
-        """Let the time pass from deadline to deadline, so that what is due is done in its order and at its time."""
+        """Advance the clock from deadline to deadline, so that timers run in order and at their time."""
         clock, server = self._clock, self._server
         was_frozen = clock.is_frozen
         clock.freeze()
@@ -238,14 +236,14 @@ class Control:
         return self._server.disconnect_all()
 
     def refuse(self, id: int, refuse: bool) -> None:
-        self._server.is_refusing = refuse
+        self._server.refuse_connections(refuse)
 
     def wait_drained(self, id: int, shares: list[tuple[str, str]]) -> bool:
         """``shares``: (group, topic)."""
         return bool(self._when(id, lambda: None if any(self._lag(group, topic) for group, topic in shares) else True))
 
     def subscribe_metrics(self, id: int, name: str, values: dict[str, str]) -> None:
-        """Put the settings of a subscription to client metrics; {}: remove it."""
+        """Set a client metrics subscription; {}: remove it."""
         from kafka.broker.telemetry import KIND, check_client_metrics
 
         broker = self._broker
@@ -254,10 +252,10 @@ class Control:
         self._telemetry().subscriptions_changed()
 
     def metrics_as_delta(self, id: int, is_delta: bool) -> None:
-        self._telemetry().is_delta = is_delta
+        self._telemetry().use_delta(is_delta)
 
     def pushes(self, id: int, count: int = 0, **match: Any) -> list[Any]:
-        """Those that match, the oldest first; waits until there are ``count``."""
+        """The matching pushes, the oldest first; waits until there are ``count``."""
 
         def attempt() -> list[Any] | None:
             found = self._pushes(**match)
@@ -272,12 +270,12 @@ class Control:
         found = attempt()
         if found is None:
             self._waiting[id] = attempt
-            raise _Later
+            raise _Deferred
         return found
 
     def _telemetry(self) -> ClientTelemetry:
         if self._broker.telemetry is None:
-            raise IllegalStateError("the broker asks for no metrics: start it with telemetry=True")
+            raise IllegalStateError("the broker requests no client metrics: start it with telemetry=True")
         return self._broker.telemetry
 
     def _pushes(
@@ -294,7 +292,7 @@ class Control:
         return sorted(found, key=lambda each: each.at)
 
     def _lag(self, group_id: str, name: str) -> int:
-        """Records of the topic that the share group has not settled; none when there is no such topic."""
+        """The share group's lag in the topic; 0 when there is no such topic."""
         broker = self._broker
         topic = broker.metadata.topic(name)
         if topic is None:
@@ -333,7 +331,7 @@ class Control:
 
 
 COMMANDS: Final[dict[str, Callable[..., Any]]] = {
-    name: getattr(Control, name)
+    name: getattr(ControlChannel, name)
     for name in (
         "serve", "add", "remove", "clear", "hits", "wait_hits", "requests", "request_count", "wait_requests",
         "forget_requests", "forget", "advance", "freeze", "unfreeze", "now", "pause", "resume", "disconnect_all",
@@ -341,4 +339,4 @@ COMMANDS: Final[dict[str, Callable[..., Any]]] = {
         "wait_drained", "subscribe_metrics", "metrics_as_delta", "pushes",
     )
 }  # fmt: skip
-"""What may be asked for."""
+"""Name -> command."""

@@ -33,7 +33,7 @@ from kafka.net.loop import Loop, LoopTimer, SignalWatch
 from kafka.net.tcp import TcpNetwork
 
 if TYPE_CHECKING:
-    from kafka.broker.control import Control
+    from kafka.broker.control import ControlChannel
 
 # A thread for what would keep the loop waiting: syncing files, removing them.
 #
@@ -253,7 +253,7 @@ class RunningBroker:
     def __init__(self, options: BrokerOptions, *, ends_on_signals: bool = False) -> None:
         self.options = options
         self.data_dir = os.path.abspath(options.data_dir)
-        self._control: Control | None = None
+        self._control: ControlChannel | None = None
         self._control_socket = None if options.control_fd is None else socket.socket(fileno=options.control_fd)
         adjustable = AdjustableClock() if options.control_fd is not None else None
         self._loop = Loop(adjustable)
@@ -362,12 +362,12 @@ class RunningBroker:
             max_connections=self._plan.connections,
         )
 
-    def _controlled(self, clock: AdjustableClock) -> Control:
-        from kafka.broker.control import Control
+    def _controlled(self, clock: AdjustableClock) -> ControlChannel:
+        from kafka.broker.control import ControlChannel
 
         assert self._control_socket is not None
         sock, is_process = self._control_socket, self.options.is_process
-        return Control(sock, self.broker, self._server, self._loop, clock, is_process=is_process)
+        return ControlChannel(sock, self.broker, self._server, self._loop, clock, is_process=is_process)
 
     def _tell(self) -> None:
         """Write down where the broker listens. Who was started for those who look there is of no use without; any

@@ -124,6 +124,10 @@ class BrokerServer:
         """How many bytes of answers may still be made for peers that may not take them."""
         return MAX_ALL_PENDING_BYTES - sum(session.transport.pending_bytes for session in self._slow)
 
+    def refuse_connections(self, refuse: bool) -> None:
+        """Close new connections at once, as long as ``refuse``."""
+        self.is_refusing = refuse
+
     @property
     def connection_count(self) -> int:
         """Connections that stand."""

@@ -238,6 +238,10 @@ class ClientTelemetry:
         self._version = 0
         self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
 
+    def use_delta(self, is_delta: bool) -> None:
+        """Request delta or cumulative temporality from now on."""
+        self.is_delta = is_delta
+
     def subscriptions_changed(self) -> None:
         """Clients are to be told of other metrics from now on."""
         self._version += 1

@@ -43,8 +43,8 @@ _HOME = {
 __all__ = [
     "ApiRanges",
     "BrokerConnection",
-    "ClusterMetadata",
     "ClientHost",
+    "ClusterMetadata",
     "IoThread",
     "KafkaClient",
     "SharedLoopHost",

@@ -272,7 +272,7 @@ def parse_proxy(url: str) -> Proxy:
     return Proxy(parts.scheme, parts.hostname, port or DEFAULT_PORTS[parts.scheme], name, password)
 
 
-__all__ = ["NAMED", "Proxy", "ProxiedTransport", "ProxyError", "ProxyNetwork", "parse_proxy"]
+__all__ = ["NAMED", "ProxiedTransport", "Proxy", "ProxyError", "ProxyNetwork", "parse_proxy"]
 
 NAMED: Final = -1
 """The family of an address whose host is a name that the proxy is to look up."""

@@ -24,9 +24,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kafka.broker import BrokerSecurity
-from kafka.testing.channel import BrokerGoneError
 from kafka.testing.embedded import EmbeddedBroker
-from kafka.testing.instruments import BrokerClock, Fault, Faults, PushedMetrics, Requests
+from kafka.testing.instruments import BrokerClock, BrokerGoneError, Fault, Faults, PushedMetrics, Requests
 
 if TYPE_CHECKING:
     from kafka.testing.contexts import embedded_broker, running_worker

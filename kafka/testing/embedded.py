@@ -11,26 +11,167 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+import selectors
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from kafka.broker import LATEST, BrokerSecurity, find_release
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.broker import LATEST, BrokerSecurity, find_release, open_private, prepare_directory, write_properties
 from kafka.broker.embedded import EmbeddedBrokerError
-from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaConfigurationError, KafkaTimeoutError
-from kafka.testing import contents
-from kafka.testing.channel import Channel
-from kafka.testing.instruments import BrokerClock, Faults, PushedMetrics, Requests, running
-from kafka.testing.launch import launch, next_line, port_of
+from kafka.consumer import ConsumerRecord, KafkaConsumer
+from kafka.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    KafkaConfigurationError,
+    KafkaTimeoutError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from kafka.producer import KafkaProducer
+from kafka.structs import TopicPartition
+from kafka.testing.instruments import BrokerClock, ControlConnection, Faults, PushedMetrics, Requests, running
 
 if TYPE_CHECKING:
     from kafka.broker import RunningBroker
-    from kafka.consumer import ConsumerRecord
+
+START_TIMEOUT_S = 30.0
+
+
+def launch(
+    data_dir: str,
+    log_path: str,
+    *,
+    port: int,
+    control_fd: int,
+    settings: Mapping[str, str],
+    fsync: str,
+    emulate: str,
+    security: BrokerSecurity | None,
+    arguments: Iterable[str],
+) -> subprocess.Popen[bytes]:
+    """Begin ``python -m kafka broker`` on the directory. What it says on stderr goes into ``log_path``.
+    EmbeddedBrokerError for a directory that cannot be made or trusted (``broker/private_files.py``)."""
+    try:
+        prepare_directory(data_dir)
+    except OSError as error:
+        raise EmbeddedBrokerError(f"cannot use the data directory {data_dir}: {error.strerror or error}") from error
+    command = [
+        sys.executable, "-m", "kafka", "broker", "--data-dir", data_dir,
+        "--port", str(port), "--fsync", fsync, "--log-level", "info", "--exit-with-stdin",
+        "--control-fd", str(control_fd), "--emulate", emulate,
+    ]  # fmt: skip
+    command += ["--settings", _secret_file(data_dir, "broker.properties", write_properties(settings))]
+    if security is not None:
+        users = "".join(f"{name}:{password}\n" for name, password in security.users.items())
+        if users:
+            command += ["--users", _secret_file(data_dir, "users", users)]
+    command += arguments
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    python_path = os.environ.get("PYTHONPATH")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([root, *([python_path] if python_path else [])]),
+    }
+    with open(log_path, "ab", opener=open_private) as log_file:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log_file,
+            env=environment,
+            pass_fds=(control_fd,),
+        )  # nothing is written to stdin: it ends with this process, whatever ends that, and so does the broker
+
+
+def next_line(process: subprocess.Popen[bytes]) -> str:
+    """The next line that it says; what there is of it when it has ended, or said nothing for long."""
+    assert process.stdout is not None
+    give_up_at = time.monotonic() + START_TIMEOUT_S
+    line = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not line.endswith(b"\n") and selector.select(max(0.0, give_up_at - time.monotonic())):
+            byte = os.read(process.stdout.fileno(), 1)
+            if not byte:
+                break
+            line += byte
+    return line.decode().strip()
+
+
+def port_of(place: str) -> int:
+    """Of a text that ends with ``:PORT``."""
+    return int(place.rpartition(":")[2])
+
+
+def _secret_file(directory: str, name: str, text: str) -> str:
+    """A file that only we can read: a command line is for everybody to see."""
+    path = os.path.join(directory, name)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def ensure_topics(bootstrap: str, wanted: Mapping[str, int]) -> None:
+    """Make topics with so many partitions, but for those that are there already."""
+    topics = [NewTopic(name, partitions, 1) for name, partitions in wanted.items()]
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        for topic in admin.create_topics(topics, raise_errors=False)["topics"]:
+            if topic["error_code"] not in (0, TopicAlreadyExistsError.errno):
+                raise for_code(topic["error_code"])(f"topic {topic['name']}: {topic['error_message']}")
+
+
+def create_topic(bootstrap: str, name: str, partitions: int, configs: Mapping[str, object]) -> None:
+    """Make a topic, with ``_`` for ``.`` in its settings' names."""
+    settings = {key.replace("_", "."): str(value) for key, value in configs.items()}
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partitions, 1, topic_configs=settings)], wait_for_metadata=True)
+
+
+def fill(bootstrap: str, topic: str, values: Iterable[bytes | str], partition: int | None) -> int:
+    """Write records with these values; how many there were."""
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        futures = [
+            producer.send(topic, value.encode() if isinstance(value, str) else value, partition=partition)
+            for value in values
+        ]
+        producer.flush()
+        for future in futures:
+            future.get(0)
+    return len(futures)
+
+
+def records(bootstrap: str, topic: str, at_least: int, timeout_s: float) -> list[ConsumerRecord]:
+    """All committed records up to the end of now, and at least so many, partition by partition."""
+    found: list[ConsumerRecord] = []
+    give_up_at = time.monotonic() + timeout_s
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
+    with contextlib.closing(consumer):
+        wanted = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+        if not wanted:
+            raise UnknownTopicOrPartitionError(f"no topic {topic}")
+        consumer.assign(wanted)
+        consumer.seek_to_beginning(*wanted)
+        ends = consumer.end_offsets(wanted)
+        while len(found) < at_least or any(consumer.position(each) < end for each, end in ends.items()):
+            left_s = give_up_at - time.monotonic()
+            if left_s <= 0:
+                wish = f"there are {len(found)} records, not {at_least}," if at_least else "not all could be read"
+                raise KafkaTimeoutError(f"{topic}: {wish} after {timeout_s:g} s")
+            for batch in consumer.poll(timeout_ms=min(left_s, 1.0) * 1000).values():
+                found += batch
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
 
 READ_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
@@ -92,7 +233,7 @@ class EmbeddedBroker:
         self._is_paused = False
         self.log_path = os.path.join(self.data_dir, "broker.log")
         """What the broker's process says on stderr."""
-        self._channel: Channel | None = None
+        self._channel: ControlConnection | None = None
         self.faults = Faults(self._connected, can_kill=not in_process)
         """What is to go wrong; its vocabulary is told in :mod:`kafka.broker.faults`."""
         self.clock = BrokerClock(self._connected)
@@ -142,7 +283,7 @@ class EmbeddedBroker:
         if self.is_running:
             raise IllegalStateError("the broker is running already")
         self._reap()
-        channel = Channel(self.faults._told)
+        channel = ControlConnection(self.faults._told)
         try:
             if self._in_process:
                 self._start_thread(channel)
@@ -155,7 +296,7 @@ class EmbeddedBroker:
             raise
         self._channel = channel
         if self._wanted_topics:
-            contents.ensure_topics(self.bootstrap, self._wanted_topics)
+            ensure_topics(self.bootstrap, self._wanted_topics)
             self._wanted_topics = {}
         return self
 
@@ -242,17 +383,17 @@ class EmbeddedBroker:
 
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> str:
         """Make a topic, and give its name. ``configs``: settings with ``_`` for ``.``, as in ``retention_ms=1000``."""
-        contents.create_topic(self._running_at(), name, partitions, configs)
+        create_topic(self._running_at(), name, partitions, configs)
         return name
 
     def fill(self, topic: str, values: Iterable[bytes | str], *, partition: int | None = None) -> int:
         """Write records with these values, in their order if they go to one ``partition``; how many there were."""
-        return contents.fill(self._running_at(), topic, values, partition)
+        return fill(self._running_at(), topic, values, partition)
 
     def records(self, topic: str, at_least: int = 0, timeout: float = READ_TIMEOUT_S) -> list[ConsumerRecord]:
         """All records of a topic that a reader of committed ones sees, partition by partition. With ``at_least``, waits
         until there are so many. KafkaTimeoutError."""
-        return contents.records(self._running_at(), topic, at_least, timeout)
+        return records(self._running_at(), topic, at_least, timeout)
 
     def close(self) -> None:
         """End it, and remove its directory if that was a temporary one."""
@@ -278,7 +419,7 @@ class EmbeddedBroker:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _connected(self) -> Channel | None:
+    def _connected(self) -> ControlConnection | None:
         if self._is_paused and self._process is not None:
             raise IllegalStateError("the broker's process is stopped, so it can be told nothing: resume() it first")
         channel = self._channel
@@ -295,7 +436,7 @@ class EmbeddedBroker:
         if channel is not None:
             channel.drain()
 
-    def _start_thread(self, channel: Channel) -> None:
+    def _start_thread(self, channel: ControlConnection) -> None:
         from kafka.broker import BrokerOptions, RunningBroker  # one in a process of its own needs them there alone
 
         options = BrokerOptions(
@@ -316,7 +457,7 @@ class EmbeddedBroker:
         self._thread = threading.Thread(target=self._running.run, name="embedded-broker", daemon=True)
         self._thread.start()
 
-    def _start_process(self, channel: Channel) -> None:
+    def _start_process(self, channel: ControlConnection) -> None:
         self._process = launch(
             self.data_dir,
             self.log_path,

@@ -1,27 +1,149 @@
-"""What a test holds of a running broker: its faults, its clock, the requests that it has seen.
+"""A test's handles on a running broker: its faults, its clock, its log of requests, pushed metrics.
 
-Each is a face of the remote control (``channel.py``) and asks the broker when it is asked. They belong to the
-:class:`~kafka.testing.EmbeddedBroker` and outlive its restarts: rules and their counts are kept here and are in force
-again before the new broker answers its first request; the log of requests begins anew.
+Each sends commands over the :class:`ControlConnection`. They belong to the :class:`~kafka.testing.EmbeddedBroker` and
+survive its restarts: rules and their counts are kept here and are active again before the restarted broker handles its
+first request; the log of requests begins again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
-from kafka.broker import ApiName, Rule, SeenRequest, TelemetryPush, Vocabulary, api_name
-from kafka.errors import IllegalArgumentError, KafkaTimeoutError
-from kafka.testing.channel import BrokerGoneError, Channel
+from kafka.broker import ApiName, FaultRuleBuilder, Rule, SeenRequest, TelemetryPush, api_name
+from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaTimeoutError
+
+ANSWER_TIMEOUT_S = 20.0
+"""For a command's answer; a broker that is stopped or hangs sends none."""
+
+
+class BrokerGoneError(IllegalStateError):
+    """The broker has ended, so it cannot be asked."""
+
+
+class _PendingCommand:
+    """A command without an answer yet."""
+
+    __slots__ = ("answer", "come")
+
+    def __init__(self) -> None:
+        self.come = threading.Event()
+        self.answer: dict[str, Any] | None = None
+
+
+class ControlConnection:
+    """The test's end of a broker's control channel: commands out, answers in, from any thread.
+
+    The other end and the protocol are in ``kafka/broker/control.py``. One daemon thread reads; each caller waits for
+    the answer to its own command, or gets :class:`BrokerGoneError` when the broker ends. ``on_hits`` is called with
+    ``{rule: (seen, hits)}`` on the reading thread.
+    """
+
+    def __init__(self, on_hits: Callable[[dict[int, tuple[int, int]]], object]) -> None:
+        self._ours, self.theirs = socket.socketpair()
+        """``theirs``: for the broker; the caller closes its copy when the broker has one."""
+        self._on_hits = on_hits
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, _PendingCommand] = {}
+        self._lock = threading.Lock()
+        self._is_open = True
+        self._reader = threading.Thread(target=self._read, name="embedded-broker-control", daemon=True)
+        self._reader.start()
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    def post(self, command: str, **values: Any) -> None:
+        """Send a command and wait for nothing; a broker that has not begun to serve does it first."""
+        self._send(command, values, None)
+
+    def ask(self, command: str, timeout_s: float = ANSWER_TIMEOUT_S, **values: Any) -> Any:
+        """Send a command and wait for its answer. IllegalArgumentError: the broker refuses it; BrokerGoneError;
+        KafkaTimeoutError: there is no answer within ``timeout_s``."""
+        pending = _PendingCommand()
+        number = self._send(command, values, pending)
+        if not pending.come.wait(timeout_s):
+            with self._lock:
+                self._pending.pop(number, None)
+            if not pending.come.is_set():
+                with contextlib.suppress(BrokerGoneError):
+                    self.post("forget", what=number)
+                raise KafkaTimeoutError(f"the condition did not hold within {timeout_s:g} s")
+        if pending.answer is None:
+            raise BrokerGoneError("the broker has ended")
+        if "error" in pending.answer:
+            raise IllegalArgumentError(pending.answer["error"])
+        return pending.answer["is"]
+
+    def close(self) -> None:
+        """Close; may be called again."""
+        with contextlib.suppress(OSError):
+            self._ours.shutdown(socket.SHUT_RDWR)
+        self._reader.join()
+        self._ours.close()
+        self.theirs.close()
+
+    def drain(self) -> None:
+        """The broker has ended: read its last report, then close."""
+        self.theirs.close()
+        self._reader.join(ANSWER_TIMEOUT_S)
+        self.close()
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _send(self, command: str, values: dict[str, Any], pending: _PendingCommand | None) -> int:
+        number = next(self._numbers)
+        line = json.dumps({"id": number, "do": command, "with": values}).encode() + b"\n"
+        with self._lock:
+            if not self._is_open:
+                raise BrokerGoneError("the broker has ended")
+            if pending is not None:
+                self._pending[number] = pending
+            with contextlib.suppress(OSError):  # it is gone: the reading thread says so
+                self._ours.sendall(line)
+        return number
+
+    def _read(self) -> None:
+        data = b""
+        while True:
+            try:
+                more = self._ours.recv(65536)
+            except OSError:
+                more = b""
+            if not more:
+                break
+            *lines, data = (data + more).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
+        with self._lock:
+            self._is_open = False
+            pending, self._pending = self._pending, {}
+        for each in pending.values():
+            each.come.set()
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "hits" in message:
+            self._on_hits({int(number): (seen, hits) for number, (seen, hits) in message["hits"].items()})
+            return
+        with self._lock:
+            pending = self._pending.pop(message["id"], None)
+        if pending is not None:
+            pending.answer = message
+            pending.come.set()
+
 
 WAIT_S = 20.0
 """How long the waits of this module wait when they are not told."""
 
-Connected = Callable[[], "Channel | None"]
-"""The line to the broker; None while none runs."""
+ConnectionGetter = Callable[[], "ControlConnection | None"]
+"""Returns the connection to the broker; None while none runs."""
 
 
 class Fault:
@@ -83,10 +205,10 @@ class Fault:
         self._seen, self._hits = max(seen, self._seen), max(hits, self._hits)
 
 
-class Faults(Vocabulary[Fault]):
+class Faults(FaultRuleBuilder[Fault]):
     """What is to go wrong: see ``kafka.broker.faults`` for the whole vocabulary. Before the broker's start, too."""
 
-    def __init__(self, connected: Connected, *, can_kill: bool) -> None:
+    def __init__(self, connected: ConnectionGetter, *, can_kill: bool) -> None:
         self._connected = connected
         self._can_kill = can_kill
         self._in_force: dict[int, Fault] = {}
@@ -140,7 +262,7 @@ class Faults(Vocabulary[Fault]):
             if fault is not None:
                 fault._count(seen, hits)
 
-    def _renew(self, channel: Channel) -> None:
+    def _renew(self, channel: ControlConnection) -> None:
         """Tell a broker that is about to start."""
         for number, fault in self._in_force.items():
             channel.post("add", number=number, rule=fault.rule.to_json(), seen=fault._seen, hits=fault._hits)
@@ -150,7 +272,7 @@ class Requests:
     """What the broker has been asked since its start, the last 10,000 requests: a sequence of
     :class:`~kafka.broker.SeenRequest` when iterated over."""
 
-    def __init__(self, connected: Connected) -> None:
+    def __init__(self, connected: ConnectionGetter) -> None:
         self._connected = connected
 
     def find(
@@ -195,7 +317,7 @@ class Requests:
     def __len__(self) -> int:
         return len(self.find())
 
-    def _channel(self) -> Channel:
+    def _channel(self) -> ControlConnection:
         return running(self._connected)
 
 
@@ -204,7 +326,7 @@ class BrokerClock:
     it. Clients go by the machine's; a member that lives misses its heartbeats when the broker's hour leaps ahead.
     """
 
-    def __init__(self, connected: Connected) -> None:
+    def __init__(self, connected: ConnectionGetter) -> None:
         self._connected = connected
 
     def advance(self, seconds: float) -> None:
@@ -231,14 +353,14 @@ class BrokerClock:
         """The broker's monotonic time, in seconds from no instant in particular."""
         return float(self._channel().ask("now")[0])
 
-    def _channel(self) -> Channel:
+    def _channel(self) -> ControlConnection:
         return running(self._connected)
 
 
 class PushedMetrics:
     """What clients have pushed to a broker with ``telemetry=True`` (KIP-714), and what they are asked to push."""
 
-    def __init__(self, connected: Connected) -> None:
+    def __init__(self, connected: ConnectionGetter) -> None:
         self._connected = connected
 
     def subscribe(
@@ -283,7 +405,7 @@ class PushedMetrics:
         return [TelemetryPush.from_json(each) for each in found]
 
 
-def running(connected: Connected) -> Channel:
+def running(connected: ConnectionGetter) -> ControlConnection:
     """The line to a broker that runs; BrokerGoneError."""
     channel = connected()
     if channel is None:

@@ -35,12 +35,42 @@ from typing import Any
 import pytest
 
 from kafka.admin import KafkaAdminClient
+from kafka.broker import SeenRequest
 from kafka.consumer import KafkaConsumer
+from kafka.errors import KafkaError
 from kafka.producer import KafkaProducer
 from kafka.tasks import App
 from kafka.testing.contexts import RunningWorker
 from kafka.testing.embedded import EmbeddedBroker
-from kafka.testing.telling import name_of, tell
+
+REQUESTS = 10
+LOG_LINES = 20
+ANSWER_S = 2.0
+"""A broker that hangs is not waited for: the test has failed already."""
+
+
+def broker_address(broker: EmbeddedBroker) -> str:
+    """Where it is, and whether it is there still."""
+    return broker.bootstrap if broker.is_running else f"{broker.bootstrap}, which has ended"
+
+
+def broker_report(broker: EmbeddedBroker) -> str:
+    """Faults in force, the last requests, the end of the log."""
+    try:
+        lines = [f"fault: {fault.rule}, {fault.hits} hits" for fault in broker.faults]
+        count = broker.faults.ask("request_count", ANSWER_S)
+        last = broker.faults.ask("requests", ANSWER_S, after=max(0, count - REQUESTS))
+        lines += [_line(SeenRequest.from_json(each)) for each in last] or ["requests: none"]
+    except KafkaError as error:  # it is gone, or stopped
+        lines = [f"requests: unknown, since {error.args[0] if error.args else error}"]
+    return "\n".join(lines + [f"log: {line}" for line in broker.log_tail(LOG_LINES)])
+
+
+def _line(request: SeenRequest) -> str:
+    topics = f" about {', '.join(request.topics)}" if request.topics else ""
+    who = f"{request.client_id} on connection {request.connection}"
+    return f"request {request.number}: {request.api} v{request.version}{topics}, from {who}"
+
 
 _BROKER = pytest.StashKey[EmbeddedBroker]()
 _OWN = pytest.StashKey[list[EmbeddedBroker]]()
@@ -78,7 +108,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         shared = item.session.stash.get(_BROKER, None)
         if shared is not None and "kafka_broker" in getattr(item, "fixturenames", ()):
             brokers.append(shared)
-        report.sections += [(f"embedded broker {name_of(broker)}", tell(broker)) for broker in brokers]
+        report.sections += [(f"embedded broker {broker_address(broker)}", broker_report(broker)) for broker in brokers]
     return report
 
 

@@ -10,11 +10,20 @@ from uuid import UUID
 import pytest
 
 from kafka.broker.faults import ACTIONS, Rule
-from kafka.broker.faults.answers import Selection, has_error, level_for, refusal
-from kafka.broker.faults.damage import corrupted_batches, cut_off, flipped, truncated
-from kafka.broker.faults.rule import make_rule
-from kafka.broker.faults.seen import MOST_TARGETS, RequestLog
-from kafka.broker.faults.targets import Target, targets
+from kafka.broker.faults.faulty_responses import (
+    Selection,
+    Target,
+    corrupt_batches,
+    error_level_for,
+    error_response,
+    flipped,
+    has_error,
+    targets,
+    truncate_bytes,
+    truncate_frame,
+)
+from kafka.broker.faults.injector import MAX_TARGETS, RequestLog
+from kafka.broker.faults.rules import make_rule
 from kafka.broker.responses import ConnectionContext
 from kafka.errors import CorruptRecordError, IllegalArgumentError, NotLeaderForPartitionError
 from kafka.protocol.api_versions import ApiVersionsRequest
@@ -56,11 +65,11 @@ def codes(answer: ProduceResponse) -> dict[int, int]:
 
 
 def test_a_broker_without_rules_is_not_even_asked(hand: HandBroker) -> None:
-    assert not hand.broker.faults.is_armed
+    assert not hand.broker.faults.is_active
     rule = hand.broker.faults.drop("Metadata")
-    assert hand.broker.faults.is_armed
+    assert hand.broker.faults.is_active
     rule.remove()
-    assert not hand.broker.faults.is_armed
+    assert not hand.broker.faults.is_active
 
 
 @pytest.mark.parametrize("api", ["Heartbeat", "heartbeat", "HeartbeatRequest", 12, HeartbeatRequest, [1, 12], "*"])
@@ -185,17 +194,17 @@ def test_what_a_fetch_session_remembers_is_struck_too(hand: HandBroker) -> None:
 
 
 def test_requests_name_their_topics_in_many_ways() -> None:
-    def name_of(topic_id: UUID) -> str | None:
+    def topic_name(topic_id: UUID) -> str | None:
         return "by id" if topic_id == A_TOPIC else None
 
-    assert list(targets(produce_two(), name_of)) == [Target("t", 0), Target("t", 1)]
-    assert list(targets(fetch_request(topic_id=A_TOPIC), name_of)) == [Target("by id", 0)]
-    assert list(targets(MetadataRequest(topics=None), name_of)) == []
+    assert list(targets(produce_two(), topic_name)) == [Target("t", 0), Target("t", 1)]
+    assert list(targets(fetch_request(topic_id=A_TOPIC), topic_name)) == [Target("by id", 0)]
+    assert list(targets(MetadataRequest(topics=None), topic_name)) == []
     join = JoinGroupRequest(
         group_id="g", session_timeout_ms=1, rebalance_timeout_ms=1, member_id="", protocol_type="consumer",
         protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")],
     )  # fmt: skip
-    assert list(targets(join, name_of)) == [], "a protocol's name is no topic"
+    assert list(targets(join, topic_name)) == [], "a protocol's name is no topic"
 
 
 def metadata_of(*names: str) -> ReceivedRequest:
@@ -213,7 +222,7 @@ def test_the_log_of_requests_has_a_bound_in_number_and_in_bytes() -> None:
     assert [seen.number for seen in requests.requests] == [7], "two of them would take more"
     requests.add(connection, metadata_of(*[f"{number}" for number in range(20_000)]), 0.0, lambda _: None)
     (last,) = requests.requests
-    assert len(last.partitions) == MOST_TARGETS, "always the last one"
+    assert len(last.partitions) == MAX_TARGETS, "always the last one"
     assert requests.count == 8
 
 
@@ -255,12 +264,12 @@ def test_every_version_of_every_answer_takes_an_error_code_where_it_has_one(key:
     api = REGISTRY[key]
     all_of_it = Selection(None, None)
     for version in range(api.min_version, api.max_version + 1):
-        level = level_for(api.response, version, 15, all_of_it)
+        level = error_level_for(api.response, version, 15, all_of_it)
         if level is None:
             assert not has_error(api.response)
             continue
         request = decode(api.request, encode(sample(api.request, version), version), version)
-        refused = refusal(request, version, level, 15, all_of_it, lambda _: "t")
+        refused = error_response(request, version, level, 15, all_of_it, lambda _: "t")
         shown = decode(api.response, encode(refused, version), version)
         assert codes_in(shown) == [15], f"v{version}: {shown}"
 
@@ -394,7 +403,7 @@ def test_a_throttled_connection_that_has_gone_is_forgotten(hand: HandBroker) -> 
     assert rule.hits == 1
     rule.remove()
     hand.advance(3)
-    assert not hand.broker.faults.is_armed
+    assert not hand.broker.faults.is_active
 
 
 def test_a_dropped_request_is_never_answered(hand: HandBroker) -> None:
@@ -417,7 +426,7 @@ def test_without_a_process_there_is_nothing_to_kill(hand: HandBroker) -> None:
     with pytest.raises(IllegalArgumentError, match="no process of its own"):
         hand.broker.faults.kill("Produce")
     killed: list[int] = []
-    hand.broker.faults.die = lambda: killed.append(1)
+    hand.broker.faults.attach(lambda: None, lambda: killed.append(1))
     hand.create_topic("t")
     hand.broker.faults.kill("Produce", when="after")
     assert not hand.send(produce_request("t", batch()), 9).done
@@ -451,14 +460,14 @@ def test_a_batch_that_is_damaged_on_its_way_is_refused(hand: HandBroker) -> None
 
 def test_bytes_are_changed_cut_and_cut_off() -> None:
     frame = (10).to_bytes(4, "big") + bytes(range(10))
-    assert truncated(frame, 4) == (4).to_bytes(4, "big") + bytes(range(4))
-    assert truncated(frame, 0.5) == (5).to_bytes(4, "big") + bytes(range(5))
-    assert cut_off(frame, None) == frame[:7]
+    assert truncate_frame(frame, 4) == (4).to_bytes(4, "big") + bytes(range(4))
+    assert truncate_frame(frame, 0.5) == (5).to_bytes(4, "big") + bytes(range(5))
+    assert truncate_bytes(frame, None) == frame[:7]
     changed = flipped(frame, 8, 3, random.Random(1))
     assert sum(one != other for one, other in zip(frame, changed, strict=True)) == 3
     assert changed[:8] == frame[:8]
     one = batch(b"a")
-    assert corrupted_batches(one + one[:-1], 1, random.Random(1))[len(one) :] == one[:-1], "what is cut stays"
+    assert corrupt_batches(one + one[:-1], 1, random.Random(1))[len(one) :] == one[:-1], "what is cut stays"
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------
@@ -502,9 +511,9 @@ def test_wrong_use_is_told_at_the_call_in_one_line(hand: HandBroker, make: Any, 
 
 
 def test_every_action_has_its_call() -> None:
-    from kafka.broker.faults import Vocabulary
+    from kafka.broker.faults import FaultRuleBuilder
 
-    calls = {name for name in vars(Vocabulary) if not name.startswith("_")} - {"add"}
+    calls = {name for name in vars(FaultRuleBuilder) if not name.startswith("_")} - {"add"}
     assert calls == set(ACTIONS)
 
 
