@@ -6,8 +6,8 @@ the directory is removed, on a named broker the run's topics and groups are dele
 
 Each file's job ends in one of three ways: *done*; *failed* (the task raised); *lost*: it was not enqueued, or had not
 ended when no worker was left, or nothing had ended for long. Seconds are from the first enqueue to the last result.
-Which files: and counting: ``demo_words.py``; the task: ``demo_tasks.py``; processes:
-``demo_workers.py``; the display: ``demo_progress.py``; signals: ``demo_interrupts.py``.
+Which files, and counting: ``demo_words.py``; the task: ``demo_tasks.py``; processes:
+``demo_workers.py``; the display: ``demo_progress.py``.
 """
 
 from __future__ import annotations

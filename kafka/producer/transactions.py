@@ -1,4 +1,4 @@
-"""A producer's transactions on its loop: what ``transactional.py`` has users call is carried out here.
+"""A producer's transactions on its loop: what the transactional calls of ``producer.py`` ask for is carried out here.
 
     user's thread                    the loop's thread
     init, commit, abort ───────────► one dialogue for each, kept until somebody was told of its end
@@ -6,7 +6,7 @@
     send ──► accumulator ──► sender ─┤ may it go out? which partitions are new?
     send_offsets ──────────────────► dialogues, one after the other
 
-The machine is ``kafka/core/produce/transactions.py``, the requests are ``transaction_dialogues.py``. Dialogues with a
+The machine is ``kafka/core/produce/transactions.py``, the requests are :class:`TransactionDialogues`. Dialogues with a
 coordinator take turns: it refuses what comes while something else of the same transaction is being written.
 """
 

@@ -8,9 +8,9 @@
     UNJOINED or JOINING ◄── PAUSING ◄──subscribe(∅)───┤         partitions are revoked, then the request that leaves
     LEFT ◄── LEAVING ◄──────leave()───────────────────┘         the same, for good           FATAL: nothing, until asked
 
-What a heartbeat says is in ``consumer_requests.py``. What the answer assigns is carried out step by step
+What a heartbeat says is in :class:`ConsumerHeartbeats`. What the answer assigns is carried out step by step
 (``consumer.py``), and each step is acknowledged at once by a heartbeat that says what is owned. What answers make of
-the member is in ``consumer_answers.py``, what errors mean in ``consumer.py``. One request is in flight at a
+the member is at the end of this file, what errors mean in a table. One request is in flight at a
 time; what is wanted meanwhile waits for its answer, but for who leaves in a hurry.
 
 Static members (KIP-345, as KIP-848 has it) leave with the epoch -2, which keeps their place for a session. A place is

@@ -85,7 +85,7 @@ Effect = SendBatches | RequestProducerId | RefreshTopicMetadata
 # The requests that were sent and not answered: how many to each node, and whose batches' time is over (KIP-91).
 
 
-class InFlightRequest:
+class InFlightProduceRequest:
     """One request. ``expires_at``: when the first of its batches has to be given up."""
 
     __slots__ = ("call", "expires_at")
@@ -102,7 +102,7 @@ class InFlightBatches:
 
     def __init__(self, delivery_timeout_s: float) -> None:
         self._delivery_timeout_s = delivery_timeout_s
-        self._flights: list[InFlightRequest] = []
+        self._flights: list[InFlightProduceRequest] = []
         self._counts: dict[int, int] = {}
 
     def count(self, node: int) -> int:
@@ -113,7 +113,7 @@ class InFlightBatches:
         for batch in call.batches:
             if batch.created_at < made_at:
                 made_at = batch.created_at
-        self._flights.append(InFlightRequest(call, made_at + self._delivery_timeout_s))
+        self._flights.append(InFlightProduceRequest(call, made_at + self._delivery_timeout_s))
         self._counts[call.node] = self.count(call.node) + 1
 
     def remove(self, call: SendBatches) -> None:

@@ -26,9 +26,10 @@ The rules that shape it (KIP-932; "measured" is on Apache Kafka 4.3.0):
 * Acknowledgements that the broker could not write for the moment are said again while their locks last.
 
 What each error asks for is a table (``session.py``), and what an answer brings is taken in by ``session.py``. A
-partition that answered with an error rests for a moment (``rests.py``). Records that cannot be read are given back, and
-the partition rests long enough for others to take them: each hand-out counts, and after some the broker drops them.
-What an error says about the cluster's metadata is for the caller, who finds it in :class:`ShareResponseOutcome`.
+partition that answered with an error is left alone for a moment (:class:`PartitionBackoff`). Records that cannot be
+read are given back, and the partition rests long enough for others to take them: each hand-out counts, and after some
+the broker drops them. What an error says about the cluster's metadata is for the caller, who finds it in
+:class:`ShareResponseOutcome`.
 """
 
 from __future__ import annotations

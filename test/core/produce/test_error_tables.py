@@ -79,7 +79,11 @@ NOT_IN_THE_LOG_THOUGH_RETRIED = {
 
 def expected_fate(name: str) -> ProduceErrorAction:
     return (
-        PRODUCE_ACTIONS[name][0] if name in PRODUCE_ACTIONS else ProduceErrorAction.RETRY if name in RETRIABLE else ProduceErrorAction.FAIL
+        PRODUCE_ACTIONS[name][0]
+        if name in PRODUCE_ACTIONS
+        else ProduceErrorAction.RETRY
+        if name in RETRIABLE
+        else ProduceErrorAction.FAIL
     )
 
 
